@@ -1,7 +1,7 @@
-"""Print about how many bytes this image takes in a registry: gzip compresses a sample of its files.
+"""Estimate and print the bytes that this image takes in a registry, by compressing a sample of its files.
 
-build.sh runs this with the image's Python. All files count as one row, of which every N-th window is compressed: about
-48 MB, in two seconds. `docker push` compresses the whole image, in a minute.
+build.sh passes it to the Python of the image. It treats all files as one stream and compresses every N-th window, about
+48 MB in all, in two seconds; compressing everything, as `docker push` does, takes a minute.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 WINDOW, SAMPLE = 256 << 10, 48 << 20
-LEVEL = 6  # docker's
+LEVEL = 6  # as docker uses
 
 
 def files() -> Iterator[tuple[str, int]]:

@@ -1,7 +1,7 @@
-"""Make /opt/sagemaker-tf-entrypoint: our launcher and what it needs, for the Python that runs this.
+"""Make /opt/sagemaker-tf-entrypoint, with our launcher and its dependencies, for the Python that runs this file.
 
-Only our own programs see `packages/`, so what they need (boto3, flask, waitress) neither replaces nor hides what the
-image has. `library/` holds the module that training scripts may import. `bin/` comes first in PATH.
+`packages/` is visible only to our own programs, so that their dependencies (boto3, flask, waitress) neither replace nor
+hide the image's; `library/` holds the module for training scripts; `bin/` comes first in PATH.
 """
 
 import compileall
@@ -23,7 +23,7 @@ TARGET = Path("/opt/sagemaker-tf-entrypoint")
 PACKAGES, LIBRARY, BIN = TARGET / "packages", TARGET / "library", TARGET / "bin"
 CA_BUNDLE = BUILD / "ca-bundle.pem"
 CUDA_COMPAT = Path("/usr/local/cuda/compat/libcuda.so.1")
-# With these settings of the image, pip would install elsewhere, or something else.
+# The image's settings for pip that would change where or what it installs.
 MISLEADING = {
     f"PIP_{option}"
     for option in ("USER", "TARGET", "PREFIX", "ROOT", "NO_DEPS", "CONSTRAINT", "REQUIREMENT", "REQUIRE_VIRTUALENV")
@@ -38,7 +38,7 @@ from {module} import {function}
 
 {function}()
 """
-# serve runs the user's inference.py, which must import the image's packages: ours leave sys.path before it starts.
+# It runs the user's inference.py, which must import the image's packages.
 SERVE = """\
 #!{python}
 import sys
@@ -59,13 +59,13 @@ PROGRAMS = {
 
 
 def main() -> None:
-    shutil.rmtree(TARGET, ignore_errors=True)  # the image may have our folder already
+    shutil.rmtree(TARGET, ignore_errors=True)  # an image that already has our launcher
     pyproject = (BUILD / "pyproject.toml").read_text()
     with tempfile.TemporaryDirectory() as scratch:
         install_needed(pyproject, Path(scratch))
-    shutil.rmtree(PACKAGES / "bin", ignore_errors=True)  # scripts that pip made, which do not find the folder
+    shutil.rmtree(PACKAGES / "bin", ignore_errors=True)  # programs made by pip, which would not find `packages/`
     copy_ours(pyproject)
-    compileall.compile_dir(TARGET, quiet=1)  # the job's user may be unable to write here
+    compileall.compile_dir(TARGET, quiet=1)  # the job's user may not be able to write here
     BIN.mkdir()
     for name, (module, function, text) in PROGRAMS.items():
         write(BIN / name, text.format(python=sys.executable, packages=PACKAGES, module=module, function=function))
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def copy_ours(pyproject: str) -> None:
-    """Copy our modules. Nothing needs a build, and pip and setuptools of some images cannot build a wheel of them."""
+    """Copy our modules. They need no build, and pip and setuptools of some images could not build them."""
     version = re.search(r'^version = "(.+)"', pyproject, re.MULTILINE)[1]
     shutil.copytree(BUILD / "entrypoint", PACKAGES / "entrypoint")
     shutil.copytree(BUILD / "sagemaker_tf_data", LIBRARY / "sagemaker_tf_data")
@@ -84,7 +84,7 @@ def copy_ours(pyproject: str) -> None:
 
 
 def install_needed(pyproject: str, scratch: Path) -> None:
-    """Install our dependencies, at our own image's versions, into the folder that only our programs see."""
+    """Install the dependencies, at the versions of our own image, into the folder that only our programs see."""
     dependencies = pyproject.partition("\ndependencies = [")[2].partition("\n]")[0]
     environment = {
         key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME", *MISLEADING}
@@ -105,10 +105,7 @@ def install_needed(pyproject: str, scratch: Path) -> None:
 
 
 def fetch_pip(scratch: Path) -> Path:
-    """Download pip's wheel for an image without pip, and return its path. pip runs from it; the image does not keep it.
-
-    Exits with an error if PIP_INDEX_URL is not set, the index gives no pip, or its SHA-256 is not the one named.
-    """
+    """Download pip's wheel, from which pip can run, for an image without pip. The wheel does not stay in the image."""
     if not (index := os.environ.get("PIP_INDEX_URL")):
         sys.exit(
             f"error: {sys.executable} has no pip, and PIP_INDEX_URL does not say which index has one.\n"
@@ -137,11 +134,11 @@ def fetch_pip(scratch: Path) -> Path:
 
 
 def docker_entrypoint() -> str:
-    """Return the text of our image's docker-entrypoint, with this folder's programs."""
+    """Return our own image's docker-entrypoint, changed to this folder's programs."""
     text = (BUILD / "docker-entrypoint").read_text().replace("/opt/venv/bin", str(BIN))
     block = "/usr/bin/env --block-signal=TERM"
     if subprocess.run([*block.split(), "true"], check=False, capture_output=True).returncode:
-        text = text.replace(f"{block} ", "")  # env lacks the option in coreutils before 8.31, and elsewhere
+        text = text.replace(f"{block} ", "")  # env of coreutils before 8.31, and of others, lacks the option
     if CUDA_COMPAT.exists():
         shutil.copy(BUILD / "cuda-compat.sh", TARGET)
         text = text.replace("set -eu\n", f"set -eu\n. {TARGET}/cuda-compat.sh\n")

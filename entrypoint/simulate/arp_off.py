@@ -1,9 +1,9 @@
-"""Silence the network card of a container (`python arp_off.py on`), or end that (`off`).
+"""Silence the network card of a container, or reconnect it: `python arp_off.py on` or `off`.
 
-The Docker engine passes this file to the Python of a helper container, which has the rights for it. The card gets
-another hardware address, and neither sends nor answers ARP requests: packets no longer reach it, and its own reach
-nobody. Its network address, its routes and all connections stay. (`docker network disconnect` would remove them, so
-programs would get errors at once instead of silence.)
+The Docker engine passes this file to Python in a container beside the host, which has the necessary rights. The card
+gets another hardware address and stops to ask and answer by ARP, so that packets reach it no more, nor others from it.
+Its network address, its routes and all connections stay. (`docker network disconnect` would remove them, and programs
+would get an error at once, instead of silence.)
 """
 
 import fcntl
@@ -26,7 +26,7 @@ def silence(wanted: bool) -> None:
         _, family, address = struct.unpack(
             _ADDRESS, fcntl.ioctl(card, _GET_ADDRESS, struct.pack(_ADDRESS, _CARD, 0, b""))
         )
-        other = bytes([address[0], address[1] ^ 0xFF, *address[2:]])  # the next call flips it back
+        other = bytes([address[0], address[1] ^ 0xFF, *address[2:]])  # the next call restores it
         fcntl.ioctl(card, _SET_FLAGS, struct.pack(_FLAGS, _CARD, flags ^ _NO_ARP))
         fcntl.ioctl(card, _SET_ADDRESS, struct.pack(_ADDRESS, _CARD, family, other))
 

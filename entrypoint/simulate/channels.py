@@ -1,7 +1,7 @@
-"""Describe a job's input channels, and deal their objects out to the hosts.
+"""Define input channels, and choose the objects that each host gets of them.
 
-It follows SageMaker: API reference, "Channel", "S3DataSource" and "ShuffleConfig"; Developer Guide, "Augmented
-manifest files". A file below a folder stands for an object in S3, its path there for the object's key.
+They follow SageMaker: API reference, "Channel", "S3DataSource" and "ShuffleConfig"; Developer Guide, "Augmented
+manifest files". A file below a folder stands for an object in S3, and its path there for the object's key.
 """
 
 import json
@@ -21,7 +21,7 @@ from entrypoint.simulate.hidden import is_data, listed
 
 MAX_CHANNELS = 20
 MAX_ATTRIBUTES = 16
-LONGEST_RECORD = (1 << 29) - 1  # bytes, in one piece of RecordIO
+LONGEST_RECORD = (1 << 29) - 1  # bytes in one part of a RecordIO record
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _OPTIONS = re.compile(r"(,[a-z]+=[^,/]*)*$")
@@ -41,7 +41,7 @@ class Compression(StrEnum):
 
 @dataclass(frozen=True)
 class Entry:
-    """The unit that hosts get whole: an object, or one line of an augmented manifest with its attributes."""
+    """Describe a unit of distribution: an object, or one line of an augmented manifest with its attributes."""
 
     key: str
     parts: tuple[Path | bytes, ...]
@@ -49,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
-    """One channel of a job. `source` is a folder, a manifest file, or with attributes an augmented manifest."""
+    """Describe one channel of a job. `source`: a folder, a manifest, or with attributes an augmented manifest."""
 
     name: str
     source: Path
@@ -61,7 +61,7 @@ class Channel:
     attributes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ConfigError if the values cannot describe a channel, whatever files this machine has."""
+        """Raise ConfigError if the values cannot describe a channel; files are not checked."""
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"--channel is called {self.name!r}; wanted 1 to 64 letters, digits, dots, - and _")
         if len(self.attributes) > MAX_ATTRIBUTES or not all(self.attributes):
@@ -78,7 +78,7 @@ class Channel:
                 raise self._wrong(f"has {given[0]}, and its mode is {self.mode}; wanted mode=Pipe, or no {given[0]}")
 
     def described(self) -> dict[str, str]:
-        """Return the channel as in inputdataconfig.json, where SageMaker shows FastFile as File."""
+        """Return the channel's value in inputdataconfig.json, where SageMaker shows FastFile as File."""
         return {
             "TrainingInputMode": "Pipe" if self.mode is InputMode.PIPE else "File",
             "S3DistributionType": self.distribution.value,
@@ -87,12 +87,12 @@ class Channel:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether every host has all of a folder, which then needs no copy."""
+        """Return whether every host gets all of a folder, so that it needs no copy."""
         return self.distribution is Distribution.REPLICATED and self.source.is_dir()
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """Return the source's entries in order of keys, or of a manifest's lines. ConfigError if it cannot be read."""
+        """Return the source's entries in order of keys or of a manifest's lines. ConfigError if it cannot be read."""
         try:
             if self.attributes:
                 return tuple(self._lines())
@@ -104,7 +104,7 @@ class Channel:
 
     @cached_property
     def _keys(self) -> list[str]:
-        """Return the files below the folder in order of their keys, which S3 compares as bytes."""
+        """Return the files below the folder in the order of S3, which compares keys as bytes."""
         found = []
         for parent, _, names in os.walk(self.source):
             found += [path for name in names if (path := Path(parent, name)).is_file()]
@@ -112,7 +112,7 @@ class Channel:
 
     @property
     def told(self) -> str:
-        """Name files of the folder that are no data, or note that an example is several records; else ""."""
+        """Return a notice on files that are no data, or on examples of several records; "" if there is none."""
         if len(self.attributes) > 1 and self.wrapper is Wrapper.RECORD_IO:
             names = list(self.attributes)
             whole = f"read it with attributes={names} of pipe_dataset, which keeps them together for shard"
@@ -126,7 +126,7 @@ class Channel:
         return f"channel {self.name}: {listed(others)} {what}"
 
     def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
-        """Return the entries of one host in pass `number`. A seed gives all hosts one order, another each pass."""
+        """Return one host's entries in pass `number`. With a seed, all hosts have one order, a new one in each pass."""
         order = list(self.entries)
         if self.shuffle is not None:
             random.Random(f"{self.shuffle} {number}").shuffle(order)
@@ -147,7 +147,7 @@ class Channel:
                 self._check_streamed(path)
 
     def reads(self, folder: Path) -> bool:
-        """Return whether the source, or anything that a manifest names, is that folder or lies in it."""
+        """Return whether the source, or a file that a manifest names, is that folder or lies in it."""
         paths = [self.source]
         if self.source.is_file():
             paths += [part for entry in self.entries for part in entry.parts if isinstance(part, Path)]
@@ -176,7 +176,7 @@ class Channel:
                 raise self._wrong(f"is a file that holds {show(content)}; {wanted}")
 
     def _lines(self) -> Iterator[Entry]:
-        """Yield the lines of an augmented manifest: of each JSON object, the attributes in the order given."""
+        """Yield the lines of an augmented manifest, each with its attributes in the given order."""
         for number, line in enumerate(self.source.read_text("utf-8").splitlines(), 1):
             if not line.strip():
                 continue
@@ -216,12 +216,12 @@ class Channel:
 
 
 def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
-    """Read `NAME=FOLDER[,OPTION=VALUE]...`; ConfigError if `word` is none. A slash ends a name like an option."""
+    """Read `NAME=FOLDER[,OPTION=VALUE]...`; ConfigError if it is malformed. With a / at its end, all is the folder."""
     name, equals, rest = word.partition("=")
     if not (name and equals and rest):
         raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder")
     options = _OPTIONS.search(rest)
-    assert options is not None  # it matches nothing at all, too
+    assert options is not None  # the pattern matches an empty text, too
     source = rest[: options.start()]
     values: dict[str, Any] = {"mode": mode}
     for option in filter(None, options[0].split(",")):
@@ -241,7 +241,7 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
 
 
 def check_together(channels: Sequence[Channel]) -> None:
-    """Raise ConfigError if these cannot be the channels of one job."""
+    """Raise ConfigError if one job cannot have these channels."""
     names = [channel.name for channel in channels]
     if len(names) > MAX_CHANNELS:
         raise ConfigError(f"there are {len(names)} channels; wanted at most {MAX_CHANNELS}, as SageMaker allows")

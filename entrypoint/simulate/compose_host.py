@@ -1,4 +1,4 @@
-"""Become one host of a job in a container that compose.yaml starts: write its /opt/ml, then exec `train`."""
+"""Become one host of a job in a container of compose.yaml: write its /opt/ml, then exec `train`."""
 
 import contextlib
 import fcntl
@@ -17,16 +17,16 @@ from entrypoint.simulate.tree import MARKER, HostFolder, channels_in, check_size
 
 
 class OwnFolder(HostFolder):
-    """The tree of the host that this container is."""
+    """Describe the tree of the host in this container."""
 
     @property
     def parts(self) -> Path:
-        """Return the folder in which the host sees its parts: no engine mounts them there."""
+        """Return the host's input/data itself: no engine mounts the parts there."""
         return self.input_data
 
 
 def count_hosts(text: str, most: int | None) -> int:
-    """Return the number of hosts as typed; ConfigError if `text` is no number, or more than there are services."""
+    """Return the number of hosts in `text`; ConfigError if it is malformed, or larger than `most`."""
     wanted = f"a whole number from 1 to {most}, the number of hosts in compose.yaml" if most else "a whole number"
     if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= (most or int(text)):
         raise ConfigError(f"the number of hosts (COMPOSE_PROFILES) is {text!r}; wanted {wanted}")
@@ -36,7 +36,7 @@ def count_hosts(text: str, most: int | None) -> int:
 def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, str]) -> NoReturn:
     """Write the host's tree into `base`, in place of an earlier run's, and exec `train`.
 
-    Raises ConfigError or CodeError if the job cannot be run; `base` is then unchanged.
+    ConfigError or CodeError if the job cannot be run; `base` is then unchanged.
     """
     if host not in job.names:
         raise ConfigError(
@@ -62,7 +62,7 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
 
 
 def _make_empty(base: Path) -> None:
-    """Remove what an earlier run left in `base`, and hold it until this process has ended; mounts stay as they are."""
+    """Remove an earlier run's files from `base`, but no mounts, and lock it until this process ends."""
     if base.exists() and any(base.iterdir()) and not (base / MARKER).exists() and not _mounts_below(base):
         raise ConfigError(
             f"{base} (OUTPUT in compose.yaml) is not empty and was not made by an earlier run; wanted another"
@@ -81,7 +81,7 @@ def _make_empty(base: Path) -> None:
 
 
 def _mounts_below(base: Path) -> list[Path]:
-    """Return the mounts below `base`, which are not ours to remove."""
+    """Return the mount points below `base`, which are not ours to remove."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         points = [Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4])) for line in lines]

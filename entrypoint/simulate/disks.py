@@ -1,4 +1,4 @@
-"""Make a host's folder run full or read-only: a file system in memory, and the shell commands that do it."""
+"""Fill folders of a host, or make them read-only: a small file system, and commands for both."""
 
 import os
 import shutil
@@ -9,10 +9,10 @@ from entrypoint.simulate import linux
 
 FILLER = ".full"
 
-# Shell commands for the folder {0}. They run where that path exists, which may be in a container.
+# Shell commands for the folder {0}. They run where the host's folder is visible, which may be in a container.
 
-# Shrink a file system in memory to its content. A size of 0 would mean no limit, hence the filler. A program may write
-# between df and mount, hence several tries.
+# Shrinks a file system in memory to its contents. Size 0 would mean no limit, so an empty one gets a filler. Something
+# may be written between the look and the remount, so there are several tries.
 FILL = f"""
 for try in 1 2 3 4 5 6 7 8 9; do
     used=$(($(df -B1 --output=used {{0}} | tail -n 1)))
@@ -22,15 +22,15 @@ done
 exit 1
 """
 
-# While a file is open for writing, the mount cannot become read-only. Then a second, read-only mount covers it: the
-# open file stays writable, and no other can be opened for writing.
+# While a file is open for writing, the mount cannot be made read-only, so a read-only mount covers it. That file stays
+# open for writing; no other can be opened.
 MAKE_READONLY = """
 mount -o remount,bind,ro {0} 2>/dev/null || {{ mount --bind {0} {0} && mount -o remount,bind,ro {0}; }}
 """
 
 
 class SmallDisk:
-    """Context manager: put a file system in memory over a folder, and at the end copy its content into the folder."""
+    """Mount a file system in memory over a folder, and copy its contents into the folder at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,11 +52,11 @@ class SmallDisk:
 
     @property
     def _real(self) -> str:
-        """Return a path to the folder below the mount."""
+        """Return the path of the folder below the mount."""
         return f"/proc/self/fd/{self._below}"
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    """Return the names that are not copied back: the filler, and files without data (sockets, pipes)."""
+    """Return the names that are not copied back: the filler, sockets and pipes."""
     paths = {name: Path(folder) / name for name in names}
     return {n for n, path in paths.items() if n == FILLER or not (path.is_symlink() or path.is_dir() or path.is_file())}

@@ -1,4 +1,4 @@
-"""Run hosts as containers of the image, on a network of this run. All are removed at its end."""
+"""Run hosts as containers of the image, on a network made for this run. Everything is removed at its end."""
 
 import contextlib
 import ipaddress
@@ -28,12 +28,12 @@ from entrypoint.simulate.tree import HostFolder, folders_of, write_config
 LABEL = "sagemaker-tf-entrypoint=local"
 ML = PurePosixPath("/opt/ml")
 PATIENCE_SECONDS = 60.0  # seconds for a daemon's answer
-_FIRST_ADDRESS = 10  # of a host, counted from the network's; Docker uses lower ones
-_KEEPER = "keeper"  # the container that keeps the disks, beside the hosts
-# A helper container beside a host injects faults that take more rights than hosts may have.
+_FIRST_ADDRESS = 10  # offset of the first host's address in the network; Docker uses lower ones
+_KEEPER = "keeper"  # name of the container that keeps the disks
+# A container beside a host, which does to the host what needs more rights than hosts have.
 _HELPER = ("run", "--rm", "--interactive", "--label", LABEL)
 _MAY_MOUNT = ("--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined")
-_LOOKS = 10  # tries, in which a container that refuses may turn out to be ending
+_LOOKS = 10  # tries while a container that refuses a command may be starting or ending
 _NOT_YET = 75  # exit code of processes.py if there is no such process
 
 
@@ -67,7 +67,7 @@ class DockerEngine:
             read_job(Path(ML), self._theirs, Path("/run/entrypoint"), config=Path(config))
 
     def plan(self, whole: bool) -> str:
-        """Return the plan as the image's own launcher prints it."""
+        """Return the plan that the image's own launcher prints."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, self.job.names[0], Path(config))
             Path(config).chmod(0o755)
@@ -96,7 +96,7 @@ class DockerEngine:
 
     def command(self, folder: HostFolder) -> Command:
         run = [self._docker, "run", "--name", self._container(folder.host), "--label", LABEL, "--network", self._run]
-        if self._hides:  # Docker's name server cannot hide a host, so names are in files
+        if self._hides:  # Docker's name server cannot hide a host, so the names are in files
             hosts = folder.root / "hosts"
             self._hosts_files.write(folder.host, hosts)
             run += ["--ip", self._addresses[folder.host][0], *_mount(hosts, PurePosixPath("/etc/hosts"))]
@@ -110,7 +110,7 @@ class DockerEngine:
             else:
                 run += _mount(folder.base / part, ML / part)
         for name, path in shown(self.job.channels, folder.parts):
-            (folder.input_data / name).mkdir()  # otherwise Docker makes it, owned by root
+            (folder.input_data / name).mkdir()  # else Docker would make it as root
             run += _mount(path, ML / "input" / "data" / name, readonly=not self.job.notes_reads)
         if self.job.checkpoints:
             run += _mount(self.job.checkpoints, ML / "checkpoints")
@@ -155,7 +155,7 @@ class DockerEngine:
             self._do(host, "unpause", self._container(host))
 
     def _send(self, host: str, process: str, number: int) -> bool:
-        """Signal a process of a container, "" for its launcher; False if it is not there yet."""
+        """Signal a process of a container ("": its launcher). Return False if it does not exist yet."""
         command = ["exec", "--interactive", self._container(host), "python", "-I", "-"]
         return self._do(host, *command, process, str(int(number)), program=_source(processes))
 
@@ -169,23 +169,23 @@ class DockerEngine:
         return self._do(host, *_HELPER, *beside, self.image, *enter, "sh", "-c", MAKE_READONLY.format(folder))
 
     def _do(self, host: str, *words: str, program: bytes = b"") -> bool:
-        """Call docker for a fault on a host. False if its container does not run, or lacks the fault's process."""
+        """Run docker for a fault on a host. Return False if its container does not run, or the target is not there."""
         sent = False
-        for _ in range(_LOOKS):  # a container that starts or ends refuses for a moment, although it counts as running
+        for _ in range(_LOOKS):  # a container that starts or ends may refuse although it counts as running
             answer = self._call(*words, program=program)
             if answer.returncode in (0, _NOT_YET):
                 return not answer.returncode
             sent = sent or answer.stdout.startswith(processes.SENDING.encode())
             state = self._call("inspect", "--format", "{{.State.Running}}", self._container(host))
             if state.stdout.strip() != b"true":
-                return sent  # the signal has ended it
+                return sent  # the signal has ended the container
             time.sleep(0.1)
         raise FaultFailed(
             last_line(answer.stderr or answer.stdout, f"docker {words[0]} ended with {answer.returncode}")
         )
 
     def _make_network(self) -> None:
-        """Make the run's network; if addresses must be known in advance, with the subnet that Docker would choose."""
+        """Create the run's network. If addresses must be known before, give it the subnet that Docker would choose."""
         make = ["network", "create", "--label", LABEL]
         made = self._call(*make, self._run)
         if self._hides and not made.returncode:
@@ -199,7 +199,7 @@ class DockerEngine:
             raise ConfigError(f"docker cannot make a network: {last_line(made.stderr, 'no reason given')}")
 
     def _make_disks(self) -> None:
-        """Make file systems in memory that faults can fill, and a container that keeps them while hosts come and go."""
+        """Create small file systems in memory, and a container that keeps them while hosts start and end."""
         run = [
             "run",
             "--detach",
@@ -220,7 +220,7 @@ class DockerEngine:
             self._must("cp", f"{path}/.", f"{self._container(_KEEPER)}:{_kept(host, folder)}")
 
     def _bring_back_disks(self) -> None:
-        """Copy the content of these file systems into the hosts' folders."""
+        """Copy what was written to the small file systems into the hosts' folders."""
         for host, folder, path in self._small_folders():
             self._must("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
             (path / FILLER).unlink(missing_ok=True)
@@ -241,7 +241,7 @@ class DockerEngine:
         return f"{self._run}-{host}"
 
     def _variables(self) -> list[str]:
-        """Return the hosts' environment: names only, since values may be secrets and a command line is public."""
+        """Return options for the hosts' environment: names only, since others can read values in a command line."""
         made = {"TRAINING_JOB_NAME": self.job.name, "ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json")}
         words = [f"--env={name}={value}" for name, value in made.items()]
         for name, value in self._theirs.items():
@@ -249,13 +249,13 @@ class DockerEngine:
         return words
 
     def _client_environment(self) -> dict[str, str]:
-        """Return the docker command's environment, which holds the values of the variables in `_variables`."""
+        """Return the docker command's environment, from which it takes the values for `_variables`."""
         return {**self._ours, **{name: value for name, value in self._theirs.items() if not _is_clients(name)}}
 
     def _call(
         self, *words: str, environment: Mapping[str, str] | None = None, program: bytes = b""
     ) -> subprocess.CompletedProcess[bytes]:
-        """Call docker in a session of its own, so that Ctrl-C reaches only us and does not kill a clean-up."""
+        """Run docker in a session of its own, so that Ctrl-C reaches us and does not end a clean-up."""
         command = [self._docker, *words]
         try:
             return subprocess.run(
@@ -267,13 +267,13 @@ class DockerEngine:
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired:
-            # Log it at once: a clean-up goes on without an answer, and nothing else would show where the time went.
+            # Printed at once: a clean-up goes on without an answer, and nobody would know why it took so long.
             print(f"docker {words[0]}: no answer in {PATIENCE_SECONDS:g} s", file=sys.stderr, flush=True)
             return subprocess.CompletedProcess(command, 124, b"", f"no answer in {PATIENCE_SECONDS:g} s".encode())
 
 
 def _source(module: ModuleType) -> bytes:
-    """Return the source of a module that imports nothing of ours, for the Python of a container of any image."""
+    """Return the source of a module that imports nothing of ours, for the Python in a container of any image."""
     return Path(str(module.__file__)).read_bytes()
 
 
@@ -283,12 +283,12 @@ def _kept(host: str, folder: str) -> PurePosixPath:
 
 
 def _is_clients(name: str) -> bool:
-    """Return whether a variable, meant for the hosts, would change what the docker command itself does."""
+    """Return whether a variable meant for the hosts would change what the docker command itself does."""
     return name.startswith("DOCKER_") or name in ("HOME", "PATH")
 
 
 def _mount(source: Path, target: PurePosixPath, readonly: bool = False) -> list[str]:
-    """Return docker's option for a mount, whose value docker reads as a line of CSV."""
+    """Return docker's option for a mount, whose value is a line of CSV."""
     parts = ["type=bind", f"source={source}", f"target={target}", *(["readonly"] if readonly else [])]
     quoted = ['"' + part.replace('"', '""') + '"' if any(c in part for c in ',"') else part for part in parts]
     return ["--mount", ",".join(quoted)]

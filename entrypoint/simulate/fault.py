@@ -1,4 +1,4 @@
-"""Parse and describe a fault: which action, on which host, process or folder, when, for how long. Pure."""
+"""Define a fault (action, target, moment, duration) and parse it. Pure: engines inject it."""
 
 import math
 import shlex
@@ -14,17 +14,17 @@ FOLDERS = ("output", "model")
 
 
 class Action(StrEnum):
-    """An action on a host, a process, or a folder."""
+    """Name what is done to a host, a process, or a folder."""
 
     KILL = "kill"  # SIGKILL
     STOP = "stop"  # SIGTERM
-    PAUSE = "pause"  # frozen: it does nothing, its connections stay open
-    STALL = "stall"  # its output is not read
-    CUT = "cut"  # off the network, which stays silent
-    LATE = "late"  # starts after the others
-    HIDE = "hide"  # its name does not resolve on other hosts
-    FILL = "fill"  # no space left in a folder of /opt/ml
-    READONLY = "readonly"  # a folder of /opt/ml cannot be written to
+    PAUSE = "pause"  # freeze it: it does nothing, and its connections stay open
+    STALL = "stall"  # stop reading its output
+    CUT = "cut"  # disconnect it from the network, without closing connections
+    LATE = "late"  # start it after the others
+    HIDE = "hide"  # make its name unknown to other hosts
+    FILL = "fill"  # leave no space in a folder of /opt/ml
+    READONLY = "readonly"  # make a folder of /opt/ml read-only
 
 
 _ON_PROCESSES = (Action.KILL, Action.STOP, Action.PAUSE)
@@ -36,19 +36,19 @@ _MAY_END = (Action.PAUSE, Action.CUT, *_HAS_TO_END)
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault of a run."""
+    """Describe one fault of a run."""
 
     action: Action
     host: str  # or ALL
-    process: str = ""  # as `entrypoint plan` calls it, or a program's name; "": the whole host
-    folder: str = ""  # of FOLDERS, for those on folders
+    process: str = ""  # its name in `entrypoint plan`, or a program's name; "": the whole host
+    folder: str = ""  # one of FOLDERS, for actions on folders
     at: float = 0.0  # seconds from the start of the first host
-    when: str = ""  # instead of `at`: once a host writes a line with this text
-    lasts: float | None = None  # seconds; None: for good
+    when: str = ""  # in place of `at`: once any host prints a line with this text
+    lasts: float | None = None  # seconds; None: permanent
 
     @property
     def from_the_start(self) -> bool:
-        """Return whether the fault exists before the first host starts."""
+        """Return whether it exists before the first host starts."""
         return self.action is Action.LATE or (self.action is Action.HIDE and not (self.at or self.when))
 
     @property
@@ -57,7 +57,7 @@ class Fault:
         return f"{self.host}:{part}" if part else self.host
 
     def __str__(self) -> str:
-        """Return the fault as a user would type it."""
+        """Return the fault in the grammar of `--fault`."""
         words = [str(self.action), self.whom]
         if self.when:
             words += ["when", self.when]
@@ -69,7 +69,7 @@ class Fault:
 
 
 def parse_fault(text: str, hosts: Sequence[str]) -> Fault:
-    """Return the fault that `text` describes for a job on `hosts`; ConfigError, in one line, if it is invalid."""
+    """Return the fault that `text` describes for a job on `hosts`; ConfigError in one line if it is malformed."""
     try:
         return _parse(text, hosts)
     except ValueError as problem:
@@ -79,7 +79,7 @@ def parse_fault(text: str, hosts: Sequence[str]) -> Fault:
 def _parse(text: str, hosts: Sequence[str]) -> Fault:
     try:
         words = shlex.split(text)
-    except ValueError as error:  # a quotation mark is not closed
+    except ValueError as error:  # an unclosed quotation mark
         raise ValueError(f"cannot be split into words: {str(error).lower()}") from None
     if not words:
         raise ValueError(f"is empty; wanted one of {_list(Action)} and a host")

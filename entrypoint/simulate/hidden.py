@@ -1,4 +1,4 @@
-"""Tell data files from those that notebooks, Spark, macOS and Windows leave beside them. Pure.
+"""Separate data from files that notebooks, Spark, macOS and Windows leave beside them. Pure.
 
 The rule is that of sagemaker_tf_data/hidden.py.
 """
@@ -10,12 +10,12 @@ _SHOWN = 3  # files that a message names
 
 
 def is_data(key: str) -> bool:
-    """Return whether a file may be data: no part of its path begins with . or _, and it is none of Windows'."""
+    """Return whether a file may be data: no part of its path begins with . or _, and it is no file of Windows."""
     parts = key.split("/")
     return not any(part[:1] in (".", "_") for part in parts if part) and parts[-1].lower() not in _OF_WINDOWS
 
 
 def listed(left_out: Sequence[str]) -> str:
-    """Return some of these, and how many more there are."""
+    """Return the first of these names, and how many more there are."""
     more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
     return ", ".join(left_out[:_SHOWN]) + more

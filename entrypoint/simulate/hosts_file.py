@@ -1,4 +1,4 @@
-"""Write the hosts files of simulated hosts, in which a name can be hidden for a while."""
+"""Write the hosts files of simulated hosts, in which a name can be hidden."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from entrypoint.simulate.spec import LocalJob
 
 
 class HostsFiles:
-    """One /etc/hosts for each host, with all hosts of the job. A # hides a host in the files of the others."""
+    """Write one /etc/hosts for each host. It lists all hosts; a hidden host is commented out, but not in its own."""
 
     def __init__(self, job: LocalJob, addresses: Mapping[str, Sequence[str]]) -> None:
         self._addresses = addresses
@@ -16,7 +16,7 @@ class HostsFiles:
         self._files: dict[str, Path] = {}
 
     def write(self, owner: str, path: Path, own_name: str = "") -> None:
-        """Make the file of one host; `own_name` is a second name of the host, beside its name in the job."""
+        """Write the file of one host; `own_name` is a second name of that host."""
         lines = ["127.0.0.1 localhost", "::1 localhost"]
         for host in self._addresses:
             for line in self._lines(host):
@@ -28,13 +28,13 @@ class HostsFiles:
         self._files[owner] = path
 
     def hide(self, host: str) -> None:
-        """Hide the host's name, so that it no longer resolves."""
+        """Hide the host's name, so that it does not resolve on other hosts."""
         self._hidden.add(host)
         for line in self._lines(host):
             self._replace(host, line, _hidden(line))
 
     def show(self, host: str) -> None:
-        """Let the host's name resolve from now on."""
+        """Show the host's name again, so that it resolves."""
         self._hidden.discard(host)
         for line in self._lines(host):
             self._replace(host, _hidden(line), line)
@@ -46,7 +46,7 @@ class HostsFiles:
         for owner, path in self._files.items():
             at = path.read_bytes().find(f"\n{line}\n".encode())
             if owner != host and at >= 0:
-                with path.open("r+b") as file:  # in place: it is mounted; one byte: a reader never sees half a change
+                with path.open("r+b") as file:  # in place, since it is mounted; one byte, so that the change is atomic
                     file.seek(at + 1)
                     file.write(by[:1].encode())
 

@@ -1,4 +1,4 @@
-"""Inject the faults of a run: wait for the time of each, have the engine inject and end it, and report."""
+"""Inject the faults of a run: wait for the moment of each, have the engine inject and end it, and report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,7 @@ from itertools import compress
 from entrypoint.simulate.engine import Engine, FaultFailed
 from entrypoint.simulate.fault import ALL, Action, Fault
 
-_OURS = (Action.LATE, Action.STALL)  # the watch does these: it starts hosts and reads their output
+_OURS = (Action.LATE, Action.STALL)  # done by `Watch`, which starts hosts and reads their output, not by an engine
 
 
 class _State(Enum):
@@ -21,13 +21,13 @@ class _State(Enum):
 
 @dataclass
 class _Case:
-    """A fault and its state."""
+    """Track the state of one fault."""
 
     fault: Fault
     state: _State = _State.WAITING
-    said: bool = False  # a host has written the text of `when`
-    try_at: float = 0.0  # not again before
-    done: set[str] = field(default_factory=set)  # hosts, of a fault on all of them
+    said: bool = False  # the text of its `when` was printed
+    try_at: float = 0.0  # time before which it is not tried again
+    done: set[str] = field(default_factory=set)  # hosts that it has reached
     injected: float = 0.0  # seconds from the start of the first host
     over: float = 0.0
     why: str = ""
@@ -52,9 +52,9 @@ class _Case:
 
 
 class Injector:
-    """The faults of one run. Times are seconds from the start of the first host.
+    """Inject the faults of one run. Times are seconds from the start of the first host.
 
-    `heard` and `stalls` are called from other threads, the rest from one.
+    `heard` and `stalls` are called from other threads, all else from one.
     """
 
     def __init__(self, faults: Sequence[Fault], engine: Engine, say: Callable[[str], None]) -> None:
@@ -62,15 +62,15 @@ class Injector:
         self._cases = [_Case(fault) for fault in faults]
 
     def starts_at(self, host: str) -> float:
-        """Return the time at which a host starts."""
+        """Return when a host must start."""
         return max((c.fault.lasts or 0.0 for c in self._cases if self._is(c, Action.LATE, host)), default=0.0)
 
     def stalls(self, host: str) -> bool:
-        """Return whether a fault keeps the host's output from being read now."""
+        """Return whether the host's output must not be read now."""
         return any(self._is(c, Action.STALL, host) and c.state is _State.INJECTED for c in self._cases)
 
     def heard(self, lines: bytes) -> bool:
-        """Note whether a host's output starts a fault; return whether `act` may have something to do now."""
+        """Note texts that faults wait for in a host's output; return whether `act` has something to do now."""
         wake = False
         for case in self._cases:
             if case.state is _State.WAITING and not case.said and case.fault.when:
@@ -87,7 +87,7 @@ class Injector:
                 self._heal(case, now, running)
 
     def next_look(self, now: float) -> float | None:
-        """Return when `act` must be called next, unless output or a signal comes before."""
+        """Return when `act` may have something to do, unless output changes that; None if never."""
         times = []
         for case in self._cases:
             if case.state is _State.WAITING and (case.said or not case.fault.when):
@@ -97,7 +97,7 @@ class Injector:
         return min(times, default=None)
 
     def frozen_for_good(self) -> set[str]:
-        """Return hosts that are paused for good: they neither end by themselves nor handle SIGTERM."""
+        """Return hosts that neither end by themselves nor react to SIGTERM."""
         return {
             case.fault.host
             for case in self._cases
@@ -108,7 +108,7 @@ class Injector:
         }
 
     def report(self) -> list[str]:
-        """Return one line for each fault, with its result."""
+        """Return a line on each fault."""
         return [str(case) for case in self._cases]
 
     def _is_due(self, case: _Case, now: float) -> bool:
@@ -133,7 +133,7 @@ class Injector:
         self._say(f"fault after {case.injected:.2f} s: {fault}")
 
     def _do_to_all(self, case: _Case, hosts: list[str], running: Mapping[str, int]) -> set[str]:
-        """Inject a fault into hosts at once; return those done. One by one, the last would notice the first's end."""
+        """Inject a fault into hosts at once, before one notices the end of another; return those that it reached."""
         if len(hosts) < 2:
             return {host for host in hosts if self._do(case, host, running)}
         with ThreadPoolExecutor(len(hosts)) as pool:

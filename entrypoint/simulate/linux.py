@@ -16,24 +16,24 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def with_sbin(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment whose PATH has root's tools, whatever shell started us."""
+    """Return an environment in which root's tools are found, whatever PATH our shell has."""
     return {**environment, "PATH": f"{environment.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
 
 
 def unshare(kinds: int) -> None:
-    """Give the calling thread, and what it starts afterwards, new namespaces."""
+    """Move the calling thread, and all that it starts from now on, into new namespaces."""
     _check(_libc.unshare(kinds), "unshare")
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel send us SIGKILL when our parent ends; exit now if it has ended. `parent` is its pid in /proc."""
+    """Arrange for SIGKILL when our parent (its pid in /proc) ends, and exit now if it has ended."""
     _check(_libc.prctl(1, signal.SIGKILL, 0, 0, 0), "prctl")  # PR_SET_PDEATHSIG
     if int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1]) != parent:
         os._exit(137)
 
 
 def mount(source: str | Path, target: str | Path, kind: str = "none", flags: int = 0, data: str = "") -> None:
-    """Call mount(2). A source /proc/self/fd/N is the file as it was opened, whatever is mounted over it since."""
+    """Call mount(2). A source /proc/self/fd/N means the file as it was opened, even if something covers it now."""
     code = _libc.mount(
         os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode() or None
     )
@@ -45,7 +45,7 @@ def unmount(target: str | Path) -> None:
 
 
 def new_network() -> int:
-    """Return a file that keeps a new network namespace alive, which has no process and no name."""
+    """Create a network namespace without name or process; return a file that keeps it alive."""
     made: list[int] = []
     problem: list[OSError] = []
 

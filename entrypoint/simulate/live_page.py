@@ -1,4 +1,4 @@
-"""Serve the live page of a job on this machine, while `entrypoint local --watch` runs it."""
+"""Serve the live page of a job that `entrypoint local --watch` runs."""
 
 import contextlib
 import logging
@@ -14,9 +14,9 @@ SEE_THE_END_SECONDS = 3.0  # seconds for which an open page can still fetch how 
 
 @contextlib.contextmanager
 def live_page(records: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page of the job that writes to `records`, on this machine's loopback; port 0: any.
+    """Serve the page of the job with these records on this machine's loopback; port 0 means any free one.
 
-    ConfigError if the port is taken or not allowed.
+    ConfigError if the port is not free.
     """
     from waitress.server import create_server
 

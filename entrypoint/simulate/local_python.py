@@ -1,4 +1,4 @@
-"""Help engines whose hosts run this machine's Python: environment, missing programs, open files, signals."""
+"""Help engines that run this machine's Python: environment, missing software, and signals to processes."""
 
 import importlib.util
 import os
@@ -25,12 +25,12 @@ _INSTALL = {
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return our environment without the variables that belong to a job: hosts inherit that."""
+    """Return the part of our environment that a host inherits: all but variables of a job."""
     return {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
 
 
 def allow_files(count: int) -> None:
-    """Let this process open `count` more files; ConfigError if the machine's limit is lower."""
+    """Raise this process's limit of open files by `count`; ConfigError if the hard limit is too low."""
     wanted = len(os.listdir("/proc/self/fd")) + count + SPARE_FILES  # noqa: PTH208
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and wanted > hard:
@@ -43,7 +43,7 @@ def allow_files(count: int) -> None:
 
 
 def missing(plan: Plan) -> list[str]:
-    """Return what the plan needs and this machine lacks, each with a remedy."""
+    """Return what the plan needs and this machine lacks, each with what to do about it."""
     absent = [name for name in modules(plan.processes) if not importlib.util.find_spec(name)]
     return [
         *(_INSTALL[name] for name in absent),
@@ -52,7 +52,7 @@ def missing(plan: Plan) -> list[str]:
 
 
 def inject(fault: Fault, launcher: int) -> bool:
-    """Kill, stop or pause a host or one of its processes, given its launcher's pid; False if it is not there yet."""
+    """Kill, stop or pause a host, given by its launcher, or one of its processes. False if it does not exist yet."""
     if fault.process:
         pid = processes.find(launcher, fault.process)
         return pid is not None and processes.send(pid, _SIGNALS[fault.action])
@@ -60,7 +60,7 @@ def inject(fault: Fault, launcher: int) -> bool:
         for pid in processes.family(launcher):
             processes.send(pid, signal.SIGKILL)
         return True
-    if not processes.is_up(launcher):  # it has no handler for SIGTERM yet, or is not the launcher yet
+    if not processes.is_up(launcher):  # it has no handler of SIGTERM yet, or has not become the launcher
         return False
     if fault.action is Action.PAUSE:
         processes.freeze(launcher)
@@ -69,7 +69,7 @@ def inject(fault: Fault, launcher: int) -> bool:
 
 
 def resume(fault: Fault, launcher: int) -> None:
-    """Resume what a fault has paused."""
+    """Resume a paused host or process."""
     if not fault.process:
         processes.thaw(launcher)
     elif pid := processes.find(launcher, fault.process):

@@ -1,4 +1,4 @@
-"""Check what this machine, or the image, has for each mode, with the checks of a job's start."""
+"""Report what this machine or image has for each mode, with the checks that a job makes at its start."""
 
 import contextlib
 import shutil
@@ -21,7 +21,7 @@ SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py
 
 
 def examine(path: str) -> Iterator[str]:
-    """Yield lines for people: what is found with that PATH, then one for each mode."""
+    """Yield lines for people: Python, packages and MPI in that PATH, then each mode."""
     packages = [f"{name} {found}" for name in SHOWN if (found := _version(name))]
     yield f"Python {sys.version.split()[0]}: {sys.executable}"
     yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
@@ -47,7 +47,7 @@ def _version(name: str) -> str:
 
 
 def _plan(mode: Mode, hosts: int, path: str) -> Plan:
-    """Return the plan of an invented job."""
+    """Return the plan of a made-up job."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         job = LocalJob(program="train.py", source=folder, hosts=hosts, mode=mode, output=folder)

@@ -1,7 +1,7 @@
-"""Run hosts in namespaces of their own (network, mounts, host name, processes), like containers, without Docker.
+"""Run hosts in namespaces of their own (network, mounts, host name, processes): like containers, without Docker.
 
-The namespaces have no names: they live as long as a process in them or an open file of ours, so nothing is left on the
-machine, whatever ends us. A bridge in one more namespace joins the hosts, apart from the machine's own network.
+The namespaces have no names: they live as long as a process in them or an open file of ours, so nothing stays on the
+machine, however we end. A bridge in one more namespace connects the hosts, apart from the machine's own network.
 """
 
 import contextlib
@@ -35,16 +35,16 @@ from entrypoint.simulate.tree import HostFolder, folders_of, write_config
 
 _TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
 _BRIDGE = "bridge"
-# These addresses cannot collide with others: no route leads out of the namespaces.
+# Fixed addresses cannot collide with others': no route leads out of the namespaces.
 _ADDRESS = {4: "10.0.{1}.{2}", 6: "fd00:0:0:1::{0:x}"}
 _PREFIX = {4: 16, 6: 64}
 _FAMILIES = {"4": (4,), "6": (6,), "both": (6, 4)}
-_OWN = (Path("/tmp"), Path("/run"), Path("/dev/shm"))  # each host has its own of these
+_OWN = (Path("/tmp"), Path("/run"), Path("/dev/shm"))  # folders that each host has for itself
 _HOST = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.simulate.netns_host import main; main()"
 
 
 class NetnsEngine:
-    """Run the hosts of a job with this Python, as root, each as if it had a machine to itself."""
+    """Run the hosts of a job with this Python, as root, each as if it had a machine for itself."""
 
     name = "netns"
     faults = frozenset(Action)
@@ -53,7 +53,7 @@ class NetnsEngine:
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int, ip: str = "4") -> None:
         self.job, self.gpus = job, gpus
         self._families = _FAMILIES[ip]
-        # Hosts count from 1; the number is the last two bytes of the address: 10.0.1.1 to 10.0.1.255, 10.0.2.0, ...
+        # (n, high, low): the last two bytes of the address follow from n: 10.0.1.1 to 10.0.1.255, 10.0.2.0 and so on.
         self._numbers = {host: (n, 1 + (n >> 8), n & 255) for n, host in enumerate(job.names, 1)}
         self._settings = {**settings_in(environment), **dict(job.environment)}
         self._inherited = {k: v for k, v in inherited(environment).items() if k != "TMPDIR"}
@@ -66,7 +66,7 @@ class NetnsEngine:
             raise ConfigError("--engine netns needs root, to make namespaces; or use --engine process or docker")
         if absent := [f"{tool} (apt-get install {package})" for tool, package in _TOOLS.items() if not _which(tool)]:
             raise ConfigError(f"--engine netns lacks {', '.join(absent)}; or use --engine process or docker")
-        for path in ("/opt", "/etc/hosts"):  # a mount needs a path to cover
+        for path in ("/opt", "/etc/hosts"):  # a mount needs an existing target
             if not Path(path).exists():
                 raise ConfigError(f"--engine netns needs {path} on this machine, which is not there")
         job = self._read()
@@ -82,7 +82,7 @@ class NetnsEngine:
     def ready(self) -> Iterator[None]:
         small = {(f.host, f.folder) for f in self.job.faults if f.action is Action.FILL}
         with self._network(), contextlib.ExitStack() as mounted:
-            if small:  # later mounts are visible to us and our children only, not to the machine
+            if small:  # from now on, our mounts are visible only to us and to what we start
                 linux.unshare(linux.NEW_MOUNTS)
                 linux.mount("none", "/", flags=linux.RECURSIVE | linux.PRIVATE)
             for host, folder in sorted(small):
@@ -154,7 +154,7 @@ class NetnsEngine:
             resume(fault, launcher)
 
     def _read(self) -> Job:
-        """Return the job as its first host will read it; all hosts have the same plan."""
+        """Return the job as its first host will read it; the plan is the same on all hosts."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, self.job.names[0], Path(config))
             return read_job(ML, self._settings, Path("/run/entrypoint"), self.gpus, config=Path(config))
@@ -204,12 +204,12 @@ def _port(rank: int) -> str:
 
 
 def _launcher(pid: int) -> int | None:
-    """Return the host's first process, a child of its command; None if it is not there."""
+    """Return the pid of the host's launcher, a child of its command; None if it does not run."""
     return next(iter(processes.family(pid)[1:]), None)
 
 
 def _needed_again(environment: Mapping[str, str]) -> list[str]:
-    """Return Python's folders that lie in one that each host has its own of: they must be mounted there again."""
+    """Return the folders that Python runs from, if the hosts' own /tmp, /run or /dev/shm would hide them."""
     named = [word for word in environment.get("PYTHONPATH", "").split(":") if word]
     places = {Path(place).absolute() for place in (str(PACKAGE), sys.prefix, sys.base_prefix, *named)}
     hidden = {place for place in places if place.is_dir() and any(place.is_relative_to(own) for own in _OWN)}
@@ -217,7 +217,7 @@ def _needed_again(environment: Mapping[str, str]) -> list[str]:
 
 
 def _call(*command: str, keep: Sequence[int] = ()) -> None:
-    """Run a tool; FaultFailed with its last line if it fails."""
+    """Run a tool; FaultFailed with its last line of stderr if it fails."""
     done = subprocess.run(
         command, env=linux.with_sbin(os.environ), stdin=subprocess.DEVNULL, capture_output=True, pass_fds=keep,
         start_new_session=True, check=False,

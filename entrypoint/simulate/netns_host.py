@@ -1,8 +1,8 @@
 """Make a simulated host, and become its launcher, as in a container of SageMaker.
 
-New namespaces are copies of the machine's, or empty. This program adds what makes a host: a network card, a name, a
-hosts file, /opt/ml, and a /tmp and /run of its own. The order matters: a later mount may cover an earlier path, so
-every folder that must be shown again is opened first.
+New namespaces are copies of the machine's, or empty. This module gives them what a host needs: a network card, a name,
+a hosts file, /opt/ml, and /tmp and /run of its own. The order matters: a later mount may cover a folder, so all that
+must stay visible is opened first.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from entrypoint.simulate import linux
 from entrypoint.simulate.engine import last_line
 from entrypoint.simulate.linux import BIND, READ_ONLY, RECURSIVE, REMOUNT, mount
 
-SPEC = "ENTRYPOINT_NETNS_HOST"  # environment variable: NetnsEngine's description of this host, as JSON
+SPEC = "ENTRYPOINT_NETNS_HOST"  # environment variable in which NetnsEngine describes this host, as JSON
 INTERFACE = "eth0"
 ML = Path("/opt/ml")
 _NAMESPACES = linux.NEW_NETWORK | linux.NEW_MOUNTS | linux.NEW_NAMES | linux.NEW_IPC | linux.NEW_PROCESSES
 
 
 def main() -> None:
-    """Make the host, and become its launcher, PID 1. Does not return."""
+    """Make the host and become its launcher, PID 1. Never return."""
     spec = json.loads(os.environ.pop(SPEC))
     try:
         linux.die_with_parent(spec["main"])
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _become_first_process() -> None:
-    """Fork, and return in the first process of the new namespace. The parent waits, and exits as that process does."""
+    """Fork, and return in the first process of the new namespace. The parent waits, and ends as that process does."""
     outside = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -64,7 +64,7 @@ def _become_first_process() -> None:
 
 
 def _connect(spec: dict[str, Any]) -> None:
-    """Connect our eth0 to the run's bridge, in a namespace that `entrypoint local` holds open."""
+    """Connect our eth0 to the run's bridge, in a namespace that `entrypoint local` keeps open."""
     hub = os.open(f"/proc/{spec['main']}/fd/{spec['hub']}", os.O_RDONLY)
     for kind in ("all", "default"):
         switch = Path(f"/proc/sys/net/ipv6/conf/{kind}/disable_ipv6")
@@ -74,10 +74,10 @@ def _connect(spec: dict[str, Any]) -> None:
     inside = [
         "link set lo up",
         f"link add {INTERFACE} address {card} type veth peer name {port} netns /proc/self/fd/{hub}",
-        # An IPv6 address works at once: the kernel does not check whether another host has it.
+        # nodad makes an IPv6 address usable at once, without asking whether another host has it.
         *(f"address add {ip} dev {INTERFACE}{' nodad' if ':' in ip else ''}" for ip in spec["addresses"]),
         f"link set {INTERFACE} up",
-        # ARP entries are fixed, so that a cut-off host is silent: senders get no error that it is unreachable.
+        # Fixed neighbours, so that a host that is cut off is silent: no sender gets "host unreachable".
         *(f"neigh add {ip} lladdr {mac} dev {INTERFACE} nud permanent" for ip, mac in spec["neighbours"]),
     ]
     _run(["ip", "-batch", "-"], "\n".join(inside), hub)
@@ -86,7 +86,7 @@ def _connect(spec: dict[str, Any]) -> None:
 
 
 def _furnish(spec: dict[str, Any]) -> None:
-    mount("none", "/", flags=linux.RECURSIVE | linux.PRIVATE)  # our mounts do not reach the machine
+    mount("none", "/", flags=linux.RECURSIVE | linux.PRIVATE)  # our mounts stay in this namespace
     base, hosts = _hold(spec["base"]), _hold(spec["hosts"])
     channels = {name: _hold(path) for name, path in spec["channels"]}
     checkpoints = _hold(spec["checkpoints"]) if spec["checkpoints"] else None
@@ -94,15 +94,15 @@ def _furnish(spec: dict[str, Any]) -> None:
     opt, cgroups = _hold("/opt"), _hold("/sys/fs/cgroup")
     mount("proc", "/proc", "proc")
 
-    mount("sysfs", "/sys", "sysfs")  # sysfs shows the network of the process that mounts it
+    mount("sysfs", "/sys", "sysfs")  # it shows the network namespace of the process that mounts it
     _show(cgroups, Path("/sys/fs/cgroup"))
 
-    mount("tmpfs", "/opt", "tmpfs", data="mode=755")  # a place for /opt/ml without a new folder on the machine
+    mount("tmpfs", "/opt", "tmpfs", data="mode=755")  # a place for ml, without a new folder on the machine
     for entry in os.scandir(f"/proc/self/fd/{opt}"):
         if entry.name != ML.name:
             _show_entry(entry, Path("/opt") / entry.name)
     _show(base, ML)
-    for part in ("model", "output"):  # mounts of their own, as on SageMaker
+    for part in ("model", "output"):  # separate mounts, as on SageMaker
         mount(ML / part, ML / part, flags=BIND | RECURSIVE)
     for name, folder in channels.items():
         _show(folder, ML / "input" / "data" / name)
@@ -123,7 +123,7 @@ def _furnish(spec: dict[str, Any]) -> None:
 
 
 def _names_from_hosts_file_only() -> None:
-    """Remove name servers: none can be reached from here, so each look-up would only wait."""
+    """Make the hosts file the only source of names: no name server can be reached, and lookups would wait for it."""
     path = Path("/etc/nsswitch.conf")
     if not path.exists():
         return

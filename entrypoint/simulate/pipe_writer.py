@@ -1,4 +1,4 @@
-"""Write channels in Pipe mode into their FIFOs, as the platform does on SageMaker.
+"""Write channels in Pipe mode into FIFOs, as SageMaker's platform does.
 
 For each host and channel a thread makes CHANNEL_0, waits for a reader, writes all objects of the pass and closes; then
 it makes CHANNEL_1, and so on until the job has ended. A reader that closes early gets the next pass.
@@ -23,7 +23,7 @@ from typing import IO
 from entrypoint.launcher.job.channels import Wrapper
 from entrypoint.simulate.channels import LONGEST_RECORD, Channel, Compression, InputMode
 
-_MAGIC = 0xCED7230A  # starts a RecordIO record; then its length and data, padded to a multiple of 4 bytes
+_MAGIC = 0xCED7230A  # begin of a RecordIO record; the length follows, and the data are padded to a multiple of 4 bytes
 _BLOCK = 1 << 20
 _BUFFER = 1 << 18
 _SMALL_BYTES = 1 << 15  # bytes; copying a smaller object is faster than splicing its pages
@@ -32,7 +32,7 @@ _PATIENCE_SECONDS = 5.0  # seconds in which a thread must end, once there is no 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """One channel of one host."""
+    """Describe one channel of one host."""
 
     channel: Channel
     folder: Path  # the host's input/data
@@ -42,9 +42,9 @@ class Stream:
 
 @contextlib.contextmanager
 def feeding(streams: Iterable[Stream], failed: Callable[[str], None]) -> Iterator[None]:
-    """Feed the channels in Pipe mode inside the `with`. A thread calls `failed` if its channel cannot go on.
+    """Feed the channels in Pipe mode during the block. `failed` gets, in another thread, the error of a channel.
 
-    Readers must have ended before the end: a thread waits for its reader.
+    At the end of the block all readers must be gone: a thread waits for its reader.
     """
     feeders = [_Feeder(stream, failed) for stream in streams if stream.channel.mode is InputMode.PIPE]
     try:
@@ -72,7 +72,7 @@ class _Feeder:
         self._thread.start()
 
     def end(self, deadline: float) -> None:
-        """Wait until the thread has ended. If it waits for a reader, open the FIFO for a moment to be one."""
+        """Wait until the thread has ended. It may wait for a reader, so open the FIFO for a moment."""
         while self._thread.is_alive() and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 os.close(os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK))
@@ -103,7 +103,7 @@ class _Feeder:
         opened = os.open(self._fifo, os.O_WRONLY)  # returns when there is a reader
         with contextlib.suppress(BrokenPipeError), os.fdopen(opened, "wb", _BUFFER) as pipe:
             try:
-                with contextlib.suppress(OSError):  # above the limit for all pipes of a user other than root
+                with contextlib.suppress(OSError):  # the kernel limits the pipes of a user who is not root
                     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _BLOCK)
                 for entry in self._channel.of_host(self._stream.rank, self._stream.hosts, number):
                     for self._part in entry.parts:
@@ -112,10 +112,10 @@ class _Feeder:
                         self._send(self._part, pipe)
                 pipe.flush()
             finally:
-                self._remove()  # before the reader sees the end, so that it cannot reopen the old FIFO
+                self._remove()  # before the reader sees the end, so that nobody opens this FIFO again
 
     def _send(self, part: Path | bytes, pipe: IO[bytes]) -> None:
-        """Send one object or attribute, as a record of its own if the channel wants records."""
+        """Write one object or attribute, as a record if the channel has wrapper=RecordIO."""
         is_record = self._channel.wrapper is Wrapper.RECORD_IO
         if isinstance(part, Path) and self._channel.compression is Compression.GZIP:
             with gzip.open(part) as expanded:
@@ -139,7 +139,7 @@ class _Feeder:
 
 
 def _hand_on(file: io.FileIO, size: int, pipe: IO[bytes]) -> None:
-    """Send a file into a pipe without a copy by us: the kernel takes the pages from its cache."""
+    """Send a file into a pipe by splice: the kernel uses the pages in its cache, and we copy nothing."""
     pipe.flush()
     sent = 0
     while sent < size:
@@ -148,7 +148,7 @@ def _hand_on(file: io.FileIO, size: int, pipe: IO[bytes]) -> None:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            shutil.copyfileobj(file, pipe, _BLOCK)  # the file system does not support it
+            shutil.copyfileobj(file, pipe, _BLOCK)  # the file system does not support splice
             return
         if not count:
             raise OSError(errno.EIO, f"{file.name!r} has become shorter while it was read")

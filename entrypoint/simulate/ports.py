@@ -1,7 +1,7 @@
-"""Choose ports and addresses for hosts that share this machine, with each other and with other runs.
+"""Choose ports and addresses for hosts that share this machine with one another and with other runs.
 
-TensorFlow's servers listen on all addresses, so every host needs ports of its own. A run moves all of its
-ports by one number, the base, and each host's by a stride times its rank.
+TensorFlow's servers listen on all addresses, so every host needs ports of its own. A run adds one number, the base, to
+all its ports, and a stride times the rank to each host's.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.simulate.local_python import allow_files
 
-LOWEST, HIGHEST = 10_000, 65_535  # below are the well-known ports
-_STEP = 61  # from one base that is tried to the next
+LOWEST, HIGHEST = 10_000, 65_535  # lower ports are often in use by services
+_STEP = 61  # distance between two bases that are tried
 
 
 def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:
-    """Return every port that a host of the plan listens on, hosts in rank order."""
+    """Return the ports that each host of the plan listens on, hosts in rank order."""
     control = job.settings.control_port
     return [
         [host.port(control), *(port for spec in plan.on(host.name) for port in spec.ports)]
@@ -27,7 +27,7 @@ def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:
 
 
 def stride(ports: Sequence[Sequence[int]]) -> int:
-    """Return the least number that keeps the ports of all hosts apart when each adds it times its rank."""
+    """Return the least stride that keeps the ports of all hosts apart."""
     for wanted in range(1, 5001):
         moved = [port + rank * wanted for rank, own in enumerate(ports) for port in own]
         if len(set(moved)) == len(moved):
@@ -37,9 +37,9 @@ def stride(ports: Sequence[Sequence[int]]) -> int:
 
 @contextlib.contextmanager
 def reserved(ports: Sequence[int]) -> Iterator[int]:
-    """Hold a base such that `ports`, moved by it, are free. No other run on this machine gets them until the end.
+    """Yield a base with which all `ports` are free, and reserve them against other runs until the end.
 
-    Low ones come first: by default the kernel may give any of the upper half to an outgoing connection.
+    Low bases come first: by default, the kernel may give any port of the upper half to an outgoing connection.
     """
     allow_files(len(ports))
     for base in range(max(0, LOWEST - min(ports)), HIGHEST + 1 - max(ports), _STEP):
@@ -51,7 +51,7 @@ def reserved(ports: Sequence[int]) -> Iterator[int]:
 
 
 def _take(port: int, held: contextlib.ExitStack) -> bool:
-    """Lock the port against other runs by an abstract socket, which ends with us; return whether the port is free."""
+    """Reserve a port against other runs by an abstract socket, which ends with us; return whether the port is free."""
     name = held.enter_context(socket.socket(socket.AF_UNIX))
     probe = socket.socket()
     with probe, contextlib.suppress(OSError):
@@ -62,6 +62,6 @@ def _take(port: int, held: contextlib.ExitStack) -> bool:
 
 
 def addresses(names: Sequence[str], control_port: int, stride: int) -> Mapping[str, str]:
-    """Make a loopback address for each host from this run's control port, which no other run here has."""
+    """Make a loopback address for each host from its control port, which no other run on this machine has."""
     moved = {name: control_port + rank * stride for rank, name in enumerate(names)}
     return {name: f"127.{port >> 8}.{port & 255}.1" for name, port in moved.items()}

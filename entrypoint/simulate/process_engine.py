@@ -24,8 +24,8 @@ from entrypoint.simulate.local_python import PACKAGE, inherited, inject, missing
 from entrypoint.simulate.spec import LocalJob, settings_in
 from entrypoint.simulate.tree import HostFolder, folders_of, write_config
 
-# A host ends with us, even if we are killed (prctl PR_SET_PDEATHSIG: SIGTERM). The path is not in PYTHONPATH, since the
-# user's script would inherit it.
+# The host gets SIGTERM when we end, even if we are killed (prctl PR_SET_PDEATHSIG). The path is an argument, since the
+# user's script would inherit PYTHONPATH.
 _HOST = (
     "import ctypes, sys; ctypes.CDLL(None).prctl(1, 15, 0, 0, 0); sys.path.insert(0, sys.argv.pop(1)); "
     "from entrypoint.train import train; train()"
@@ -33,10 +33,10 @@ _HOST = (
 
 
 class ProcessEngine:
-    """Run the hosts of a job with this Python, in the environment given."""
+    """Run the hosts of a job with this Python, in the given environment."""
 
     name = "process"
-    faults = frozenset({Action.KILL, Action.STOP, Action.PAUSE, Action.STALL, Action.LATE})  # others take namespaces
+    faults = frozenset({Action.KILL, Action.STOP, Action.PAUSE, Action.STALL, Action.LATE})  # others need namespaces
     look_again = 0.05
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:
@@ -44,7 +44,7 @@ class ProcessEngine:
         self._folders = folders_of(job)
         self._settings = {**settings_in(environment), **dict(job.environment)}
         self._inherited = inherited(environment)
-        self._run = Path("/tmp/entrypoint-XXXXXXXX")  # a placeholder until it is made
+        self._run = Path("/tmp/entrypoint-XXXXXXXX")  # until `ready` makes a folder
         self._base, self._stride, self._control_port = 0, 0, 0
 
     def check(self) -> None:
@@ -60,7 +60,7 @@ class ProcessEngine:
         ours = folders[self._folders[0].host]
 
         def at_home(spec: ProcessSpec) -> ProcessSpec:
-            """Move a row of the first host's plan to the folders of its own host: nothing else differs."""
+            """Replace the first host's folders in a process of the plan by its own host's; nothing else differs."""
 
             def moved(text: str) -> str:
                 for here, there in zip(ours, folders[spec.host], strict=True):
@@ -77,7 +77,7 @@ class ProcessEngine:
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        # In /tmp, whatever TMPDIR is: it holds sockets, whose paths have at most 107 bytes.
+        # In /tmp regardless of TMPDIR: the folder holds sockets, whose paths have at most 107 bytes.
         run = tempfile.TemporaryDirectory(prefix="entrypoint-", dir="/tmp", ignore_cleanup_errors=True)
         with self._ports(), run as name:
             self._run = Path(name)
@@ -114,7 +114,7 @@ class ProcessEngine:
             resume(fault, pid)
 
     def _own(self, folder: HostFolder) -> dict[str, str]:
-        """Return the variables of this host's launcher."""
+        """Return the environment variables that the launcher on this host reads."""
         where = ports.addresses(self.job.names, self._control_port + self._base, self._stride)
         return {
             **self._settings,
@@ -127,7 +127,7 @@ class ProcessEngine:
         }
 
     def _read(self, folder: HostFolder) -> Job:
-        """Return the job as that host will read it; its files are removed afterwards."""
+        """Return the job as that host will read it, from files that are removed again."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, folder.host, Path(config))
             own = self._own(folder)

@@ -1,6 +1,6 @@
 """Find and signal the processes of one host in /proc: its launcher and the launcher's descendants.
 
-Standard library only: the Docker engine passes this file to the Python inside a container.
+It imports only the standard library: the Docker engine passes this file to the Python in a container.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 SENDING = "sending to "
-_MARK = "ENTRYPOINT_PROCESS="  # in the environment of each process of the plan and its descendants
+_MARK = "ENTRYPOINT_PROCESS="  # in the environment of each process of the plan and of its descendants
 
 
 def family(root: int) -> list[int]:
-    """Return the process `root` and its descendants, parents first. Zombies do not count."""
+    """Return the process `root` and its descendants, parents first, without zombies among the descendants."""
     children: dict[int, list[int]] = {}
     for entry in (path.name for path in Path("/proc").iterdir()):
         if entry.isdigit() and (stat := _stat(int(entry))) and stat[0] != "Z":
@@ -29,13 +29,13 @@ def family(root: int) -> list[int]:
 
 
 def is_up(launcher: int) -> bool:
-    """Return whether a launcher handles SIGTERM by now."""
+    """Return whether a launcher has installed its handler of SIGTERM."""
     caught = _status(launcher).get("SigCgt", "0")
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def find(launcher: int, name: str) -> int | None:
-    """Return the process with this name: one of the plan, else a program's; None if the host has none."""
+    """Return the pid of the plan's process `name` on a host, or else of a program; None while there is none."""
     members = family(launcher)[1:]
     marked = (pid for pid in members if f"{_MARK}{name}" in _read(pid, "environ"))
     return next(marked, None) or next((pid for pid in members if _is(pid, name)), None)
@@ -51,7 +51,7 @@ def send(pid: int, number: int) -> bool:
 
 
 def freeze(launcher: int) -> None:
-    """Stop all processes of a host, and those that they start meanwhile."""
+    """Stop all processes of a host by SIGSTOP, and those that they start meanwhile."""
     for _ in range(200):
         running = [pid for pid in family(launcher) if (stat := _stat(pid)) and stat[0] not in "TtZX"]
         if not running:
@@ -67,20 +67,20 @@ def thaw(launcher: int) -> None:
 
 
 def _is(pid: int, name: str) -> bool:
-    # Behind an interpreter and its options, too.
+    # The program may follow an interpreter and its options.
     programs = {word.rpartition("/")[2] for word in _read(pid, "cmdline")[:5]}
     return bool(programs & {name, f"{name}.py"}) or "".join(_read(pid, "comm")).strip() == name[:15]
 
 
 def _read(pid: int, what: str) -> list[str]:
-    """Return a file of a process as its NUL-separated parts; [] if the process is gone."""
+    """Return the NUL-separated parts of a process's file in /proc; [] if the process is gone."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/{what}").read_bytes().decode("utf-8", "replace").split("\0")
     return []
 
 
 def _stat(pid: int) -> list[str]:
-    """Return [state, parent, ...], or [] if the process is gone."""
+    """Return [state, parent, ...]; [] if the process is gone."""
     return "".join(_read(pid, "stat")).rpartition(")")[2].split()
 
 
@@ -90,9 +90,9 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def main() -> int:
-    """Signal a process of this container (NAME NUMBER), "" for its launcher; 75 if it is not there yet.
+    """Signal a process of this container (arguments: NAME NUMBER; "" is the launcher); return 75 if there is none yet.
 
-    It prints before it signals: the signal may end the container, and this process with it.
+    It prints SENDING before that: the signal may end the container, and this process with it.
     """
     name, number = sys.argv[1], int(sys.argv[2])
     pid = find(1, name) if name else (1 if is_up(1) else None)

@@ -18,7 +18,7 @@ from entrypoint.simulate.watch import Terminal, Watch, signals
 
 
 def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
-    """Print the plan that `run_local` would run, `whole` or short. ConfigError or CodeError if it cannot run."""
+    """Print the plan that `run_local` would run, `whole` or short. ConfigError or CodeError if it cannot be run."""
     job.check_files()
     engine.check()
     print(Secrets(dict(job.environment), dict(job.hyperparameters)).mask(engine.plan(whole)))
@@ -26,7 +26,7 @@ def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
 
 
 def run_local(job: LocalJob, engine: Engine) -> int:
-    """Run the job, and return its exit code. ConfigError or CodeError, before any start, if it cannot be run."""
+    """Run the job; return its exit code. ConfigError or CodeError, before any start, if it cannot be run."""
     job.check_files()
     check_size(job.source, channels_in(job))
     engine.check()
@@ -48,10 +48,10 @@ def run_local(job: LocalJob, engine: Engine) -> int:
         def failed(problem: str) -> None:
             problems.append(problem)
             terminal.say(f"error: {problem}")
-            if problems[0] is problem:  # a second signal would kill
+            if problems[0] is problem:  # a second signal would kill the hosts
                 happened.put(signal.SIGTERM)
 
-        watched = folders[0].output / "data/record"  # the coordinator's, unless instance groups choose another
+        watched = folders[0].output / "data/record"  # the first host coordinates, unless instance groups choose another
         page = contextlib.nullcontext() if job.watch is None else live_page(watched, job.watch, terminal.say)
         boards = contextlib.nullcontext() if job.tensorboard is None else _board(job, folders, terminal)
         with page, boards, feeding(streams, failed), engine.ready():
@@ -63,7 +63,7 @@ def run_local(job: LocalJob, engine: Engine) -> int:
 
 
 def _board(job: LocalJob, folders: Sequence[HostFolder], terminal: Terminal) -> AbstractContextManager[None]:
-    from entrypoint.simulate.tensorboard import board  # imported here, since few runs use it
+    from entrypoint.simulate.tensorboard import board  # imported here, since few runs need it
 
     return board(
         [each.output / "data/record" for each in folders], job.output / "tensorboard", job.tensorboard, terminal.say

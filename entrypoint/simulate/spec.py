@@ -1,4 +1,4 @@
-"""Describe a job on simulated hosts, and write SageMaker's description of it."""
+"""Define a job on simulated hosts, and write SageMaker's description of it."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from entrypoint.simulate.channels import Channel, check_together
 from entrypoint.simulate.fault import Fault
 
 AUTO = "auto"
-MANY = 10  # hosts on each CPU, with which heartbeats come late while hosts start
-# The simulation sets these for each host, so a user's own values do not apply to all.
+MANY = 10  # hosts per CPU; if there are more, their start delays one another's heartbeats
+# Settings that we make for each host, and that a user cannot set for all.
 INTERNAL = SET_BY_US | {
     f"{ENVIRONMENT_PREFIX}{name}" for name in ("RUN_DIR", "SUMMARY", "HOST_ADDRESSES", "PORT_STRIDE", "PORT_BASE")
 }
@@ -30,27 +30,27 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class LocalJob:
-    """A job on hosts algo-1 ... algo-N. Paths are absolute."""
+    """Describe a job on hosts algo-1 ... algo-N. Paths are absolute."""
 
-    program: str  # a file in `source`, as hyperparameter sagemaker_program names it
+    program: str  # a file in `source`, the value of hyperparameter sagemaker_program
     source: Path  # the code folder
     hosts: int = 1
-    groups: tuple[Group, ...] = ()  # instance groups; if there are any, each host is in one
+    groups: tuple[Group, ...] = ()  # instance groups of all hosts; empty without groups
     mode: str = AUTO
     processes_per_host: int | None = None
     channels: tuple[Channel, ...] = ()
-    checkpoints: Path | None = None  # a folder of this machine, /opt/ml/checkpoints on all hosts
+    checkpoints: Path | None = None  # a folder of this machine that is /opt/ml/checkpoints on all hosts
     hyperparameters: tuple[tuple[str, str], ...] = ()  # as typed
-    environment: tuple[tuple[str, str], ...] = ()  # for every host
+    environment: tuple[tuple[str, str], ...] = ()  # for all hosts
     output: Path
     timeout: float | None = None
     faults: tuple[Fault, ...] = ()
-    notes_reads: bool = False  # mount channels writable: a read-only mount does not note what is read
-    watch: int | None = None  # the port of the live page on this machine; 0: any
-    tensorboard: int | None = None  # the port of a TensorBoard beside it; 0: any
+    notes_reads: bool = False  # channels are writable: file systems note no reads on read-only mounts
+    watch: int | None = None  # this machine's port for the live page; 0: any
+    tensorboard: int | None = None  # this machine's port for TensorBoard; 0: any
 
     def __post_init__(self) -> None:
-        """Raise ConfigError if the values cannot describe a job, whatever files this machine has."""
+        """Raise ConfigError if the values cannot describe a job; files are not checked."""
         if not 1 <= self.hosts <= MAX_HOSTS:
             raise ConfigError(f"--hosts is {self.hosts}; wanted a whole number from 1 to {MAX_HOSTS}")
         if self.timeout is not None and not self.timeout > 0:
@@ -74,7 +74,7 @@ class LocalJob:
 
     @property
     def name(self) -> str:
-        """The training job's name, in the letters that SageMaker allows."""
+        """Return the training job's name, in the characters that SageMaker allows."""
         return re.sub(r"[^A-Za-z0-9]+", "-", self.output.name).strip("-")[:63] or "local"
 
     def check_files(self) -> None:
@@ -94,7 +94,7 @@ class LocalJob:
                 ) from None
 
     def config_files(self, host: str) -> dict[str, dict[str, Any]]:
-        """Return SageMaker's files in input/config, as one host finds them: file name to content."""
+        """Return the files of one host's input/config as {file name: content}."""
         groups = self.groups or (Group(name="homogeneousCluster", instance_type="local", hosts=tuple(self.names)),)
         own = next(group for group in groups if host in group.hosts)
         return {
@@ -122,12 +122,12 @@ class LocalJob:
 
     @property
     def patience(self) -> float:
-        """Return seconds of silence to allow if many hosts share a CPU, else 0: a second for each host on a CPU."""
+        """Return the peer timeout in seconds for many hosts per CPU, a second for each of them; else 0."""
         hosts_on_each = self.hosts / len(os.sched_getaffinity(0))
         return hosts_on_each if hosts_on_each > MANY else 0.0
 
     def _switches(self) -> dict[str, str]:
-        """Return the hyperparameters by which SageMaker's SDK, or else our settings, ask for a mode."""
+        """Return the hyperparameters that choose the mode: those of SageMaker's SDK, or else our settings."""
         if self.mode == AUTO:
             return {}
         switch, count = {
@@ -148,7 +148,7 @@ def host_names(count: int) -> list[str]:
 
 
 def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
-    """Read `NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError for an invalid word."""
+    """Read `NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError if one is malformed."""
     given = pairs(words, "--group")
     if len(given) < len(words):
         raise ConfigError("--group names a group twice; wanted each once")
@@ -166,10 +166,10 @@ def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
 
 
 def encode(text: str) -> str:
-    """Return a hyperparameter as SageMaker's SDK writes it: JSON text from which the script gets exactly `text`.
+    """Return a hyperparameter as SageMaker's SDK writes it: as JSON that gives the script exactly `text`.
 
-    Numbers and lists stay JSON numbers and lists if the script sees the same characters: 3, but not 3e0, which would
-    reach it as 3.0. Everything else becomes a JSON string.
+    Numbers and lists stay as they are if the script gets the same characters: 3 but not 3e0, which would become 3.0.
+    All else becomes a JSON string.
     """
     try:
         value = json.loads(text)
@@ -179,7 +179,7 @@ def encode(text: str) -> str:
 
 
 def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
-    """Read `name=value` words; ConfigError for an invalid one. A value may hold any character, = too."""
+    """Read `name=value` words; ConfigError if one is malformed. A value may contain anything, also =."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -190,5 +190,5 @@ def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
 
 
 def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the ENTRYPOINT_* settings of the user's environment, which apply to simulated hosts, too."""
+    """Return the user's ENTRYPOINT_* settings, which hold for simulated hosts, too."""
     return {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX) and k not in INTERNAL}

@@ -22,7 +22,7 @@ def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
 
 
 def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
-    """Return the table: each host's end, the duration, the cause, the faults, and where the files are."""
+    """Return the table of hosts, causes of failure, faults, verdicts of the report, and paths of the results."""
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
@@ -33,7 +33,7 @@ def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Se
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:
-    """Return the host's own report; {} if it has written none."""
+    """Return the host's own summary; {} if it has not written one."""
     with contextlib.suppress(OSError, ValueError):
         return dict(json.loads(folder.summary.read_text("utf-8")))
     return {}
@@ -58,7 +58,7 @@ def _ending(exit: Exit | None) -> str:
 def _causes(
     folders: Sequence[HostFolder], exits: Mapping[str, Exit], reports: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return the hosts' failure texts, one if they agree; else the last lines of those that failed."""
+    """Return the distinct causes that hosts report; if there are none, the last line of each failed host."""
     told = dict.fromkeys(str(report["cause"]) for report in reports.values() if report.get("cause"))
     if told:
         return list(told)
@@ -88,7 +88,7 @@ def _places(folders: Sequence[HostFolder]) -> list[str]:
 
 
 def _place(what: str, paths: Sequence[Path]) -> str:
-    """Return one path, or the pattern that several share."""
+    """Return the first path, and how many more there are."""
     shown = f"{paths[0]}" + (f" (and {len(paths) - 1} more, one for each host)" if len(paths) > 1 else "")
     with contextlib.suppress(ValueError):
         shown = shown.replace(str(paths[0]), str(paths[0].relative_to(Path.cwd())))

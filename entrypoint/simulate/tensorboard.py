@@ -1,4 +1,4 @@
-"""Run TensorBoard beside a job on this machine, while `entrypoint local --tensorboard` runs it."""
+"""Serve TensorBoard for a job that `entrypoint local --tensorboard` runs."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.follow import follow
 from entrypoint.observe.export.tensorboard import EventFiles
 
-PORT = 6006  # TensorBoard's own
+PORT = 6006  # TensorBoard's default
 LAST_SECONDS = 10.0  # seconds for the last records to be written
 
 
 @contextlib.contextmanager
 def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable[[str], None]) -> Iterator[None]:
-    """Write the job's event files as it runs, and serve them on this machine; ConfigError if it cannot."""
+    """Write the job's event files while it runs, and serve them on this machine; ConfigError if that fails."""
     files, over = EventFiles(logdir), threading.Event()
     writer = threading.Thread(target=follow, args=(lambda: list(records), files, over.is_set), daemon=True)
     writer.start()
@@ -32,10 +32,10 @@ def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable
 
 
 def _serve(logdir: Path, port: int | None) -> str:
-    """Serve in a thread, and return the URL. A process of its own would be ended with the hosts' descendants."""
+    """Start TensorBoard in a thread and return its address: a process would be ended with the hosts' descendants."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings of its own imports
+        warnings.simplefilter("ignore")  # warnings of TensorBoard's own imports
         from tensorboard import program
 
     tool = program.TensorBoard()

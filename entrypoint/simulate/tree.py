@@ -1,4 +1,4 @@
-"""Make each host's folder: the tree that SageMaker mounts, and the host's log beside it."""
+"""Write each host's folder: the tree that SageMaker mounts, and beside it the host's log."""
 
 import contextlib
 import fcntl
@@ -14,15 +14,15 @@ from entrypoint.launcher.job.job import Tree
 from entrypoint.simulate.delivery import deliver
 from entrypoint.simulate.spec import LocalJob
 
-MARKER = ".entrypoint-local"  # marks an output folder as ours; its lock shows that a job uses it
+MARKER = ".entrypoint-local"  # marks an output folder as ours, and (by a lock) as used by a running job
 MOST_CODE_BYTES = 1 << 30  # bytes
-# Folders by their names, and by a file in them: our output, environments of venv and conda, caches.
+# Folders without code, by name and by contents: our output, virtual environments, those of conda, caches.
 _NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
 _TELLS = (MARKER, "pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 
 
 class HostFolder(Tree):
-    """Where one host's files lie on this machine; `base` is what the host sees as /opt/ml."""
+    """Describe where one host's files lie on this machine; the host sees `base` as /opt/ml."""
 
     host: str
     root: Path
@@ -41,24 +41,24 @@ class HostFolder(Tree):
 
     @property
     def parts(self) -> Path:
-        """Return the folder with this host's part of each channel that differs between hosts."""
+        """Return the folder with this host's part of channels that differ between hosts."""
         return self.root / "channels"
 
 
 def folders_of(job: LocalJob) -> list[HostFolder]:
-    """Return one per host, in rank order."""
+    """Return the folder of each host, in rank order."""
     return [HostFolder(host=name, root=job.output / name, base=job.output / name / "ml") for name in job.names]
 
 
 def write_config(job: LocalJob, host: str, config: Path) -> None:
-    """Write SageMaker's config files of one host, into the folder `config`."""
+    """Write SageMaker's config files of one host into the folder `config`."""
     config.mkdir(parents=True, exist_ok=True)
     for name, content in job.config_files(host).items():
         (config / name).write_text(json.dumps(content))
 
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
-    """Write all files that a host finds at its start. The engine mounts or links the folders of channels."""
+    """Write what a host finds at its start. The engine adds the folders of channels."""
     for path in (folder.model, folder.data, folder.input_data):
         path.mkdir(parents=True)
     write_config(job, folder.host, folder.config)
@@ -70,12 +70,12 @@ def write_tree(job: LocalJob, folder: HostFolder) -> None:
 
 
 def channels_in(job: LocalJob) -> frozenset[Path]:
-    """Return the folders of channels that lie in the code folder: each host finds them as channels."""
+    """Return the channels' folders inside the code folder. They are not copied as code."""
     return frozenset(channel.source for channel in job.channels if job.source in channel.source.parents)
 
 
 def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
-    """Raise CodeError if the code folder is too large, as for a script in /tmp or in a home folder."""
+    """Raise CodeError if the code folder is too large, for example if the script lies in /tmp or a home folder."""
     size = 0
     for path, folders, files in os.walk(source):
         left_out = _not_code(channels, path, [*folders, *files])
@@ -89,13 +89,13 @@ def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
 
 
 def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[str]:
-    """Return names that are not copied: channels, version control, caches, our own output, sockets and the like."""
+    """Return the names that are not copied: channels, version control, caches, our own output, sockets and pipes."""
     left_out = set()
     for name in names:
         path = Path(folder) / name
         if path.is_dir():
             skip = name in _NOT_CODE or path in channels or any((path / tell).exists() for tell in _TELLS)
-            # With compose.yaml, other hosts make their trees while we copy.
+            # With compose.yaml, other hosts write their trees here while we copy.
             skip = skip or (name.startswith("algo-") and (path / "ml").is_dir())
         else:
             skip = not path.is_file()
@@ -106,7 +106,7 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
 
 @contextlib.contextmanager
 def output_folder(job: LocalJob) -> Iterator[None]:
-    """Hold an empty output folder, marked as ours, until the end. It replaces one that an earlier run made."""
+    """Make the output folder, empty and marked as ours, and hold it until the end. An earlier run's is replaced."""
     path = job.output
     _refuse_to_replace(job)
     try:
@@ -123,7 +123,7 @@ def output_folder(job: LocalJob) -> Iterator[None]:
             for entry in path.iterdir():
                 if entry.name != MARKER:
                     shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        except OSError as error:  # containers write files of root
+        except OSError as error:  # for example, files that containers wrote as root
             raise ConfigError(f"--output {path} cannot be replaced: {error}; remove it, or name another") from None
         yield
 

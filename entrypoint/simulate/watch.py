@@ -1,6 +1,6 @@
-"""Start the hosts, copy their lines, have faults injected, and wait until all have ended.
+"""Start the hosts, copy their output, have faults injected, and wait until all have ended.
 
-SIGTERM or Ctrl-C stops the hosts.
+SIGTERM and Ctrl-C stop the hosts.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ FOLLOW_SECONDS = 15.0  # seconds in which the others follow a host that failed; 
 LAST_LINES = 2.0  # seconds for the last output of hosts that have ended
 GONE_SECONDS = 0.1  # seconds until a killed process is gone
 STALLED_SECONDS = 0.05  # seconds between two checks whether a host's output may be read again
-NEWS = 0  # no signal: a host has written a text that a fault waits for
+NEWS = 0  # not a signal: a host has printed what a fault waits for
 
 
 @contextlib.contextmanager
@@ -43,14 +43,14 @@ def signals() -> Iterator["queue.SimpleQueue[int]"]:
 
 
 class Terminal:
-    """Our stdout, which takes whole lines from several threads."""
+    """Write whole lines of several threads to our stdout."""
 
     def __init__(self, fd: int = 1) -> None:
         self._fd, self._lock = fd, threading.Lock()
 
     def write(self, lines: bytes) -> None:
         view = memoryview(lines)
-        with self._lock, contextlib.suppress(OSError):  # without a reader, the job and its logs go on
+        with self._lock, contextlib.suppress(OSError):  # without a reader of our stdout, job and log files go on
             while view:
                 view = view[os.write(self._fd, view) :]
 
@@ -59,7 +59,7 @@ class Terminal:
 
 
 class Watch:
-    """The hosts of one run: those that run, how the others ended, since when all must stop."""
+    """Run the hosts of one job, and keep the facts: which run, how others ended, since when they are being stopped."""
 
     def __init__(
         self, engine: Engine, injector: Injector, terminal: Terminal, happened: "queue.SimpleQueue[int]"
@@ -76,7 +76,7 @@ class Watch:
         self.forced = False
 
     def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
-        """Return how each host ended. Hosts that never started because of a signal are left out."""
+        """Run the hosts; return how each one ended. Hosts that a signal kept from starting are left out."""
         allow_files(2 * len(folders))  # a pipe and a log for each
         process.become_subreaper()
         self.began = time.monotonic()
@@ -104,7 +104,7 @@ class Watch:
         return self.exits
 
     def _start_due(self) -> None:
-        """Start the hosts that are due: all at once, unless a fault makes some late."""
+        """Start the hosts whose time has come: all of them at once, but for faults."""
         for folder in list(self.waiting):
             while not self.happened.empty():
                 self._hear(wait=0)
@@ -115,7 +115,7 @@ class Watch:
             self.waiting.clear()
 
     def _until_something(self, deadline: float | None) -> float:
-        """Return the seconds to wait for a signal or output before something must be done."""
+        """Return the seconds until something is due, unless an event comes earlier."""
         starts = [self.injector.starts_at(folder.host) for folder in self.waiting]
         looks = [look for look in [self.injector.next_look(self._now())] if look is not None]
         times = [self.began + seconds - time.monotonic() for seconds in [*starts, *looks]]
@@ -140,7 +140,7 @@ class Watch:
         self.copiers.append(copier)
 
     def _hear(self, wait: float) -> None:
-        """Wait for signals to us and for hosts that end, and note them."""
+        """Handle one event: a signal to us, or hosts that ended."""
         try:
             number = self.happened.get(timeout=wait) if wait else self.happened.get_nowait()
         except queue.Empty:
@@ -162,7 +162,7 @@ class Watch:
                 self.exits[host] = Exit.from_wait_status(status)
                 if not self.exits[host].clean and self.failed_since is None:
                     self.failed_since = time.monotonic()
-                # A killed host leaves its script's processes to us. A host that is gone runs nothing, so we kill them.
+                # The scripts of a killed host become our children, and must end with it.
                 ended += descendants.end_descendants(within=GONE_SECONDS, spare=self.running.values())[1]
 
     def _stop(self, why: str) -> None:
@@ -175,7 +175,7 @@ class Watch:
         self.engine.signal(self.running, signal.SIGKILL)
 
     def _press(self) -> None:
-        """Send the signal that stopping needs by now."""
+        """Send the signals that stopping requires by now."""
         now = time.monotonic()
         if self.stopping_since is None or not self.running:
             return
@@ -186,7 +186,7 @@ class Watch:
             self._kill(f"still there {STOP_GRACE_SECONDS:g} s later: killing {', '.join(self.running)}")
 
     def _bury_the_frozen(self) -> None:
-        """Kill hosts that a fault froze for good once the others have ended, as SageMaker does: they cannot end."""
+        """Kill hosts that a fault froze for good once only they are left, as SageMaker would remove them."""
         if (
             self.running
             and not self.waiting
@@ -196,7 +196,7 @@ class Watch:
             self._kill(f"only permanently paused hosts are left: killing {', '.join(self.running)}")
 
     def _read(self, pipe: IO[bytes], host: str) -> bytes:
-        """Return a host's next output. While a fault stalls the host and it runs, wait instead of reading."""
+        """Read a host's next output. While a fault stalls it and the host runs, wait instead."""
         while self.injector.stalls(host) and host in self.running:
             time.sleep(STALLED_SECONDS)
         return pipe.read(1 << 16)
@@ -206,7 +206,7 @@ class Watch:
         rest = b""
         with pipe, folder.log.open("wb", buffering=0) as log:
             while block := self._read(pipe, folder.host):
-                with contextlib.suppress(OSError):  # if the disk is full, read on: otherwise the host would block
+                with contextlib.suppress(OSError):  # on a full disk, read on: else the host would block
                     log.write(block)
                 whole, newline, after = (rest + block).rpartition(b"\n")
                 self.terminal.write(whole + newline)

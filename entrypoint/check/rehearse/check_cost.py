@@ -1,4 +1,4 @@
-"""How long the job takes and what it costs, where a rate and the size of the data are known. Pure."""
+"""Estimate how long the job takes and what it costs, if its rate and the size of its data are known. Pure."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,12 @@ from entrypoint.check.rehearse.finding import fine, note, span
 from entrypoint.check.rehearse.results import COUNTED, Seen
 from entrypoint.check.rehearse.subject import Case
 
-TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps")  # what a script calls all steps that it makes
-EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs")  # hyperparameters
+TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps")  # scripts' names for the number of all steps
+EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs")  # hyperparameters with the number of epochs
 
 
 def of_hours(case: Case) -> Iterator[Finding]:
-    """Yield hours and price, with what they rest on."""
+    """Yield hours and price, with the figures that they are based on."""
     run = case.plain
     if run is None or run.has_failed:
         return
@@ -78,7 +78,7 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
 
 
 def _start(run: Seen) -> float:
-    """Return the seconds until the first metric, which are the same for all of the data; 0 where none is said."""
+    """Return the seconds until the first step or epoch, which do not grow with the data; 0 if none is reported."""
     began = min(process.began for host in run.hosts for process in host.processes)
     said = [at for host in run.hosts for at, _, values in host.metrics if values.keys() & set(COUNTED)]
     return max(0.0, min(said, default=began) - began)

@@ -1,4 +1,4 @@
-"""Checks of the data and of the plain run: did it run, was the work divided, did the hosts train together? Pure."""
+"""Check the data and the plain run: whether it ran, divided its data, and trained one model. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from entrypoint.check.rehearse.results import Host, Seen
 from entrypoint.check.rehearse.subject import Case, figures
 from entrypoint.simulate.hidden import listed
 
-FULL = 0.8  # of an instance's memory, above which there is little left
+FULL = 0.8  # share of an instance's memory, above which little is left
 _NOT_ALONE = "the script must use what its mode starts: `entrypoint doctor` shows what is missing"
 
 
 def of_request(case: Case) -> Iterator[Finding]:
-    """Yield what the rehearsal runs, and what is otherwise than in the request."""
+    """Yield what the rehearsal runs, and how it differs from the request."""
     request = case.request
     yield fine("plan", f"{request.title}")
     if not request.ours:
@@ -50,7 +50,7 @@ def of_request(case: Case) -> Iterator[Finding]:
 
 
 def of_data(case: Case) -> Iterator[Finding]:
-    """Yield how large the samples are, and whether they can be dealt out as the whole is."""
+    """Yield the sizes of the samples, and whether a channel's files can be distributed evenly."""
     for sample in case.samples:
         name = sample.channel.name
         whole = "all of it" if sample.part >= 1 else f"{sample.part:.2%} of it by bytes"
@@ -117,14 +117,14 @@ def of_end(case: Case) -> Iterator[Finding]:
 
 
 def _has_begun_nothing(case: Case, run: Seen) -> bool:
-    """Return whether no sign of training is there, where some could be: files that were read, metrics."""
+    """Return whether there is no sign of training (files read, metrics), although files could have shown one."""
     files = [name for sample in case.samples if (name := sample.channel.name) not in case.streamed]
     unread = all(host.read is not None and not any(_read(host, name) for name in files) for host in run.hosts)
     return bool(files) and unread and not run.metrics
 
 
 def of_shards(case: Case) -> Iterator[Finding]:
-    """Yield what each host got and read: what is read twice, what by nobody."""
+    """Yield the files that each host got and read, and those that were read twice or not at all."""
     run = case.plain
     if run is None or not run.hosts or (run.kind and not run.is_whole and _has_begun_nothing(case, run)):
         return
@@ -217,7 +217,7 @@ def of_distributed(case: Case) -> Iterator[Finding]:
 
 
 def of_speed(case: Case) -> Iterator[Finding]:
-    """Yield steps a second, as the script says them."""
+    """Yield the steps per second that the script reports."""
     run = case.plain
     if run is None or run.has_failed:
         return
@@ -233,7 +233,7 @@ def of_speed(case: Case) -> Iterator[Finding]:
 
 
 def of_memory(case: Case) -> Iterator[Finding]:
-    """Yield the most that a host had, against what the instance type has."""
+    """Compare the most memory that a host used with that of the instance type."""
     run = case.plain
     if run is None or not any(host.memory for host in run.hosts):
         return

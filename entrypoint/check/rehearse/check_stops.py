@@ -1,4 +1,4 @@
-"""Checks of the runs in which something is done to the job: is it stopped in time, does it go on where it was? Pure."""
+"""Check the stop, kill and resume runs: whether the job stops in time, and continues from its checkpoints. Pure."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _CATCH = "a handler of SIGTERM that saves and ends: signal.signal(signal.SIGTERM
 
 
 def of_stop(case: Case) -> Iterator[Finding]:
-    """Yield whether a SIGTERM in the middle ends it in time, and what it leaves."""
+    """Yield whether SIGTERM ends the job in time, and what the job leaves."""
     run = case.stopped
     if run is None:
         return
@@ -37,7 +37,7 @@ def of_stop(case: Case) -> Iterator[Finding]:
         f"{host.name} {process.name}" for host in run.hosts for process in host.processes if _is_killed(process.how)
     ]
     if killed:
-        # MultiWorkerMirroredStrategy does so by itself, and where nothing is to be saved, little is lost.
+        # A warning: the handler of MultiWorkerMirroredStrategy does not end a process, and often nothing needs saving.
         yield (error if case.request.spot else warning)(
             "stop",
             f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {span(case.budget)}",
@@ -53,14 +53,14 @@ def of_stop(case: Case) -> Iterator[Finding]:
 
 
 def _failed_before(check: str, run: Seen) -> Finding:
-    """Return a warning that a run failed by itself before the check did anything to it."""
+    """Return a finding on a run that failed before its fault was injected."""
     return warning(
         check, f"this time it failed by itself, before anything was done to it: {run.cause}", f"see {run.log}"
     )
 
 
 def catch(case: Case) -> str:
-    """Return what to do for SIGTERM to be heard, in the mode of the job."""
+    """Return advice on handling SIGTERM in the mode of the job."""
     return f"{_CATCH}, after the strategy is made, which installs its own" if case.request.mode == "mwms" else _CATCH
 
 
@@ -70,7 +70,7 @@ def _is_killed(how: str) -> bool:
 
 def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
     heard = any("SIGTERM" not in process.how for host in run.hosts for process in host.processes)
-    last = acted if heard else math.inf  # whom the signal ended at once has saved nothing because of it
+    last = acted if heard else math.inf  # a process that the signal ended at once has saved nothing in response
     since = [at for at, _ in run.ended.kept if at >= last]
     before = [at for at, _ in run.ended.kept if at < last]
     models = sum(host.saved for host in run.hosts)
@@ -89,7 +89,7 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
 
 
 def of_keeping(case: Case) -> Iterator[Finding]:
-    """Yield whether anything outlasts the job's hosts."""
+    """Yield whether checkpoints outlast the job's hosts."""
     run = case.plain
     if run is None or run.has_failed:
         return
@@ -115,7 +115,7 @@ def of_keeping(case: Case) -> Iterator[Finding]:
 
 
 def of_kill(case: Case) -> Iterator[Finding]:
-    """Yield whether the others end when a host is lost."""
+    """Yield whether the other hosts end when one is lost."""
     run = case.run("kill")
     if run is None:
         return
@@ -132,7 +132,7 @@ def of_kill(case: Case) -> Iterator[Finding]:
 
 
 def of_resume(case: Case) -> Iterator[Finding]:
-    """Yield whether the next run goes on where the killed one was, or begins anew."""
+    """Yield whether the next run continues where the killed one was, or starts again."""
     killed, run = case.run("kill"), case.run("resume")
     if killed is None or run is None or killed.ended.acted is None:
         return
@@ -160,7 +160,7 @@ def of_resume(case: Case) -> Iterator[Finding]:
 
 
 def _by_names(killed: Seen, run: Seen, anew: str) -> Iterator[Finding]:
-    """Where the script says no steps: by the numbers in the names of its checkpoints."""
+    """Judge by the numbers in the names of checkpoints, if the script reports no steps."""
     before, after = (_numbers(each) for each in (killed, run))
     if before and after and min(after) > min(before):
         yield fine("resume", f"it continued: its first checkpoint is number {min(after)}, after {max(before)}")

@@ -1,6 +1,6 @@
-"""Cuts files at the borders of their records: the first N of TFRecord, RecordIO or lines; other files whole.
+"""Copy the first records of files: of TFRecord, RecordIO or lines; copy other files whole.
 
-Reads from anything that has `read`: a file, a gzip file, the body of an object in S3.
+A source is anything with `read`: a file, a gzip file, the body of an object in S3.
 """
 
 import gzip
@@ -12,7 +12,7 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.base.python310 import StrEnum
 
 HEAD_BYTES = 4096  # bytes that tell what a file is
-_MAGIC = 0xCED7230A  # of RecordIO
+_MAGIC = 0xCED7230A  # begin of a RecordIO record
 _LENGTH = (1 << 29) - 1
 _BLOCK = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -21,19 +21,19 @@ _LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svml
 
 
 class Source(Protocol):
-    """What bytes come from, in order."""
+    """Define what bytes are read from, in order."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Target(Protocol):
-    """What bytes go to."""
+    """Define what bytes are written to."""
 
     def write(self, block: bytes, /) -> int: ...
 
 
 class Kind(StrEnum):
-    """What a file consists of."""
+    """Name what a file consists of."""
 
     TFRECORD = "TFRecord"
     RECORDIO = "RecordIO"
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 
 def kind_of(name: str, head: bytes) -> Kind:
-    """Return what a file holds by its beginning, of lines by its name; within gzip, where it is compressed so."""
+    """Return a file's format by its first bytes, expanded if they are gzip; lines are recognised by the name."""
     if head[:2] == _GZIP:
         try:
             head = gzip.GzipFile(fileobj=io.BytesIO(head)).read1(HEAD_BYTES)
@@ -57,10 +57,10 @@ def kind_of(name: str, head: bytes) -> Kind:
 
 
 def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> tuple[Kind, int, int]:
-    """Copy the first `most` records, of some `room` bytes; (kind, records, bytes of the source that they took).
+    """Copy the first `most` records, up to about `room` bytes; return (kind, records, bytes of the source).
 
-    A whole file is one record, of which no more than a little beyond `room` is copied. A compressed file is compressed
-    again. ConfigError if records are not whole.
+    A whole file is one record, of which little more than `room` bytes are copied. The copy of a compressed file is
+    compressed. ConfigError if a record is not whole.
     """
     head = _Ahead(source)
     kind = kind_of(name, head.peek(HEAD_BYTES))
@@ -80,7 +80,7 @@ def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> t
 
 
 def _records(kind: Kind, source: Source, target: Target, most: int, room: int, name: str) -> tuple[int, int]:
-    """Copy records; (their number, their bytes)."""
+    """Copy records; return (their number, their bytes)."""
     lines, size = _Lines(source), 0
     for number in range(most):
         if size > room:
@@ -135,7 +135,7 @@ def _copy_whole(source: Source, target: IO[bytes], room: int) -> None:
 
 
 class _Ahead:
-    """A source of which one can look at the beginning, and that reads as much as it is asked for."""
+    """Wrap a source to look ahead at its first bytes, and to read exactly as many bytes as requested."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._ahead, self.taken = source, b"", 0
@@ -159,7 +159,7 @@ class _Ahead:
 
 
 class _Lines:
-    """The lines of a source; the last may have no end."""
+    """Read a source line by line; the last line may lack its newline."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._rest, self._over = source, b"", False
@@ -173,7 +173,7 @@ class _Lines:
 
 
 def _masked_crc(content: bytes) -> int:
-    """Return TFRecord's checksum of a length."""
+    """Return TFRecord's checksum of a record's length."""
     crc = 0xFFFFFFFF
     for byte in content:
         crc ^= byte

@@ -1,4 +1,4 @@
-"""Where the data of a request's channels lie: folders of this machine, or S3."""
+"""Find the data of a request's channels, in folders of this machine or in S3."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -14,36 +14,36 @@ from entrypoint.launcher.job.channels import Distribution, Wrapper
 from entrypoint.simulate.channels import Channel, Compression, InputMode
 from entrypoint.simulate.hidden import is_data
 
-OF_CODE = ("code", "sm_drivers", "sm_code")  # channels that bring programs, and no data
-MOST_KEYS = 100_000  # of a prefix that are listed
+OF_CODE = ("code", "sm_drivers", "sm_code")  # channels with programs instead of data
+MOST_KEYS = 100_000  # keys of a prefix that are listed
 
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file, or an object of S3."""
+    """Describe a file, or an object in S3."""
 
-    key: str  # below the channel
+    key: str  # path below the channel
     size: int
-    open: Callable[[], AbstractContextManager[Any]]  # what it yields has `read`
+    open: Callable[[], AbstractContextManager[Any]]  # yields an object with `read`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The data of one channel, and how the request asks for them."""
+    """Describe the data of one channel, and the channel that the request wants."""
 
-    asked: Channel  # its source is the folder of the sample, which is still to be made
+    asked: Channel  # its source is the folder for the sample, which does not exist yet
     where: str
     files: tuple[File, ...]  # in order of their keys
-    whole: bool = True  # whether that is all there is
-    no_data: tuple[str, ...] = ()  # keys that are left out: what notebooks, Spark, macOS and Windows leave there
+    whole: bool = True  # whether all files are listed
+    no_data: tuple[str, ...] = ()  # keys left out: files that notebooks, Spark, macOS and Windows leave there
 
 
 def origins(
     request: Request, given: Mapping[str, Path], samples: Path, replicas: Callable[[], Any] | None = None
 ) -> list[Origin]:
-    """Return the origin of each channel with data. `given`: folders of this machine that the user names for channels.
+    """Return the origin of each channel with data. `given`: {channel: folder of this machine to use instead}.
 
-    ConfigError where one cannot be read: which, why, and how to name a local copy.
+    ConfigError if a channel cannot be read; it explains how to name a local copy.
     """
     asked = {str(each.get("ChannelName")): each for each in request.channels}
     if unknown := sorted(given.keys() - asked.keys()):
@@ -68,7 +68,7 @@ def origins(
 
 
 def _without_others(origin: Origin) -> Origin:
-    """Leave out what is no data. ConfigError if nothing else is there."""
+    """Leave out files that are no data. ConfigError if no data remain."""
     files = tuple(file for file in origin.files if is_data(file.key))
     if not any(file.size for file in files):
         raise _unread(origin.asked.name, origin.where, "no file in it holds data")
@@ -84,7 +84,7 @@ def _uri(channel: Mapping[str, Any]) -> str:
 
 
 def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> Channel:
-    """Return the channel as `entrypoint local` has it. FastFile is File: what scripts see is the same."""
+    """Return the channel for `entrypoint local`. FastFile becomes File: scripts see the same."""
     source = (channel.get("DataSource") or {}).get("S3DataSource") or {}
     mode = channel.get("InputMode") or request.algorithm.get("TrainingInputMode") or "File"
     pipe = mode == "Pipe"
@@ -134,7 +134,7 @@ def _client() -> Any:
 
 
 def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File], bool]:
-    """Return the objects of a prefix, and whether these are all."""
+    """Return the objects of a prefix, and whether all were listed."""
     errors = imported("botocore.exceptions", "aws", "a sample of data in S3")
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     found: list[File] = []

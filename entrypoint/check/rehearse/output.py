@@ -1,4 +1,4 @@
-"""A rehearsal as a table for people, and as a value for programs."""
+"""Present a rehearsal as a table for people, and as JSON for programs."""
 
 from collections import Counter
 from typing import Any
@@ -12,7 +12,7 @@ WIDTH = 110
 
 
 def as_text(case: Case, findings: list[Finding]) -> str:
-    """Return a line for each finding, with what to do below those that are not fine; then go or no-go."""
+    """Return a line for each finding, with advice below those that are not fine; then go or no-go."""
     lines = []
     width = max((len(each.check) for each in findings), default=0)
     for each in findings:
@@ -23,7 +23,7 @@ def as_text(case: Case, findings: list[Finding]) -> str:
 
 
 def verdict(findings: list[Finding]) -> str:
-    """Return go or no-go, and how many findings say so."""
+    """Return "go" or "no-go" with the numbers of errors and warnings."""
     counts = Counter(each.severity for each in findings)
     told = ", ".join(
         f"{counts[level]} {level}{'s' * (counts[level] != 1)}" for level in (Severity.ERROR, Severity.WARNING)

@@ -1,4 +1,4 @@
-"""The story: a launch -> what it asks for -> samples of its data -> runs -> findings -> go or no-go."""
+"""Rehearse a job: read the launch's request, take samples of its data, make runs, and collect findings."""
 
 import shutil
 import sys
@@ -45,12 +45,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line says."""
+    """Hold the options of the command line."""
 
     launch: str
     arguments: tuple[str, ...] = ()
     python: str = sys.executable
-    engine: str = ""  # nothing: process, or netns where the program has /opt/ml written in it
+    engine: str = ""  # "": process, or netns if the program contains a literal /opt/ml
     image: str = ""
     hosts: int | None = None
     seconds: float = SECONDS
@@ -62,7 +62,7 @@ class Options:
     speedup: float | None = None
 
     def __post_init__(self) -> None:
-        """ConfigError if a number is none that can be meant."""
+        """Raise ConfigError if a number is not above 0 or infinite."""
         for name in ("seconds", "records", "hosts", "price", "speedup"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
@@ -70,9 +70,9 @@ class Options:
 
 
 def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tuple[Case, list[Finding]]:
-    """Rehearse the job of a launch; ConfigError or CodeError if that cannot be begun: why, and what to do.
+    """Rehearse the job of a launch; ConfigError or CodeError, with advice, if it cannot begin.
 
-    Logs, records and models stay in the output folder; the samples do not.
+    Logs, records and models stay in the output folder; the samples are removed.
     """
     asked = asked_for(options.launch, options.arguments, options.python, environment, options.source)
     check_size(asked.source)
@@ -82,7 +82,7 @@ def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tupl
         raise ConfigError(f"--output {options.output} holds the code {asked.source}; wanted another folder")
     samples = options.output / "samples"
     samples.mkdir(parents=True)
-    (options.output / MARKER).touch()  # so that it is no part of the code, if it lies in that folder
+    (options.output / MARKER).touch()  # if the output lies in the code folder, it is not copied as code
     try:
         with stoppable():
             return _rehearse(options, asked, samples, environment, say)
@@ -109,7 +109,7 @@ def _rehearse(
 
 
 def _engine_of(options: Options, asked: Asked, environment: Mapping[str, str]) -> str:
-    """Return the engine with which a program finds its own /opt/ml; ConfigError if it needs one that is not here."""
+    """Return the engine that gives a program with a literal /opt/ml its own; ConfigError if it is not available."""
     if not asked.fixed:
         return "process"
     job = job_for(
@@ -133,7 +133,7 @@ def _engine_of(options: Options, asked: Asked, environment: Mapping[str, str]) -
 
 
 class _Stage:
-    """Where the runs are made, one after the other, each by what the ones before have shown."""
+    """Make the runs one after another, each depending on the results of those before."""
 
     def __init__(
         self,
@@ -152,10 +152,10 @@ class _Stage:
         self._budget = asked.described.job.settings.stop_grace if asked.described.job else SOON_SECONDS
 
     def case(self) -> Case:
-        """Return what is known before anything ran."""
+        """Return what is known before the first run."""
         asked, options = self._asked, self._options
         job = asked.described.job
-        assert job is not None  # asked_for has seen to it
+        assert job is not None  # asked_for has checked it
         local = self._job("plain", self._folder("plain"))
         return Case(
             request=Request(
@@ -187,7 +187,7 @@ class _Stage:
         )
 
     def runs(self) -> Iterator[tuple[Seen, ...]]:
-        """Yield the runs until now, after each."""
+        """Make the runs; after each one, yield all until then."""
         limit = self._options.seconds
         plain = self._run("plain", Action.STOP, lambda progress, _: after(progress, limit), by_steps=False)
         yield tuple(self._runs)
@@ -214,7 +214,7 @@ class _Stage:
         return min(whole, self._options.seconds) / 2
 
     def _has_kept(self, plain: Seen) -> bool:
-        """Return whether there was anything to go on from while it ran."""
+        """Return whether the plain run kept a checkpoint before it was stopped."""
         until = plain.ended.acted or float("inf")
         return any(at < until for at, _ in plain.ended.kept)
 
@@ -250,7 +250,7 @@ class _Stage:
             output=self._options.output / name,
             timeout=START_SECONDS + 3 * self._options.seconds,
             faults=faults,
-            # How long it takes to stop is known by then.
+            # The runs before have measured how long stopping takes.
             stop_grace=min(SOON_SECONDS, self._budget) if name in ("kill", "resume") else None,
             notes_reads=name == "plain",
             mounted=self._options.engine != "process",

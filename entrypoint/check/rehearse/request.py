@@ -1,4 +1,4 @@
-"""What a launch asks for, and the same as a job on simulated hosts: mode, processes, hyperparameters, environment."""
+"""Read a launch's request, and make a job on simulated hosts of it."""
 
 import ast
 import json
@@ -24,13 +24,13 @@ from entrypoint.simulate.spec import LocalJob, host_names
 
 BASE = "/opt/ml"
 _SET = ("SAGEMAKER_PROGRAM", "SAGEMAKER_SUBMIT_DIRECTORY", "ENTRYPOINT_MONITOR", "ENTRYPOINT_MONITOR_INTERVAL")
-# Names of hyperparameters that say where a script writes; in a rehearsal it must not write there.
+# Names of hyperparameters with places that a script writes to; a rehearsal must not write there.
 _WRITTEN = re.compile(r"model_?dir|checkpoint|ckpt|output|out_?dir|log_?dir|save|export|tensorboard", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A request, and where its program lies on this machine."""
+    """Hold a request, and the place of its program on this machine."""
 
     described: Described
     program: str
@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def keeps_checkpoints(self) -> bool:
-        """Whether /opt/ml/checkpoints goes to S3 as the job runs."""
+        """Return whether /opt/ml/checkpoints is copied to S3 while the job runs."""
         return bool(self.described.request.body.get("CheckpointConfig"))
 
     @property
@@ -60,7 +60,7 @@ class Asked:
 
     @property
     def hyperparameters(self) -> dict[str, str]:
-        """Return them as SageMaker writes them: JSON in text."""
+        """Return the hyperparameters as SageMaker writes them: as JSON in strings."""
         given = self.described.request.hyperparameters
         left_out = (params.USER_PROGRAM_PARAM, params.SUBMIT_DIR_PARAM)
         return {
@@ -71,12 +71,12 @@ class Asked:
 
     @property
     def moved(self) -> tuple[str, ...]:
-        """Return the hyperparameters that name a place in S3 to write to; in a rehearsal it is a folder."""
+        """Return the hyperparameters with a place in S3 to write to, which a rehearsal replaces by folders."""
         return tuple(key for key, value in self.hyperparameters.items() if _WRITTEN.search(key) and _in_s3(value))
 
     @property
     def unmoved(self) -> tuple[str, ...]:
-        """Return hyperparameters and variables that name S3 and stay as they are."""
+        """Return hyperparameters and variables with places in S3 that a rehearsal does not replace."""
         told = {**self.hyperparameters, **self.described.request.environment}
         return tuple(key for key, value in told.items() if _in_s3(value) and key not in self.moved)
 
@@ -86,13 +86,13 @@ class Asked:
 
     @property
     def same_epochs(self) -> bool:
-        """Return whether the program gives its epochs a number of steps, and not one that it computes from the data."""
+        """Return whether the program sets steps_per_epoch without computing it from the data."""
         given = (use.argument("steps_per_epoch") for use in self.code.calls(".fit"))
         return any(isinstance(each, ast.Constant | ast.Attribute) for each in given)
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Return where /opt/ml is written out, and used: hyperparameters, variables, lines of the program."""
+        """Return the places with a literal /opt/ml that is used: hyperparameters, variables, lines of the program."""
         request, code = self.described.request, self.code
         told = {**self.hyperparameters, **request.environment}
         found = [key for key, value in told.items() if value.strip('"').startswith(BASE)]
@@ -103,7 +103,7 @@ class Asked:
         return tuple(dict.fromkeys(found))
 
     def kept(self, checkpoints: Path) -> list[Path]:
-        """Return the folders of what outlasts the job's hosts, of a run's folder of checkpoints."""
+        """Return the folders whose files outlast the job's hosts, in a run's folder `checkpoints`."""
         return [checkpoints] if self.keeps_checkpoints else [checkpoints / key for key in self.moved]
 
 
@@ -114,9 +114,9 @@ def asked_for(
     environment: Mapping[str, str],
     source: Path | None = None,
 ) -> Asked:
-    """Return what a launch script (it is run, as by the doctor) or a request asks for.
+    """Return the request of a launch script, which is run as by `entrypoint doctor`, or of a request file.
 
-    ConfigError if it asks for nothing that can be rehearsed: what, and what to do.
+    ConfigError, with advice, if there is no job that can be rehearsed.
     """
     files = sort_out([name])
     if files.programs:
@@ -154,9 +154,9 @@ def _program(job: Described, source: Path | None) -> tuple[str, Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class RehearsedJob(LocalJob):
-    """A job on simulated hosts, with hyperparameters as a request has them."""
+    """Describe a job on simulated hosts with the hyperparameters of a request."""
 
-    requested: tuple[tuple[str, str], ...] = ()  # JSON in text
+    requested: tuple[tuple[str, str], ...] = ()  # JSON in strings
 
     def config_files(self, host: str) -> dict[str, dict[str, Any]]:
         files = super().config_files(host)
@@ -179,8 +179,8 @@ def job_for(
 ) -> RehearsedJob:
     """Return the job of one run.
 
-    `mounted`: hosts see `checkpoints` as /opt/ml/checkpoints alone. `stop_grace`: seconds to stop, in place of the
-    request's. `notes_reads`: it is to be seen which files are read.
+    `mounted`: hosts see `checkpoints` only as /opt/ml/checkpoints. `stop_grace`: seconds to stop, in place of the
+    request's. `notes_reads`: note which files are read.
     """
     request = asked.described.request
     folder = "/opt/ml/checkpoints" if mounted else str(checkpoints)
@@ -208,7 +208,7 @@ def job_for(
 
 
 def groups_of(asked: Asked, hosts: int) -> tuple[Group, ...]:
-    """Return the request's instance groups on so many hosts, of each at least one; none where it has none."""
+    """Return the request's instance groups on so many hosts, at least one in each; () if it has no groups."""
     request = asked.described.request
     if not (request.body.get("ResourceConfig") or {}).get("InstanceGroups"):
         return ()
@@ -227,7 +227,7 @@ def groups_of(asked: Asked, hosts: int) -> tuple[Group, ...]:
 
 
 def last_host(hosts: int) -> str:
-    """Return the host to be killed: one that is not the coordinator, where there are several."""
+    """Return the host to kill: with several hosts, it is not the coordinator."""
     return host_names(hosts)[-1]
 
 

@@ -1,4 +1,4 @@
-"""What a run has left: the records of its hosts, their logs and folders, as facts."""
+"""Collect the results of a run from its hosts' records, logs and folders."""
 
 import re
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
 
 LOG_BYTES = 8 << 20  # bytes of a log in which the first step is looked for
-_OF_PROCESS = re.compile(r"\[\S+ ([^\]]+)\] (.*)")  # a line that a program printed, in a host's log
-COUNTED = ("step", "epoch")  # metrics that tell how far it is
-FEWER_STEPS = 50  # without any exchange are called training alone: a rehearsal is short, and ends no job
+_OF_PROCESS = re.compile(r"\[\S+ ([^\]]+)\] (.*)")  # a program's output line in a host's log
+COUNTED = ("step", "epoch")  # metrics that show the progress
+FEWER_STEPS = 50  # steps without exchange that count as training alone: fewer than in a job, which that may end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A process of training."""
+    """Describe a training process."""
 
     name: str
     role: str
@@ -33,53 +33,53 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What is known of one host. Times are seconds since the epoch."""
+    """Hold the results of one host. Times are seconds since the epoch."""
 
     name: str
     processes: tuple[Process, ...] = ()
     metrics: tuple[tuple[float, str, dict[str, float]], ...] = ()  # (time, process, values)
-    memory: int = 0  # bytes that its processes had at most, what they share counted for each
-    first: tuple[tuple[str, float], ...] = ()  # of COUNTED, the first value that it said
-    dealt: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (channel, files)
-    read: tuple[tuple[str, tuple[str, ...]], ...] | None = None  # which of these were read; None: it is not known
+    memory: int = 0  # most bytes of its processes; shared memory counts for each of them
+    first: tuple[tuple[str, float], ...] = ()  # first value of each of COUNTED
+    dealt: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (channel, the host's files)
+    read: tuple[tuple[str, tuple[str, ...]], ...] | None = None  # the same, files that were read; None: unknown
     saved: int = 0  # files of its model
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One run."""
+    """Hold the results of one run."""
 
     name: str  # plain, stop, kill, resume
     ended: Ended
     hosts: tuple[Host, ...] = ()
-    kind: str = ""  # succeeded, failed, stopped; nothing where no host has told
+    kind: str = ""  # succeeded, failed, stopped; empty if no record has the outcome
     cause: str = ""
-    said: tuple[str, ...] = ()  # by the launchers
-    together: tuple[bool | None, str] | None = None  # whether the hosts train together, None: unclear; in words
+    said: tuple[str, ...] = ()  # the launchers' log lines
+    together: tuple[bool | None, str] | None = None  # whether the hosts train together (None: unclear), and words
     exchanged: int = 0  # bytes between processes of two hosts
     log: str = ""
     last_lines: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
-        """Return how long its programs ran."""
+        """Return how many seconds its training programs ran."""
         began = [process.began for host in self.hosts for process in host.processes]
         ended = [process.ended for host in self.hosts for process in host.processes if process.ended]
         return max(ended) - min(began) if began and ended else 0.0
 
     @property
     def is_whole(self) -> bool:
-        """Whether it went to its end by itself."""
+        """Return whether the run ended by itself with success."""
         return self.kind == "succeeded" and self.ended.acted is None
 
     @property
     def has_failed(self) -> bool:
-        """Whether it failed of itself, and not of the SIGTERM that was sent to it."""
+        """Return whether the run failed by itself, and not because of our SIGTERM."""
         return self.kind == "failed" and not (self.ended.acted and "SIGTERM" in self.cause)
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return the last value of each metric of the process that said most."""
+        """Return the last value of each metric of the process that reported most often."""
         by = self._by_process()
         found: dict[str, float] = {}
         for _, values in max(by.values(), key=len, default=[]):
@@ -88,17 +88,17 @@ class Seen:
 
     @property
     def trained(self) -> float:
-        """Return how long its programs ran until they were stopped, if they were."""
+        """Return how many seconds its programs ran until they ended or were stopped."""
         began = [process.began for host in self.hosts for process in host.processes]
         return self.ended.acted - min(began) if self.ended.acted and began else self.seconds
 
     @property
     def steps_per_second(self) -> float | None:
-        """Return the rate of the process that said most steps; None where none did for a second."""
+        """Return the rate of the process with most reports of steps; None if none reported for a second."""
         return self.rate_of("step")
 
     def rate_of(self, metric: str) -> float | None:
-        """Return by how much a metric grows in a second, at the process that said it most often."""
+        """Return the growth per second of a metric in the process that reported it most often; None if unknown."""
         rates = []
         for values in self._by_process().values():
             steps = [(at, each[metric]) for at, each in values if metric in each]
@@ -107,17 +107,17 @@ class Seen:
         return max(rates)[1] if rates else None
 
     def first(self, metric: str) -> float | None:
-        """Return the least value of a metric that a host said first."""
+        """Return the least of the hosts' first values of a metric; None if no host reported it."""
         return min((value for host in self.hosts for name, value in host.first if name == metric), default=None)
 
     def last(self, metric: str) -> float | None:
-        """Return the largest value that was said."""
+        """Return the largest value of a metric; None if no host reported it."""
         values = [each[metric] for host in self.hosts for _, _, each in host.metrics if metric in each]
         return max(values, default=None)
 
     @property
     def counts(self) -> str:
-        """Return the metric that tells how far it is; nothing if none does."""
+        """Return the metric that shows the progress; "" if there is none."""
         return next((name for name in COUNTED if self.first(name) is not None), "")
 
     def _by_process(self) -> dict[tuple[str, str], list[tuple[float, dict[str, float]]]]:
@@ -129,7 +129,7 @@ class Seen:
 
 
 def seen(name: str, job: LocalJob, ended: Ended, log: Path, reads_told: bool) -> Seen:
-    """Return what a run has left."""
+    """Collect the results of a run."""
     folders = folders_of(job)
     records = {folder.host: list(_record(job.output, folder.host)) for folder in folders}
     about = [line[2] for lines in records.values() for line in lines[:1]]
@@ -146,7 +146,7 @@ def seen(name: str, job: LocalJob, ended: Ended, log: Path, reads_told: bool) ->
                 said[str(values[0]).strip()] = None
             if kind == "sample":
                 exchanged += sum(sum(counts) for counts in values[3].values())
-    # In the order in which it happened: hosts that are simulated on one machine have one clock.
+    # All records sorted by time: hosts that are simulated on one machine have one clock.
     all_lines = [(line[1], host, line) for host, lines in records.items() for line in lines]
     for at, host, (kind, _, *values) in sorted(all_lines, key=lambda each: each[0]):
         if kind != "process" or values[1].get("role") not in NOT_TRAINING:
@@ -174,7 +174,7 @@ def _words(cause: dict[str, Any]) -> str:
 
 
 def _record(output: Path, host: str) -> Iterator[list[Any]]:
-    """Yield the lines of a host's record: of the coordinator's copy or its own, the longer."""
+    """Yield the lines of a host's record: of the coordinator's copy or the host's own, whichever is longer."""
     paths = list(output.glob(f"algo-*/ml/output/data/record/{host}.jsonl.gz"))
     path = max(paths, key=lambda path: path.stat().st_size, default=None)
     if path is None:
@@ -223,7 +223,7 @@ def _read_of(folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _first(log: Path) -> tuple[tuple[str, float], ...]:
-    """Return the first value of each of COUNTED in a log. (A record has the last of each second.)"""
+    """Return the first value of each of COUNTED in a log. (A record keeps only the last of each second.)"""
     readers, found = dict[str, Reader](), dict[str, float]()
     for line in _text(log, LOG_BYTES).splitlines():
         told = _OF_PROCESS.match(line)

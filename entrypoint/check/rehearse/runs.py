@@ -1,4 +1,4 @@
-"""Runs a job in a process of its own: its output in a file, its faults at moments that the job itself makes."""
+"""Run a job in a child process, with its output in a file, and faults at moments that depend on its progress."""
 
 import contextlib
 import ctypes
@@ -28,22 +28,22 @@ from entrypoint.simulate.tree import HostFolder
 LOOK_SECONDS = 0.2  # seconds between two looks at a job
 LEAST_SECONDS = 240.0  # seconds beyond a job's own limit in which it has ended, killed if it must be
 Moment = Callable[[], bool]
-OLD = 1.0  # when all files of samples were read last, as far as they know: 1970
+OLD = 1.0  # access time that sample files get before a run: 1970
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a run ended, seen from outside of it. Times are seconds since the epoch."""
+    """Describe how a run ended, as its parent saw it. Times are seconds since the epoch."""
 
     code: int
     began: float
     ended: float
     acted: float | None  # when its fault was due
-    kept: tuple[tuple[float, str], ...] = ()  # (time, file) of what appeared or changed in the folders that are kept
+    kept: tuple[tuple[float, str], ...] = ()  # (time, file) for each change in the folders that outlast the hosts
 
 
 def engine_for(name: str, job: LocalJob, environment: Mapping[str, str], image: str) -> Engine:
-    """Return the engine of that name for a job."""
+    """Return the engine `name` for a job."""
     if name == "docker":
         return DockerEngine(job, environment, image, None)
     if name == "netns":
@@ -52,9 +52,9 @@ def engine_for(name: str, job: LocalJob, environment: Mapping[str, str], image: 
 
 
 def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Path], own_files: bool) -> Ended:
-    """Run the job to its end, with what it prints in `log`. Its faults come at `moment`, which is asked now and then.
+    """Run the job to its end with its output in `log`. Inject its faults once `moment`, which is polled, returns True.
 
-    `own_files`: each host has copies of the files of its channels, by which is seen which of them it reads.
+    `own_files`: each host gets copies of its channels' files, whose access times show which ones it reads.
     KeyboardInterrupt is raised again once the job has been stopped; ConfigError or CodeError if it cannot start.
     """
     told = log.with_suffix(".json")
@@ -74,12 +74,12 @@ def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Pat
 
 
 def _be_the_run(job: LocalJob, engine: "_Held", log: Path, told: Path) -> None:
-    """Never returns: this is the child."""
+    """Run the job in the child process, and exit."""
     found: dict[str, Any] = {}
     code = 1
     try:
-        os.setsid()  # a Ctrl-C is for our parent, who tells us
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: it may be killed
+        os.setsid()  # Ctrl-C reaches our parent, which sends us SIGTERM
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: the parent may be killed
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         sys.stdout.flush()
@@ -89,7 +89,7 @@ def _be_the_run(job: LocalJob, engine: "_Held", log: Path, told: Path) -> None:
         code = run_local(job, cast(Engine, engine))
     except (ConfigError, CodeError) as problem:
         found = {"refused": str(problem), "kind": type(problem).__name__}
-    except BaseException:  # it would go on as the parent does
+    except BaseException:  # otherwise the child would continue the parent's code
         import traceback
 
         traceback.print_exc()
@@ -99,7 +99,7 @@ def _be_the_run(job: LocalJob, engine: "_Held", log: Path, told: Path) -> None:
 
 
 def _wait(pid: int, limit: float, look: Callable[[], None]) -> int:
-    """Wait for a run; its exit code. An interruption is handed on, and raised again when the run has ended."""
+    """Wait for a run; return its exit code. Ctrl-C stops the run, and is raised again when it has ended."""
     deadline = time.monotonic() + limit
     interrupted = False
     while True:
@@ -122,7 +122,7 @@ def _wait(pid: int, limit: float, look: Callable[[], None]) -> int:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP do what Ctrl-C does."""
+    """Make SIGTERM and SIGHUP do what Ctrl-C does."""
 
     def interrupt(number: int, _: object) -> None:
         raise KeyboardInterrupt
@@ -136,7 +136,7 @@ def stoppable() -> Iterator[None]:
 
 
 class _Keeping:
-    """Sees files appear in the folders that are kept."""
+    """Note files that appear or change in the folders that outlast the hosts."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._folders, self.found = folders, list[tuple[float, str]]()
@@ -152,7 +152,7 @@ class _Keeping:
 
 
 def files_in(folders: list[Path]) -> list[Path]:
-    """Return the files in these folders that hold something, but for what is being written or only says how it went."""
+    """Return the files in these folders, without empty and unfinished ones and event files of TensorBoard."""
     found = []
     for folder in folders:
         for parent, _, names in os.walk(folder):
@@ -164,7 +164,7 @@ def files_in(folders: list[Path]) -> list[Path]:
 
 
 class _Held:
-    """An engine whose faults wait for a moment."""
+    """Wrap an engine, and delay its faults until a moment."""
 
     def __init__(self, engine: Engine, moment: Moment, own_files: bool) -> None:
         self._engine, self._moment, self._own_files = engine, moment, own_files
@@ -191,7 +191,7 @@ class _Held:
 
 
 def own_files(parts: Path) -> None:
-    """Make the files of a host's channels its own, never read as far as they know."""
+    """Replace the files of a host's channels by copies with access time OLD."""
     for parent, _, names in os.walk(parts):
         for path in (Path(parent, name) for name in names):
             scratch = path.with_name(f".{path.name}.copy")
@@ -201,7 +201,7 @@ def own_files(parts: Path) -> None:
 
 
 def tells_reads(folder: Path) -> bool:
-    """Return whether the file system notes when a file was read."""
+    """Return whether the file system updates access times."""
     probe = folder / ".probe"
     probe.write_text("probe")
     os.utime(probe, (OLD, probe.stat().st_mtime))

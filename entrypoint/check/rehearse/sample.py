@@ -1,4 +1,4 @@
-"""Takes a sample of each channel: the first records of its files, so many of each as it is large."""
+"""Take a sample of each channel: the first records of its files, in proportion to their sizes."""
 
 import json
 from collections.abc import Sequence
@@ -10,33 +10,33 @@ from entrypoint.check.rehearse.data_sources import File, Origin
 from entrypoint.simulate.channels import Channel, InputMode
 
 RECORDS = 2000
-MOST_BYTES = 512 << 20  # of a channel: each host has a copy
+MOST_BYTES = 512 << 20  # of a channel's sample: each host gets a copy
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A part of one channel. Its files stand for those of the whole, so that they are dealt out as those are."""
+    """Describe a part of one channel. Its files represent the channel's, and are distributed in the same way."""
 
-    channel: Channel  # of the sample
-    where: str  # the whole
-    kind: str  # TFRecord, RecordIO, lines, whole files; several with + between them
+    channel: Channel  # the channel with the sample as its data
+    where: str  # place of the whole channel
+    kind: str  # TFRecord, RecordIO, lines, whole files; several are joined by +
     records: int
     files: int
     of_files: int
-    size: int  # bytes of the whole that were taken
+    size: int  # bytes of the channel that were taken
     of_size: int
-    listed: bool = True  # whether the whole was listed to its end
+    listed: bool = True  # whether all files of the channel were listed
     left_out: int = 0  # files that are too large to be taken whole
-    no_data: tuple[str, ...] = ()  # as of Origin
+    no_data: tuple[str, ...] = ()  # as in Origin
 
     @property
     def part(self) -> float:
-        """How much of the whole it is, from 0 to 1."""
+        """Return the sample's share of the channel in bytes, from 0 to 1."""
         return min(1.0, self.size / self.of_size) if self.of_size else 1.0
 
 
 def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
-    """Copy so many records of a channel (some more, as each file gives one) into the folder of its sample."""
+    """Copy about so many records of a channel into the folder of its sample; each chosen file gives at least one."""
     folder = origin.asked.source
     chosen = spread(origin.files, records)
     total = sum(file.size for file in chosen)
@@ -80,14 +80,14 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
 
 
 def spread(files: Sequence[File], most: int) -> Sequence[File]:
-    """Return at most so many files, evenly over all: of each folder some."""
+    """Return at most so many files, evenly spread over the list, so that all folders are represented."""
     if len(files) <= most:
         return files
     return [files[number * len(files) // most] for number in range(most)]
 
 
 def as_files(channel: Channel) -> Channel:
-    """Return the channel by a list of its objects: each host has files of its own, and one sees which it reads."""
+    """Return the channel with a manifest as source: each host then gets its own files, whose reads can be noted."""
     if channel.mode is InputMode.PIPE:
         return channel
     keys = [entry.key for entry in channel.entries]

@@ -1,4 +1,4 @@
-"""All that the checks look at: what was asked for, the samples, the runs. Values only."""
+"""Define the values that the checks read: the request, the samples, the runs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,40 +9,40 @@ from entrypoint.check.rehearse.sample import Sample
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the checks want to know of a request."""
+    """Describe a request as far as the checks need it."""
 
-    title: str  # what runs, in one line
+    title: str  # one line on what runs
     mode: str
-    meant_alone: bool = False  # ENTRYPOINT_MODE=single says that each host is to train alone
+    meant_alone: bool = False  # ENTRYPOINT_MODE=single: each host shall train alone
     hosts: int
     instance_types: tuple[str, ...]
     processes_per_host: int = 1
     keeps_checkpoints: bool = False
     spot: bool = False
-    ours: bool = True  # whether our launcher is what the request starts
+    ours: bool = True  # whether the request starts our launcher
     moved: tuple[str, ...] = ()
     unmoved: tuple[str, ...] = ()
-    fixed: tuple[str, ...] = ()  # where /opt/ml is written out
-    same_epochs: bool = False  # epochs have a number of steps that is no matter of the data
+    fixed: tuple[str, ...] = ()  # places with a literal /opt/ml
+    same_epochs: bool = False  # the number of steps in an epoch does not depend on the data
     others: int = 0
     hyperparameters: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A rehearsal, as far as it has come."""
+    """Describe a rehearsal with the runs that it has made so far."""
 
     request: Request
-    environment: tuple[tuple[str, str], ...] = ()  # of the request
+    environment: tuple[tuple[str, str], ...] = ()  # the request's variables
     engine: str
-    hosts: int  # simulated
-    seconds: float  # that were asked for
+    hosts: int  # number of simulated hosts
+    seconds: float  # length of a run, from the command line
     samples: tuple[Sample, ...] = ()
     streamed: tuple[str, ...] = ()  # channels in Pipe mode
     runs: tuple[Seen, ...] = ()
-    budget: float = 100.0  # seconds that scripts have to stop
-    price: float | None = None  # USD for one host for an hour
-    speedup: float | None = None  # how many times as fast the real job is
+    budget: float = 100.0  # seconds for scripts to stop
+    price: float | None = None  # USD per host-hour
+    speedup: float | None = None  # speed of the real job divided by that of the rehearsal
 
     def run(self, name: str) -> Seen | None:
         return next((run for run in self.runs if run.name == name), None)
@@ -53,11 +53,11 @@ class Case:
 
     @property
     def stopped(self) -> Seen | None:
-        """Return the run that was to be stopped in its middle: the plain one, if it had not ended by itself."""
+        """Return the run that was stopped midway: "stop", or the plain run if it did not end by itself."""
         return self.run("stop") or (self.plain if self.plain and self.plain.ended.acted else None)
 
 
 def figures(values: dict[str, Any]) -> str:
-    """Return a few metrics in words."""
+    """Describe up to five metrics."""
     shown = [f"{name} {value:.6g}" for name, value in values.items() if isinstance(value, (int, float))]
     return ", ".join(shown[:5])

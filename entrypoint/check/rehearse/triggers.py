@@ -1,4 +1,4 @@
-"""When a run is stopped, or one of its hosts killed: by what the records of its hosts say while it runs."""
+"""Choose the moment to stop a run or kill one of its hosts, from the hosts' growing records."""
 
 import time
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 from entrypoint.check.rehearse.runs import Moment, files_in
 from entrypoint.record.tail import Tail
 
-NOT_TRAINING = ("prepare", "key", "sshd", "mpirun", "ps", "evaluator")  # roles
+NOT_TRAINING = ("prepare", "key", "sshd", "mpirun", "ps", "evaluator")  # roles that do not train
 
 
 def never() -> bool:
-    """Return False: the run goes on to its end, or to its limit."""
+    """Return False, so that the run goes on to its end or its limit."""
     return False
 
 
 class Progress:
-    """How long a job has trained by now: since it said the first step, or for want of that since its programs began."""
+    """Measure how long a job has trained: since its first step (`by_steps`), or since its programs began."""
 
     def __init__(self, output: Path, by_steps: bool) -> None:
         self._output, self._by_steps = output, by_steps
@@ -24,7 +24,7 @@ class Progress:
 
     @property
     def seconds(self) -> float | None:
-        """None before it has begun."""
+        """Return the seconds of training until now; None before it has begun."""
         if self._since is None:
             self._read()
         return None if self._since is None else time.time() - self._since
@@ -43,12 +43,12 @@ class Progress:
 
 
 def after(progress: Progress, seconds: float) -> Moment:
-    """Return the moment when the job has trained for so long."""
+    """Return a moment: when the job has trained for so many seconds."""
     return lambda: (progress.seconds or -1.0) >= seconds
 
 
 def after_keeping(progress: Progress, seconds: float, folders: list[Path], settled: float = 1.0) -> Moment:
-    """Return the moment when it has trained for so long, and has kept something for `settled` seconds."""
+    """Return a moment: after so many seconds of training, and `settled` seconds after the first checkpoint."""
     since: list[float] = []
 
     def reached() -> bool:

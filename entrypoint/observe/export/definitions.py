@@ -1,4 +1,4 @@
-"""Metric definitions for SageMaker, which sends to CloudWatch what they find in the log."""
+"""Write metric definitions for SageMaker, which sends the values that they find in the log to CloudWatch."""
 
 import json
 import re
@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 USUAL = ("loss", "accuracy", "val_loss", "val_accuracy", "steps_per_second")
 NUMBER = r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
 SDKS = ("v2", "v3", "json")
-MOST = 40  # that SageMaker takes of a job
+MOST = 40  # definitions that SageMaker accepts for a job
 
 
 def regex(name: str) -> str:
-    """Return an expression for `name: 0.5` of Keras' bars and for `name=0.5`; not for a longer name that ends so."""
+    """Return an expression for `name: 0.5` (Keras' bars) and `name=0.5` that no longer name with this end matches."""
     return rf"\b{re.escape(name)}\s*[=:]\s*({NUMBER})"
 
 
 def definitions(names: Sequence[str], sdk: str) -> str:
-    """Return them in the words of an SDK: "v2", "v3", or "json" for a request."""
+    """Return the definitions as code for an SDK ("v2", "v3"), or as "json" for a request."""
     if sdk == "json":
         return json.dumps([{"Name": name, "Regex": regex(name)} for name in names], indent=1)
     make: Callable[[str], str] = _of_v3 if sdk == "v3" else _of_v2
@@ -41,7 +41,7 @@ def _raw(text: str) -> str:
 
 
 def told(lines: Iterable[Sequence[object]]) -> list[str]:
-    """Return the names of all metrics in lines of records, those that every process told first."""
+    """Return the names of all metrics in lines of records, the most frequent first."""
     names: dict[str, int] = {}
     for line in lines:
         match line:

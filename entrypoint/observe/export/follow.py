@@ -1,4 +1,4 @@
-"""A job that runs, as others show it, from records that grow."""
+"""Follow the growing records of a running job, and pass their lines to another tool."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -13,18 +13,18 @@ ENDING = ".jsonl.gz"
 
 
 class Sink(Protocol):
-    """Takes what records say."""
+    """Define what writes lines of records for another tool."""
 
     def add(self, source: Points, lines: Iterable[list[Any]]) -> int:
-        """Take what lines of a host's record say; how many points that were."""
+        """Write lines of a host's record; return the number of points in them."""
 
 
 def follow(folders: Callable[[], list[Path]], sink: Sink, is_over: Callable[[], bool]) -> int:
-    """Write what comes into the records of these folders until the job is over; how many points there were."""
+    """Write new lines of the records in these folders until the job is over; return the number of points."""
     tails: dict[Path, tuple[Tail, Points]] = {}
     count = 0
     while True:
-        over = is_over()  # asked first: what was written before that is read below
+        over = is_over()  # checked first: lines written before that are read below
         for path in sorted(path for folder in folders() for path in folder.glob(f"*{ENDING}")):
             if path not in tails:
                 tails[path] = Tail(path), Points(path.name.removesuffix(ENDING))

@@ -1,7 +1,7 @@
-"""One run of MLflow for a job: hyperparameters, the training's metrics and what its hosts use, by MLflow's own client.
+"""Write a job as a run of MLflow with MLflow's client: hyperparameters, metrics, and what the hosts use.
 
-Where it goes is MLflow's to know: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, MLFLOW_RUN_ID (then that run goes on)
-and its other variables. The coordinator's monitor starts `main` beside a job that has the first of them.
+MLflow's own variables choose the destination: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, MLFLOW_RUN_ID (to continue
+that run), and others. The coordinator's monitor starts `main` beside a job that has the first of them.
 """
 
 import importlib
@@ -18,16 +18,16 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.points import Point, Points
 
 URI = "MLFLOW_TRACKING_URI"
-USED = {"cpu", "memory/bytes", "memory/of limit"}  # of what a host uses, and its GPUs
-EVERY, PACE = 10.0, 5.0  # seconds between two points of what is used; between two batches
-BATCH, PARAMS = 1000, 100  # that MLflow takes in one
+USED = {"cpu", "memory/bytes", "memory/of limit"}  # figures of a host that are sent, beside those of its GPUs
+EVERY, PACE = 10.0, 5.0  # seconds between two points of a host's figures, and between two batches
+BATCH, PARAMS = 1000, 100  # metrics and parameters that MLflow accepts in one request
 LONGEST_CHARS = 500  # characters of a parameter, that every server takes
 STATUS = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 _UNSAFE = re.compile(r"[^\w. /-]+")
 
 
 class MlflowRun:
-    """Writes what records say into one run. ConfigError if MLflow is not here, or is not told where to write."""
+    """Write records into one run. ConfigError if MLflow is not installed, or no destination is set."""
 
     def __init__(self) -> None:
         if not os.environ.get(URI):
@@ -41,14 +41,14 @@ class MlflowRun:
             ) from None
         self._client = self._mlflow.tracking.MlflowClient()
         self.id = ""
-        self._first = ""  # the process of training whose metrics have no prefix
+        self._first = ""  # the training process whose metrics have no prefix
         self._status = "FINISHED"
         self._waiting: list[Any] = []
         self._sent = time.monotonic()
         self._taken: dict[tuple[str, str], float] = {}
 
     def add(self, source: Points, lines: Iterable[list[Any]]) -> int:
-        """Take what lines of a host's record say; how many metrics that were. They are sent every PACE seconds."""
+        """Note lines of a host's record; return the number of metrics. They are sent every PACE seconds."""
         found = [self._metric(point) for point in source.of(lines) if self._is_wanted(source, point)]
         self._waiting += found
         if source.is_coordinator:
@@ -105,14 +105,14 @@ class MlflowRun:
 
 
 def main(folder: str) -> int:
-    """Write the run of a job that runs, until stdin is closed; the exit code. What it prints is for the job's log."""
+    """Write the run of a running job until stdin is closed; return the exit code. Its output goes to the job's log."""
     from entrypoint.observe.export.follow import follow
 
     try:
         run = MlflowRun()
         follow(lambda: [Path(folder)], run, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
         run.close()
-    except Exception as error:  # MLflow's own, of any kind
+    except Exception as error:  # MLflow raises exceptions of any kind
         print(f"mlflow: {error}".splitlines()[0][:500])
         return 1
     print(f"mlflow: run {run.id}" if run.id else "mlflow: no run: the job ended before it was described")

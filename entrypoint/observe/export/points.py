@@ -1,4 +1,4 @@
-"""What records say, as scalars: metrics of each process by its steps, figures of each host by the job's seconds."""
+"""Turn records into scalars: metrics of each process by step, figures of each host by seconds since its start."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,27 +12,27 @@ KINDS = ("host", "described", "sample", "metric", "mark", "outcome")
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """`run` is the host, and process if it is of one: algo-1/rank 0."""
+    """Describe one scalar. `run`: the host, and the process if it has one: algo-1/rank 0."""
 
     run: str
     name: str
     step: int
     at: float  # seconds since the epoch
     value: float
-    is_metric: bool = False  # of the training, as its process has told it
+    is_metric: bool = False  # a metric that the process itself has reported
 
 
 @dataclass
 class Points:
-    """Makes points of the lines of one host's record, in their order."""
+    """Turn the lines of one host's record into points, in their order."""
 
     host: str
     _cpus: int = 1
     _limit: int = 0
     _began: float = 0.0
     _steps: dict[str, int] = field(default_factory=dict)
-    about: dict[str, Any] = field(default_factory=dict)  # of the host and its job
-    described: dict[str, Any] = field(default_factory=dict)  # what the job was asked for
+    about: dict[str, Any] = field(default_factory=dict)  # facts on the host and its job
+    described: dict[str, Any] = field(default_factory=dict)  # the job's request
     outcome: dict[str, Any] = field(default_factory=dict)
     ended: bool = False
 
@@ -41,7 +41,7 @@ class Points:
         return self.about.get("coordinator") == self.host
 
     def of(self, lines: Iterable[list[Any]]) -> Iterator[Point]:
-        """Yield the points of lines; what is no line of a record is passed over."""
+        """Yield the points of lines; skip malformed lines."""
         for line in lines:
             with contextlib.suppress(*WRONG):
                 yield from list(self._of_line(line))

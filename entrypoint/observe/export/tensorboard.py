@@ -1,4 +1,4 @@
-"""TensorBoard's event files of a job, by its own writer: no TensorFlow is imported for them."""
+"""Write TensorBoard's event files of a job with TensorBoard's own writer, without importing TensorFlow."""
 
 import importlib
 import re
@@ -14,7 +14,7 @@ _UNSAFE = re.compile(r"[^\w. -]+")
 
 
 class EventFiles:
-    """Writes points below `folder`, a run for each host and process. ConfigError if TensorBoard is not here."""
+    """Write points below `folder`, a run for each host and process. ConfigError if TensorBoard is not installed."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -26,7 +26,7 @@ class EventFiles:
         self._writers: dict[str, tuple[IO[bytes], Any]] = {}
 
     def add(self, source: Points, lines: Iterable[list[Any]]) -> int:
-        """Write what lines of a host's record say, so that a TensorBoard that looks sees it; how many points."""
+        """Write the points of a host's record lines, and flush them for a running TensorBoard; return their number."""
         count = 0
         for count, point in enumerate(source.of(lines), 1):  # noqa: B007
             event = self._proto.Event(wall_time=point.at, step=point.step)
@@ -40,7 +40,7 @@ class EventFiles:
         if run not in self._writers:
             folder = self._folder.joinpath(*(_UNSAFE.sub("-", part) for part in run.split("/")))
             folder.mkdir(parents=True, exist_ok=True)
-            # As TensorBoard knows them by, and no two writers of one name.
+            # TensorBoard recognises files by this name; the time keeps names of two writers apart.
             file = (folder / f"events.out.tfevents.{time.time_ns()}.entrypoint").open("wb")
             writer = self._records.RecordWriter(file)
             writer.write(self._proto.Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
@@ -48,7 +48,7 @@ class EventFiles:
         return self._writers[run][1]
 
     def close(self) -> None:
-        """Write no more."""
+        """Close all files."""
         for file, _ in self._writers.values():
             file.close()
         self._writers.clear()

@@ -1,7 +1,7 @@
-"""The live page: what is served of it, on the control port of a job's coordinator and by `entrypoint local --watch`.
+"""Serve the live page, on the control port of a job's coordinator and by `entrypoint local --watch`.
 
-Read only, and all that it knows is in the folder of the job's records. Who looks touches WATCHED there, and the monitor
-of the coordinator writes STATE while somebody does.
+The page is read-only, and everything comes from the folder of the job's records. Each request touches WATCHED there,
+and the coordinator's monitor writes STATE as long as WATCHED is fresh.
 """
 
 import json
@@ -20,12 +20,12 @@ PAGE, LIVE = "/", "/live"
 
 
 def page() -> bytes:
-    """Return the page, which asks for LIVE by itself and says nothing of any job."""
+    """Return the page, which has no job's data and requests LIVE by itself."""
     return Path(__file__).with_name("page.html").read_bytes()
 
 
 def state(folder: Path) -> bytes:
-    """Return what was last written of the job, as JSON, and see that it goes on being written; `{}` before that."""
+    """Return the last state of the job as JSON, `{}` before the first, and keep the monitor writing it."""
     try:
         (folder / WATCHED).touch()
         return (folder / STATE).read_bytes()
@@ -37,7 +37,7 @@ ROUTES = {PAGE: Route(body=lambda folder: page(), is_page=True), LIVE: Route(bod
 
 
 class Looks:
-    """When somebody has looked."""
+    """Note when the page was last requested."""
 
     def __init__(self) -> None:
         self._last = float("-inf")
@@ -49,7 +49,7 @@ class Looks:
             self._changed.notify_all()
 
     def wait_for_one(self, within: float) -> None:
-        """Return when whoever has looked of late has looked once more, and at the latest after so many seconds."""
+        """Wait until an open page has made one more request, for at most so many seconds."""
         now = time.monotonic()
         with self._changed:
             if now - self._last < STILL_WATCHED_SECONDS:
@@ -57,7 +57,7 @@ class Looks:
 
 
 def application(folder: Path, looks: Looks) -> Callable[[dict[str, Any], Any], Iterable[bytes]]:
-    """Return the page of one job as a WSGI application, for this machine's browsers alone."""
+    """Return a WSGI application with the page of one job, for browsers on this machine only."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         route = ROUTES.get(environ.get("PATH_INFO", ""))

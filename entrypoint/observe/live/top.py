@@ -1,4 +1,4 @@
-"""`entrypoint top`: the live page's contents in a terminal, drawn by Rich."""
+"""Show the live page's contents in a terminal with Rich: `entrypoint top`."""
 
 import http.client
 import json
@@ -18,15 +18,15 @@ AGAIN_SECONDS = 1.0  # seconds between two looks
 FIRST_SECONDS = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
 PATIENCE_SECONDS = 5.0  # seconds for an answer
 MOST_BYTES = 64 << 20  # bytes of one
-CONTROL_PORT = "7979"  # unless ENTRYPOINT_CONTROL_PORT says another
+CONTROL_PORT = "7979"  # unless ENTRYPOINT_CONTROL_PORT is set
 BASE = Path("/opt/ml")
 Source = Callable[[], dict[str, Any]]
 
 
 def source(where: str, environment: Mapping[str, str]) -> Source:
-    """Return what has the state of a job: of an address, of an output folder, or of the job that is here.
+    """Return a function that gets the state of a job: at an address, in an output folder, or on this host.
 
-    ConfigError if that cannot be one.
+    ConfigError if there can be no job.
     """
     port, token = environment.get("ENTRYPOINT_CONTROL_PORT") or CONTROL_PORT, environment.get("ENTRYPOINT_TOKEN", "")
     if where.startswith(("http://", "https://")):
@@ -50,7 +50,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _checked(state: Any) -> dict[str, Any]:
-    """Return it; ValueError if it is nothing that we draw."""
+    """Return the state; ValueError if it cannot be drawn."""
     if not isinstance(state, dict):
         raise ValueError("what answers is not a job's control port")
     try:
@@ -62,7 +62,7 @@ def _checked(state: Any) -> dict[str, Any]:
 
 
 def _of_coordinator(folders: list[Path]) -> Path:
-    """Return the folder whose host shows the job, or the first while none does."""
+    """Return the folder of the host that shows the job, or the first while none does."""
     return next((folder for folder in folders if (folder / serve.STATE).exists()), folders[0])
 
 
@@ -75,7 +75,7 @@ def _newest(folder: Path) -> Path:
 
 def _ask(address: str, token: str) -> dict[str, Any]:
     request = urllib.request.Request(address, headers={"X-Entrypoint-Token": token} if token else {})
-    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy leads to a host of the job
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach a host of the job
     try:
         with directly.open(request, timeout=PATIENCE_SECONDS) as answer:
             return _checked(json.loads(answer.read(MOST_BYTES)))
@@ -86,7 +86,7 @@ def _ask(address: str, token: str) -> dict[str, Any]:
 
 
 def show(state_of: Source, once: bool) -> int:
-    """Show the job until it ends or Ctrl-C, or once; 0. ConfigError if there is none, or no Rich to draw it."""
+    """Show the job until it ends or Ctrl-C is pressed, or once; return 0. ConfigError if there is no job or no Rich."""
     console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
     state = _first(state_of)
     if once or not sys.stdout.isatty():
@@ -100,7 +100,7 @@ def show(state_of: Source, once: bool) -> int:
                 screen.update(_drawn(state), refresh=True)
         except KeyboardInterrupt:
             return 0
-        except ConfigError:  # it has ended, or the way to it has
+        except ConfigError:  # the job has ended, or cannot be reached any more
             pass
     console.Console().print(_drawn(state))
     return 0
@@ -119,7 +119,7 @@ def _first(state_of: Source) -> dict[str, Any]:
 
 
 def _drawn(state: Mapping[str, Any]) -> Any:
-    """Return a table of hosts and processes between a line of the job and the launchers' last words."""
+    """Return a headline of the job, a table of hosts and processes, and the launchers' last log lines."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -1,6 +1,6 @@
-"""What there is to see of a job that runs: of all hosts, processes and metrics the last that their records say.
+"""Collect the current state of a running job from the records of all hosts.
 
-The value of `View.state`, as `GET /live` has it, in JSON; times are seconds since the epoch:
+`View.state` returns, and `GET /live` answers in JSON (times are seconds since the epoch):
 
     {"version": 1, "at", "began", "name", "mode", "coordinator", "outcome": null or as in the record,
      "progress": {"host", "process", "done": 0 to 1 or null, "left": seconds or null, "epoch", "epochs",
@@ -10,7 +10,7 @@ The value of `View.state`, as `GET /live` has it, in JSON; times are seconds sin
                 "free": bytes, "gpus": [[busy 0 to 1, bytes used, of, watts], ...], "fifos",
                 "history": [[t, cpu, memory 0 to 1], ...],
                 "processes": [{"name", "role", "ended": null or words, "cpus", "memory", "still": seconds,
-                               "rate": steps a second or null, "metrics", "lines": its last}]}],
+                               "rate": steps a second or null, "metrics", "lines": its last lines of output}]}],
      "said": [[t, host, text], ...]}
 """
 
@@ -21,17 +21,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-LINES, SAID, HISTORY = 5, 60, 120  # that are kept: lines of a process, of the launchers, samples of a host
-MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # that are shown
+LINES, SAID, HISTORY = 5, 60, 120  # kept: lines of a process, log lines of the launchers, samples of a host
+MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # limits of what is kept and shown
 RATE_OVER_SECONDS = 30.0  # seconds over which a rate of steps is taken
-# What a script calls the steps that it will make in all.
+# Names that scripts use for the number of all their steps.
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")
 COUNTS = ("step", "epoch", "epochs", "epoch_step", "epoch_steps")
-FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # whose progress stands for the job's
+FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # processes whose progress stands for the job's
 
 
 class View:
-    """Facts of all hosts, from the lines of their records. Knows no clock but theirs."""
+    """Hold the facts of all hosts from their records. All times are those of the hosts' clocks."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
@@ -39,7 +39,7 @@ class View:
         self._outcome: dict[str, Any] | None = None
 
     def note(self, host: str, line: list[Any]) -> None:
-        """Note one line of a host's record; of kinds that it does not know, and of what is no such line, nothing."""
+        """Note one line of a host's record; ignore unknown kinds and malformed lines."""
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
             self._note(host, line)
 
@@ -73,7 +73,7 @@ class View:
                     self._outcome = outcome
 
     def state(self, now: float) -> dict[str, Any]:
-        """Return what is to be seen, as of `now`."""
+        """Return the state to show, as of `now`."""
         about = next((host.about for host in self._hosts.values() if host.about), {})
         order = {name: rank for rank, name in enumerate(about.get("hosts", ()))}
         hosts = sorted(self._hosts.values(), key=lambda host: order.get(host.name, len(order)))
@@ -101,7 +101,7 @@ class _Process:
     still: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
-    began: tuple[float, float] | None = None  # (time, part that was done) when it first told
+    began: tuple[float, float] | None = None  # (time, part done) at its first report
     told: float = 0.0
     steps: deque[tuple[float, float]] = field(default_factory=deque)
 
@@ -113,7 +113,7 @@ class _Process:
         self.told = at
         step = found.get("step")
         if step is not None and math.isfinite(step):
-            if self.steps and step < self.steps[-1][1]:  # it began anew
+            if self.steps and step < self.steps[-1][1]:  # the script started again
                 self.steps.clear()
             self.steps.append((at, step))
             while len(self.steps) > 2 and self.steps[0][0] < at - RATE_OVER_SECONDS:
@@ -124,7 +124,7 @@ class _Process:
 
     @property
     def rate(self) -> float | None:
-        """Steps a second of late."""
+        """Return its steps per second in the last RATE_OVER seconds; None if it is not known."""
         if len(self.steps) > 1:
             (first_at, first), (last_at, last) = self.steps[0], self.steps[-1]
             return (last - first) / (last_at - first_at) if last_at > first_at else None
@@ -133,7 +133,7 @@ class _Process:
 
     @property
     def done(self) -> float | None:
-        """Part of all its steps that it has made, 0 to 1; None where it does not say how many there are."""
+        """Return the part of all its steps that is done, 0 to 1; None if it does not report their number."""
         said = self.metrics
         if said.get("epochs", 0) > 0 and "epoch" in said:
             within = said.get("epoch_step", 0.0) / said["epoch_steps"] if said.get("epoch_steps", 0) > 0 else 0.0
@@ -143,7 +143,7 @@ class _Process:
 
     @property
     def left(self) -> float | None:
-        """Seconds until it is through, at the pace that it has had."""
+        """Return the seconds until its last step at its mean pace; None if that is not known."""
         done = self.done
         if done is None or self.began is None or done <= self.began[1]:
             return None
@@ -218,7 +218,7 @@ class _Host:
 
 
 def _about(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is shown of a host and its job."""
+    """Return what the page shows of a host and its job."""
     found: dict[str, Any] = {name: str(told[name]) for name in _TEXTS if name in told}
     found |= {name: float(told[name]) for name in ("cpus", "memory_limit") if name in told}
     return found | ({"hosts": [str(name) for name in told["hosts"]][:MOST_HOSTS]} if "hosts" in told else {})
@@ -232,7 +232,7 @@ def _part(value: float) -> float:
 
 
 def _progress(hosts: list[_Host]) -> dict[str, Any]:
-    """Of the process that stands for the job: chief or rank 0 if it says something, else the first that does."""
+    """Return the progress of the process that stands for the job: the first of FIRST_OF with metrics, or any other."""
     told = [(host, process) for host in hosts for process in host.processes.values() if process.metrics]
     told.sort(key=lambda pair: FIRST_OF.index(pair[1].name) if pair[1].name in FIRST_OF else len(FIRST_OF))
     if not told:
@@ -249,5 +249,5 @@ def _progress(hosts: list[_Host]) -> dict[str, Any]:
 
 
 def _plain(metrics: Mapping[str, float]) -> dict[str, float | str]:
-    """As JSON has them for others than Python: what is no number there is a word."""
+    """Return metrics for any reader of JSON: NaN and infinity become strings."""
     return {name: value if math.isfinite(value) else str(value) for name, value in metrics.items()}

@@ -1,4 +1,4 @@
-"""What takes long and nobody waits for: the channels' files are counted, what makes the report is imported."""
+"""Do slow work in a thread: count the channels' files, and import the modules that make the report."""
 
 import threading
 from contextlib import suppress
@@ -11,7 +11,7 @@ SETTLED_SECONDS = 2.0  # seconds until the coordinator imports what makes the re
 
 
 class Aside:
-    """A thread. `found`: what it has found out about this host, for its record; who takes it away empties it."""
+    """Run the thread. `found`: facts on this host for its record; the caller removes what it has recorded."""
 
     def __init__(self, job: Job) -> None:
         self.found: list[dict[str, Any]] = []
@@ -21,7 +21,7 @@ class Aside:
         self._thread.start()
 
     def finish(self) -> None:
-        """End it: a module that it imports just now would be locked for ever in a process that is forked."""
+        """Wait for a running import: in a forked process, its lock would never be released."""
         self._over.set()
         if self._prepares.is_set():
             self._thread.join()
@@ -29,7 +29,7 @@ class Aside:
     def _run(self) -> None:
         from entrypoint.observe.monitor.record_header import channels, limits
 
-        with suppress(Exception):  # what is not known is left out
+        with suppress(Exception):  # unknown facts are left out
             self.found.append(limits(self._job))
         with suppress(Exception):
             self.found.append({"channels": channels(self._job)})

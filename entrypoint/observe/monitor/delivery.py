@@ -1,4 +1,4 @@
-"""Brings a follower's record to the coordinator, piece by piece; and back what the coordinator's monitor wants."""
+"""Send a follower's record to the coordinator piece by piece, and receive the coordinator's requests in return."""
 
 import json
 import threading
@@ -15,10 +15,10 @@ PATIENCE_SECONDS = 2.0  # seconds for an answer
 
 
 class Delivery:
-    """A thread, so that a coordinator that does not answer holds up no sample."""
+    """Send in a thread, so that a coordinator that does not answer delays no sample."""
 
     def __init__(self, job: Job, path: Path) -> None:
-        self.wants: dict[str, Any] = {}  # what the coordinator's monitor asks for, as it was heard last
+        self.wants: dict[str, Any] = {}  # the last requests of the coordinator's monitor
         self._job, self._path = job, path
         self._call = Calls(job.cluster, job.settings)
         self._at = 0  # bytes that the coordinator has
@@ -28,13 +28,13 @@ class Delivery:
         self._thread.start()
 
     def bring(self) -> None:
-        """Bring what is new, soon."""
+        """Have new bytes of the record sent soon."""
         with self._due:
             self._wanted = True
             self._due.notify()
 
     def finish(self, within: float) -> bool:
-        """Bring the rest; whether the coordinator has all of it."""
+        """Send the rest within so many seconds; return whether the coordinator has all of it."""
         with self._due:
             self._wanted = self._last = True
             self._due.notify()
@@ -48,7 +48,7 @@ class Delivery:
                 self._wanted, last = False, self._last
             try:
                 self._bring(last)
-            except (OSError, Refused, *WRONG):  # the next time brings it, too
+            except (OSError, Refused, *WRONG):  # the next call sends it again
                 pass
             if last:
                 return
@@ -68,5 +68,5 @@ class Delivery:
                     if len(piece) < PIECE_BYTES:
                         self.whole = is_whole
                         return
-                elif self._at <= before:  # it has no room, or has lost what it had
+                elif self._at <= before:  # the coordinator has no room, or has lost its copy
                     return

@@ -1,4 +1,4 @@
-"""What a job was asked for, for its record: enough to make the same plan of it again, and no secret."""
+"""Describe the job's request for its record: enough to make the same plan again, without secrets."""
 
 import json
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from typing import Any
 from entrypoint.base.secrets import Secrets
 from entrypoint.launcher.job.job import Job
 
-KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # what variables that say something of a job begin with
+KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # prefixes of the variables that describe a job
 LONGEST_CHARS = 4096  # characters of a value; of a longer one nothing is kept
 
 
 def described(job: Job, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return SageMaker's three files and the environment, as far as they are short; secrets masked."""
+    """Return the values of SageMaker's three files and of the environment, secrets masked; long ones are left out."""
     given = {name: value for name, value in environment.items() if name.startswith(KEPT)}
     found = {
         "base": str(job.paths.base),

@@ -1,11 +1,11 @@
-"""Counters that only grow, as what has come since they were last read."""
+"""Turn counters that only grow into differences since they were last read."""
 
 from collections.abc import Collection
 from typing import Any
 
 
 class Differences:
-    """Returns by how much a counter has grown: 0 the first time that it is read, and where it began anew."""
+    """Compute by how much counters have grown: 0 for the first value, and for a counter that was reset."""
 
     def __init__(self) -> None:
         self._last: dict[Any, float] = {}
@@ -16,5 +16,5 @@ class Differences:
         return max(0.0, total - before)
 
     def forget(self, keep: Collection[Any]) -> None:
-        """Forget all counters but these."""
+        """Forget all counters but those in `keep`."""
         self._last = {key: value for key, value in self._last.items() if key in keep}

@@ -1,8 +1,8 @@
-"""Do the hosts train one model together, or each its own? Pure: what the records tell goes in, words come out.
+"""Judge from the records whether the hosts train one model together, or each its own. Pure.
 
-"Yes" wants what carries a model: bytes between the hosts, set against the weights that are trained. "NO" wants more, as
-it can end a job: they train, for long, and exchange no gradients. All else is unclear, and is said with its figures.
-Not judged: what does not go over TCP, where exchange.py is blind.
+"Yes" needs enough bytes between the hosts for the weights that are trained. "NO" needs more, as it can end a job: the
+hosts have trained for long and exchanged no gradients. All else is unclear, and is reported with its figures. Traffic
+that traffic.py cannot count, such as all outside of TCP, is not judged.
 """
 
 import math
@@ -17,39 +17,39 @@ from entrypoint.observe.monitor.variable_traffic import FIRST_EPOCH, SLOW_SECOND
 
 Who = tuple[str, str]  # host, process
 MOST_STEPS = 1e15
-PROVEN = 2.0  # times as long as it takes to say it, until it may end a job
-UNCLEAR_SECONDS, UNCLEAR_STEPS, LONG_SECONDS = 60.0, 100.0, 300.0  # until that is said: with steps, and without
-OFTEN = 3  # times that as much as half of the weights was reduced by calls
-# Steps beside which one of these is printed are steps of a training; a tokenizer's are not.
+PROVEN = 2.0  # factor on the time of a "NO", after which it may end the job
+UNCLEAR_SECONDS, UNCLEAR_STEPS, LONG_SECONDS = 60.0, 100.0, 300.0  # until "unclear": with so many steps, and without
+OFTEN = 3  # how often at least half of the weights must have been reduced by calls
+# Steps printed beside one of these are steps of a training; a tokenizer's are not.
 _LEARNS = re.compile(
     r"(?:^|[_./-])(?:loss|acc|accuracy|auc|mae|mse|rmse|error|perplexity|reward|iou|map|f1)(?:$|[_./(-])", re.IGNORECASE
 )
 
 
 class Together:
-    """What is known of each host, as the records tell it. Durations are sums of their samples' seconds.
+    """Track the exchange of each host through the records. Durations are sums of the samples' seconds.
 
-    `shared`: the weights lie on parameter servers; `steps`: that it takes at least to say that they train alone.
+    `shared`: the weights lie on parameter servers; `steps`: least number of steps for the verdict "alone".
     """
 
     def __init__(self, hosts: Collection[str], shared: bool = False, steps: float = STEPS) -> None:
         part = 1 / len(hosts) if shared and hosts else 1.0
         self._hosts = {host: Exchanged(part=part, is_shared=shared) for host in hosts}
         self._started: set[str] = set()
-        self._begun = False  # whether they train: a loss was told with its step, or the trained weights were seen
-        self._steps: dict[tuple[str, str, bool], list[float]] = {}  # (host, process, seen) -> [last, since it began]
-        self._epochs: dict[Who, tuple[float, float, float]] = {}  # the first, the last, of how many
+        self._begun = False  # whether they train: a loss was printed with its step, or the trained weights were seen
+        self._steps: dict[tuple[str, str, bool], list[float]] = {}  # (host, process, seen) -> [last, since the begin]
+        self._epochs: dict[Who, tuple[float, float, float]] = {}  # first and last epoch, and their number
         self._models: dict[Who, Model] = {}
         self._model = Model()
         self._reduced, self._often = 0.0, 0
-        self._to: dict[tuple[str, str], float] = {}  # bytes as the first has counted them, with the second
+        self._to: dict[tuple[str, str], float] = {}  # (host, peer) -> bytes exchanged, as the host has counted them
         self._needed = steps
         self._said: bool | None = None
         self._said_unclear = False
-        self.told = False  # whether all is said
+        self.told = False  # whether the last verdict is given
 
     def note(self, host: str, at: float, kind: str, *values: Any) -> None:
-        """Note a line of a record; one that cannot be read is left out."""
+        """Note a line of a record; skip it if it cannot be understood."""
         if host in self._hosts:
             with suppress(ValueError, TypeError, AttributeError, KeyError, OverflowError):
                 self._note(host, kind, *values)
@@ -69,7 +69,7 @@ class Together:
                 self._note_metrics(host, process, metrics)
 
     def _start(self, host: str) -> None:
-        """A process of training has started there: all begin anew, as they wait for it."""
+        """Note that a training process has started on a host: all hosts begin again, as they wait for it."""
         self._started.add(host)
         before = self._hosts[host]
         self._hosts[host] = Exchanged(part=before.part, is_shared=before.is_shared)
@@ -99,7 +99,7 @@ class Together:
             seen.advance(self._steps_of(host), self._model)
 
     def _note_bytes(self, host: str, peer: str, exchanged: float) -> None:
-        """Both ends have counted, or only that which could tell whose the other is: the larger count is right."""
+        """Add bytes between two hosts. The larger of both counts is right: one end may not know the other host."""
         mine, other = self._to.get((host, peer), 0.0) + exchanged, self._to.get((peer, host), 0.0)
         more = max(mine, other) - max(mine - exchanged, other)
         self._to[host, peer] = mine
@@ -133,18 +133,18 @@ class Together:
 
     def _count(self, host: str, process: str, step: float, seen: bool) -> None:
         known = self._steps.setdefault((host, process, seen), [step, 0.0])
-        known[1] += step - known[0] if step >= known[0] else step  # an epoch counts its own
+        known[1] += step - known[0] if step >= known[0] else step  # a smaller step: a new epoch counts from 0
         known[0] = step
 
     def _steps_of(self, host: str) -> float:
-        """Return its own, or where it says none those of the job: often one process speaks for all."""
+        """Return the host's steps, or the job's if the host reports none: often one process prints for all."""
         own = max((taken for who, (_, taken) in self._steps.items() if who[0] == host), default=0.0)
         return own or max((taken for _, taken in self._steps.values()), default=0.0)
 
-    # --- what follows ---
+    # --- verdicts ---
 
     def look(self) -> tuple[bool | None, str] | None:
-        """Return (whether they train together, words) when that has changed; None in it: it is unclear."""
+        """Return (whether they train together, words) when that has changed, else None. In the pair, None: unclear."""
         if self.told or len(self._started) < len(self._hosts):
             return None
         if self._are_together():
@@ -161,12 +161,12 @@ class Together:
 
     @property
     def is_proven(self) -> bool:
-        """Whether it was said that they train alone, and has stayed so for long enough to end the job."""
+        """Return whether the verdict "alone" has held for long enough to end the job."""
         return self._said is False and bool(self._alone(PROVEN))
 
     @property
     def averages(self) -> bool:
-        """Whether weights seem to be exchanged now and then only, so that they differ in between."""
+        """Return whether weights seem to be averaged only now and then, so that they differ in between."""
         return self._often > 1 or any(seen.bursts > 1 and not seen.good for seen in self._hosts.values())
 
     def _are_together(self) -> bool:
@@ -184,7 +184,7 @@ class Together:
         alone = [name for name, seen in self._hosts.items() if seen.is_alone(self._model, needed)]
         long = any(self._hosts[name].is_alone(self._model, 2 * needed) for name in alone)
         rest = [seen for name, seen in self._hosts.items() if name not in alone]
-        # The records of others come some seconds later; but one that only waits may never be known.
+        # Other hosts' records come some seconds later; but a host that only waits may never be recognised.
         unsure = any(seen.is_idle(self._model) or seen.has_only_scalars(self._model) for seen in rest)
         return alone if long or not unsure else []
 
@@ -198,7 +198,7 @@ class Together:
 
 
 def _finite(value: Any) -> float:
-    """Return a number that is one, and not negative; ValueError else."""
+    """Return a value as a float; ValueError if it is not a finite number from 0 to MOST_STEPS."""
     number = float(value)
     if not (math.isfinite(number) and 0 <= number <= MOST_STEPS):
         raise ValueError(f"{value!r} is no number of steps, seconds or bytes")

@@ -1,4 +1,4 @@
-"""Lines in CloudWatch's embedded metric format, which CloudWatch makes metrics of where it finds them in a log. Pure.
+"""Write log lines in CloudWatch's embedded metric format, from which CloudWatch makes metrics. Pure.
 
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 """
@@ -10,19 +10,19 @@ from typing import Any
 
 EVERY_SECONDS = 60.0  # seconds: CloudWatch keeps a value a minute, and each metric costs
 MOST = 90  # metrics in a line; the format allows 100
-MOST_VALUE = 2.0**360  # of CloudWatch
+MOST_VALUE = 2.0**360  # CloudWatch's limit
 _UNITS = {"CPUUtilization": "Percent", "GPUUtilization": "Percent", "MemoryUsed": "Bytes", "GPUMemoryUsed": "Bytes"}
-OURS = {"_aws", "TrainingJobName", "Host", *_UNITS}  # names that no metric of a script takes
+OURS = {"_aws", "TrainingJobName", "Host", *_UNITS}  # names that a script's metric cannot use
 
 
 class Emf:
-    """What one host has used and its training has said, until it is a line. `cpus`: what it may use."""
+    """Collect one host's use and metrics for the next line. `cpus`: CPUs that the host may use."""
 
     def __init__(self, namespace: str, job: str, host: str, cpus: float) -> None:
         self._namespace, self._cpus = namespace, cpus
         self._who = {**({"TrainingJobName": job} if job else {}), "Host": host}
         self._seconds = self._worked = 0.0
-        self._busy: list[float] = []  # of the GPUs, from 0 to 1
+        self._busy: list[float] = []  # mean of the GPUs in each sample, from 0 to 1
         self._sizes: dict[str, float] = {}
         self._metrics: dict[str, float] = {}
 
@@ -37,7 +37,7 @@ class Emf:
             self._sizes["GPUMemoryUsed"] = sum(gpu[1] for gpu in gpus)
 
     def note_metrics(self, found: Mapping[str, float]) -> None:
-        """Note the last values of a process's metrics. CloudWatch takes neither NaN nor infinity."""
+        """Note the last values of a process's metrics. CloudWatch accepts neither NaN nor infinity."""
         self._metrics |= {
             name: value
             for name, value in found.items()
@@ -49,7 +49,7 @@ class Emf:
         return self._seconds >= EVERY_SECONDS
 
     def take(self, at: float) -> str:
-        """Return the line, as of `at` (seconds since the epoch), and begin anew; "" if nothing was noted."""
+        """Return the line for `at` (seconds since the epoch) and reset; return "" if nothing was noted."""
         if not self._seconds:
             return ""
         values = {"CPUUtilization": round(100 * self._worked / self._seconds / self._cpus, 2), **self._sizes}

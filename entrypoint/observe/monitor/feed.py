@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from entrypoint.launcher.policy.events import Event
 
 PIECE_BYTES = 1 << 14  # bytes of output in one message
-RATE, BURST = 1 << 15, 1 << 18  # bytes of output a second that it gets, and at once: more than people read
+RATE, BURST = 1 << 15, 1 << 18  # bytes of output that it gets per second, and at once: more than people read
 LONGEST_BYTES = 1 << 17  # bytes of a line of the record
 KEPT_LINES = 1000  # lines of the record that may wait to be sent
 LEAVES_SECONDS = (
@@ -51,7 +51,7 @@ class Feed:
         self._job, self._plan, self._began = job, plan, time.time() - (time.monotonic() - began)
         self._lock = threading.Lock()
         self._lives: deque[bytes] = deque(maxlen=KEPT_LINES)
-        self._told_again: deque[bytes] = deque()  # of these, what a restarted monitor has not been sent yet
+        self._told_again: deque[bytes] = deque()  # lines of `_lives` that a restarted monitor has not got yet
         self._waiting: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._room, self._at = float(BURST), time.monotonic()
         self._unseen: Counter[str] = Counter()  # process -> bytes of output that were dropped and not reported yet
@@ -178,7 +178,7 @@ class Feed:
                     ask(begin, LOOP_SECONDS)
 
     def _give_up(self, how: str) -> None:
-        """Log which checks nobody makes any more. End the job if the settings require one of them."""
+        """Log the checks that are no longer made. End the job if the settings require one of them."""
         from entrypoint.base.errors import ExitCode
         from entrypoint.launcher.outcome.outcome import Cause
         from entrypoint.launcher.policy.events import Found
@@ -239,8 +239,7 @@ class Feed:
 
         Return what went wrong, if anything.
 
-        It waits for `LEAVES_SECONDS` at most, and as long again if the monitor was killed: then another one is started
-        to finish.
+        It waits for at most `LEAVES` seconds, and as long again if the monitor was killed: another one then finishes.
         """
         if not self._is_wanted:
             return ""

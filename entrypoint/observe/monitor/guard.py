@@ -1,14 +1,14 @@
-"""What goes wrong in one part of the monitor ends that part of one round, is said once, and the monitor goes on."""
+"""Contain a fault of one part of the monitor: it ends that part of one round, is logged once, and the rest goes on."""
 
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-MOST = 10  # faults that are said
+MOST = 10  # faults that are logged
 
 
 class Guard:
-    """Does work. `say` is told of a fault, once for each place in our code."""
+    """Call functions, and log their exceptions with `say`, once for each place in our code."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -1,8 +1,8 @@
-"""Judges whether the job hangs, and for whom the others wait. Pure: what all hosts tell goes in, words come out.
+"""Judge whether the job hangs, and which processes the others wait for, from the records of all hosts. Pure.
 
-A hang is told in two steps. First, no process has shown a sign of progress for some time, and none is sure to work:
+A hang is found in two steps. First, no process has shown a sign of progress for some time, and none is sure to work:
 long epochs, evaluations and compilations are silent, too, but their threads work. Then the stacks of all processes are
-looked at. They tell a thread that computes from one that waits busily in Open MPI, NCCL or CUDA.
+taken. They show whether a thread computes, or waits busily in Open MPI, NCCL or CUDA.
 """
 
 from collections.abc import Mapping
@@ -12,45 +12,46 @@ from entrypoint.base.values import Value
 from entrypoint.observe.monitor.wait_sites import WORKS, Doing, Stand
 
 MAY_WAIT_FOR_OTHERS = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.DEVICE, Doing.UNKNOWN, Doing.WAITS}
-STEADY_CPUS, STEADY_WAKE_SECONDS = 0.0005, 0.0003  # a main thread that runs so much, each time that it wakes, gets on
+# A main thread that uses more than this, as CPUs and in each waking, makes progress.
+STEADY_CPUS, STEADY_WAKE_SECONDS = 0.0005, 0.0003
 
 Who = tuple[str, str]  # host, process
 
 
 class Still(Value):
-    """Describes a process of training: seconds without a sign of progress, and what it used per second in these."""
+    """Describe a silent training process: seconds without a sign of progress, and its use per second meanwhile."""
 
     seconds: float
     cpus: float = 0.0
-    waiters: float = 0.0  # of these CPUs, those of threads that only wait busily
-    main: float = 0.0  # of these CPUs, those of the main thread
-    ran: float = 0.0  # of these CPUs of the main thread, those that it had, and did not wait for
-    wakes: float = 0.0  # how often the main thread went to sleep
+    waiters: float = 0.0  # part of `cpus` used by threads that only wait busily
+    main: float = 0.0  # part of `cpus` used by the main thread
+    ran: float = 0.0  # part of `main` in which it ran, and did not wait for a CPU
+    wakes: float = 0.0  # how often the main thread went to sleep, per second
 
     def works(self, may_spin: bool) -> bool:
-        """Return whether it is sure to work, by numbers alone. With `may_spin`, its main thread may wait busily."""
+        """Return whether its numbers alone prove that it works. With `may_spin`, its main thread may wait busily."""
         if self.cpus - self.waiters - (self.main if may_spin else 0.0) >= WORKS:
             return True
-        # A loader that is slow and steady uses little; but it wakes to do something, and not only to look again.
+        # A slow, steady loader uses little CPU, but does some work each time it wakes; a poller does next to none.
         return STEADY_CPUS < self.ran < WORKS and self.ran > STEADY_WAKE_SECONDS * self.wakes
 
 
 class Stall(Value):
-    """What Horovod has said of a stall: which ranks it misses, and its own words."""
+    """Hold Horovod's last stall warning: the ranks that it reports missing, and its own words."""
 
     ranks: frozenset[str] = frozenset()  # names of processes
     words: str = ""
 
 
 def judged(all_still: Mapping[Who, Still | None], stall: Stall) -> list[Who]:
-    """Return those whose work tells whether there is a hang: those that Horovod misses, or else all."""
+    """Return the processes that decide whether there is a hang: those that Horovod reports missing, or else all."""
     return [who for who in all_still if who[1] in stall.ranks] or list(all_still)
 
 
 def may_hang(all_still: Mapping[Who, Still | None], after: float, may_spin: bool, stall: Stall) -> bool:
-    """Return whether nobody has got on for `after` seconds, and nobody that counts is sure to work.
+    """Return whether all have been silent for `after` seconds, and none of the judged processes is sure to work.
 
-    `all_still`: every process of training that runs; None for one that has given a sign.
+    `all_still`: every running training process; None for one that has shown progress.
     """
     stills = list(all_still.values())
     if not stills or any(still is None or still.seconds < after for still in stills):
@@ -60,19 +61,20 @@ def may_hang(all_still: Mapping[Who, Still | None], after: float, may_spin: bool
 
 
 def hangs(all_still: Mapping[Who, Still | None], stands: Mapping[Who, Stand], stall: Stall) -> bool:
-    """Return whether nobody that counts works, by where they stand; where that is not known, by numbers."""
+    """Return whether none of the judged processes works, by their stacks; where a stack is unknown, by numbers."""
     for who in judged(all_still, stall):
         doing, still = stands.get(who, Stand()).doing, all_still[who]
-        # A main thread that is busy and cannot be looked at may work.
+        # A busy main thread whose stack cannot be read may work.
         if doing is Doing.WORKS or (doing is Doing.UNKNOWN and still and still.works(may_spin=False)):
             return False
     return True
 
 
 def missing(stands: Mapping[Who, Stand], stall: Stall) -> list[Who]:
-    """Return those that the others wait for: the stopped ones, those that Horovod misses, those in no collective.
+    """Return the processes that the others wait for.
 
-    Where none of this tells, these are those that stand elsewhere than most; or all, where there is no majority.
+    These are, in this order: the stopped ones; those that Horovod reports missing; those that do not wait for others;
+    those that stand elsewhere than the largest group. If none of this singles out some, return all.
     """
     groups = _groups(stands)
     largest = max(groups.values(), key=len, default=[])
@@ -86,7 +88,7 @@ def missing(stands: Mapping[Who, Stand], stall: Stall) -> list[Who]:
 
 
 def in_words(stands: Mapping[Who, Stand], stall: Stall) -> str:
-    """Say who stands where, those first that the others wait for; and what Horovod has said."""
+    """Describe where processes stand, first those that the others wait for, and what Horovod has printed."""
     lacking = missing(stands, stall)
     groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
     said = [f"{_names(who)} {'is' if len(who) == 1 else 'are'} in {place}" for place, who in groups]
@@ -98,7 +100,7 @@ def in_words(stands: Mapping[Who, Stand], stall: Stall) -> str:
 
 def _groups(stands: Mapping[Who, Stand]) -> dict[str, list[Who]]:
     groups: dict[str, list[Who]] = {}
-    for who, stand in sorted(stands.items(), key=lambda item: item[0]):  # the same, whoever was heard first
+    for who, stand in sorted(stands.items(), key=lambda item: item[0]):  # one order, whichever report came first
         groups.setdefault(str(stand), []).append(who)
     return groups
 
@@ -109,23 +111,23 @@ def _names(whos: list[Who]) -> str:
 
 
 class Hangs:
-    """What is known of every process of training, as the records tell it. Times are seconds of our clock."""
+    """Track every training process through the records, and find hangs. Times are seconds of our clock."""
 
-    COLLECT_SECONDS = 25.0  # in which the hosts have brought their stacks
+    COLLECT_SECONDS = 25.0  # how long to wait for the stacks of all hosts
 
     def __init__(self, after: float, may_spin: bool) -> None:
         self._after, self._may_spin = after, may_spin
-        self._still: dict[Who, Still | None] = {}  # of those that run
+        self._still: dict[Who, Still | None] = {}  # running processes
         self._stands: dict[Who, Stand] = {}
         self.stall = Stall()
         self._stalled_at: float | None = None
         self._asked_at: float | None = None
-        self._not_before = 0.0  # when stacks may be asked for again
+        self._not_before = 0.0  # when stacks may be requested again
         self._told = False
-        self.asked = 0  # how often stacks were asked for
+        self.asked = 0  # how often stacks were requested
 
     def note(self, host: str, kind: str, *values: Any) -> None:
-        """Note a line of a record: that a process runs or has ended, how long it is still, or where it stands."""
+        """Note a line of a record: a process that runs or has ended, its silence, its stack, or a stall of Horovod."""
         match kind, values:
             case "process", (name, *_):
                 self._still[host, name] = None
@@ -144,19 +146,20 @@ class Hangs:
 
     @property
     def runs(self) -> bool:
-        """Whether a process of training runs."""
+        """Return whether a training process runs."""
         return bool(self._still)
 
     def look(self, now: float) -> dict[Who, Stand] | None:
-        """Return who stands where, once for each hang, when all have told it; before that, count `asked` up.
+        """Return where each process stands, once for each hang, when all stacks are there or COLLECT_SECONDS passed.
 
-        Where somebody turns out to work, the stacks are asked for again after as many seconds as at first.
+        Increase `asked` when stacks are needed. If they show that a process works, they are requested again after the
+        same number of seconds as at first.
         """
         self._stalled_at = now if self._stalled_at is None else self._stalled_at
-        if now > self._stalled_at + self._after:  # Horovod repeats it more often than that, as long as it lasts
+        if now > self._stalled_at + self._after:  # Horovod repeats a warning more often than that while it holds
             self.stall = Stall()
         if not self._after or not may_hang(self._still, self._after, self._may_spin, self.stall):
-            self._told, self._asked_at, self._not_before = False, None, 0.0  # the next time is another one
+            self._told, self._asked_at, self._not_before = False, None, 0.0  # the next silence is another hang
         elif self._asked_at is None and not self._told and now >= self._not_before:
             self.asked, self._asked_at = self.asked + 1, now
             self._stands.clear()

@@ -1,7 +1,7 @@
-"""Reads what Horovod says of a stall: rank 0 prints it every minute. It names the ranks that have not come.
+"""Read Horovod's stall warnings, which rank 0 prints every minute. They name the ranks that are missing.
 
-Horovod's stall_inspector.cc has the words: a line of a warning, "Missing ranks:" and, for each rank that has not come,
-`3: [names of tensors]`; or "Stalled ops:", and a line for each tensor.
+The text is that of Horovod's stall_inspector.cc: a warning, then "Missing ranks:" and, for each missing rank,
+`3: [names of tensors]`; or "Stalled ops:" and a line for each tensor.
 """
 
 import re
@@ -9,19 +9,19 @@ import re
 _BEGINS = re.compile(r".*stall_inspector\.cc")
 _GOES_ON = re.compile(r"(Missing ranks:|Stalled ops:|(\d{1,7}): \[.*\]?|\S+ \[missing ranks: [\d, ]+\])\s*$")
 
-MOST_LINES, MOST_CHARACTERS = 6, 200  # that are kept of a warning, and of each line
+MOST_LINES, MOST_CHARACTERS = 6, 200  # lines kept of a warning, and characters of each line
 
 
 class Stalls:
-    """Reads the output of processes."""
+    """Find stall warnings in the output of processes."""
 
     def __init__(self) -> None:
-        self._within: set[str] = set()  # processes whose last line was of a warning
+        self._within: set[str] = set()  # processes whose last line belonged to a warning
         self._missing: set[int] = set()
-        self._words: list[str] = []  # of the lines that name them
+        self._words: list[str] = []  # lines that name the missing ranks
 
     def without(self, process: str, text: str) -> str:
-        """Return the text without what is a warning of a stall, which may go on in the next text."""
+        """Return the text without its stall warnings. A warning may go on in the next text of the process."""
         if process not in self._within and "stall_inspector.cc" not in text:
             return text
         rest = []
@@ -39,7 +39,7 @@ class Stalls:
         return "".join(rest)
 
     def take(self) -> tuple[list[int], str]:
-        """Return the ranks that the last warning misses, and its words that name them; once."""
+        """Return the ranks that the last warning reports missing, and its lines that name them; then forget them."""
         missing, words = sorted(self._missing), " ".join(self._words)
         self._missing, self._words = set(), []
         return missing, words

@@ -1,26 +1,26 @@
-"""The monitor's end of the launcher's socket: what has come on it, the lines of one process together."""
+"""Receive the launcher's messages at the monitor's end of the socket, and join the output of each process."""
 
 import socket
 from collections.abc import Iterator
 
 LONGEST = 1 << 18
-LINE, OUTPUT, UNSEEN = b"[", b"L", b"U"  # as feed.py sends: of the record, printed, printed and only counted
+LINE, OUTPUT, UNSEEN = b"[", b"L", b"U"  # kinds of feed.py: line of the record, output, count of output not sent
 
 
 class Inbox:
-    """Takes messages when it is asked to; does not wait for any."""
+    """Receive messages without waiting for any."""
 
     def __init__(self, feed: socket.socket) -> None:
         self._feed = feed
         self._room = memoryview(bytearray(LONGEST))
-        self.ended = False  # the launcher has closed its end, and all is taken
+        self.ended = False  # whether the launcher has closed its end and all messages are taken
 
     def take(self) -> Iterator[tuple[bytes, str, bytes]]:
-        """Return (kind, process, what): a line of the record is whole, and belongs to no process."""
+        """Yield (kind, process, content). A line of the record comes whole, with "" as process."""
         output: dict[bytes, list[bytes]] = {}
         while message := self._next():
             kind, (process, _, text) = message[:1], message[1:].partition(b"\0")
-            if kind == OUTPUT and process:  # what the launcher says has no process: each of it is a line of the record
+            if kind == OUTPUT and process:  # the launcher's own output has no process, and is recorded line by line
                 output.setdefault(process, []).append(text)
                 continue
             yield from _joined(output)
@@ -32,7 +32,7 @@ class Inbox:
             size = self._feed.recv_into(self._room, 0, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return b""
-        except OSError:  # it was killed, and has left unread what we told
+        except OSError:  # the launcher was killed before it had read our messages
             size = 0
         self.ended = not size
         return bytes(self._room[:size])

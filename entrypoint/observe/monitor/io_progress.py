@@ -1,4 +1,4 @@
-"""Counts what training processes read, write and receive: a process that loads or saves slowly gets on all the same."""
+"""Count the bytes that training processes read, write and receive: slow loading or saving is progress, too."""
 
 from collections.abc import Collection, Mapping
 
@@ -7,7 +7,7 @@ from entrypoint.observe.monitor.sockets import connections, inodes_of
 
 
 class Moves:
-    """Looks while a job shows no progress. What ranks ask one another again and again does not count."""
+    """Count bytes while a job shows no other progress. The ranks' polling of one another does not count."""
 
     def __init__(self) -> None:
         self._since = Differences()
@@ -19,14 +19,14 @@ class Moves:
         used: Mapping[str, Mapping[str, float]],
         peers: Collection[str],
     ) -> dict[str, float]:
-        """Return bytes that each process has moved since the last look: with disks, pipes, and other programs.
+        """Return the bytes that each process has moved since the last look: to and from disks, pipes, other programs.
 
-        `families`: {name: pids}; `used`: PROCESS_PART of the same time; `peers`: addresses of other hosts of the job.
+        `families`: {name: pids}; `used`: PROCESS_PART of the same time; `peers`: addresses of the job's other hosts.
         """
         owners = {inode: name for name, pids in families.items() for inode in inodes_of(pids)}
         try:
             found = [each for each in connections() if each.inode in owners]
-        except OSError:  # the kernel does not tell: bytes of sockets then count as read and written
+        except OSError:  # without the kernel's list, bytes on sockets count as read and written
             found = []
         within = {(each.local, each.remote) for each in found}
         totals: dict[str, dict[str, float]] = {name: {"received": 0, "sent": 0, "elsewhere": 0} for name in families}
@@ -39,12 +39,12 @@ class Moves:
             if each.remote[0] not in peers and (each.remote, each.local) not in within:
                 sums["elsewhere"] += received
         is_first, self._has_looked = not self._has_looked, True
-        if is_first:  # what went over sockets is not known yet, and cannot be told from files
+        if is_first:  # the first look has no differences of sockets, so they cannot be separated from files
             return {}
         return {name: _moved(used.get(name, {}), sums) for name, sums in totals.items()}
 
 
 def _moved(used: Mapping[str, float], net: Mapping[str, float]) -> float:
-    # recv() and send() are not among what the kernel calls read and written, read() and write() on a socket are.
+    # The kernel counts read() and write() on a socket as read and written, but not recv() and send().
     files = max(0.0, used.get("read", 0) - net["received"]) + max(0.0, used.get("written", 0) - net["sent"])
     return max(files, used.get("stored", 0)) + net["elsewhere"]

@@ -1,4 +1,4 @@
-"""Metrics of the training in what the user's programs print: by SageMaker's own expressions, and by forms of the field.
+"""Find metrics in the output of the user's programs: by the user's expressions, and in the usual formats.
 
 Keras     Epoch 3/10    45/100 [==>...] - ETA: 1s - loss: 0.51 - accuracy: 0.83    100/100 ... 2s 20ms/step - loss: 1
 TF1       INFO:tensorflow:loss = 0.51, step = 300 (1.2 sec)       INFO:tensorflow:global_step/sec: 75.3
@@ -14,7 +14,7 @@ from entrypoint.observe.monitor.requests import LONGEST_CHARS, Wanted
 from entrypoint.record.read import is_value
 
 LAST_LINES = 20  # lines between two calls of `take` that are read, of those that may hold a metric
-MOST = 20  # metrics of one process
+MOST = 20  # metrics of one process; further names are ignored
 LONGEST_NAME_CHARS = 60  # characters
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf|NaN|Infinity)"
@@ -22,14 +22,14 @@ _NAME = r"[A-Za-z][\w./()@-]{0,50}?"
 _END = r"(?![\w/]|[.:]\S)(%?)"
 _PAIR = re.compile(rf"(?<![\w./-])({_NAME})(?:\s*[=:]\s*|\s)({_NUMBER}){_END}")
 _STRICT = re.compile(rf"(?<![\w./-])({_NAME})\s*[=:]\s*({_NUMBER}){_END}")
-# What a line has that may hold a metric. Most lines of who prints much have none of it, and to look for it is cheap.
+# A line that may hold a metric has one of these. The search is cheap, and spares most lines of talkative programs.
 _HINTED = re.compile(
     r"^.*?(?:[Ll]oss|LOSS|[Ss]tep|[Ee]poch|[Aa]cc|AUC|auc|/s|per_s|mAP|[Ee]rror|mse|mae|\d/\d).*$", re.MULTILINE
 )
 _EPOCH = re.compile(r"^\s*Epoch\s+(\d+)/(\d+)\s*$")
 _PROGRESS = re.compile(r"^\s*(\d+)/(\d+|Unknown)\s+(?:\[[=>.\s]*\]|[━─ ]{5,})(.*)$")
 _STEP_TIME = re.compile(r"(\d+(?:\.\d+)?)(s|ms|us)/(?:step|epoch)")
-# A line is read for pairs only if one of its names is such a one: prose has colons, too.
+# Pairs are read only in a line that has one of these names: prose has colons, too.
 _KNOWN = re.compile(
     r"(?:^|[_./-])(?:loss|step|steps|global_step|epoch|acc|accuracy|auc|mae|mse|rmse|f1|precision|recall|perplexity|lr|"
     r"learning_rate|map|mean_average_precision|top5|top_5|examples|images|samples|tokens)(?:$|[_./(-])"
@@ -48,16 +48,16 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
 
 
 class Reader(State):
-    """Reads the lines of one process. `wanted`: metrics that the user has defined, as SageMaker has them."""
+    """Read the lines of one process. `wanted`: metrics that the user has defined, as in SageMaker."""
 
     wanted: Sequence[Wanted] = ()
-    found: dict[str, float] = fresh(dict)  # what is new since `take`
+    found: dict[str, float] = fresh(dict)  # new values since the last `take`
     _last: deque[str] = fresh(lambda: deque(maxlen=LAST_LINES))
     _epoch: float = 0
     _names: set[str] = fresh(set)
 
     def read(self, lines: str) -> None:
-        """Note what these lines say."""
+        """Note the metrics in these lines; some lines are only read by `take`."""
         lines = lines.replace("\r", "\n")
         for each in self.wanted:
             if (value := each.last_in(lines.split("\n"))) is not None:
@@ -74,7 +74,7 @@ class Reader(State):
             self._note(name, value)
 
     def take(self) -> dict[str, float]:
-        """Return metrics that were said since the last call, the last value of each."""
+        """Return the last value of each metric that came since the last call."""
         while self._last:
             self._read_line(_COLOURS.sub("", self._last.popleft()))
         found, self.found = self.found, {}
@@ -97,7 +97,7 @@ class Reader(State):
                 self._note(_CALLED.get(called.lower(), called), float(number) / (100 if percent else 1))
 
     def _read_progress(self, step: str, steps: str, rest: str) -> None:
-        """A line of Keras' progress bar: steps are those of the epoch."""
+        """Note the metrics of a line of Keras' progress bar, whose steps count within the epoch."""
         self._note("epoch_step", _whole(step))
         if steps.isdecimal():
             self._note("epoch_steps", _whole(steps))
@@ -116,5 +116,5 @@ class Reader(State):
 
 
 def _whole(digits: str) -> float:
-    """Return a number that a program has printed: it may have more digits than Python reads as an int."""
+    """Return the number of these digits, of which there may be more than Python reads as an int."""
     return int(digits) if len(digits) <= 15 else float(digits)

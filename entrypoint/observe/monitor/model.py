@@ -1,52 +1,52 @@
-"""What is known of the model that is trained: as the processes of training were seen by programs/on_path/. Pure."""
+"""Combine what programs/on_path/ has seen of the trained model in each training process. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from entrypoint.base.values import Value
 
-MOST = 1e15  # of any number
-SCALARS = 16  # numbers in a tensor: no more are a loss, or a few metrics
-LITTLE = 1e-3  # of the weights: less is no gradient, however it is compressed
-SMALL = 1000  # weights: of fewer, the size of a tensor or of an exchange says nothing
+MOST = 1e15  # limit of every number in a message
+SCALARS = 16  # numbers in a tensor: so few are a loss or some metrics
+LITTLE = 1e-3  # share of the weights: less cannot be their gradients, however they are compressed
+SMALL = 1000  # weights: in a smaller model, the size of a tensor or of an exchange proves nothing
 
 
 class Model(Value):
-    """What one process trains, or what is known of all together. All counts are of numbers, not of bytes."""
+    """Describe the model that one process trains, or all together. All counts are of numbers, not of bytes."""
 
-    weights: float = 0.0  # that are trained
-    dense: float = 0.0  # of these, without embeddings, of which each step has some rows only
-    steps: float = 0.0  # of Keras' `fit`, or of an optimizer that is called in each step
-    horovod: float = 0.0  # 1: it is imported, and all that it reduces is seen; 2: it is imported
-    tensors: float = 0.0  # gradients of variables that go through Horovod's own tapes and optimizers
-    gradients: float = 0.0  # of how many weights these are, without embeddings
-    asked: float = 0.0  # in all tensors that Horovod was asked to reduce
-    largest: float = 0.0  # of these tensors
-    reduced: float = 0.0  # until now, in reductions that are no part of a graph
-    workers: float = 0.0  # that TensorFlow's strategy knows
+    weights: float = 0.0  # trained weights
+    dense: float = 0.0  # trained weights without embeddings: a step touches only some rows of an embedding
+    steps: float = 0.0  # steps of Keras' `fit`, or of an optimizer that is called in each step
+    horovod: float = 0.0  # 1: Horovod is imported, and all that it reduces is seen; 2: it is imported
+    tensors: float = 0.0  # gradient tensors that go through Horovod's own tapes and optimizers
+    gradients: float = 0.0  # weights that belong to these tensors, without embeddings
+    asked: float = 0.0  # numbers in all tensors that Horovod was asked to reduce
+    largest: float = 0.0  # numbers in the largest of these tensors
+    reduced: float = 0.0  # numbers reduced until now by calls outside of a graph
+    workers: float = 0.0  # workers in TensorFlow's strategy
     strategy: str = ""
 
     @property
     def has_gradients_reduced(self) -> bool:
-        """Whether the framework itself was told to exchange the gradients."""
-        if self.strategy.startswith("ParameterServer"):  # of one worker, too: the servers are elsewhere
+        """Return whether the framework itself exchanges the gradients."""
+        if self.strategy.startswith("ParameterServer"):  # even with one worker: the servers are elsewhere
             return True
         return self.workers > 1 or (self.tensors > 0 and self.gradients >= self.dense / 2)
 
     @property
     def asks_for_weights(self) -> bool:
-        """Whether Horovod is asked for as much as half of the weights, by whatever name."""
+        """Return whether the tensors given to Horovod hold at least half of the weights, whatever their names."""
         return self.dense >= SMALL and self.asked >= self.dense / 2
 
     @property
     def asks_for_scalars(self) -> bool:
-        """Whether Horovod is there, and all that it is asked for is much too small for the gradients."""
+        """Return whether Horovod is imported, and all tensors given to it are much too small for the gradients."""
         small = self.largest <= SCALARS or self.asked <= LITTLE * self.weights
         return self.horovod == 1 and self.weights >= SMALL and not self.tensors and small
 
 
 def model_of(told: object) -> Model:
-    """Return what a record or a message tells; what is no number there, or none that can be, is 0."""
+    """Read a model from a record or a message. A value that is not a possible number becomes 0."""
     values = told if isinstance(told, Mapping) else {}
     numbers = {name: _number(values.get(name)) for name in Model.fields if name != "strategy"}
     return Model(strategy=str(values.get("strategy", ""))[:60], **numbers)
@@ -59,7 +59,7 @@ def _number(value: Any) -> float:
 
 
 def of_all(models: Iterable[Model]) -> Model:
-    """Return what is known of the model from all who train it."""
+    """Combine the models that all processes report: the largest of each number."""
     known = list(models)
     numbers = {
         name: max((getattr(each, name) for each in known), default=0.0) for name in Model.fields if name != "strategy"

@@ -1,7 +1,7 @@
-"""The monitor's loop: what the launcher tells, what the host uses, what programs print; written down, brought together.
+"""Run the monitor's loop: record what the launcher does, what the host uses and what programs print.
 
-It runs beside the launcher as a process of its own, forked by feed.py. Nothing waits for it but the job's last
-moment; where it fails, the job has no record and is the same else.
+The monitor is a process of its own beside the launcher, started by feed.py. The launcher waits for it only when the
+job ends. If the monitor fails, the job goes on without a record.
 """
 
 import json
@@ -37,18 +37,19 @@ if TYPE_CHECKING:
 
 EARLY_SECONDS = 1.5  # seconds until what the job is, is written and brought
 QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's programs start then
-LEAST, REVIEW = 0.5, 5.0  # seconds between two pieces that are written, and that a follower brings
+LEAST, REVIEW = 0.5, 5.0  # least and usual seconds between two reviews: pieces are written, and sent by followers
 LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
-LIVE, LIVE_HOSTS = 1.0, 50  # seconds, as REVIEW, while somebody looks at a job of no more hosts than that
+LIVE, LIVE_HOSTS = 1.0, 50  # seconds between reviews while the live page is open, in jobs of at most so many hosts
 REST_SECONDS = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
-LIVES = ("process", "ended", "phase", "outcome")  # lines that the launcher may tell a second time
+LIVES = ("process", "ended", "phase", "outcome")  # kinds of lines that the launcher may send again
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
 class Start(Value):
-    """What the monitor is given. `began`: when the launcher did, in seconds since the epoch; `description`: of the job.
+    """Hold what the monitor gets at its start.
 
-    `mask` hides secrets; `tracked`: by MLflow; `again`: there was one before, which has ended before its time.
+    `began`: when the launcher started, in seconds since the epoch; `description`: the job's, for the record; `mask`
+    hides secrets; `tracked`: the job is reported to MLflow; `again`: an earlier monitor of this host died.
     """
 
     job: Job
@@ -61,14 +62,14 @@ class Start(Value):
 
 
 def run(feed: socket.socket, start: Start) -> None:
-    """Be the monitor until the launcher closes its end."""
+    """Run as the monitor until the launcher closes its end of the socket."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text("monitor")
     Monitor(feed, start).run(start.began, start.description)
 
 
 class Monitor:
-    """Facts of one host, as far as its record needs them."""
+    """Write the record of one host, and watch the job."""
 
     def __init__(self, feed: socket.socket, start: Start) -> None:
         job, plan = start.job, start.plan
@@ -82,17 +83,17 @@ class Monitor:
         emf = job.settings.emf
         self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
-        self._there: list[str] = []  # hosts whose records are about to end; on a follower, the coordinator
+        self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._aside: Aside | None = None
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, start.again)
-        self._fresh: list[list[Any]] = []  # its lines, for the coordinator's eye
-        self._lives: set[bytes] = set()  # lines on when processes began and ended: the launcher may tell them twice
+        self._fresh: list[list[Any]] = []  # new lines of the record, for the coordinator's `Watch`
+        self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
         self._sampling: Sampling | None = None
-        self._delivery: Delivery | None = None  # a follower's
-        self._watch: Watch | None = None  # the coordinator's
+        self._delivery: Delivery | None = None  # on a follower
+        self._watch: Watch | None = None  # on the coordinator
 
     def run(self, began: float, description: Mapping[str, Any]) -> None:
-        """Listen, look and review until the launcher has no more to say."""
+        """Read messages, take samples and review them until the launcher closes its end."""
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
         look_at, review_at = time.monotonic() + QUIET_SECONDS, time.monotonic() + min(pace, EARLY_SECONDS)
@@ -133,7 +134,7 @@ class Monitor:
         self._finish()
 
     def _read_earlier(self) -> None:
-        """Take up what an earlier monitor of this host has written: what runs, and what was exchanged until then."""
+        """Restore the state from an earlier monitor's record: running processes, and bytes exchanged until then."""
         if not self._record.size:
             return
         from entrypoint.observe.monitor.watch import JUDGED, SHOWN
@@ -164,7 +165,7 @@ class Monitor:
             self._add("said", what.decode("utf-8", "replace"))
 
     def _note(self, message: bytes) -> None:
-        if message.startswith(b'["decided"'):  # for replay/ alone
+        if message.startswith(b'["decided"'):  # only replay/ reads it
             self._record.add_line(message)
             return
         line = json.loads(message)
@@ -192,7 +193,7 @@ class Monitor:
             self._add("lines", process, lines)
 
     def _add_marks(self) -> set[str]:
-        """Write down what the scripts told by their library since the last look; whose did."""
+        """Record what scripts have sent by sagemaker_tf_data since the last look; return the processes that did."""
         marks, metrics, weights = self._marks.take() if self._marks else ({}, {}, [])
         for process, sums in marks.items():
             for what, (times, seconds) in sums.items():
@@ -240,7 +241,7 @@ class Monitor:
         trains = self._trains[self._me]
         return {name: pid for name, pid in self._running.items() if name in trains or name.startswith("rank ")}
 
-    # --- what is made of it ---
+    # --- conclusions from the record ---
 
     def _review(self) -> None:
         if self._silence and (still := self._silence.still()) is not None:
@@ -253,11 +254,11 @@ class Monitor:
             self._take_stacks(self._delivery.wants.get("stacks", 0))
 
     def _is_watched(self) -> bool:
-        """Return whether somebody looks at the job as it runs."""
+        """Return whether somebody has the job's live page open."""
         return bool(self._watch.live if self._watch else self._delivery and self._delivery.wants.get("live"))
 
     def _watch_over_all(self) -> int:
-        """Look at all hosts; how often stacks were asked for until now."""
+        """Check the records of all hosts; return how often stacks were requested until now."""
         if self._watch is None:
             from entrypoint.observe.monitor.watch import Watch
 
@@ -278,7 +279,7 @@ class Monitor:
             self._silence.take_stacks(wanted, self._training())
 
     def _add_stacks(self) -> None:
-        """Write down the stacks that have been taken, and bring them at once: the coordinator waits for them."""
+        """Record the stacks that were taken, and send them at once: the coordinator waits for them."""
         found = self._silence.stacks() if self._silence else {}
         for name, stack in found.items():
             self._add("stacks", name, stack.for_record())
@@ -289,7 +290,7 @@ class Monitor:
             self._bring()
 
     def _bring(self) -> None:
-        """Write what is new; a follower brings it to the coordinator."""
+        """Write new lines to the record's file; on a follower, send them to the coordinator."""
         self._record.flush()
         if self._job.cluster.is_coordinator:
             return
@@ -314,5 +315,5 @@ class Monitor:
         self._guard(self._bring)
         if self._delivery and self._delivery.finish(LAST_SECONDS if self._there else 0.0):
             with suppress(OSError):
-                path.unlink()  # the coordinator has it
+                path.unlink()  # the coordinator has all of it
                 path.parent.rmdir()

@@ -1,4 +1,4 @@
-"""What programs print, as far as a record has it: how much, metrics, the last lines, whom Horovod misses."""
+"""Collect what a record keeps of programs' output: its size, metrics, the last lines, Horovod's missing ranks."""
 
 import re
 from collections import Counter, deque
@@ -8,13 +8,13 @@ from entrypoint.observe.monitor.horovod import Stalls
 from entrypoint.observe.monitor.metrics import Reader
 from entrypoint.observe.monitor.requests import Wanted
 
-LINES, WIDTH = 5, 300  # last lines of a process, and characters of each, that are recorded
+LINES, WIDTH = 5, 300  # recorded of a process: its last lines, and characters of each
 
 
 class Printed:
-    """What the processes of a host have printed since it was last asked for.
+    """Collect the output of a host's processes until it is taken.
 
-    `wanted`: (name, expression) of metrics; `say` is told of an expression that is left out.
+    `wanted`: (name, expression) of metrics; `say` logs if an expression is dropped.
     """
 
     def __init__(self, wanted: Collection[tuple[str, str]], say: Callable[[str], None]) -> None:
@@ -25,39 +25,39 @@ class Printed:
         self.stalls = Stalls()
 
     def hear(self, process: str, text: str) -> None:
-        """Hear lines of a process."""
+        """Note lines of a process."""
         self._bytes[process] += len(self.stalls.without(process, text))
         self.reader(process).read(text)
         self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(text))
 
     def hear_of(self, process: str, count: int) -> None:
-        """Hear that a process has printed so many bytes more, which nobody looked at."""
+        """Note that a process has printed `count` more bytes, which were not sent here."""
         self._bytes[process] += count
 
     def reader(self, process: str) -> Reader:
-        """Return what knows the metrics of a process."""
+        """Return the reader of a process's metrics."""
         return self._readers.setdefault(process, Reader(wanted=self._wanted))
 
     def take_bytes(self) -> Counter[str]:
-        """Return how much each has printed; what Horovod prints of a stall does not count."""
+        """Return how many bytes each process has printed, without Horovod's stall warnings."""
         taken, self._bytes = self._bytes, Counter()
         return taken
 
     def take_lines(self, *processes: str) -> Iterator[tuple[str, list[str]]]:
-        """Return (process, its last lines), of these processes or of all."""
+        """Yield (process, its last lines), for these processes or for all."""
         for process in processes or list(self._lines):
             if lines := self._lines.pop(process, None):
                 yield process, list(lines)
 
     def take_metrics(self) -> "Iterator[tuple[str, dict[str, float]]]":
-        """Return (process, the last value of each of its metrics)."""
+        """Yield (process, the last value of each of its metrics)."""
         for process, reader in self._readers.items():
             if found := reader.take():
                 yield process, found
 
 
 def last_lines(text: str) -> list[str]:
-    """Return the last lines of what was printed, of each what a terminal would show last: progress bars overwrite."""
+    """Return the last lines of a text as a terminal would show them: progress bars overwrite themselves."""
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in text[-LINES * WIDTH :].split("\n")]
     return [_CONTROLS.sub("", line)[:WIDTH] for line in lines if line.strip()][-LINES:]
 

@@ -1,7 +1,7 @@
-"""Tells since when the training processes of a host have shown no progress, and what they have worked meanwhile. Pure.
+"""Measure how long a host's training processes show no progress, and the CPU time that they use meanwhile. Pure.
 
-Signs of progress are output, what the script tells by `sagemaker_tf_data`, bytes that are read, written or received,
-and a GPU that works. A busy processor is none: NCCL, CUDA and MPI wait busily.
+Signs of progress are output, messages by `sagemaker_tf_data`, bytes that are read, written or received, and a GPU that
+works. A busy CPU is not a sign: NCCL, CUDA and MPI wait busily.
 """
 
 from collections import deque
@@ -9,24 +9,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from entrypoint.observe.monitor.threads import Work
 
-GPU_WORKS = 0.05  # of the time, of one GPU
-FILE_BYTES_PER_SECOND = 16_000.0  # read, written or received by one process: less are trackers and heartbeats
-PEER_BYTES_PER_SECOND = 1e6  # with other hosts, for each process of training: less are Horovod's questions
-BYTES_SECONDS = 10.0  # over which these are averaged
+GPU_WORKS = 0.05  # share of the time in which a GPU is busy; above it, the GPU may work
+FILE_BYTES_PER_SECOND = 16_000.0  # read, written or received by one process: trackers and heartbeats move less
+PEER_BYTES_PER_SECOND = 1e6  # exchanged with other hosts per training process: Horovod's polling takes less
+BYTES_SECONDS = 10.0  # time over which file bytes are averaged
 _NO_WORK: Mapping[str, Work] = {}
 _NO_BYTES: Mapping[str, float] = {}
 
 
 class Progress:
-    """Knows, of each process of training, its last sign of progress, and what it has worked in the last seconds.
+    """Track the last sign of progress of each training process, and its recent CPU use.
 
-    `window`: seconds over which work is averaged, so that a process that has stopped to work is known in that time.
+    `window`: seconds over which CPU use is averaged; a process that stops working is recognised within that time.
     """
 
     def __init__(self, window: float = 600.0) -> None:
         self._window = window
         self._since: dict[str, float] = {}
-        self._work: dict[str, deque[tuple[float, Sequence[float]]]] = {}  # since when; CPUs, as in `still`
+        self._work: dict[str, deque[tuple[float, Sequence[float]]]] = {}  # (begin, CPU seconds as in `still`)
         self._bytes: dict[str, deque[tuple[float, float]]] = {}
         self._looked: float | None = None
         self._looks_at_threads = False
@@ -44,16 +44,16 @@ class Progress:
     ) -> None:
         """Note one sample.
 
-        `used`: PROCESS_PART and `gpus` as README.md has them; `told`: processes whose scripts have told something;
-        `peer_bytes`: a second, between this host and others; `threads`, `moved`: of the processes, the work of their
-        threads and the bytes that they have read, written and received, as long as they are looked at.
+        `used`: PROCESS_PART, and `gpus`, as in README.md; `told`: processes whose scripts have sent a message;
+        `peer_bytes`: bytes per second between this host and others; `threads`: the work of each process's threads;
+        `moved`: bytes that each process has read, written and received. The last two are empty unless measured.
         """
         names = list(training)
         all_work = any(works(gpu) for gpu in gpus) or peer_bytes > PEER_BYTES_PER_SECOND * max(1, len(names))
         self._since = {name: self._since.get(name, now) for name in names}
         self._work = {name: self._work.get(name) or deque() for name in names}
         self._bytes = {name: self._bytes.get(name) or deque() for name in names} if moved else {}
-        if threads and not self._looks_at_threads:  # what was used before is of threads that nobody knew
+        if threads and not self._looks_at_threads:  # earlier samples do not know what the threads did
             for samples in self._work.values():
                 samples.clear()
         before, self._looked, self._looks_at_threads = now if self._looked is None else self._looked, now, bool(threads)
@@ -68,7 +68,7 @@ class Progress:
                 samples.clear()
 
     def _moves(self, name: str, now: float, moved: Mapping[str, float]) -> bool:
-        """Return whether a process reads, writes or receives more than signs of life."""
+        """Return whether a process reads, writes or receives more than heartbeats would."""
         if name not in moved:
             return False
         samples = self._bytes[name]
@@ -79,9 +79,9 @@ class Progress:
         return sum(count for _, count in samples) > FILE_BYTES_PER_SECOND * seconds
 
     def still(self, now: float, least: float) -> dict[str, list[float]]:
-        """Return {process: [seconds without a sign, and a second: CPUs, of which waiters', ...]}: see README.md.
+        """Return {process: [seconds without a sign of progress, CPUs, CPUs of waiters, ...]}: `still` of README.md.
 
-        It is empty if any has had a sign within `least` seconds.
+        Return {} if any process has shown progress within `least` seconds.
         """
         seconds = {name: now - since for name, since in self._since.items()}
         if not seconds or min(seconds.values()) < least:
@@ -101,9 +101,9 @@ class Progress:
 
 
 def works(gpu: Sequence[float]) -> bool:
-    """Return whether a GPU works, out of [busy, bytes used, of, watts, memory's activity].
+    """Return whether a GPU works, from [busy, bytes used, bytes in all, watts, memory's activity].
 
-    A kernel that waits for another GPU keeps a GPU busy, but touches no memory. The last is missing in older records.
+    A kernel that waits for another GPU keeps its GPU busy, but touches no memory. Older records lack the last figure.
     """
     return gpu[0] > GPU_WORKS and (len(gpu) < 5 or gpu[4] > 0)
 

@@ -1,4 +1,4 @@
-"""What a host's record says of the host and the job, beside what happens."""
+"""Collect the record's `host` lines: what the job is, and what the host has."""
 
 import os
 import time
@@ -10,11 +10,11 @@ from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.rules import in_words
 
-MOST_FILES, MOST_SECONDS = 20_000, 2.0  # of a channel, that are counted
+MOST_FILES, MOST_SECONDS = 20_000, 2.0  # limits for counting the files of one channel
 
 
 def about(job: Job) -> dict[str, Any]:
-    """Return what the record says first: whose it is, and of what."""
+    """Return the record's first line: the host, the job and its limits."""
     from entrypoint.launcher.host.machine import this_machine
 
     machine, cluster = this_machine(), job.cluster
@@ -37,7 +37,7 @@ def about(job: Job) -> dict[str, Any]:
 
 
 def limits(job: Job) -> dict[str, Any]:
-    """Return the bytes of memory that this host may use, and of its disk where models go."""
+    """Return the bytes of memory that this host may use, and the size of the disk where models go."""
     import psutil
 
     from entrypoint.observe.monitor.usage import memory_limit
@@ -46,7 +46,7 @@ def limits(job: Job) -> dict[str, Any]:
 
 
 def channels(job: Job) -> dict[str, dict[str, Any]]:
-    """Return {channel: its mode and distribution, files and bytes}; "more" where not all were counted."""
+    """Return {channel: its mode and distribution, files and bytes}; "more" if not all were counted."""
     found: dict[str, dict[str, Any]] = {}
     for name, told in job.input_data_config.items():
         mode = str(told.get("TrainingInputMode", ""))
@@ -57,7 +57,7 @@ def channels(job: Job) -> dict[str, dict[str, Any]]:
 
 
 def count_files(folder: Path) -> dict[str, Any]:
-    """Return {"files", "bytes"} below a folder, and {"more": true} if there are more than could be counted in time."""
+    """Return {"files", "bytes"} below a folder, with {"more": true} if counting stopped at a limit."""
     until, files, size = time.monotonic() + MOST_SECONDS, 0, 0
     for each in _sizes(folder):
         files += 1

@@ -1,4 +1,4 @@
-"""Has the report made, at the job's end, by a process that is forked: a Python of its own would start too late."""
+"""Make the report at the job's end, in a forked process: a new Python would start too slowly."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ WITHIN_SECONDS = 3.0  # seconds, after which it is killed, and the job ends with
 
 
 def prepare() -> None:
-    """Import what makes reports, while there is time; it takes as long as making one of a small job."""
+    """Import the report's modules while there is time: that takes as long as the report of a small job."""
     import entrypoint.observe.report.make
     import entrypoint.record.find  # noqa: F401
 
 
 def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> list[str]:
-    """Make the report of all records; what is to be said: the worst verdicts, or why there is no report."""
+    """Make the report of all records; return the lines to log: the worst verdicts, or why there is no report."""
     try:
         heard, told = os.pipe()
     except OSError as error:
@@ -44,7 +44,7 @@ def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> 
 
 
 def _make(records: Path, report: Path, within: float, told: int) -> None:
-    """Be the process that makes it, and end."""
+    """Run as the forked process: make the report, write the lines to `told`, and exit."""
     code, lines = 1, list[str]()
     with contextlib.suppress(BaseException):
         try:
@@ -52,14 +52,14 @@ def _make(records: Path, report: Path, within: float, told: int) -> None:
             from entrypoint.record.find import records_in
 
             lines, code = make(records_in(records), report, within=within), 0
-        except Exception as error:  # the job's log is no place for our faults
+        except Exception as error:  # a traceback of ours does not belong in the job's log
             lines = [f"{type(error).__name__}: {error}"]
         os.write(told, "\n".join(lines).encode("utf-8", "replace")[:4000])
     os._exit(code)
 
 
 def _hear(heard: int, within: float) -> tuple[str, bool]:
-    """Return what came, and whether that was all, before the time was over."""
+    """Return what came through the pipe in time, and whether that was all."""
     until, text, is_whole = time.monotonic() + within, b"", False
     with open(heard, "rb", buffering=0) as pipe:
         while select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:

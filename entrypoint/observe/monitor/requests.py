@@ -1,7 +1,7 @@
-"""A metric of the user's: an expression, and a bound on what it may cost.
+"""Search lines for a metric that the user defines by a regular expression, within a limit of CPU time.
 
-Python's engine tries all ways in which an expression may fit a line. Of some expressions there are more than there are
-seconds in a year. The engine looks for signals while it does so: a timer of this process's processor time ends it.
+Python's engine tries all ways in which an expression may match a line. With some expressions that takes years. The
+engine checks for signals while it searches, so a timer on this process's CPU time can end it.
 """
 
 import re
@@ -13,11 +13,11 @@ from typing import TypeVar
 T = TypeVar("T")
 LONGEST_CHARS = 1000  # characters of a line that are looked at
 PATIENCE_SECONDS = 0.25  # seconds of processor time for one line, after which the expression is left out
-AT_ONCE, SHARE = 0.5, 0.05  # seconds of processor time for lines: at once, and for each second that goes by
+AT_ONCE, SHARE = 0.5, 0.05  # seconds of CPU time for lines: at most at once, and gained with each second
 
 
 class Wanted:
-    """The metric `name`; the first group of `expression` has its value. `say` is told when it is left out."""
+    """Find the metric `name`: the first group of `expression` is its value. `say` logs if the expression is dropped."""
 
     def __init__(self, name: str, expression: str, say: Callable[[str], None]) -> None:
         self.name, self._say = name, say
@@ -25,7 +25,7 @@ class Wanted:
         self._room, self._at = AT_ONCE, time.monotonic()
 
     def last_in(self, lines: Iterable[str]) -> float | None:
-        """Return the last number that it finds in these lines, of which it reads what there is time for."""
+        """Return the last number that it finds in these lines, which it searches as long as CPU time is left."""
         now = time.monotonic()
         self._room, self._at = min(AT_ONCE, self._room + (now - self._at) * SHARE), now
         for line in reversed(list(lines)):
@@ -54,13 +54,13 @@ class Wanted:
 
 def _number(text: str | None) -> float | None:
     try:
-        return None if text is None else float(text)  # a group that has matched nothing
+        return None if text is None else float(text)  # None: the group has matched nothing
     except ValueError:
         return None
 
 
 class _TooLong(Exception):
-    """The time is over."""
+    """Signal that the CPU time for a line is used up."""
 
 
 def _too_long(*_: object) -> None:
@@ -68,7 +68,7 @@ def _too_long(*_: object) -> None:
 
 
 def _within(seconds: float, work: Callable[[str], T], what: str) -> T:
-    """Do it; _TooLong if it takes more of this process's time. For the main thread, which hears signals."""
+    """Call `work`; raise _TooLong if it takes more CPU time. Only the main thread may call it: it gets signals."""
     signal.signal(signal.SIGVTALRM, _too_long)
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds)

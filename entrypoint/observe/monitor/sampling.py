@@ -1,4 +1,4 @@
-"""One look at this host: what it, its processes and their connections have used since the last one."""
+"""Take one sample of this host: what it, its processes and their connections have used since the last sample."""
 
 import time
 from collections import Counter
@@ -16,7 +16,7 @@ Sample = tuple[float, dict[str, Any], dict[str, dict[str, float]], dict[str, lis
 
 
 class Sampling:
-    """Belongs to the monitor's loop. All figures are of the time between two looks."""
+    """Sample the host for the monitor's loop. All figures cover the time between two looks."""
 
     def __init__(self, job: Job) -> None:
         self._host = HostUsage(job.paths.base)
@@ -35,10 +35,10 @@ class Sampling:
         self._host.look()
 
     def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> Sample:
-        """Return (seconds, HOST_PART, PROCESS_PART, PEER_PART) as README.md has them.
+        """Return (seconds, HOST_PART, PROCESS_PART, PEER_PART) as README.md defines them.
 
-        `running`: {name: pid} of the plan's processes; `training`: the names of those that train. What mpirun and its
-        daemons exchange, such as all that the ranks print, is not training.
+        `running`: {name: pid} of the plan's processes; `training`: the names of those that train; `printed`: bytes of
+        output by process. The traffic of mpirun and its daemons, such as the ranks' output, is not training.
         """
         now = time.monotonic()
         seconds, self._looked = now - self._looked, now
@@ -58,9 +58,9 @@ class Sampling:
     def look_closely(
         self, running: Mapping[str, int], used: Mapping[str, Mapping[str, float]]
     ) -> tuple[dict[str, Work], dict[str, float]]:
-        """Return of these processes, since the last look, what their threads did, and the bytes that they moved.
+        """Return what the threads of these processes did since the last look, and the bytes that they moved.
 
-        It comes after `look`, whose families of processes it takes: to find them reads all of /proc.
+        Call it after `look`: it reuses the process families found there, since finding them reads all of /proc.
         """
         families = {name: self._found.get(name, []) for name in running}
         self._threads = {name: self._threads.get(name) or Threads() for name in running}
@@ -69,11 +69,11 @@ class Sampling:
         return work, self._moves.look(families, used, self._exchange.addresses)
 
     def look_no_closer(self) -> None:
-        """Forget what was counted: it belongs to no later spell of silence."""
+        """Reset all counters: what they hold does not count in the next silent period."""
         self._moves = None
         for threads in self._threads.values():
             threads.begin_anew()
 
     def waiting_threads(self, running: Mapping[str, int]) -> dict[str, int]:
-        """Return {process: its thread that was recognised as Horovod's}."""
+        """Return {process: the thread recognised as Horovod's}."""
         return {name: self._threads[name].horovod for name in running if name in self._threads}

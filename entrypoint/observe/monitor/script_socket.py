@@ -1,4 +1,4 @@
-"""What scripts tell of themselves, by sagemaker_tf_data: a socket of this host, and sums of what came by it."""
+"""Receive messages of scripts (by sagemaker_tf_data) at a socket of this host, and sum them up."""
 
 import json
 import socket
@@ -10,22 +10,22 @@ from typing import Any
 from entrypoint.observe.monitor.model import model_of
 from entrypoint.record.read import WRONG, is_value, number
 
-MOST, LONGEST = 100, 1 << 14  # messages that are read at once, and bytes of each
-MOST_NAMES, LONGEST_NAME = 30, 60  # of one process, until they are taken; characters
-MOST_PROCESSES = 256  # that are ever heard
+MOST, LONGEST = 100, 1 << 14  # messages read at once, and bytes of each
+MOST_NAMES, LONGEST_NAME = 30, 60  # names of one process until they are taken, and characters of each
+MOST_PROCESSES = 256  # processes in all; messages of more are dropped
 
 
 def listen(path: Path, mask: Callable[[str], str]) -> "Marks | None":
-    """Return what takes marks; None if the socket cannot be had, such as for too long a path."""
+    """Open the socket; return None if that is impossible, for example because its path is too long."""
     with suppress(OSError):
         return Marks(path, mask)
     return None
 
 
 class Marks:
-    """Takes messages of `sagemaker_tf_data.marks`; what is none is dropped. OSError if the socket cannot be had.
+    """Receive messages of `sagemaker_tf_data.marks`, and drop all others. OSError if the socket cannot be opened.
 
-    `mask`: names are a script's own, and may be secrets.
+    `mask` hides secrets in names, which a script may choose freely.
     """
 
     def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
@@ -36,19 +36,19 @@ class Marks:
         path.chmod(0o600)
         self.socket.setblocking(False)
         self._path, self._mask = path, mask
-        self._heard: set[str] = set()  # processes
+        self._heard: set[str] = set()  # processes that have sent a message
         self._sums: dict[str, dict[str, list[float]]] = {}
         self._metrics: dict[str, dict[str, float]] = {}
         self._weights: list[tuple[str, list[float]]] = []
         self._models: dict[str, dict[str, Any]] = {}
 
     def close(self) -> None:
-        """Take no more."""
+        """Close the socket and remove its file."""
         self.socket.close()
         self._path.unlink(missing_ok=True)
 
     def hear(self) -> None:
-        """Take what has come."""
+        """Read the messages that have come."""
         with suppress(OSError):
             for _ in range(MOST):
                 message = self.socket.recv(LONGEST)
@@ -73,19 +73,19 @@ class Marks:
         for name, value in values.items():
             if name in metrics or len(metrics) < MOST_NAMES:
                 metrics[name] = float(value)
-        if isinstance(model := told.get("model"), dict):  # by programs/on_path/
+        if isinstance(model := told.get("model"), dict):  # from programs/on_path/
             self._models[process] = vars(model_of(model))
         if weights and is_value("step", weights[0]) and len(self._weights) < MOST:
             self._weights.append((process, [int(weights[0]), *weights[1:]]))
 
     def _name(self, name: str) -> str:
-        """Return a name as it may be recorded; ValueError if it is none."""
+        """Return a name masked and cut for the record; ValueError if it is empty or not printable."""
         if not (name and name.isprintable()):
             raise ValueError("no name")
         return self._mask(name)[:LONGEST_NAME]
 
     def take(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, float]], list[Any]]:
-        """Return what has come since the last call: {process: {what: [times, seconds]}}, {process: metrics}, weights.
+        """Return the sums since the last call: {process: {what: [times, seconds]}}, {process: metrics}, weights.
 
         Weights are (process, [step, norm, sum]).
         """
@@ -94,6 +94,6 @@ class Marks:
         return taken
 
     def take_models(self) -> dict[str, dict[str, Any]]:
-        """Return what processes were seen to train since the last call: {process: a Model's fields}."""
+        """Return the models that processes have reported since the last call: {process: a Model's fields}."""
         taken, self._models = self._models, {}
         return taken

@@ -1,4 +1,4 @@
-"""Watches the training processes of this host for progress, and looks closely at them while they show none."""
+"""Watch the training processes of this host for progress, and inspect them closely while they show none."""
 
 import queue
 import threading
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class Silence:
-    """Belongs to the monitor's loop. `after`: ENTRYPOINT_HANG_AFTER, in seconds; 0: nothing is watched."""
+    """Watch for the monitor's loop. `after`: ENTRYPOINT_HANG_AFTER, in seconds; with 0, nothing is watched."""
 
     def __init__(self, sampling: Sampling, after: float) -> None:
         self._sampling, self._after = sampling, after
         self._progress = Progress(after)
         self._was_still = False
-        self._asked = 0  # how often stacks were asked for, when they were taken last
+        self._asked = 0  # number of the request for which stacks were taken last
         self._taken: queue.SimpleQueue[dict[str, Stack]] = queue.SimpleQueue()
 
     def note(self, training: Mapping[str, int], sample: Sample, told: Collection[str]) -> None:
-        """Note a sample; `training`: pids of the processes by name; `told`: those whose scripts have told something.
+        """Note a sample. `training`: {process: pid}; `told`: the processes whose scripts have sent a message.
 
-        Files of each thread are read only while there is no progress.
+        Threads are inspected only while there is no progress.
         """
         now, (seconds, host, processes, peers) = time.monotonic(), sample
         peer_bytes = sum(map(sum, peers.values())) / max(seconds, 0.1)
@@ -42,13 +42,13 @@ class Silence:
             self._progress.look(now, training, processes, gpus, told, peer_bytes)
 
     def still(self) -> dict[str, list[float]] | None:
-        """Return how long the processes have been still, as a record has it; None where there is nothing new to say."""
+        """Return the values of a record's `still` line; None if there is nothing new."""
         still = self._progress.still(time.monotonic(), self._after / 2) if self._after else {}
         is_news, self._was_still = bool(still or self._was_still), bool(still)
         return still if is_news else None
 
     def take_stacks(self, asked: int, training: Mapping[str, int]) -> None:
-        """Take the stacks of these processes, by a thread, if they were asked for once more."""
+        """Take the stacks of these processes in a thread, if they were requested again."""
         if asked > self._asked:
             self._asked = asked
             of = Families().of(training), self._sampling.waiting_threads(training)
@@ -60,14 +60,14 @@ class Silence:
         self._taken.put(take(families, waiting))
 
     def stacks(self) -> "dict[str, Stack]":
-        """Return the stacks that have been taken since the last call."""
+        """Return stacks that were taken since the last call."""
         with suppress(queue.Empty):
             return self._taken.get_nowait()
         return {}
 
 
 def append_stacks(path: Path, found: "Mapping[str, Stack]") -> None:
-    """Add the stacks to a file that people read, as far as it can be written."""
+    """Append the stacks to a text file for people; a file that cannot be written is skipped."""
     texts = [f"{time.ctime()}: no progress", *(f"{name}, {stack.text}" for name, stack in found.items())]
     with suppress(OSError), path.open("a") as file:
         file.write("\n\n".join(texts) + "\n\n")

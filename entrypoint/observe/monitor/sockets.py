@@ -1,7 +1,7 @@
-"""The TCP connections of this network namespace and what has passed over each, as the kernel tells anyone who asks.
+"""List the TCP connections of this network namespace, with the bytes that have passed over each.
 
-sock_diag(7) of Linux: one question over netlink, one answer for all connections; what `ss -ti` shows. The structures
-are those of linux/inet_diag.h and linux/tcp.h (bytes_acked and bytes_received: Linux 4.1).
+Linux' sock_diag(7), which needs no privilege: one request over netlink, one answer for all connections, as `ss -ti`
+shows them. The structures are those of linux/inet_diag.h and linux/tcp.h (bytes_acked, bytes_received: Linux 4.1).
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 
 from entrypoint.base.values import Value
 
-# Of both families at once, which SOCK_DIAG_BY_FAMILY cannot: the kernel looks through all of its table each time.
+# Asks for both families at once, which SOCK_DIAG_BY_FAMILY cannot: each request makes the kernel walk its whole table.
 _TCPDIAG_GETSOCK, _NLMSG_DONE, _NLMSG_ERROR = 18, 3, 2
 _REQUEST_DUMP = 0x301  # NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
 _INFO = 2  # INET_DIAG_INFO
@@ -21,27 +21,27 @@ _ESTABLISHED, _TIME_WAIT = 1, 6
 _HEAD = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBB48sII")
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
-_COUNTS = 120  # where bytes_acked and bytes_received stand in tcp_info
+_COUNTS = 120  # offset of bytes_acked and bytes_received in tcp_info
 _TIMEOUT_SECONDS = 1.0  # seconds
 End = tuple[str, int]  # address, port
 
 
 class Connection(Value):
-    """An established connection: its ends as (address, port), and bytes in all. `inode` says whose it is.
+    """Describe an established connection: its ends as (address, port), and bytes in all. `inode` leads to its owner.
 
-    One that was closed in the last minute has neither an owner nor a count.
+    A connection that was closed in the last minute has neither owner nor count.
     """
 
     inode: int
     local: End
     remote: End
     received: int
-    sent: int  # and confirmed by the other
+    sent: int  # acknowledged by the other end
     is_closed: bool = False
 
 
 def connections() -> list[Connection]:
-    """Return all connections of TCP over IPv4 and IPv6, open or closed lately; OSError if the kernel does not tell."""
+    """Return all TCP connections over IPv4 and IPv6, open or just closed; OSError if the kernel does not list them."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as asking:  # NETLINK_SOCK_DIAG
         asking.settimeout(_TIMEOUT_SECONDS)
         return list(_ask(asking))
@@ -88,7 +88,7 @@ def _end(family: int, address: bytes, port: bytes) -> End:
 
 
 def inodes_of(pids: Collection[int]) -> dict[int, int]:
-    """Return {inode of a socket: process that has it open}, of these processes."""
+    """Return {inode of a socket: process that has it open} for these processes."""
     found = {}
     for pid in pids:
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:

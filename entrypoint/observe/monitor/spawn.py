@@ -1,4 +1,4 @@
-"""Start the monitor: as a fork of the launcher before that has threads, later as a Python process of its own.
+"""Start the monitor: first as a fork of the launcher, before that has threads; later as a new Python process.
 
 A fork is cheaper: a new Python would cost every job some 50 ms of CPU time in its first second.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from entrypoint.launcher.job.job import Job
     from entrypoint.launcher.plan.plan import Plan
 
-# Bytes that may wait in the socket, as far as the kernel allows; the monitor reads it ten times a second.
+# Bytes that may wait in the socket, if the kernel allows so many; the monitor reads it ten times a second.
 ROOM = 1 << 20
 ENDS_SECONDS = 1.0  # seconds within which a process that has closed its socket ends
 LATER_MS = 250  # milliseconds by which the monitor starts later than the launcher
@@ -98,8 +98,7 @@ def _leave_the_launcher(feed: socket.socket) -> None:
     os.closerange(3, kept)  # a reader of our stdout waits for its end, which must be the launcher's end
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
     gc.enable()
-    # The imports take as long as half of the job's start: leave the CPU to that first. If the launcher ends, do not
-    # wait.
+    # The imports take half as long as the job's start, which needs the CPU first. If the launcher ends, stop waiting.
     over = select.poll()
     over.register(feed, select.POLLRDHUP)
     over.poll(LATER_MS)

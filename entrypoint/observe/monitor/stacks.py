@@ -1,7 +1,7 @@
-"""Looks twice at where the processes of training stand: their stacks by py-spy, and their threads by the kernel.
+"""Take two looks at each training process: its stacks by py-spy, and its threads by the kernel.
 
 py-spy reads a process from outside and changes nothing in it. Where reading another's memory is refused (a container
-without ptrace), what the kernel says of the threads is all.
+without ptrace), only the kernel's figures of the threads are known.
 """
 
 import contextlib
@@ -21,20 +21,20 @@ from entrypoint.launcher.host.descendants import read_stat
 from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand
 
 APART_SECONDS = 3.0  # between the two looks
-PATIENCE_SECONDS = 20.0  # for one process
-MOST = 8  # processes of a family
-SLOW_BYTES = 1e6  # between the looks: a host that moves so much has a slow disk, and not one that is gone
+PATIENCE_SECONDS = 20.0  # limit of py-spy's time for one process
+MOST = 8  # processes of a family that are looked at
+SLOW_BYTES = 1e6  # moved between the looks: the host's disk is then slow, but not gone
 
 
 class Stack(Value):
-    """What is known of a process and of what it has started: where it stands, and all stacks as text."""
+    """Describe where a process and its descendants stand, with all stacks as text."""
 
-    by: str  # which tool told it
+    by: str  # the tool that took the stack
     stand: Stand
     text: str
 
     def for_record(self) -> dict[str, str]:
-        """Return it as a record has it."""
+        """Return the values of a record's `stacks` line."""
         stand = self.stand
         return {
             "by": self.by, "place": stand.place, "inside": stand.inside, "doing": stand.doing.value, "text": self.text
@@ -42,16 +42,16 @@ class Stack(Value):
 
 
 def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> dict[str, Stack]:
-    """Return the stacks of each family of processes (name: pids), by two looks, APART_SECONDS apart.
+    """Return the stacks of each family of processes (name: pids), from two looks, APART_SECONDS apart.
 
-    What we have started may be a shell, or the small program by which mpirun starts a rank: of a family, the process
-    counts that works, or else that stands in the user's code. `waiting`: threads that are known to wait busily.
+    The first process of a family may be a shell, or the small program by which mpirun starts a rank. So a process that
+    works stands for its family, or else one that stands in the user's code. `waiting`: threads known to wait busily.
     """
     pids = {name: sorted(family)[:MOST] for name, family in families.items()}
     first, tools = {}, {}
     for pid in [pid for family in pids.values() for pid in family]:
         stacks, tools[pid] = _dump(pid, "--native")
-        first[pid] = _look(pid, stacks)  # after py-spy, which has every thread run for a moment
+        first[pid] = _look(pid, stacks)  # after py-spy, which makes every thread run for a moment
     bytes_before = _bytes_of_host()
     time.sleep(APART_SECONDS)
     is_io_slow = _bytes_of_host() - bytes_before > SLOW_BYTES
@@ -71,9 +71,9 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
 
 
 def _bytes_of_host() -> float:
-    """Return the bytes that disks and network of this host have moved; network, as a disk may be another host's."""
+    """Return the bytes that this host's disks and network have moved: a disk may be reached over the network."""
     total = 0.0
-    with contextlib.suppress(Exception):  # a kernel that does not count them
+    with contextlib.suppress(Exception):  # some kernels do not count them
         disks, net = psutil.disk_io_counters(), psutil.net_io_counters(nowrap=False)
         total += disks.read_bytes + disks.write_bytes if disks else 0
         total += net.bytes_recv + net.bytes_sent
@@ -87,7 +87,7 @@ def _weight(found: Stand) -> tuple[bool, bool, bool, bool]:
 
 
 def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> Look:
-    """Return what the kernel says of a process's threads, beside these stacks."""
+    """Return a look with these stacks and the kernel's figures of the process's threads."""
     status = read_stat(pid)
     waits, used, names = {}, {}, {}
     with contextlib.suppress(OSError):
@@ -102,8 +102,8 @@ def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> Look:
 
 
 def _dump(pid: int, *options: str) -> tuple[list[dict[str, Any]], str]:
-    """Return the stacks of all threads that Python knows, and what told them; without native ones if need be."""
-    if (status := read_stat(pid)) and status.state in "Tt":  # py-spy would wait for it
+    """Return the stacks of all threads that Python knows, and the tool used; if it fails, retry without `options`."""
+    if (status := read_stat(pid)) and status.state in "Tt":  # py-spy would wait until it runs again
         return [], "the kernel"
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     why = "py-spy is not installed"

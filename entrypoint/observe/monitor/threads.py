@@ -1,7 +1,7 @@
-"""Tells what the threads of a process do: which work, and which only wait busily for other ranks or for a device.
+"""Separate threads that work from those that only wait busily for other ranks or for a device.
 
-Horovod asks the other ranks again and again by a thread of its own, and Open MPI, NCCL and CUDA wait by spinning. Such
-a thread may take a whole processor while its rank waits.
+Horovod polls the other ranks in a thread of its own, and Open MPI, NCCL and CUDA wait by spinning. Such a thread may
+use a whole CPU while its rank waits.
 """
 
 import contextlib
@@ -14,30 +14,30 @@ from pathlib import Path
 from entrypoint.base.values import Value
 from entrypoint.observe.monitor.differences import Differences
 
-CYCLES_PER_SECOND = 50.0  # a thread that sleeps so often asks again and again; Horovod's sleeps 1000 times by default
-SPINS = 0.9  # of the time: a thread that takes so much of a processor may spin
-# Names of threads that wait, but do no work. NCCL's have the name of the thread that has started them: of TensorFlow's
-# collectives, `collective_ops`, unless NCCL_SET_THREAD_NAME=1.
+CYCLES_PER_SECOND = 50.0  # a thread that sleeps so often is polling; Horovod's sleeps 1000 times by default
+SPINS = 0.9  # of the time: a thread that uses so much of a CPU may spin
+# Names of threads that wait and do no work. A thread of NCCL has the name of the thread that started it, such as
+# TensorFlow's `collective_ops`, unless NCCL_SET_THREAD_NAME=1.
 WAITERS = re.compile(r"(?:horovod|hvd|nccl|cuda|collective_ops)", re.IGNORECASE)
 
 
 class Work(Value):
-    """What the threads of a process did since the last look. Seconds, but for `wakes`."""
+    """Sum up what the threads of a process did since the last look, in seconds (`wakes`: a count)."""
 
-    waited: float = 0.0  # threads could have run, and had no processor
-    waiters: float = 0.0  # what threads used, or would have used, that only wait busily
-    main: float = 0.0  # what the main threads used, or would have used
-    ran: float = 0.0  # what the main threads used
+    waited: float = 0.0  # time in which threads were ready to run and had no CPU
+    waiters: float = 0.0  # CPU time that busily waiting threads used, or would have used
+    main: float = 0.0  # CPU time that the main threads used, or would have used
+    ran: float = 0.0  # CPU time that the main threads used
     wakes: int = 0  # how often the main threads went to sleep
 
 
 class Thread(Value):
-    """What one thread did since the last look. Seconds, but for `sleeps`."""
+    """Sum up what one thread did since the last look, in seconds (`sleeps`: a count)."""
 
     tid: int
     name: str
     is_main: bool
-    used: float  # it ran, or could have run and had no processor
+    used: float  # it ran, or was ready to run and had no CPU
     waited: float
     user: float
     kernel: float
@@ -45,21 +45,21 @@ class Thread(Value):
 
 
 class Threads:
-    """Looks at the threads of one process and of what it has started, while the process shows no progress."""
+    """Inspect the threads of one process and its descendants, while the process shows no progress."""
 
     def __init__(self) -> None:
         self._since = Differences()
         self._looked = time.monotonic()
-        self.horovod = 0  # the thread that was recognised by its sleeps; its kind does not change while it lives
+        self.horovod = 0  # Horovod's thread, once its sleeps have shown it; it stays the same while it lives
 
     def begin_anew(self) -> None:
-        """Forget all counters: what was used before belongs to no later spell of silence."""
+        """Reset all counters: earlier use does not count in the next silent period."""
         self._since, self._looked = Differences(), time.monotonic()
 
     def look(self, pids: Collection[int], ranks: bool = False) -> Work:
         """Return what the threads of these processes did since the last look.
 
-        With `ranks`, a thread without a telling name may be Horovod's: see `_find_horovods`.
+        With `ranks`, `_find_horovods` looks for Horovod's thread if no thread has a name of WAITERS.
         """
         now = time.monotonic()
         seconds, self._looked = now - self._looked, now
@@ -77,10 +77,10 @@ class Threads:
         )
 
     def _find_horovods(self, threads: Collection[Thread], seconds: float, pids: Collection[int]) -> Thread | None:
-        """Return Horovod's thread, as far as it can be recognised.
+        """Return Horovod's thread if it can be recognised.
 
-        It is older than TensorFlow's, and sleeps and wakes all the time, unless Open MPI keeps it: then it spends its
-        time in the kernel, where Open MPI yields the processor, or takes a whole processor.
+        It is older than TensorFlow's threads, and sleeps and wakes all the time. While it is inside Open MPI it spends
+        its time in the kernel, where Open MPI yields the CPU, or uses a whole CPU.
         """
         others = [thread for thread in threads if not thread.is_main]
         if known := next((thread for thread in others if thread.tid == self.horovod), None):
@@ -101,7 +101,7 @@ class Threads:
         found = []
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as tasks:
             for task in tasks:
-                with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+                with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended
                     found.append(self._thread(int(task.name), pid, Path(task.path), seconds))
         return found
 
@@ -112,7 +112,7 @@ class Threads:
         sleeps = int(status.rpartition("\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0])
         totals = {"ran": ran, "waited": waited, "user": int(words[11]), "kernel": int(words[12]), "sleeps": sleeps}
         used = {key: self._since((tid, key), total) for key, total in totals.items()}
-        # Kernels count the time in which a tracer (py-spy) held a thread as waiting for a processor.
+        # Kernels count the time in which a tracer (py-spy) held a thread as waiting for a CPU.
         waits = min(used["waited"], max(0.0, seconds - used["ran"]))
         return Thread(
             tid=tid, name=status.partition("\n")[0].partition("\t")[2], is_main=tid == pid,

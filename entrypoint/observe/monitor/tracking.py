@@ -1,4 +1,4 @@
-"""Has the job written into MLflow while it runs, by a program of its own: entrypoint/observe/export/mlflow_run.py."""
+"""Run the program that reports the running job to MLflow: entrypoint/observe/export/mlflow_run.py."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 
 class Tracking:
-    """The program, from when the first process of training runs: by then the job's requirements are installed."""
+    """Hold the program. It starts with the first training process: by then the job's requirements are installed."""
 
     def __init__(self, records: Path) -> None:
         self._records = records
@@ -27,7 +27,7 @@ class Tracking:
         self._has_ended = False
 
     def look(self, trains: bool, say: Say) -> None:
-        """Start it, once the job `trains`; say why, if it has ended before its time."""
+        """Start the program once the job trains; if it has ended too early, log its output."""
         if self._program is None and trains:
             self._program = subprocess.Popen(
                 [sys.executable, "-c", BEGIN.format(repr(str(self._records)))],
@@ -37,7 +37,7 @@ class Tracking:
             self.finish(say)
 
     def finish(self, say: Say, within: float = LAST_SECONDS) -> None:
-        """Let it send the rest, and say what it says."""
+        """Let the program send the rest within so many seconds, and log its output."""
         if self._program is None or self._has_ended:
             return
         self._has_ended = True

@@ -1,4 +1,4 @@
-"""What the training processes of this host exchange with those of others, as the kernel counts it."""
+"""Count the bytes that training processes of this host exchange with other hosts, from the kernel's counters."""
 
 import contextlib
 import socket
@@ -16,35 +16,36 @@ EVERY_SECONDS = (
 
 
 class Exchange:
-    """Counts bytes by host. Not seen: what goes past TCP (EFA, shared memory), and connections shorter than a look.
+    """Count bytes by host.
 
-    Of the latter it is known that there were some. `ours`: ports of the launchers, whose connections are no training.
-    Where hosts are simulated on one machine's loopback, only who has opened a connection knows the other end's host.
+    Not counted: traffic outside of TCP (EFA, shared memory), and connections that open and close between two looks; of
+    the latter it notices that there were some. `ours`: ports of the launchers, whose connections are not training. If
+    hosts are simulated on one machine's loopback, only the end that opened a connection knows the other end's host.
     """
 
     def __init__(self, cluster: Cluster, ours: Collection[int] = ()) -> None:
         self._ours = {host.port(port) for host in cluster.hosts for port in ours}
         self._were_short = False  # whether connections were opened and closed between two looks
         self._due = 0.0  # when to look again
-        self._is_told = True  # whether the kernel has told its connections, when it was asked last
+        self._is_told = True  # whether the kernel has listed its connections at the last look
         self._others = [host for host in cluster.hosts if host is not cluster.me]
         self._host_at: dict[str, str] = {}
         self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
-        self._open, self._closed = set[tuple[End, End]](), set[tuple[End, End]]()  # at the last look
+        self._open, self._closed = set[tuple[End, End]](), set[tuple[End, End]]()  # as of the last look
         self._owners: dict[int, int] = {}
-        self._pids: frozenset[int] = frozenset()  # among whom they were looked for
+        self._pids: frozenset[int] = frozenset()  # the processes that were searched for owners
         if self._others:
             threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
 
     @property
     def addresses(self) -> Collection[str]:
-        """Return the addresses of the other hosts, as far as their names have resolved."""
+        """Return the addresses of the other hosts whose names have resolved."""
         return self._host_at.keys()
 
     def look(self, pids: Collection[int]) -> dict[str, list[int]]:
         """Return {host: [bytes received, sent]} since the last look, over connections of these processes.
 
-        It looks every two seconds, and returns nothing in between.
+        It looks every two seconds, and returns {} in between.
         """
         now = time.monotonic()
         if not self._others or now < self._due:
@@ -76,7 +77,7 @@ class Exchange:
         return {host: both for host, both in sums.items() if any(both)}
 
     def _note_closed(self, closed: Collection[Connection]) -> None:
-        """Note whether the training had connections that no look has seen; closed ones are told for a minute."""
+        """Note whether training had connections that no look has seen; the kernel lists closed ones for a minute."""
         pairs = {(each.local, each.remote) for each in closed}
         missed = pairs - self._closed - self._open
         self._were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
@@ -84,7 +85,7 @@ class Exchange:
 
     @property
     def is_blind(self) -> bool:
-        """Whether hosts could exchange something that is not counted: it was too short, or nothing of it is told."""
+        """Return whether some exchange may go uncounted: short connections, no counters, or unresolved hosts."""
         all_are_known = {host.name for host in self._others} <= set(self._host_at.values())
         return self._were_short or not self._is_told or not all_are_known
 

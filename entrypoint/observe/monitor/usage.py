@@ -1,7 +1,8 @@
-"""What this host and its processes have used since the last look: psutil's figures, and the control group's.
+"""Measure what this host and its processes have used since the last look, with psutil, control groups and NVML.
 
-All are differences, but sizes of memory. In a container, the control group tells what is ours; psutil, of processors,
-disks and the network, what the machine tells this namespace.
+All figures but sizes of memory are differences. In a container, CPU time and memory come from the control group, which
+counts the container alone; psutil's figures of disks, network and (with version 1) CPUs are what the machine shows in
+this namespace.
 """
 
 import array
@@ -27,7 +28,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class HostUsage:
-    """Reads one host's figures, as HOST_PART of README.md. What cannot be read is left out."""
+    """Measure one host: HOST_PART of README.md. Figures that cannot be read are left out."""
 
     def __init__(self, free: Path) -> None:
         self._since = Differences()
@@ -42,7 +43,7 @@ class HostUsage:
         events = read(self._memory, "memory.events", "memory.oom_control") if self._memory else ""
         if killed := self._since("oom", _number("oom_kill", events)):
             found["oom"] = int(killed)
-        with contextlib.suppress(Exception):  # a kernel that does not count them
+        with contextlib.suppress(Exception):  # some kernels do not count them
             disks = psutil.disk_io_counters()
             if disks:
                 found["disk"] = [
@@ -58,10 +59,10 @@ class HostUsage:
         return found
 
     def _processor_time(self) -> list[float]:
-        """[user, system, waiting for disks, stolen, throttled], in seconds."""
+        """Return [user, system, waiting for disks, stolen, throttled], in seconds."""
         times = psutil.cpu_times()
         told = read(self._cpu, "cpu.stat") if self._cpu else ""
-        if "usage_usec" in told:  # version 2: what is ours; version 1 has it elsewhere, in ticks
+        if "usage_usec" in told:  # version 2 counts the container alone; version 1 keeps that elsewhere, in ticks
             user, system = (_MICRO * _number(name, told) for name in ("user_usec", "system_usec"))
         else:
             user, system = times.user + times.nice, times.system
@@ -70,7 +71,7 @@ class HostUsage:
         return [round(self._since(("cpu", number), total), 3) for number, total in enumerate(totals)]
 
     def _memory_used(self) -> list[int]:
-        """[anonymous, page cache, what counts against the limit], in bytes."""
+        """Return [anonymous, page cache, what counts against the limit], in bytes."""
         told = read(self._memory, "memory.stat") if self._memory else ""
         used = read(self._memory, "memory.current", "memory.usage_in_bytes").split() if self._memory else []
         if told and used:
@@ -81,7 +82,7 @@ class HostUsage:
 
 
 def memory_limit() -> int:
-    """Return the bytes that this host may use: of its control groups, or of the machine."""
+    """Return the bytes of memory that this host may use: the least limit of its control groups and the machine."""
     said = [
         int(words[0])
         for group in groups("memory") for folder in group
@@ -91,13 +92,13 @@ def memory_limit() -> int:
 
 
 class ProcessUsage:
-    """Reads what the processes of the plan use, each with all that descends from it, as PROCESS_PART of README.md."""
+    """Measure the processes of the plan, each with its descendants: PROCESS_PART of README.md."""
 
     def __init__(self) -> None:
         self._since = Differences()
 
     def look(self, families: Mapping[str, Collection[int]]) -> dict[str, dict[str, float]]:
-        """Return what was used since the last look by the processes (pids) of each name."""
+        """Return what the processes (pids) of each name have used since the last look."""
         found, seen = {}, set()
         for name, pids in families.items():
             sums: dict[str, float] = {}
@@ -121,7 +122,7 @@ _SIZES, _TIMES = {"memory", "threads"}, {"cpu", "wait"}
 
 
 def _of_process(pid: int) -> dict[str, float]:
-    """Return totals of one process; {} if it is gone. Read here: psutil takes three times as long for it."""
+    """Return the totals of one process; {} if it is gone. psutil would take three times as long."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         words = _quickly(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         found = {
@@ -130,7 +131,7 @@ def _of_process(pid: int) -> dict[str, float]:
             "memory": int(words[21]) * _PAGE,
             "wait": int(words[39]) / _TICKS,  # delayacct_blkio_ticks
         }
-        with contextlib.suppress(OSError):  # another user's
+        with contextlib.suppress(OSError):  # the process is another user's
             numbers = [int(word) for word in _quickly(f"/proc/{pid}/io").split()[1::2]]
             found |= {"read": numbers[0], "written": numbers[1], "stored": numbers[4] + numbers[5]}
         return found
@@ -138,21 +139,21 @@ def _of_process(pid: int) -> dict[str, float]:
 
 
 def _quickly(path: str) -> bytes:
-    """Return what a small file holds: for many files, pathlib takes longer than the kernel."""
+    """Read a small file. With many files, pathlib takes longer than the kernel."""
     with open(path, "rb", buffering=0) as file:
         return file.read(4096) or b""
 
 
 class Families:
-    """Knows which processes descend from which of the plan's; looks anew now and then, as that reads all of /proc."""
+    """Find the descendants of the plan's processes. A result is kept for some looks: each search reads all of /proc."""
 
-    AGAIN = 5  # looks
+    AGAIN = 5  # looks until the next search
 
     def __init__(self) -> None:
         self._looks, self._known, self._families = 0, frozenset[tuple[str, int]](), dict[str, list[int]]()
 
     def of(self, processes: Mapping[str, int]) -> dict[str, list[int]]:
-        """Return {name: its pid and those of all that descend from it}; of two, it belongs to the nearer."""
+        """Return {name: its pid and those of its descendants}; a process belongs to its nearest ancestor here."""
         known = frozenset(processes.items())
         self._looks += 1
         if known != self._known or self._looks >= self.AGAIN:
@@ -178,7 +179,7 @@ def _families(processes: Mapping[str, int]) -> dict[str, list[int]]:
 
 
 class _Gpus:
-    """NVIDIA's own binding, where there is one and a driver; imported where device files are, and nowhere else."""
+    """Measure GPUs with NVML. The binding is imported only where device files show an NVIDIA GPU."""
 
     def __init__(self) -> None:
         self._handles: list[Any] = []
@@ -191,10 +192,10 @@ class _Gpus:
                 self._handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
 
     def look(self) -> list[list[float]]:
-        """Return [busy, bytes used, bytes in all, watts, memory's activity] of each; shares of the time from 0 to 1."""
+        """Return [busy 0-1, bytes used, bytes in all, watts, memory's activity 0-1] of each GPU."""
         found = []
         for handle in self._handles:
-            with contextlib.suppress(Exception):  # NVML's own; a GPU that is lost tells nothing
+            with contextlib.suppress(Exception):  # NVML has exceptions of its own; a lost GPU has no figures
                 rates, memory = (
                     self._nvml.nvmlDeviceGetUtilizationRates(handle),
                     self._nvml.nvmlDeviceGetMemoryInfo(handle),
@@ -205,10 +206,10 @@ class _Gpus:
 
 
 def fifos_filled(channels: Mapping[str, str], pids: Collection[int]) -> dict[str, list[int]]:
-    """Return {channel: [bytes that wait in its pipe, its capacity]} of pipes (name: path prefix) that these read from.
+    """Return {channel: [bytes waiting in its pipe, its capacity]} of the pipes (name: path prefix) that `pids` read.
 
-    Only one that has a reader is looked at, by that one's descriptor: whoever writes into a FIFO waits for its first
-    reader, and we are not to be that.
+    A pipe is inspected only by the descriptor of its reader. Opening the FIFO ourselves would make us its first reader,
+    for which the writer waits.
     """
     found = {}
     for pid in pids if channels else ():

@@ -1,61 +1,61 @@
-"""What one host has exchanged with the others while it trained, and what that shows. Pure.
+"""Judge whether one host trains with the others, from the bytes that it has exchanged with them. Pure.
 
-A *large* exchange is one that could have been the gradients, or the weights. One alone, such as a broadcast of the
-weights at the beginning, is no training together; several apart are, as where weights are averaged now and then.
+A *large* exchange is one that could have been the gradients or the weights. A single one, such as a broadcast of the
+weights at the beginning, does not prove joint training; several at intervals do, as when weights are averaged.
 """
 
 from entrypoint.base.values import State
 from entrypoint.observe.monitor.model import LITTLE, SMALL, Model
 
 WIDTH_BYTES = 4.0  # bytes of a number
-STEPS, SLOW_STEPS, SLOW_SECONDS = 500.0, 50.0, 1800.0  # alone: so many steps, or so few in so long a time
-LEAST_SECONDS = 20.0  # of training, until anything is judged
-WORKED = 60.0  # CPU seconds, for programs that do not say their steps
-FIRST_EPOCH = 4.0  # times as many steps, while that has not ended: hosts may average their weights after each epoch
-SILENT, FEW = 2.0, 10.0  # bytes a step, where the number of weights says nothing, and in all: less is nothing
+STEPS, SLOW_STEPS, SLOW_SECONDS = 500.0, 50.0, 1800.0  # proof of training alone: so many steps, or few in a long time
+LEAST_SECONDS = 20.0  # of training before anything is judged
+WORKED = 60.0  # CPU seconds required of programs that do not report steps
+FIRST_EPOCH = 4.0  # factor on the steps during the first epoch: hosts may average their weights after each epoch
+SILENT, FEW = 2.0, 10.0  # bytes per step (if the number of weights is no help), and in all: less counts as nothing
 SERVED_BYTES = (
     100.0  # bytes a step: with parameter servers, a worker may sit beside the one that holds nearly all weights
 )
-LARGE_SECOND, LARGE_STEP = 2000.0, 1000.0  # bytes, where the number of weights is not known
-LOOK_SECONDS = 2.0  # what is exchanged in it is one exchange; as often as exchange.py looks
-WINDOW_SECONDS, WINDOW_STEPS = 10.0, 5.0  # for a rate
-GOOD, BURSTS = 2, 3  # windows in a row, or large exchanges apart, that show training together
-BY_FRAMEWORK, BY_HAND = 0.02, 0.25  # of the weights, in each step: where the framework reduces gradients, or else
-KEPT = ("part", "is_shared", "trains", "is_blind", "ran", "worked", "ever")  # when the training begins
-STANDS_OUT = 10.0  # times as much as is exchanged in between
+LARGE_SECOND, LARGE_STEP = 2000.0, 1000.0  # bytes per second and step of a large exchange, if weights are unknown
+LOOK_SECONDS = 2.0  # bytes within this time are one exchange; traffic.py looks as often
+WINDOW_SECONDS, WINDOW_STEPS = 10.0, 5.0  # least length of a window, over which a rate is computed
+GOOD, BURSTS = 2, 3  # proof of joint training: good windows in a row, or separate large exchanges
+BY_FRAMEWORK, BY_HAND = 0.02, 0.25  # share of the weights per step: if the framework reduces gradients, or else
+KEPT = ("part", "is_shared", "trains", "is_blind", "ran", "worked", "ever")  # fields kept when the training begins
+STANDS_OUT = 10.0  # factor of a large exchange over what is exchanged in between
 
 
 class Exchanged(State):
-    """Of one host, since its hosts began to train; `part` is what it is to exchange of all weights."""
+    """Sum up the exchange of one host since the training began; `part`: share of all weights that it exchanges."""
 
     part: float = 1.0
     is_shared: bool = False  # the weights lie on parameter servers
-    trains: bool = False  # it has told steps, or weights, of its own
-    is_blind: bool = False  # it does not see all that is exchanged
-    missed: bool = False  # something was exchanged since the last look, and nobody knows how much
+    trains: bool = False  # it has reported steps or weights of its own
+    is_blind: bool = False  # it cannot count all that is exchanged
+    missed: bool = False  # an unknown amount was exchanged since the last look
     ran: float = 0.0  # seconds since its last process of training was started
-    worked: float = 0.0  # CPU seconds in these
-    ever: float = 0.0  # bytes in these
+    worked: float = 0.0  # CPU seconds in that time
+    ever: float = 0.0  # bytes in that time
     seconds: float = 0.0
     steps: float = 0.0
     bytes: float = 0.0
-    large_seconds: float = 0.0  # when the last large exchange was
+    large_seconds: float = 0.0  # `seconds` at the last large exchange
     large_steps: float = 0.0
-    since: float = 0.0  # bytes after that
-    looks: int = 0  # after that
+    since: float = 0.0  # bytes after that exchange
+    looks: int = 0  # looks after that exchange
     bursts: int = 0
     good: int = 0
-    _look: tuple[float, float, float] = (0.0, 0.0, 0.0)  # seconds, steps, bytes when it began
+    _look: tuple[float, float, float] = (0.0, 0.0, 0.0)  # seconds, steps, bytes at its begin
     _window: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    rate: float | None = None  # bytes a step, in the last window
+    rate: float | None = None  # bytes per step in the last window
 
     def begin(self) -> None:
-        """Begin to train."""
+        """Reset the figures of the training, which begins now."""
         kept = {name: getattr(self, name) for name in KEPT}
         self.__dict__.update(Exchanged(**kept).__dict__)
 
     def advance(self, steps: float, model: Model) -> None:
-        """Note how many steps it has taken now, and judge what was exchanged since it was looked at last."""
+        """Note the steps until now, and judge what was exchanged since the last look."""
         self.steps = steps
         seconds, before, count = self._look
         if self.seconds - seconds < LOOK_SECONDS:
@@ -86,18 +86,18 @@ class Exchanged(State):
         self.good = self.good + 1 if self._is_good(model, exchanged) else 0
 
     def _is_good(self, model: Model, exchanged: float) -> bool:
-        """Return whether as much was exchanged in a window as the gradients of each step are."""
+        """Return whether enough was exchanged in a window for the gradients of each step."""
         dense = WIDTH_BYTES * model.dense * self.part
         if model.has_gradients_reduced and self.is_shared:
             return (exchanged if self.rate is None else self.rate) >= SERVED_BYTES
         if model.has_gradients_reduced:
             return exchanged > FEW and (exchanged >= dense if self.rate is None else self.rate >= BY_FRAMEWORK * dense)
         if self.rate is None or model.dense < SMALL or (model.horovod and not model.asks_for_weights):
-            return False  # Horovod's own messages can be as many as a small model's gradients
+            return False  # Horovod's own messages can be as large as a small model's gradients
         return self.rate >= BY_HAND * min(dense, WIDTH_BYTES * model.asked if model.horovod else dense)
 
     def is_together(self, model: Model) -> bool:
-        """Return whether it was seen to exchange the gradients, or the weights again and again."""
+        """Return whether its traffic proves that it exchanges gradients, or weights repeatedly."""
         again = self.bursts >= BURSTS and model.dense >= SMALL and not (model.horovod or self.is_shared)
         return self.seconds >= LEAST_SECONDS and (self.good >= GOOD or again)
 
@@ -109,28 +109,31 @@ class Exchanged(State):
         return self.since <= max(FEW, SILENT * (steps or self.seconds - self.large_seconds))
 
     def may_be_alone(self, model: Model) -> bool:
-        """Return whether more will be known soon: it is idle, or has exchanged something large once or twice."""
+        """Return whether it may turn out to train alone: it is quiet, or has had only one or two large exchanges."""
         return self.is_idle(model) or 0 < self.bursts < BURSTS or self.has_only_scalars(model)
 
     def is_idle(self, model: Model) -> bool:
-        """Return whether it exchanges nothing, and has not done so for half of its training."""
+        """Return whether it is quiet, and its last large exchange lies in the first half of its training."""
         recent = self.large_steps > self.steps / 2 if self.steps else self.large_seconds > self.seconds / 2
         return self.is_quiet(model) and not recent
 
     def has_only_scalars(self, model: Model) -> bool:
-        """Return whether Horovod was asked for none of the weights, and nothing else can have exchanged them."""
+        """Return whether Horovod reduces only scalars, and the traffic is too small for anything else to do so."""
         return model.asks_for_scalars and self.rate is not None and self.rate < WIDTH_BYTES * model.dense / 2
 
     def is_alone(self, model: Model, needed: float) -> bool:
-        """Return whether it has trained for long enough, in `needed` steps or a long time, and exchanged nothing."""
+        """Return whether it has trained long enough (`needed` steps, or a long time) and exchanged no gradients."""
         if self.is_blind or (not self.trains and (self.is_shared or self.worked < WORKED)):
-            return False  # as a parameter server that has none of the variables
+            return False  # for example, a parameter server without variables
         if self.has_only_scalars(model):
             return self._has_trained(needed, 0.0, 0.0)
         return self.is_quiet(model) and self._has_trained(needed, self.large_steps, self.large_seconds)
 
     def _has_trained(self, needed: float, large_steps: float, large_seconds: float) -> bool:
-        """After an exchange, it takes three times as long as until then: the next may come as late again."""
+        """Return whether it has trained long enough, both in all and after its last large exchange.
+
+        The time until that exchange counts three times: the next one may come as late again.
+        """
         steps, slow = self.steps - 3 * large_steps, SLOW_SECONDS * needed / STEPS + 3 * large_seconds
         if self.steps:
             few = SLOW_STEPS * needed / STEPS

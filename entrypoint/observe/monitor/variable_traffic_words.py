@@ -1,20 +1,20 @@
-"""What the hosts of a job exchange, in words, with the figures that a verdict rests on. Pure."""
+"""Put verdicts on joint training into words, with the figures that they rest on. Pure."""
 
 from collections.abc import Mapping, Sequence
 
 from entrypoint.observe.monitor.model import Model
 from entrypoint.observe.monitor.variable_traffic import WIDTH_BYTES, Exchanged
 
-MOST_NAMES = 10  # of hosts that are named
+MOST_NAMES = 10  # hosts that are named
 
 
 def yes(hosts: Mapping[str, Exchanged], model: Model) -> str:
-    """Say what they exchange, and of how large a model."""
+    """Describe what the hosts exchange, and the size of the model."""
     return f"{_figure(hosts, has_begun=True)}{_of(model, ' for {} weights')}"
 
 
 def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str]) -> str:
-    """Say which of them train alone, and what they have exchanged instead of gradients."""
+    """Name the hosts that train alone, and describe what they have exchanged instead of gradients."""
     first = hosts[alone[0]]
     names = f"{', '.join(alone[:MOST_NAMES])}{' and others' if len(alone) > MOST_NAMES else ''}"
     who = "every host trains" if len(alone) == len(hosts) else f"{names} train{'s' * (len(alone) == 1)}"
@@ -27,7 +27,7 @@ def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str]) -> st
 
 
 def unclear(hosts: Mapping[str, Exchanged], model: Model, has_begun: bool) -> str:
-    """Say what they exchange, for how large a model that would do, and what is not known."""
+    """Describe what the hosts exchange, the size of a model with such gradients, and what is not known."""
     said = _figure(hosts, has_begun)
     if not has_begun:
         return f"{said}; no step was printed with its loss, so it is not known whether they train"

@@ -1,4 +1,4 @@
-"""Tells where a process stands and whether it works or waits, out of two looks at its stacks and threads. Pure."""
+"""Find where a process stands, and whether it works or waits, from two looks at its stacks and threads. Pure."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -10,15 +10,15 @@ from entrypoint.base.values import Value
 from entrypoint.observe.monitor.threads import WAITERS
 
 WORKS = 0.2  # CPUs: less than this is waiting
-OURS = "entrypoint-looks-on"  # a thread of programs/on_path/, which no script waits for
-LOOKS_ON = "/entrypoint_looks_on.py"  # of programs/on_path/
-# Their functions stand around those of libraries, and are none that a user has called: ours, TensorFlow's and Keras's.
+OURS = "entrypoint-looks-on"  # the thread of programs/on_path/; no script waits for it
+LOOKS_ON = "/entrypoint_looks_on.py"  # the module of programs/on_path/
+# Wrappers around functions of libraries, which a user has not called: ours, TensorFlow's and Keras's.
 _AROUND = (LOOKS_ON, "/utils/traceback_utils.py", "/util/traceback_utils.py", "/util/dispatch.py")
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>", LOOKS_ON)
 
 
 class Doing(Enum):
-    """What a process does, as far as two looks tell."""
+    """Name what a process does, as far as two looks show it."""
 
     WORKS = "works"
     COLLECTIVE = "waits in a collective"
@@ -37,7 +37,7 @@ class Doing(Enum):
     UNKNOWN = ""
 
 
-# What the innermost native function, or the kernel's function in which a thread waits (wchan), says of waiting.
+# Names of the innermost native function, or of the kernel's function in which a thread waits (wchan).
 _WAITS = (
     (Doing.SLEEPS, re.compile(r"nanosleep|^usleep|^sleep$")),
     (Doing.PIPE, re.compile(r"pipe_(?:read|write|wait)")),
@@ -47,7 +47,7 @@ _WAITS = (
     (Doing.DISK, re.compile(r"io_schedule|^f(?:data)?sync|folio_wait|rpc_|nfs_|jbd2|on_page|fuse_|request_wait")),
     (Doing.LOCK, re.compile(r"futex|sem_wait|pthread_cond|acquire_lock|pthread_mutex")),
 )
-# Libraries and functions in whose midst a thread waits for other ranks, or for a device, however busy it is.
+# Inside these libraries and functions a thread waits for other ranks or for a device, even if it keeps a CPU busy.
 _COLLECTIVE = re.compile(
     r"/lib(?:mpi|open-pal|open-rte|nccl|gloo|mca_)[\w.+-]*\.so|/mca_\w+\.so|^(?:P?MPI_|ompi_|opal_|nccl|gloo::|horovod)"
     r"|-packages/(?:horovod|mpi4py)/"
@@ -58,24 +58,24 @@ _ALLOCATES = re.compile(r"AllocatorRetry")  # TensorFlow waits 10 s for memory o
 
 
 class Look(Value):
-    """What one look has found of a process: py-spy's threads, and by thread what the kernel says.
+    """Hold what one look has found of a process: py-spy's stacks, and the kernel's figures by thread.
 
-    `waits`: the kernel's function in which a thread waits; `used`: seconds of processor since it began.
+    `waits`: the kernel's function in which a thread waits; `used`: CPU seconds since the thread began.
     """
 
     at: float = 0.0  # by time.monotonic()
     stacks: Sequence[Mapping[str, Any]] = ()
-    state: str = ""  # of the main thread, as /proc/PID/stat has it
+    state: str = ""  # state of the main thread, as in /proc/PID/stat
     waits: Mapping[int, str] = {}
     used: Mapping[int, float] = {}
     names: Mapping[int, str] = {}
 
 
 class Stand(Value):
-    """Where a process stands."""
+    """Describe where a process stands."""
 
-    place: str = ""  # in the user's own code: `data.py:41 __next__`
-    inside: str = ""  # what that has called, of a library: `horovod.allreduce`
+    place: str = ""  # line of the user's own code: `data.py:41 __next__`
+    inside: str = ""  # library function that it has called: `horovod.allreduce`
     doing: Doing = Doing.UNKNOWN
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Stand(Value):
 
 
 def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) -> Stand:
-    """Return where a process stands, by two looks; `waiting`: threads that are known to wait busily."""
+    """Return where a process stands, from two looks; `waiting`: threads that are known to wait busily."""
     if second.state in {"T", "t"}:
         return Stand(place="no code", doing=Doing.STOPPED)
     frames = _frames(pid, second) or _frames(pid, first)
@@ -120,7 +120,7 @@ def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doi
 
 
 def _works(pid: int, first: Look, second: Look, waiting: Collection[int]) -> bool:
-    """Return whether threads of a process work, or its main thread has gone on between the looks."""
+    """Return whether threads of a process work, or its main thread has moved between the looks."""
     python = {int(thread["os_thread_id"]) for thread in second.stacks if thread["os_thread_id"] is not None}
     used = 0.0
     for tid, total in second.used.items():
@@ -132,13 +132,13 @@ def _works(pid: int, first: Look, second: Look, waiting: Collection[int]) -> boo
 
 
 def _spins(tid: int, look: Look) -> bool:
-    """Return whether a thread that Python knows is in the midst of a collective, or waits for a GPU."""
+    """Return whether a thread that Python knows is inside a collective, or waits for a GPU."""
     native = [str(frame[key]) for frame in _frames(tid, look) for key in ("module", "name") if frame.get("module")]
     return any(pattern.search(word) for word in native for pattern in (_COLLECTIVE, _DEVICE))
 
 
 def _thread_left(pid: int, look: Look) -> str:
-    """Say which thread has not ended, and where it stands."""
+    """Name the thread that has not ended, and where it stands."""
     for thread in look.stacks:
         own = next(filter(_is_own, thread["frames"]), None)
         if thread["os_thread_id"] != pid and own and thread["thread_name"] != OURS:
@@ -151,13 +151,13 @@ def _frames(tid: int, look: Look) -> Sequence[Mapping[str, Any]]:
 
 
 def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the frames that the user's own code has called: what has called that (mpi4py, say) tells nothing."""
+    """Return the frames that the user's own code has called; its callers (such as mpi4py) do not matter."""
     python = next((at + 1 for at, frame in enumerate(frames) if str(frame["filename"]).endswith(".py")), len(frames))
     return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
 
 
 def _is_python(frame: Mapping[str, Any]) -> bool:
-    """Return whether a frame is one of Python that a user would name."""
+    """Return whether a frame is Python code that a user would recognise: no native code, no wrapper."""
     name = str(frame["filename"])
     return name.endswith(".py") and not name.endswith(_AROUND)
 
@@ -179,7 +179,7 @@ def _place(frame: Mapping[str, Any] | None) -> str:
 
 
 def _library(frames: Sequence[Mapping[str, Any]]) -> str:
-    """Return the call by which the user's code went into a library: the package's name, and the function's."""
+    """Return the call by which the user's code entered a library, as `package.function`."""
     if not frames:
         return ""
     frame = frames[-1]

@@ -1,4 +1,4 @@
-"""The coordinator's eye on the whole job: does it hang, at whom; do the hosts train together?"""
+"""Watch the whole job on the coordinator: whether it hangs and where, and whether the hosts train together."""
 
 import contextlib
 import json
@@ -23,9 +23,9 @@ from entrypoint.record.tail import Tail
 if TYPE_CHECKING:
     from entrypoint.observe.monitor.tracking import Tracking
 
-KEPT_ON = ("still", "stalled", "stacks", "weights")  # what Hangs and Weights know, beside what is shown
-JUDGED = ("process", "ended", "sample", "metric", "model", *KEPT_ON)  # and Together
-SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # of what a View wants, the cheap
+KEPT_ON = ("still", "stalled", "stacks", "weights")  # kinds of lines for Hangs and Weights, beside SHOWN
+JUDGED = ("process", "ended", "sample", "metric", "model", *KEPT_ON)  # kinds for Together, too
+SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # kinds for View that cost little
 ADVICE = {
     Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single states that this is intended",
     Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
@@ -34,15 +34,15 @@ ADVICE = {
     "TF_CONFIG as it is?",
     Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
 }
-EVALUATOR = "evaluator/"  # what the name of one begins with, whose steps are none of the training
+EVALUATOR = "evaluator/"  # prefix of an evaluator's name: its steps are not steps of the training
 ALONE, DIFFER = "trains alone", "weights that differ"
 Tell = Callable[[dict[str, Any]], None]
 
 
 class Watch:
-    """Reads the records of all hosts; tells the launcher what it finds, and the other monitors what it wants of them.
+    """Read the records of all hosts, report findings to the launcher, and publish requests to the other monitors.
 
-    `trains`: {host: its processes of training}.
+    `trains`: {host: names of its training processes}.
     """
 
     def __init__(self, job: Job, trains: dict[str, set[str]], tell: Tell, tracked: bool) -> None:
@@ -54,21 +54,21 @@ class Watch:
         self._together = Together(training, job.mode is Mode.PS)
         self._together.told = not _is_to_be_judged(job)
         self._weights = Weights()
-        self._wrong: dict[str, str] = {}  # what was said that would end the job: {what: words}
+        self._wrong: dict[str, str] = {}  # logged findings that may end the job: {what: words}
         self._view = View()
         self._tracking = _tracking(job) if tracked else None
-        self.live = False  # whether somebody looks at it
-        self._wants = {"stacks": 0, "live": False}  # as the others hear it
-        with contextlib.suppress(OSError, *WRONG):  # an earlier monitor has asked for stacks already
+        self.live = False  # whether the live page is open
+        self._wants = {"stacks": 0, "live": False}  # requests as the other monitors read them
+        with contextlib.suppress(OSError, *WRONG):  # an earlier monitor may have requested stacks already
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
     @property
     def wanted(self) -> int:
-        """How often stacks were asked for until now."""
+        """Return how often stacks were requested until now."""
         return self._hangs.asked
 
     def look(self, own: Iterable[list[Any]]) -> None:
-        """Note what is new of all hosts, `own` of this one, and see what follows."""
+        """Read new lines of all hosts (`own`: of this one), and act on what they show."""
         self._read(own)
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
@@ -78,14 +78,14 @@ class Watch:
             self._tracking.look(self._hangs.runs, self._say)
         wants = {"stacks": self._hangs.asked, "live": self.live}
         if wants != self._wants:
-            with contextlib.suppress(OSError):  # such as of a full disk: the next look tries again
+            with contextlib.suppress(OSError):  # for example, a full disk: the next look tries again
                 _write(self._job.paths.run / "wants.json", wants)
                 self._wants = wants
         if self.live:
             self._show()
 
     def show_last(self, own: Iterable[list[Any]]) -> None:
-        """Show how it ended to who looked; nothing of that stays in what is packed, unless that one keeps it."""
+        """Show the end on the live page if it is open, and remove the file that marks it as open."""
         self._read(own)
         if self._tracking:
             self._tracking.finish(self._say)
@@ -106,7 +106,7 @@ class Watch:
                 self._note_safely(host, line)
 
     def _note_safely(self, host: str, line: list[Any]) -> None:
-        """Note a line, which somebody else may have written: what cannot be understood is left out."""
+        """Note a line of any host; skip it if it cannot be understood, since anything may have written it."""
         with contextlib.suppress(*WRONG):
             self._note(host, line)
 
@@ -131,7 +131,7 @@ class Watch:
         self._tell({"say": words})
 
     def _look_at_training(self) -> None:
-        """Say whether the hosts train together; where that is wanted, end the job once they have proven not to."""
+        """Log whether the hosts train together. If the settings require it, end the job once the contrary is proven."""
         if found := self._together.look():
             self._tell_together(*found, what=ALONE)
         if found := self._weights.look():
@@ -161,10 +161,10 @@ class Watch:
 
 
 def _is_to_be_judged(job: Job) -> bool:
-    """Return whether what the hosts exchange can be seen, and matters."""
+    """Return whether the exchange between hosts can be measured, and matters."""
     meant = job.mode is Mode.SINGLE and job.settings.mode == "single"
     over_tcp = not any(Path("/sys/class/infiniband").glob("*"))
-    # Ranks of hosts that are simulated on one machine share its memory.
+    # Ranks on hosts that are simulated on one machine exchange data in shared memory.
     shared = job.mode is Mode.MPI and job.cluster.me.address.startswith("127.")
     return len(job.cluster.training) > 1 and not meant and over_tcp and not shared
 
@@ -182,6 +182,6 @@ def _write(path: Path, value: object) -> None:
 
 
 def _tracking(job: Job) -> "Tracking":
-    from entrypoint.observe.monitor import tracking  # and subprocess, which few jobs need
+    from entrypoint.observe.monitor import tracking  # imports subprocess, which few jobs need
 
     return tracking.Tracking(job.paths.records)

@@ -1,16 +1,16 @@
-"""Have all ranks the same weights? Pure: sums of the weights after the same step go in, words come out."""
+"""Compare the weights of all ranks by sums taken after the same step. Pure."""
 
 import math
 from collections.abc import Mapping
 
 Who = tuple[str, str]  # host, process
-CLOSE = 1e-3  # of a sum: less is what one GPU computes otherwise than another
-KEPT = 20  # steps that are awaited of those who are behind
-IN_A_ROW = 3  # steps after which they differ: weights that are averaged now and then may differ in between
+CLOSE = 1e-3  # share of a sum: two GPUs may differ by less than that
+KEPT = 20  # steps kept until processes that are behind have reported them
+IN_A_ROW = 3  # differing steps until it is reported: weights that are averaged now and then may differ in between
 
 
 class Weights:
-    """What the processes of training have told of their weights."""
+    """Collect the sums that training processes report, and compare them."""
 
     def __init__(self) -> None:
         self._told: dict[int, dict[Who, tuple[float, float]]] = {}  # step -> who -> (norm, sum)
@@ -19,23 +19,23 @@ class Weights:
         self._looked, self._differ = -1, 0  # the last step that was compared, and how often they differed until then
 
     def note(self, who: Who, step: int, norm: float, total: float) -> None:
-        """Note two sums over one's weights after a step."""
+        """Note the norm and the sum of one process's weights after a step."""
         self._who.add(who)
         self._told.setdefault(step, {})[who] = (norm, total)
         while len(self._told) > KEPT:
             del self._told[min(self._told)]
 
     def forget(self, who: Who) -> None:
-        """Forget who has ended, or begins anew."""
+        """Forget a process that has ended or starts again."""
         self._looked, self._differ = -1, 0
         self._who.discard(who)
         for told in self._told.values():
             told.pop(who, None)
 
     def look(self) -> tuple[bool, str] | None:
-        """Return (whether they are equal, words) when that has changed; None while that is not known.
+        """Return (whether they are equal, words) when that has changed or becomes known, else None.
 
-        Once they were equal, nothing more is said: weights that are averaged now and then differ in between.
+        Once they were equal, return None for good: weights that are averaged now and then differ in between.
         """
         if self._said:
             return None
@@ -62,7 +62,7 @@ class Weights:
 
 
 def are_equal(told: Mapping[Who, tuple[float, float]]) -> bool:
-    """Return whether all sums are the same, but for rounding; what is no number is equal to what is none."""
+    """Return whether all sums are the same but for rounding; NaN and infinity equal one another."""
     (norm, total), *others = told.values()
     scale = CLOSE * (abs(norm) if math.isfinite(norm) else 1.0)
     return all(_close(norm, other[0], scale) and _close(total, other[1], scale) for other in others)

@@ -1,4 +1,4 @@
-"""One host's history, played through the policy again: what it was told, what it decides, whether it did the same."""
+"""Play one host's history through the policy again, and compare its decisions with those of then."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ EVENTS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One call of the policy: at which second of the host, with what; what follows now, and what followed then."""
+    """Describe one call of the policy: the host's second, the events, the actions now, and the actions then."""
 
     at: float
     happened: tuple[Event, ...]
@@ -34,13 +34,13 @@ class Step:
 
     @property
     def same(self) -> bool:
-        """Return whether the policy does what it did."""
+        """Return whether the policy decides as it did then."""
         return [_comparable(in_short(action)) for action in self.actions] == [_comparable(each) for each in self.then]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Call:
-    """A line of a history, as policy/history.py has it."""
+    """Hold a line of a history in the format of policy/history.py."""
 
     number: int
     began: float
@@ -53,12 +53,12 @@ class _Call:
 
 @dataclass
 class Player:
-    """Plays the lines of one host's history, in their order."""
+    """Play the lines of one host's history in their order."""
 
     plan: Plan
     host: str
     settings: Settings
-    incomplete: list[str] = field(default_factory=list)  # why what is played is not all that was
+    incomplete: list[str] = field(default_factory=list)  # what the history lacks, and why
     outcome: Outcome | None = None
     _reports: dict[str, Report] = field(default_factory=dict)
     _news: News | None = None
@@ -66,7 +66,7 @@ class Player:
     _last: float = 0.0
 
     def play(self, lines: Sequence[Any]) -> Iterator[Step | None]:
-        """Yield a step for each line, or None where it cannot be read; ConfigError where the policy cannot go on."""
+        """Yield a step for each line, or None if it cannot be read; ConfigError if the policy cannot go on."""
         policy: Policy | None = None
         for line in lines:
             try:
@@ -92,7 +92,7 @@ class Player:
             yield Step(at=call.at - call.began, happened=call.happened, actions=tuple(actions), then=call.then)
 
     def _read(self, line: Any) -> "_Call":
-        """Return one call of the policy; one of WRONG if the line is none."""
+        """Read one call of the policy; raise one of WRONG if the line is malformed."""
         began, at = number(line["began"]), number(line["at"])
         call = _Call(
             number=int(number(line["number"])),
@@ -112,7 +112,7 @@ class Player:
             self.incomplete.append(f"{self.host}: {call.number - self._number - 1} events are not in the record")
         self._number = call.number
         if call.dropped and call.quiet:
-            # What was dropped said only that all were there: say so as often as they do.
+            # Only repeated signs of life are dropped from a history: replace them at the rate of the heartbeat.
             until = call.quiet[0][0]
             while self._last + self.settings.heartbeat < until:
                 self._last += self.settings.heartbeat
@@ -145,7 +145,7 @@ class Player:
 
 
 def _comparable(short: Any) -> Any:
-    """As JSON has it, without what a mask has changed in texts."""
+    """Return a value in the form of JSON, without differences that masked secrets make."""
     if isinstance(short, list | tuple):
         return [_comparable(each) for each in short]
     if isinstance(short, Mapping):

@@ -1,4 +1,4 @@
-"""The job and the plan that a record describes, made again by the same code that made them then."""
+"""Rebuild the job and the plan that a record describes, with the same code that made them then."""
 
 import json
 import tempfile
@@ -19,7 +19,7 @@ RUN = Path("/run/entrypoint")
 
 
 def rebuild(described: Mapping[str, Any], gpus: int) -> tuple[Job, Plan]:
-    """Return the job of one host and its plan; `gpus` are the host's. ConfigError if it cannot be made."""
+    """Return the job of one host and its plan; `gpus`: the host's number. ConfigError if they cannot be rebuilt."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             for name in FILES:

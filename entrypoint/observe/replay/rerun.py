@@ -1,4 +1,4 @@
-"""The same job once more on simulated hosts, with what happened to it from outside: faults, at the same moments."""
+"""Find in the records what was done to a job from outside, as faults for a run on simulated hosts."""
 
 import contextlib
 import shlex
@@ -9,28 +9,28 @@ from typing import Any
 from entrypoint.launcher.job.job import Mode
 from entrypoint.record.read import WRONG
 
-OURS = "sagemaker_"  # hyperparameters that the SDK makes
-# Settings, without ENTRYPOINT_, that say where a job ran, and not how.
+OURS = "sagemaker_"  # prefix of hyperparameters that the SDK adds
+# Settings, without ENTRYPOINT_, that depend on where a job ran.
 PLACES = ("HOST_ADDRESSES", "PORT_", "CONTROL_PORT", "SSH_PORT", "RUN_DIR", "SUMMARY", "TOKEN", "MODE")
 
 
 @dataclass
 class Told:
-    """What one host's record says of what happened to it. Times are seconds since the epoch."""
+    """Collect what happened to one host by its record. Times are seconds since the epoch."""
 
     began: float = 0.0
-    last: float = 0.0  # when it said something last
-    left: bool = False  # it said how the job ended
+    last: float = 0.0  # time of its last line
+    left: bool = False  # its record has the job's outcome
     signalled: float | None = None
     asked: set[str] = field(default_factory=set)  # processes that the launcher itself ended
-    killed: list[tuple[float, str, int]] = field(default_factory=list)  # (when, process, signal), by somebody else
-    lines: dict[str, str] = field(default_factory=dict)  # the last line of each process
-    links: dict[str, float] = field(default_factory=dict)  # when another host's connection to it was closed
-    heard: dict[str, float] = field(default_factory=dict)  # when another host's launcher was heard last
+    killed: list[tuple[float, str, int]] = field(default_factory=list)  # (when, process, signal), sent by others
+    lines: dict[str, str] = field(default_factory=dict)  # last output line of each process
+    links: dict[str, float] = field(default_factory=dict)  # other host -> when its connection to this one closed
+    heard: dict[str, float] = field(default_factory=dict)  # other host -> time of its last report
 
 
 def gather(record: Sequence[Sequence[Any]]) -> Told:
-    """Return what the lines of one record, in their order, tell."""
+    """Read the lines of one record, in their order."""
     told = Told()
     for kind, at, *values in record:
         told.began, told.last = told.began or at, at
@@ -40,7 +40,7 @@ def gather(record: Sequence[Sequence[Any]]) -> Told:
             case "lines", (str(name), [*_, str(line)]):
                 told.lines[name] = line
             case "decided", (dict(line),):
-                with contextlib.suppress(*WRONG):  # what is no line of a history tells nothing
+                with contextlib.suppress(*WRONG):  # skip malformed lines
                     _note_decision(told, at, line)
     return told
 
@@ -64,10 +64,10 @@ def _note_decision(told: Told, at: float, line: Mapping[str, Any]) -> None:
 
 
 def faults(records: Mapping[str, Sequence[Sequence[Any]]]) -> Iterator[str]:
-    """Yield faults for `entrypoint local` that do to simulated hosts what was done to these.
+    """Yield faults that make `entrypoint local` do to simulated hosts what was done to these.
 
-    A process that ends by itself, with an exit code, does so again: that is no fault. A moment is a line that was
-    printed last, where it is known and says which step it was; else so many seconds after the start.
+    A process that ends by itself, with an exit code, is no fault: it will do so again. The moment of a kill is the
+    process's last output line if that has a number, such as its step; else so many seconds after the start.
     """
     told = {host: gather(record) for host, record in records.items()}
     began = min((each.began for each in told.values() if each.began), default=0.0)
@@ -77,7 +77,7 @@ def faults(records: Mapping[str, Sequence[Sequence[Any]]]) -> Iterator[str]:
         elif not each.left:
             closed = min((other.links[host] for other in told.values() if host in other.links), default=0.0)
             heard = max((other.heard.get(host, 0.0) for other in told.values()), default=0.0)
-            # One whose connections stay open is frozen, or cut off.
+            # A lost host whose connections stay open is frozen, or cut off.
             what, when = ("kill", closed) if closed else ("pause", max(heard, each.last))
             yield f"{what} {host} at {when - began:.1f}"
         else:
@@ -91,7 +91,7 @@ def faults(records: Mapping[str, Sequence[Sequence[Any]]]) -> Iterator[str]:
 def arguments(
     described: Mapping[str, Any], mode: str, processes: int, program: str, wanted: Sequence[str]
 ) -> list[str]:
-    """Return the arguments of `entrypoint local` for a job as described, with these faults."""
+    """Return the arguments of `entrypoint local` for the described job with these faults."""
     hosts = described["resourceconfig"]["hosts"]
     words = [program, "--hosts", str(len(hosts)), "--mode", mode]
     if processes > 1 and mode != Mode.SINGLE:

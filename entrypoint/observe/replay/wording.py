@@ -1,4 +1,4 @@
-"""What a host was told and what it decided, in words."""
+"""Put a host's events and decisions into words."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,13 +12,13 @@ SHOWN_CHARS = 160  # characters of a text
 
 
 class Narrator:
-    """Tells one host's steps. Of reports and news it tells what is new in them."""
+    """Describe one host's events. Of reports and news, only changes are described."""
 
     def __init__(self) -> None:
         self._told: dict[str, Any] = {}
 
     def told(self, event: Event) -> str:
-        """Return what has happened; "" if it says nothing new."""
+        """Describe an event; return "" if it brings nothing new."""
         match event:
             case events.Due():
                 return ""
@@ -56,7 +56,7 @@ _DULL = {"host", "fingerprints", "public_keys", "exits", "cause_at", "stopping_a
 
 
 def consequences(actions: tuple[Action, ...]) -> Iterator[str]:
-    """Yield what follows, an action each."""
+    """Describe each action."""
     for action in actions:
         match action:
             case events.Start(spec=spec):

@@ -1,4 +1,4 @@
-"""What the job took: host-seconds by what the hosts were at, and money, where a price is given."""
+"""Compute the job's bill: host-seconds by phase, and money if a price is given."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from entrypoint.observe.report.phases import IDLE, ORDER
 
 @dataclass
 class Bill:
-    """Host-seconds. `price`: USD for a host and an hour; None where it is not known."""
+    """Hold host-seconds by phase. `price`: USD per host-hour; None if it is not known."""
 
-    phases: dict[str, float]  # of all hosts
+    phases: dict[str, float]  # sums of all hosts
     hosts: dict[str, dict[str, float]]
     price: float | None = None
 
@@ -21,16 +21,16 @@ class Bill:
 
     @property
     def idle(self) -> float:
-        """Return host-seconds in which a host waited."""
+        """Return the host-seconds in which hosts waited."""
         return sum(seconds for phase, seconds in self.phases.items() if phase in IDLE)
 
     def cost(self, seconds: float) -> float | None:
-        """Return what so many host-seconds cost, in USD; None without a price."""
+        """Return the cost of so many host-seconds in USD; None without a price."""
         return None if self.price is None else seconds / 3600 * self.price
 
 
 def bill_of(job: JobRecord, price: float | None = None) -> Bill:
-    """Return the bill, phases in the order in which a job has them."""
+    """Return the job's bill, with phases in the order of a job."""
     hosts: dict[str, dict[str, float]] = {}
     for host in job.hosts:
         sums = hosts[host.name] = dict.fromkeys(ORDER, 0.0)

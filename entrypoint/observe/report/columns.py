@@ -1,4 +1,4 @@
-"""Figures over time in a bounded number of numbers, however long a job took."""
+"""Hold figures over time in a bounded number of pieces, however long a job took."""
 
 import math
 from array import array
@@ -8,15 +8,15 @@ Key = tuple[str, ...]  # ("cpu", "user"), ("process", "worker/1", "memory")
 
 
 class Columns:
-    """What was used in each of at most `limit` pieces of time, which are as long for all keys, and grow by doubling.
+    """Sum up use in at most `limit` pieces of time, which have one length for all keys. The length grows by doubling.
 
-    Times are seconds since the job's begin. An amount is spread over the time in which it was used; of what is a
-    level, such as memory, the peak is kept.
+    Times are seconds since the job's begin. An amount is spread over the time in which it was used. Of a level, such as
+    memory, each piece keeps the peak.
     """
 
     def __init__(self, width: float, limit: int) -> None:
         self.width, self.limit = width, limit
-        self.seconds = self._zeros()  # that were looked at, of each piece
+        self.seconds = self._zeros()  # observed seconds of each piece
         self.amounts: dict[Key, array[float]] = {}
         self.peaks: dict[Key, array[float]] = {}
 
@@ -24,7 +24,7 @@ class Columns:
         return array("d", bytes(8 * self.limit))
 
     def add(self, start: float, end: float, amounts: Mapping[Key, float], peaks: Mapping[Key, float]) -> None:
-        """Note what was used from `start` to `end`."""
+        """Add use from `start` to `end`."""
         if not 0 <= start < end:
             start = max(0.0, start)
             if start >= end:
@@ -50,7 +50,7 @@ class Columns:
                     column[at] = level
 
     def grow(self, end: float) -> None:
-        """Make pieces so long that there is one for this time."""
+        """Double the length of the pieces until they reach this time."""
         while end >= self.width * self.limit:
             self.width *= 2
             half = bytes(8 * (self.limit - self.limit // 2))
@@ -61,30 +61,30 @@ class Columns:
                 self.peaks[key] = array("d", map(max, _pairs(column))) + array("d", half)
 
     def per_second(self, key: Key) -> list[float | None]:
-        """Return the amounts of a key per second; None where nothing was looked at, [] where it never was."""
+        """Return a key's amounts per second; None for pieces without samples, [] for an unknown key."""
         column = self.amounts.get(key)
         if column is None:
             return []
         return [amount / seconds if seconds > 0 else None for amount, seconds in zip(column, self.seconds, strict=True)]
 
     def levels(self, key: Key) -> list[float | None]:
-        """Return the peaks of a key, as `per_second` does."""
+        """Return a key's peaks, in the form of `per_second`."""
         column = self.peaks.get(key)
         if column is None:
             return []
         return [peak if seconds > 0 else None for peak, seconds in zip(column, self.seconds, strict=True)]
 
     def total(self, key: Key, start: float = 0.0, end: float = math.inf) -> float:
-        """Return the amount of a key in pieces that begin in this time."""
+        """Return a key's amount in the pieces that begin in this time."""
         column = self.amounts.get(key)
         return sum(column[self._slice(start, end)]) if column else 0.0
 
     def observed(self, start: float = 0.0, end: float = math.inf) -> float:
-        """Return the seconds that were looked at, of pieces that begin in this time."""
+        """Return the observed seconds of the pieces that begin in this time."""
         return sum(self.seconds[self._slice(start, end)])
 
     def between(self, values: list[float | None], start: float, end: float) -> list[float]:
-        """Return those of the values (of `per_second` or `levels`) that are of this time, without gaps."""
+        """Return the values (of `per_second` or `levels`) in this time, without gaps."""
         return [value for value in values[self._slice(start, end)] if value is not None]
 
     def _slice(self, start: float, end: float) -> slice:
@@ -98,13 +98,13 @@ def _pairs(column: "array[float]") -> Iterable[tuple[float, float]]:
 
 
 class Series:
-    """Single values with their times; of very many, every second is left out again and again."""
+    """Hold single values with their times. Whenever there are too many, every second one is dropped."""
 
     MOST = 4096
 
     def __init__(self) -> None:
         self.times, self.values = array("d"), array("d")
-        self.broken: tuple[float, float] | None = None  # (time, value) of the first that is NaN or infinite
+        self.broken: tuple[float, float] | None = None  # (time, value) of the first NaN or infinity
         self._every, self._count = 1, 0
 
     def add(self, at: float, value: float) -> None:
@@ -132,7 +132,7 @@ class Series:
         return found
 
     def rates(self, width: float, count: int) -> list[float | None]:
-        """Return, of a value that counts up, by how much a second, in each piece of time; a restart is left out."""
+        """Return the growth per second of a counter in each piece of time; a reset is left out."""
         columns = Columns(width, count)
         for before, at, first, then in zip(
             self.times[:-1], self.times[1:], self.values[:-1], self.values[1:], strict=True

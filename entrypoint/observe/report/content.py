@@ -1,4 +1,4 @@
-"""What the page shows, as JSON: names, spans, and columns of figures with a few digits."""
+"""Prepare the page's content as JSON: names, spans, and columns of figures with a few digits."""
 
 import math
 import time
@@ -12,15 +12,15 @@ from entrypoint.observe.report.phases import IDLE, ORDER, Span, of_process
 from entrypoint.observe.report.rules.steps import is_loss, seconds_per_step
 from entrypoint.observe.report.rules.verdict import Verdict
 
-MOST_METRICS, MOST_LINES = 8, 16  # of metrics, and processes of each
-MOST_PROCESSES = 64  # with processors and memory of their own
+MOST_METRICS, MOST_LINES = 8, 16  # metrics that are plotted, and processes of each
+MOST_PROCESSES = 64  # with twice as many, no process has columns of its own CPUs and memory
 MOST_SAID, MOST_SAID_BYTES, MOST_STACKS = 1500, 400_000, 400_000
 MOST_SPANS = 20_000
 NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_seconds", "steps_per_second"}
 
 
 def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, Any]:
-    """Return all that the page knows."""
+    """Return everything that the page shows."""
     index = {host.name: at for at, host in enumerate(job.hosts)}
     count = max(1, min(job.limit, math.ceil(job.seconds / job.width)))
     about = job.about
@@ -55,7 +55,7 @@ def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, An
 
 
 def digits(value: float | None) -> float | int | None:
-    """Return a number with three digits (four of thousands), or None where it is none."""
+    """Round to three digits, or to a whole number from 1000 on; return None for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return None
     if abs(value) >= 1000:
@@ -65,7 +65,7 @@ def digits(value: float | None) -> float | int | None:
 
 
 def _column(values: list[float | None], count: int, unit: float = 1.0) -> str | None:
-    """Return a column for the page: numbers with blanks between them, nothing for a gap. None if all are 0."""
+    """Return a column for the page: numbers separated by blanks, gaps empty. Return None if all values are 0."""
     if not any(values):
         return None
     factor = 1.0 / unit
@@ -108,7 +108,7 @@ def _host(job: JobRecord, host: Host, count: int) -> dict[str, Any]:
 
 
 def _spans(spans: list[Span], least: float, most: int) -> list[list[Any]]:
-    """Return [phase's number, start, end] of each; with too many, short ones become part of the one before."""
+    """Return [phase's number, start, end] of each span. If there are too many, short ones join the one before."""
     while True:
         found: list[list[Any]] = []
         for span in spans:
@@ -122,7 +122,7 @@ def _spans(spans: list[Span], least: float, most: int) -> list[list[Any]]:
 
 
 def _epochs(process: Process) -> list[Any]:
-    """Return when the number of the epoch changed, where it is printed."""
+    """Return the times at which the printed number of the epoch changed."""
     series, found = process.metrics.get("epoch", Series()), []
     for before, after, at in (
         zip(series.values[:-1], series.values[1:], series.times[1:], strict=True) if series else ()
@@ -144,7 +144,7 @@ def _channels(host: Host) -> list[dict[str, Any]]:
 
 
 def _rates(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, Any]]:
-    """Return steps a second of each process that tells them."""
+    """Return the steps per second of each process that reports steps."""
     found = []
     for host, process in job.trainers():
         if len(process.steps) > 1:
@@ -159,7 +159,7 @@ def _rates(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, 
 
 
 def smooth(values: list[float | None], over: int) -> list[float | None]:
-    """Return the mean of `over` values around each; steps are told as whole numbers, which would jump."""
+    """Return the mean of `over` values around each: steps are reported as whole numbers, so their rates jump."""
     sums, counts = [0.0], [0]
     for value in values:
         sums.append(sums[-1] + (value or 0.0))
@@ -172,7 +172,7 @@ def smooth(values: list[float | None], over: int) -> list[float | None]:
 
 
 def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, Any]]:
-    """Return what is shown of metrics: losses first, then those that most processes tell."""
+    """Return the metrics to show: losses first, then those that most processes report."""
     tells: dict[str, list[tuple[Host, Process]]] = {}
     for host in job.hosts:
         for process in host.processes.values():
@@ -198,12 +198,12 @@ def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str
 
 
 def _exact(values: list[float | None]) -> str:
-    """Return a column with six digits: metrics change little."""
+    """Return a column with six digits, since metrics change little."""
     return " ".join(["" if value is None else f"{value:.6g}" for value in values])
 
 
 def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
-    """Return [host, process, seconds for a step, steps] of all that tell them, the slowest first."""
+    """Return [host, process, seconds per step, steps] of all processes that report them, the slowest first."""
     found: list[list[Any]] = [
         [index[host.name], process.name, digits(each), digits(max(process.steps.values, default=math.nan))]
         for host, process in job.trainers() if (each := seconds_per_step(process))
@@ -212,7 +212,7 @@ def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
 
 
 def _matrix(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
-    """Return [from, to, bytes]: as the one has sent them or the other received, whichever has counted more."""
+    """Return [from, to, bytes], where both ends have counted the larger count."""
     sums: dict[tuple[int, int], float] = {}
     for host in job.hosts:
         me = index[host.name]
@@ -228,7 +228,7 @@ def _said(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
     if len(lines) > MOST_SAID:
         lines = [*lines[: MOST_SAID // 3], *lines[-2 * MOST_SAID // 3 :]]
     room, found = MOST_SAID_BYTES, []
-    for at, host, words in reversed(lines):  # the end tells most
+    for at, host, words in reversed(lines):  # the last lines matter most
         room -= len(words)
         if room > 0:
             found.append([digits(at), host, words])

@@ -1,4 +1,4 @@
-"""What is known of one host and its processes, from its record. Times are seconds since the job's begin."""
+"""Define what the report knows of one host and its processes. Times are seconds since the job's begin."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 
 @dataclass
 class Run:
-    """One time that a process was started. Times are seconds since the job's begin."""
+    """Describe one start of a process and its end. Times are seconds since the job's begin."""
 
     start: float
     end: float | None = None
-    how: str = ""  # it ended
+    how: str = ""  # how it ended, in words
 
 
 @dataclass
 class Mark:
-    """What a script has said of itself: something that ended at `at` and took so many seconds."""
+    """Describe something that a script has timed: it ended at `at` and took `seconds`."""
 
     at: float
     what: str
@@ -29,7 +29,7 @@ class Mark:
 
 @dataclass
 class Process:
-    """A process of the plan, or a rank."""
+    """Describe a process of the plan, or a rank."""
 
     name: str
     role: str = ""
@@ -37,27 +37,27 @@ class Process:
     runs: list[Run] = field(default_factory=list)
     metrics: dict[str, Series] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
-    step_marks: Series = field(default_factory=Series)  # seconds of a step
+    step_marks: Series = field(default_factory=Series)  # seconds per step
     first_output: float | None = None
 
     @property
     def trains(self) -> bool:
-        """Whether it is the user's program that learns, and no server, helper or evaluator."""
+        """Return whether it is a program that trains: no server, helper or evaluator."""
         return self.role not in SERVES | HELPS | {"evaluator", ""}
 
     @property
     def steps(self) -> Series:
-        """Return the steps that it said to have taken, if it did."""
+        """Return the steps that it has reported; empty if there are none."""
         return self.metrics.get("step") or self.metrics.get("epoch_step") or Series()
 
     def seconds_of(self, what: str) -> float:
-        """Return how long it was at that, by its marks."""
+        """Return the seconds that its marks of this kind took in all."""
         return sum(mark.seconds for mark in self.marks if mark.what == what)
 
 
 @dataclass
 class Host:
-    """What the record of one host tells. Times are seconds since the job's begin."""
+    """Hold the figures of one host's record. Times are seconds since the job's begin."""
 
     name: str
     columns: Columns
@@ -67,29 +67,29 @@ class Host:
     end: float = 0.0
     processes: dict[str, Process] = field(default_factory=dict)
     phases: list[tuple[float, str]] = field(default_factory=list)
-    still: list[tuple[float, str, float, float]] = field(default_factory=list)  # at, process, seconds, CPUs
-    stalled: list[float] = field(default_factory=list)  # when Horovod said that a rank is missing
+    still: list[tuple[float, str, float, float]] = field(default_factory=list)  # (at, process, seconds, CPUs)
+    stalled: list[float] = field(default_factory=list)  # when Horovod reported missing ranks
     said: list[tuple[float, str]] = field(default_factory=list)
     stacks: list[dict[str, Any]] = field(default_factory=list)
     outcome: dict[str, Any] | None = None
     unused_gpus: str = ""  # why its TensorFlow cannot use its GPUs
-    held_at_first: dict[str, float] = field(default_factory=dict)  # GPU -> share of its memory, before any program
+    held_at_first: dict[str, float] = field(default_factory=dict)  # GPU -> used share of its memory in the first sample
     oom: int = 0
     exchanged: dict[str, list[float]] = field(default_factory=dict)  # other host -> bytes received, sent
     problems: list[str] = field(default_factory=list)
-    every: int = 1  # of so many samples one was read
+    every: int = 1  # one of so many samples was read
 
     def figure(self, key: str) -> float:
-        """Return a number of its `host` lines; 0 where it is not known."""
+        """Return a number of its `host` lines; 0 if it is not known."""
         value = self.about.get(key)
         return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
     @property
     def cpus(self) -> float:
-        """Return how many there are; 1 where that is not known."""
+        """Return the number of CPUs; 1 if it is not known."""
         return max(1.0, self.figure("cpus"))
 
     @property
     def trainers(self) -> list[Process]:
-        """Return its processes that train."""
+        """Return the processes that train."""
         return [process for process in self.processes.values() if process.trains]

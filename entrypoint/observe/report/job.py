@@ -1,4 +1,4 @@
-"""The records of all hosts, brought together: one axis of time, and what is true of the job."""
+"""Combine the records of all hosts on one time axis, with facts about the job."""
 
 import math
 import statistics
@@ -15,49 +15,49 @@ from entrypoint.observe.report.phases import Span
 from entrypoint.observe.report.reading import read
 from entrypoint.record.read import WRONG, count_lines, first_line, number, text
 
-PIECES, MOST_PIECES, LEAST_PIECES = 40_000, 1024, 32  # of time: of all hosts, of one
+PIECES, MOST_PIECES, LEAST_PIECES = 40_000, 1024, 32  # pieces of time: of all hosts, and limits for one
 OTHER_CLOCK_SECONDS = 3600.0  # seconds that a host's clock is off, after which it is set right
 QUICK_LINES = 15_000  # lines that are read for each second that there is for all
-READS = 0.6  # of that time, at most
+READS = 0.6  # share of the given time that reading may take
 
 
 @dataclass
 class JobRecord:
-    """What is known of the job. Times are seconds since its begin."""
+    """Hold what all records show of the job. Times are seconds since its begin."""
 
     hosts: list[Host]  # in rank order
-    zero: float = 0.0  # the begin, since the epoch
-    spans: dict[str, list[Span]] = field(default_factory=dict)  # host -> what it was at
+    zero: float = 0.0  # the job's begin, in seconds since the epoch
+    spans: dict[str, list[Span]] = field(default_factory=dict)  # host -> its phases
     missing: list[str] = field(default_factory=list)  # hosts of the job without a record
     notes: list[str] = field(default_factory=list)  # what is wrong with the records
     trains_until: float = 0.0
 
     @property
     def about(self) -> dict[str, Any]:
-        """Return what the coordinator's record says first, or another's; {} if there is none."""
+        """Return the `host` lines of the coordinator's record, or of another; {} if there is none."""
         told = [host.about for host in [self.coordinator, *self.hosts] if host and host.about]
         return told[0] if told else {}
 
     @property
     def coordinator(self) -> Host | None:
-        """Return the host that coordinates, else the first; None without any."""
+        """Return the coordinator, or the first host if its record is missing; None without records."""
         name = next((host.about.get("coordinator") for host in self.hosts if host.about), None)
         return next((host for host in self.hosts if host.name == name), next(iter(self.hosts), None))
 
     @property
     def seconds(self) -> float:
-        """Return how long the job took, as far as its records go."""
+        """Return the job's duration, up to the end of its records."""
         return max((host.end for host in self.hosts), default=0.0)
 
     @property
     def outcome(self) -> dict[str, Any] | None:
-        """Return how it ended, as the coordinator says, or else another host."""
+        """Return the outcome in the coordinator's record, or else in another host's."""
         told = [host.outcome for host in [self.coordinator, *self.hosts] if host and host.outcome]
         return told[0] if told else None
 
     @property
     def rules(self) -> dict[str, float]:
-        """Return the thresholds that the job was given, and the defaults of others."""
+        """Return the job's own thresholds, and defaults for the other rules."""
         given = self.about.get("rules")
         try:
             return thresholds(dict(parse_rules(given))) if isinstance(given, str) else thresholds({})
@@ -66,27 +66,27 @@ class JobRecord:
 
     @property
     def price(self) -> float | None:
-        """Return what the job was told that a host costs for an hour, in USD."""
+        """Return the job's own price of a host-hour in USD; None if it has none."""
         given = self.about.get("price")
         return float(given) if isinstance(given, int | float) and 0 < given < 1e6 else None
 
     @property
     def limit(self) -> int:
-        """Return the pieces of time that each host's columns have."""
+        """Return the number of pieces in each host's columns."""
         return self.hosts[0].columns.limit if self.hosts else 0
 
     @property
     def width(self) -> float:
-        """Return the seconds of a piece."""
+        """Return the length of a piece in seconds."""
         return self.hosts[0].columns.width if self.hosts else 1.0
 
     def training(self, host: Host) -> tuple[float, float]:
-        """Return from when to when a host took steps; (0, 0) if it did not."""
+        """Return the begin and end of a host's training; (0, 0) if it did not train."""
         spans = [span for span in self.spans.get(host.name, ()) if span.phase in _STEPS]
         return (spans[0].start, spans[-1].end) if spans else (0.0, 0.0)
 
     def trainers(self) -> list[tuple[Host, Process]]:
-        """Return all processes that train."""
+        """Return (host, process) for each process that trains."""
         return [(host, process) for host in self.hosts for process in host.trainers]
 
 
@@ -94,11 +94,11 @@ _STEPS = {"train", "data wait", "checkpoint", "still"}
 
 
 def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
-    """Read the records {host: bytes}; with `within`, of very long ones no more than can be read in so many seconds."""
+    """Read the records {host: bytes}. With `within`, skip samples of long records to read them in so many seconds."""
     firsts = {name: first_line(data) for name, data in records.items()}
     begins = [found[0] for found in firsts.values() if found]
     names = [str(found[1].get("coordinator")) for found in firsts.values() if found]
-    leads = next((firsts[name] for name in names if name in firsts), None)  # its clock is the job's
+    leads = next((firsts[name] for name in names if name in firsts), None)  # the coordinator's clock is the job's
     usual = leads[0] if leads else statistics.median_low(begins) if begins else 0.0
     off = {
         name: found[0] - usual
@@ -110,7 +110,7 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
     limit = _power_of_two(PIECES // max(1, len(records)))
     every = math.ceil(sum(map(count_lines, records.values())) / (within * QUICK_LINES)) if within else 1
     began = time.monotonic()
-    interval = _interval(next((found[1] for found in firsts.values() if found), {}))  # one setting, of all hosts
+    interval = _interval(next((found[1] for found in firsts.values() if found), {}))  # one setting for all hosts
     for name, data in records.items():
         host = read(name, data, zero + off.get(name, 0.0), Columns(interval, limit), max(1, every))
         job.hosts.append(host)

@@ -1,4 +1,4 @@
-"""From records to the file of the report."""
+"""Make the file of the report from records."""
 
 import gc
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ def make(
     rules: Mapping[str, float] | None = None,
     within: float = 0.0,
 ) -> list[str]:
-    """Write the report of these records {host: bytes}; the worst three verdicts, a line each.
+    """Write the report of these records {host: bytes}; return the three worst verdicts, a line each.
 
-    `price`: USD for a host and hour, and `rules`: thresholds, in place of the job's own; `within`: seconds in which the
-    records should be read, 0 for all the time that it takes. OSError if the file cannot be written.
+    `price` (USD per host-hour) and `rules` (thresholds) replace the job's own; `within`: seconds in which the records
+    should be read, 0 for no limit. OSError if the file cannot be written.
     """
     is_on = gc.isenabled()
-    gc.disable()  # it would look at each of a million numbers again and again; what is made here is in no circle
+    gc.disable()  # it would visit a million numbers repeatedly, and no cycles are made here
     try:
         job = gather(records, within)
         verdicts = judge(job, {**job.rules, **(rules or {})})

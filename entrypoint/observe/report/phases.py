@@ -1,17 +1,17 @@
-"""What each host was at, from its start to its end, as its record tells it.
+"""Divide the time of each process and host into phases, by its record.
 
 start        the launcher reads the job and starts
 prepare      code and requirements are installed
-rendezvous   waits for the other hosts
-import       from the start of the program to the first that it prints
-first step   from there to the first step that it tells
-train        steps; all there is, where none is told
+rendezvous   the host waits for the other hosts
+import       from the start of the program to its first output
+first step   from there to the first step that it reports
+train        the program takes steps, or reports none
 checkpoint, evaluation, data wait    as the program marks them
 still        no process has shown any sign of progress, and none worked
-serve        nothing but parameter servers runs
-restart      another attempt follows on one that failed
-idle         the programs of this host have ended, and those of others have not
-end          from the end of the last program of the job on
+serve        only parameter servers run
+restart      a failed attempt is over, and the next one has not begun
+idle         the programs of this host have ended, while others' still run
+end          all programs of the job have ended
 """
 
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ ORDER = (
     "start", "prepare", "rendezvous", "import", "first step", "train", "data wait", "evaluation", "checkpoint", "serve",
     "still", "restart", "idle", "end",
 )  # fmt: skip
-IDLE = {"rendezvous", "data wait", "still", "restart", "idle"}  # paid for, and nothing was computed
-# Of what the processes of a host are at, the first of these is what the host is at.
+IDLE = {"rendezvous", "data wait", "still", "restart", "idle"}  # time that is paid for without computing
+# A host's phase is the first of these that one of its processes is in.
 _FIRST = ("checkpoint", "evaluation", "train", "data wait", "first step", "import", "still")
 _MARKED = {"checkpoint": "checkpoint", "evaluation": "evaluation", "data_wait": "data wait"}
-WORKS = 0.2  # CPUs: who uses less waits, as in monitor/hang.py
+WORKS = 0.2  # CPUs: a process that uses less waits, as in monitor/wait_sites.py
 LOOKED_SECONDS = 30.0  # seconds after which a look at the stacks is told at the latest
 
 
 @dataclass
 class Span:
-    """From `start` to `end`, seconds since the job's begin."""
+    """Describe one phase from `start` to `end`, in seconds since the job's begin."""
 
     phase: str
     start: float
@@ -41,7 +41,7 @@ class Span:
 
 
 def of_process(process: Process, host: Host) -> list[Span]:
-    """Return the spans of a process, of all times that it was started, without gaps while it runs."""
+    """Return the spans of a process over all its runs; while it runs there are no gaps."""
     found: list[Span] = []
     for run in process.runs:
         end = host.end if run.end is None else max(run.start, run.end)
@@ -76,7 +76,7 @@ def _of_run(process: Process, run: Run, end: float, host: Host) -> list[Span]:
 
 
 def _waits(host: Host, name: str, since: float, at: float, cpus: float) -> bool:
-    """Return whether a process only waited: by a look at its stacks in that time, or else by its processor time."""
+    """Return whether a process only waited: by its stacks in that time, or else by its CPU time."""
     looks = [
         stack["doing"]
         for stack in host.stacks
@@ -87,7 +87,7 @@ def _waits(host: Host, name: str, since: float, at: float, cpus: float) -> bool:
 
 
 def _lay_over(spans: list[Span], new: Span) -> None:
-    """Put `new` in place of what was there. Most come in order of time, so that only the last few are looked at."""
+    """Replace the spans in the time of `new`. Calls come mostly in order of time, so few spans are visited."""
     if new.end <= new.start:
         return
     at = len(spans)
@@ -112,7 +112,7 @@ def _joined(spans: list[Span]) -> list[Span]:
 
 
 def of_host(host: Host, job_trains_until: float) -> list[Span]:
-    """Return what the host was at, without gaps, from its begin to its end. `job_trains_until`: of all hosts."""
+    """Return the host's spans without gaps. `job_trains_until`: when the last training process of all hosts ended."""
     begin, end = host.begin or 0.0, host.end
     by_process = {process.name: of_process(process, host) for process in host.processes.values()}
     training = [span for process in host.trainers for span in by_process[process.name]]
@@ -121,7 +121,7 @@ def of_host(host: Host, job_trains_until: float) -> list[Span]:
     times = sorted({begin, end, min(max(job_trains_until, begin), end)} | {
         time for span in spans for time in (span.start, span.end) if begin < time < end
     })  # fmt: skip
-    # A worker server of parameter servers stays in `starting` for as long as it runs: what counts is when one began.
+    # A worker server beside parameter servers stays in `starting` while it runs: so the start of its programs counts.
     users = training or [span for span in others if span.phase in ("serve", "evaluation")]
     first = min((span.start for span in users), default=end)
     prepared = max((span.end for span in others if span.phase == "prepare" and span.end <= first), default=None)

@@ -1,6 +1,6 @@
-"""One host's record, read into a bounded number of figures: see monitor/README.md for its lines.
+"""Read one host's record into a bounded number of figures. monitor/README.md defines its lines.
 
-A record may be cut, broken, or written by somebody who means harm: what does not fit is counted and left out.
+A record may be cut, broken or malicious: lines that do not fit are counted and left out.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from entrypoint.record.read import WRONG, batches, lines_of, number, numbers, pa
 
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_SAID, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
-LONGEST = 60 * 86_400.0  # seconds that a job can take, else a time is wrong
+LONGEST = 60 * 86_400.0  # seconds that a job can take; a later time is wrong
 
 
 def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> Host:
-    """Return what a record tells. `zero`: the job's begin by this host's clock; `every`: read one sample of so many."""
+    """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
     host = Host(name=name, columns=columns, every=every)
     reader, wrong = _Reader(host, zero), 0
     for lines in batches(lines_of(data, host.problems), every):
@@ -41,7 +41,7 @@ class _Reader:
         self._takes: dict[str, Callable[..., None]] = {kind: getattr(self, f"_take_{kind}") for kind in kinds}
 
     def take(self, line: list[Any]) -> None:
-        """Take a line; one of WRONG if it is not as it should be."""
+        """Note a line; raise one of WRONG if it is malformed."""
         kind, at, *values = line
         at = number(at) - self._zero
         if not -60 <= at <= LONGEST:

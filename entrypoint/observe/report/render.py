@@ -1,4 +1,4 @@
-"""The page: one file of HTML, with its style, its program, uPlot and the job's figures in it. It loads nothing."""
+"""Render the report as one HTML file that contains style, script, uPlot and the job's figures, and loads nothing."""
 
 import json
 import re
@@ -11,7 +11,7 @@ MOST_HEAD = 1 << 16
 
 
 def render(content: dict[str, Any]) -> str:
-    """Return the page. Nothing of a job's texts can become HTML or end the script that holds them."""
+    """Return the page. A job's texts cannot become HTML, nor end the script element that holds them."""
     job = content["job"]
     outcome = job["outcome"]["kind"] if job["outcome"] else "end unknown"
     verdicts = [
@@ -37,13 +37,13 @@ def _file(name: str) -> str:
 
 
 def as_script(value: Any) -> str:
-    """Return JSON that may stand in a script: no character in it means anything to HTML."""
+    """Return JSON for a script element: it has no character with a meaning in HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
 def line_of(verdict: dict[str, Any]) -> str:
-    """Return a verdict as one line of a log, without what a terminal would take for a command."""
+    """Return a verdict as one log line, without characters that control a terminal."""
     process, host = verdict["process"], verdict["host"]
     where = f"{process} on {host}: " if process and host else f"{process or host}: " if process or host else ""
     line = f"{verdict['severity']}: {verdict['rule']}: {where}{verdict['text']}; {verdict['advice']}"
@@ -51,7 +51,7 @@ def line_of(verdict: dict[str, Any]) -> str:
 
 
 def verdicts_of(page: Path) -> list[str]:
-    """Return the worst verdicts of a page, as its head has them; [] if there is none, or no page."""
+    """Return the worst verdicts from a page's head; [] if it has none or does not exist."""
     try:
         with page.open(encoding="utf-8", errors="replace") as file:
             head = file.read(MOST_HEAD)

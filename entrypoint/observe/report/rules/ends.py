@@ -1,4 +1,4 @@
-"""Checkpoints, and hosts that wait."""
+"""Judge the duration of checkpoints, and the time in which hosts wait."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +9,11 @@ from entrypoint.observe.report.phases import IDLE
 from entrypoint.observe.report.rules.premises import stopped_at, went_well
 from entrypoint.observe.report.rules.verdict import Verdict, duration, percent
 
-LEAST = 2.0  # host-seconds that are worth a word
+LEAST = 2.0  # host-seconds below which nothing is reported
 
 
 def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Compare the longest checkpoint with the time that there is for one when the job is stopped."""
+    """Compare the longest checkpoint with the time that a stopped job has for one."""
     for host, process in job.trainers():
         limits: Any = host.about.get("limits")
         budget = limits.get("stop") if isinstance(limits, dict) else None
@@ -34,8 +34,8 @@ def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Count the host-seconds in which hosts waited: for others at the start, without progress, or at the end.
 
-    Of a job that failed or hung only the times without progress count: its other waits come of that. Nor do waits for
-    hosts that never came, or those for scripts that save because the job is stopped.
+    In a job that failed or hung, only time without progress and between attempts counts: its other waits follow from
+    that. Waits for hosts that never came do not count, nor waits for scripts that save because the job is stopped.
     """
     total = sum(span.end - span.start for spans in job.spans.values() for span in spans)
     until = stopped_at(job)

@@ -1,4 +1,4 @@
-"""Does the training wait for its data?"""
+"""Judge whether the training waits for its data."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from entrypoint.observe.report.rules.premises import judged, went_well
 from entrypoint.observe.report.rules.verdict import Verdict, duration, percent, size
 
 LEAST_SECONDS = 2.0  # seconds that were looked at
-EMPTY = 0.05  # of a pipe's capacity
-BUSY = 0.5  # of a host's CPUs: with fewer at work, it is not they that the data wait for
+EMPTY = 0.05  # share of a pipe's capacity, below which it counts as empty
+BUSY = 0.5  # share of a host's CPUs: if less is used, the CPUs do not delay the data
 SMALL_BYTES = 256_000  # bytes
 
 
 def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look at marks of data that were waited for, at pipes, and at waits for disks, of each host; take the largest."""
+    """Compare a host's waits for data by the script's marks, empty pipes, and waits for disks; report the largest."""
     for host in job.hosts if went_well(job) else ():
         if (training := judged(job, host)) is None:
             continue
@@ -62,7 +62,7 @@ def _pipes(host: Host, start: float, end: float) -> Iterator[_Found]:
 
 
 def _busy(host: Host) -> list[float | None]:
-    """Return how busy the host's CPUs are, from 0 to 1; or its GPUs, if these are busier."""
+    """Return how busy the host's CPUs are in each piece, from 0 to 1; or its GPUs, if these are busier."""
     columns = host.columns
     parts = [columns.per_second(("cpu", "user")), columns.per_second(("cpu", "system"))]
     gpus = [columns.per_second(key) for key in columns.amounts if key[0] == "gpu"]
@@ -85,7 +85,7 @@ def _disks(host: Host, start: float, end: float) -> Iterator[_Found]:
 
 
 def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look at the files of each channel, as the monitor has counted them."""
+    """Check the number and size of each channel's files, as the monitor has counted them."""
     for host in job.hosts:
         channels = host.about.get("channels")
         for name, told in channels.items() if isinstance(channels, dict) else ():

@@ -1,4 +1,4 @@
-"""All rules, on one job."""
+"""Apply all rules to one job."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +26,6 @@ CHECKS: dict[str, Check] = {
 
 
 def judge(job: JobRecord, thresholds: Mapping[str, float]) -> list[Verdict]:
-    """Return what ails the job, the worst first. A rule whose threshold is infinite is off."""
+    """Return the verdicts on a job, the worst first. A rule with an infinite threshold is off."""
     wanted = [(check, thresholds[name]) for name, check in CHECKS.items() if math.isfinite(thresholds[name])]
     return worst_first(verdict for check, threshold in wanted for verdict in check(job, threshold))

@@ -1,18 +1,18 @@
-"""What a rule rests on: a job that trained, went on to its end, and took long enough to be judged. Pure."""
+"""Check whether a job can be judged: it trained, went on to its end, and took long enough. Pure."""
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.phases import WORKS
 
-LEAST_SECONDS = 30.0  # of training, from which shares, rates and growth can be told
-STEADY_SECONDS = 5.0  # of counted steps, from which their pace can be told
-RECENT_SECONDS = 30.0  # before the end of the training: what was told then may be why it was ended
-QUIET_SECONDS = 30.0  # without progress: who is stopped then was stuck
+LEAST_SECONDS = 30.0  # of training, needed to judge shares, rates and growth
+STEADY_SECONDS = 5.0  # of reported steps, needed to judge their pace
+RECENT_SECONDS = 30.0  # before the end of the training: a stall in that time may be why it was ended
+QUIET_SECONDS = 30.0  # without progress: a process that is stopped then was stuck
 
 
 def went_well(job: JobRecord) -> bool:
-    """Return whether advice on speed is of use: the job neither failed nor hung. One that still runs goes well."""
+    """Return whether advice on speed helps: the job neither failed nor hung. A job that still runs goes well."""
     return not (failed(job) or hung(job))
 
 
@@ -22,9 +22,9 @@ def failed(job: JobRecord) -> bool:
 
 
 def hung(job: JobRecord) -> bool:
-    """Return whether the job stood still when it ended: by its exit code, or by what was told after its last step.
+    """Return whether the job hung when it ended: by its exit code, or by stacks and stalls after its last step.
 
-    A job that has succeeded did not hang, whatever was told on its way.
+    A job that has succeeded did not hang, whatever was recorded before.
     """
     if job.outcome is not None and job.outcome["kind"] == "succeeded":
         return False
@@ -44,7 +44,7 @@ def _last_step(job: JobRecord) -> float:
 
 
 def _all_still(job: JobRecord, since: float) -> bool:
-    """Return whether each process that trains was still at the end, for long, without working."""
+    """Return whether each training process was silent for long at the end, and did not work."""
     found = {
         (host.name, name)
         for host in job.hosts
@@ -56,18 +56,18 @@ def _all_still(job: JobRecord, since: float) -> bool:
 
 
 def judged(job: JobRecord, host: Host) -> tuple[float, float] | None:
-    """Return from when to when a host trained; None if that was too short to judge it by."""
+    """Return the begin and end of a host's training; None if it was too short to be judged."""
     start, end = job.training(host)
     return (start, end) if end - start >= LEAST_SECONDS else None
 
 
 def trained_long(job: JobRecord) -> bool:
-    """Return whether some host trained for long enough to judge the job; where none trains, whether it was long."""
+    """Return whether some host trained long enough for a judgement. If no host trains, the job's duration counts."""
     if not job.trainers():
         return job.seconds >= LEAST_SECONDS
     return any(judged(job, host) for host in job.hosts)
 
 
 def stopped_at(job: JobRecord) -> float:
-    """Return when the job was asked to stop; its end, if it was not."""
+    """Return when the job was stopped; its end if it was not."""
     return min((at for host in job.hosts for at, phase in host.phases if phase == "stopping"), default=job.seconds)

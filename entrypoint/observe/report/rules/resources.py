@@ -1,4 +1,4 @@
-"""Processors, GPUs, memory and disks of each host."""
+"""Judge CPUs, GPUs, memory and disks of each host."""
 
 from collections.abc import Iterator
 
@@ -8,16 +8,17 @@ from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import LEAST_SECONDS, hung, judged, went_well
 from entrypoint.observe.report.rules.verdict import Verdict, duration, percent, size
 
-LEAST_CPU_SECONDS = 2.0  # that programs used
-USED = 0.02  # of a GPU's time: less is none
-TAKEN = 0.002  # of a GPU's memory beyond what it held at first: a program that computes on it takes more
-GROWS = 0.05  # of the limit: less is no climbing
+LEAST_CPU_SECONDS = 2.0  # CPU seconds used, below which nothing is judged
+USED = 0.02  # share of a GPU's time, below which it counts as unused
+TAKEN = 0.002  # share of a GPU's memory beyond the first sample: a program that computes on the GPU takes more
+GROWS = 0.05  # share of the limit: less is not growth
 
 
 def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look at the time in which programs of a host could have run, and were throttled, or others had the CPU.
+    """Measure the time in which a host's programs were ready to run, but were throttled or others had the CPU.
 
-    A failure may come of it. Whoever hangs may ask for CPUs in vain: Open MPI and NCCL wait busily.
+    A job that failed is judged, too: this may be why. A hung job is not: Open MPI and NCCL wait busily, so CPUs that it
+    does not get are no loss.
     """
     for host in job.hosts if not hung(job) else ():
         used, stolen, throttled = (
@@ -41,9 +42,9 @@ def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look at how busy the GPUs were in training, and how much of their power and memory it took.
+    """Measure how busy the GPUs were in training, and how much power and memory they used.
 
-    Nothing is said of GPUs that TensorFlow cannot use: the launcher says so at the start.
+    GPUs that TensorFlow cannot use are left out: the launcher reports them at the start.
     """
     for host in job.hosts if went_well(job) else ():
         training = judged(job, host)
@@ -77,7 +78,7 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def _beside(host: Host, gpus: list[str], start: float, end: float) -> str:
-    """Return the power and memory of GPUs in words: "busy" says that something ran, and not how much."""
+    """Describe the power and memory of GPUs: "busy" shows only that something ran, and not how much."""
     columns = host.columns
     watts = columns.total(("gpu watts",), start, end) / max(columns.observed(start, end), 1e-9) / len(gpus)
     held = [level for name in gpus for level in columns.between(columns.levels(("gpu memory", name)), start, end)]
@@ -91,7 +92,7 @@ def _is_taken(host: Host, gpu: str) -> bool:
 
 
 def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look at what programs hold, not at the page cache, which the kernel gives up."""
+    """Measure the memory that programs hold. The page cache does not count: the kernel can reclaim it."""
     for host in job.hosts:
         limit, columns = host.figure("memory_limit"), host.columns
         held = columns.between(columns.levels(("memory", "programs")), 0, host.end)
@@ -127,7 +128,7 @@ def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def _slope(values: list[float], width: float) -> float:
-    """Return by how much values grow a second, as the least squares have it; 0 of fewer than six."""
+    """Return the growth of values per second by least squares; 0 if there are fewer than six."""
     count = len(values)
     if count < 6:
         return 0.0
@@ -137,7 +138,7 @@ def _slope(values: list[float], width: float) -> float:
 
 
 def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look at what is free where models and outputs go."""
+    """Measure the free space where models and outputs go."""
     for host in job.hosts:
         whole, columns = host.figure("disk_size"), host.columns
         free = columns.between(columns.per_second(("free",)), 0, host.end)
@@ -158,7 +159,7 @@ def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def busy_cpus(host: Host, start: float, end: float) -> float:
-    """Return how much of its CPUs a host used in this time, from 0 to 1."""
+    """Return the share of its CPUs that a host used in this time, from 0 to 1."""
     seconds = host.columns.observed(start, end)
     used = sum(host.columns.total(("cpu", name), start, end) for name in ("user", "system"))
     return used / seconds / host.cpus if seconds else 0.0

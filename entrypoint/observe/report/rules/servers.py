@@ -1,4 +1,4 @@
-"""Parameter servers, and the network."""
+"""Judge the balance of parameter servers, and the network."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,13 @@ from entrypoint.observe.report.rules.premises import judged, trained_long, went_
 from entrypoint.observe.report.rules.resources import busy_cpus
 from entrypoint.observe.report.rules.verdict import Verdict, percent, size
 
-LEAST_CPU, LEAST_BYTES = 2.0, 10e6  # of all servers
+LEAST_CPU, LEAST_BYTES = 2.0, 10e6  # CPU seconds and bytes of all servers, below which nothing is judged
 LEAST_BYTES_A_SECOND = 100e6  # bytes a second
-PLATEAU = 0.8  # of the peak
+PLATEAU = 0.8  # share of the peak, above which the traffic counts as limited
 
 
 def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Compare the parameter servers: by their processor time, and those on hosts of their own by bytes, too."""
+    """Compare parameter servers by CPU time, and by bytes those on hosts without training."""
     servers = [(host, process) for host in job.hosts for process in host.processes.values() if process.role == "ps"]
     if len(servers) < 2 or not (went_well(job) and trained_long(job)):
         return
@@ -45,7 +45,7 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look for hosts whose traffic is at one height, which is then the network's, while nothing else is busy."""
+    """Find hosts whose traffic stays near its peak, which is then the network's limit, while nothing else is busy."""
     for host in job.hosts if went_well(job) else ():
         if (training := judged(job, host)) is None:
             continue

@@ -1,4 +1,4 @@
-"""The training's own figures: steps and losses."""
+"""Judge the training's own figures: steps and losses."""
 
 import statistics
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import STEADY_SECONDS, went_well
 from entrypoint.observe.report.rules.verdict import Verdict, duration, percent
 
-LEAST = 20  # steps, and values of a loss, that can be judged
-POINTS = 6  # at which a process has told its steps
+LEAST = 20  # steps, and values of a loss, needed for a judgement
+POINTS = 6  # twice as many reports of steps, or three times as many marks, are needed to judge growth
 
 
 def seconds_per_step(process: Process) -> float | None:
-    """Return the mean; None where it is not told, or of too few steps. Of several attempts, the last."""
+    """Return the mean of the last attempt; None if the process reports no steps or too few."""
     if len(process.step_marks) >= 3:
         return statistics.fmean(process.step_marks.values)
     times, steps = _last_rise(process.steps)
@@ -25,20 +25,20 @@ def seconds_per_step(process: Process) -> float | None:
 
 
 def _span(process: Process) -> float:
-    """Return over how many seconds a process told its steps."""
+    """Return the seconds over which a process has reported steps."""
     times = process.step_marks.times if len(process.step_marks) >= 3 else _last_rise(process.steps)[0]
     return times[-1] - times[0] if len(times) else 0.0
 
 
 def _last_rise(series: Series) -> tuple[list[float], list[float]]:
-    """Return times and values since the value last fell, as it does where a script starts again."""
+    """Return times and values since the value last fell: it falls when a script starts again."""
     times, values = list(series.times), list(series.values)
     start = next((at for at in range(len(values) - 1, 0, -1) if values[at] < values[at - 1]), 0)
     return times[start:], values[start:]
 
 
 def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Compare each process that trains with the median of all."""
+    """Compare the pace of each training process with the median of all."""
     found = [
         (host, process, each)
         for host, process in job.trainers()
@@ -46,7 +46,7 @@ def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     ]
     if len(found) < 2 or not went_well(job):
         return
-    # Of two, the slower is compared with the faster.
+    # The low median: of two processes, the slower is compared with the faster.
     median = statistics.median_low(each for _, _, each in found)
     for host, process, each in found:
         if each >= threshold * median and each > median:
@@ -60,13 +60,13 @@ def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def is_loss(name: str) -> bool:
-    """Whether a metric is the loss of the training, and not of an evaluation."""
+    """Return whether a metric is a loss of the training, and not of an evaluation."""
     words = name.lower().replace("-", "_").split("_")
     return words[-1] == "loss" and not {"val", "eval", "test", "validation"} & set(words)
 
 
 def loss(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Look for losses that are no numbers, or do not fall."""
+    """Find losses that are NaN or infinite, or do not fall."""
     for host, process in job.trainers():
         for name, series in process.metrics.items():
             if "loss" not in name.lower():
@@ -96,7 +96,7 @@ def loss(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def step_growth(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Compare the last third of the training with the first; the very first steps are left out, as they are slow."""
+    """Compare the last third of the training with the first. The first tenth is left out, as its steps are slow."""
     for host, process in job.trainers() if went_well(job) else ():
         if _span(process) < STEADY_SECONDS:
             continue

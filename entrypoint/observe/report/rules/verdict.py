@@ -1,4 +1,4 @@
-"""What a rule says, and the words that rules share."""
+"""Define a rule's verdict, and the wording that rules share."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,25 +8,25 @@ from entrypoint.base.severity import Severity
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One ailment of a job."""
+    """Describe one problem of a job."""
 
     rule: str
-    host: str  # nothing if it is of the whole job
+    host: str  # empty if the whole job is meant
     process: str = ""
     text: str  # one sentence, with its figures
     advice: str  # what to do
     severity: Severity = Severity.WARNING
-    weight: float = 1.0  # of those as severe, the larger is worse
+    weight: float = 1.0  # order among verdicts of one severity: larger is worse
 
     @property
     def line(self) -> str:
-        """Return it as one line of a log."""
+        """Return the verdict as one log line."""
         where = " ".join(filter(None, [self.process, "on" if self.process and self.host else "", self.host]))
         return f"{self.rule}: {where + ': ' if where else ''}{self.text}; {self.advice}"
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return them in order, of each rule the worst alone, which says of how many hosts or processes it is true, too."""
+    """Return the worst verdict of each rule, sorted. Its text names the other hosts or processes with the problem."""
     ordered = sorted(verdicts, key=lambda verdict: (-verdict.severity, -verdict.weight))
     found: dict[str, Verdict] = {}
     others: dict[str, set[tuple[str, str]]] = {}
@@ -49,12 +49,12 @@ def _and_of_others(verdict: Verdict, others: set[tuple[str, str]]) -> Verdict:
 
 
 def percent(share: float) -> str:
-    """Return a share in words."""
+    """Format a share as a percentage."""
     return f"{100 * share:.0f} %"
 
 
 def size(count: float) -> str:
-    """Return bytes in words."""
+    """Format a number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(count) < 1000:
             return f"{count:.3g} {unit}"
@@ -63,7 +63,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words."""
+    """Format a duration in seconds."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 120:
