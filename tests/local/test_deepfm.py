@@ -17,7 +17,8 @@ PATIENCE = 600.0
 
 def test_parameter_servers_beat_a_logistic_regression(no_leftovers, tell):
     """By 0.02 at least; benchmarks/deepfm_auc.py does it with more rows and more often; Horovod does it in
-    cluster/test_cluster_examples.py."""
+    cluster/test_cluster_examples.py.
+    """
     command = [sys.executable, "-m", "benchmarks.deepfm_auc", "--engine", "process", "--modes", "ps"]
     command += ["--rows", "20000", "--seeds", "1", "--least", "0.02"]
     result = subprocess.run(

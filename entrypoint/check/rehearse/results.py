@@ -223,7 +223,7 @@ def _read_of(folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _first(log: Path) -> tuple[tuple[str, float], ...]:
-    """Return the first value of each of COUNTED in a log. (A record keeps only the last of each second.)"""
+    """Return the first value of each of COUNTED in a log; a record keeps only the last of each second."""
     readers, found = dict[str, Reader](), dict[str, float]()
     for line in _text(log, LOG_BYTES).splitlines():
         told = _OF_PROCESS.match(line)

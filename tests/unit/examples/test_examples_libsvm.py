@@ -240,7 +240,8 @@ def test_who_resumes_keeps_the_learning_rate_of_the_job(deepfm, tmp_path):
 @pytest.mark.parametrize("optimizer", ["adagrad", "ftrl"])
 def test_variables_survive_the_way_to_parameter_servers_and_back(deepfm, optimizer):
     """The table is cut there, into pieces of different lengths; of each, the optimizer has all that it remembers of it
-    before what it remembers of the next: that is one thing with Adagrad, two with FTRL."""
+    before what it remembers of the next: that is one thing with Adagrad, two with FTRL.
+    """
     import tensorflow as tf
 
     def cut(variable):

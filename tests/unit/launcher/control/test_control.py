@@ -549,7 +549,7 @@ def test_one_request_per_connection(listening):
 
 
 def test_half_requests_are_given_up_however_slowly_they_go_on(listening, monkeypatch):
-    monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS_SECONDS_SECONDS", 2.0)
+    monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS", 2.0)
     with listening.connect("algo-2") as connection:
         began = time.monotonic()
 
@@ -568,7 +568,7 @@ def test_half_requests_are_given_up_however_slowly_they_go_on(listening, monkeyp
 def test_a_clock_that_is_set_harms_no_request(listening, monkeypatch, jump):
     """Forwards, it would close every connection; backwards, keep half a request for hours."""
     real = time.time
-    monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS_SECONDS_SECONDS", 600.0)
+    monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS", 600.0)
 
     def has_looked() -> None:
         before = listening.door._look_at
@@ -586,7 +586,7 @@ def test_a_clock_that_is_set_harms_no_request(listening, monkeypatch, jump):
         has_looked()  # begun after the clock was set
         whole.sendall(body)
         assert whole.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
-        monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS_SECONDS_SECONDS", 0.1)
+        monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS", 0.1)
         assert half.recv(1 << 16) == b""  # it is given up all the same
 
 
