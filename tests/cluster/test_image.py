@@ -327,7 +327,7 @@ def test_push_names_that_are_nearly_right_are_refused(name: str) -> None:
     ("arguments", "says"),
     [
         (["--frobnicate"], "--frobnicate"),
-        (["--push"], "without its value"),
+        (["--push"], "lacks its value"),
         (["--builder", "kaniko"], "legacy, buildkit or auto"),
         (["--dry-run", "--base", "some:base", "--ca-bundle", "/nowhere.pem"], "/nowhere.pem"),
     ],
