@@ -42,25 +42,8 @@ MEASURES = {  # title, unit
     "end_cpu_s": ("CPU time of all hosts, from the failure to the end", "s"),
     "end_coordinator_cpu_s": ("CPU time of the coordinator, from the failure to the end", "s"),
     "all_ended_s": ("Failure until all hosts have ended", "s"),
-    "rendezvous_waited_s": ("Longest wait for the coordinator's policy, to the rendezvous", "s"),
-    "steady_waited_s": ("Longest wait for it, while nothing happens", "s"),
-    "end_waited_s": ("Longest wait for it, from the failure to the end", "s"),
-    "connections_a_second": ("Most new connections in a second", ""),
-    "backlog": ("Most connections in the kernel's queue", ""),
-    "dropped": ("SYNs dropped, as that queue was full", ""),
-    "failed_calls": ("Calls that failed and were made again, to the rendezvous", ""),
-    "rendezvous_bytes_in": ("Received by the coordinator, to the rendezvous", "MB"),
-    "rendezvous_bytes_out": ("Sent by the coordinator, to the rendezvous", "MB"),
-    "bytes_in_per_s": ("Received by the coordinator, while nothing happens", "kB/s"),
-    "bytes_out_per_s": ("Sent by the coordinator, while nothing happens", "kB/s"),
-    "end_bytes_in": ("Received by the coordinator, from the failure to the end", "MB"),
-    "end_bytes_out": ("Sent by the coordinator, from the failure to the end", "MB"),
-    "links_lost_per_hour": ("Connections lost and made again, in an hour", ""),
-    "links": ("Followers with a connection that stays", ""),
-    "false_alarms": ("Live hosts declared lost", ""),
-    "steady_s": ("Time in which nothing happened", "s"),
 }
-SCALE = {"MB": 1e-6, "kB/s": 1e-3, "%": 100}
+SCALE = {"MB": 1e-6, "%": 100}
 
 
 def title(measure: str) -> str:
