@@ -355,7 +355,7 @@ costs() { "$VENV/bin/python" tests/costs.py "$@"; }
 # Prints what the tests have cost. A default run fails if that exceeds the budget.
 judge_costs() {
     local growth=()
-    if [[ $all == yes ]] || ((${#pytest_arguments[@]} > 0)); then growth=(--growth); fi
+    if [[ $all == yes ]] || by_name lines || by_name gpu || ((${#pytest_arguments[@]} > 0)); then growth=(--growth); fi
     costs containers "$scratch/counts"
     cp "$scratch/counts" "$HERE/.test-costs"
     costs judge "$scratch/counts" ${growth[@]+"${growth[@]}"}
