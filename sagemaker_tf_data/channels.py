@@ -48,7 +48,7 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What this process reads: of `channel`, the records whose number modulo `count` is `index`."""
+    """The part of a channel that this process reads: the records whose number modulo `count` is `index`."""
 
     channel: str
     mode: str = "File"

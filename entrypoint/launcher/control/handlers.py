@@ -65,6 +65,7 @@ class Control:
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news, self._life = news, json.dumps(life).encode()
         self._records = records  # on the coordinator
+        self._takes = {**HEARS, **dict.fromkeys(routes, "GET")}
         self._routes = routes  # what people may look at
         self._lives: dict[str, Any] = {}  # host -> the life of its launcher
         self._lock = threading.Lock()  # the server, its threads and the reader of links call this
@@ -103,8 +104,7 @@ class Control:
             if path == "/report":
                 self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
             raise Refused(why, 401)
-        takes = {**HEARS, **dict.fromkeys(self._routes, "GET")}
-        wanted = "POST" if self._records and path.startswith(RECORD) else takes.get(path)
+        wanted = "POST" if self._records and path.startswith(RECORD) else self._takes.get(path)
         if wanted is None:
             raise Refused(f"there is nothing at {path[:100]}", 404)
         if method != wanted:
