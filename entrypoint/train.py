@@ -158,4 +158,4 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
     told = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
     feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": told, "there": there})
     if why := feed.finish():
-        log.say(f"the record of this host is not whole: {why}")
+        log.say(f"the record of this host is incomplete: {why}")

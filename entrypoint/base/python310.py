@@ -16,7 +16,7 @@ else:
         __format__ = str.__format__
 
     def assert_never(value: NoReturn) -> NoReturn:
-        raise AssertionError(f"nobody thought of {value!r}")
+        raise AssertionError(f"unexpected value {value!r}")
 
     def dataclass_transform(**_: Any) -> Any:
         return lambda kind: kind

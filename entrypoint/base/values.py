@@ -55,7 +55,7 @@ class _Fields:
         values.update(given)
         if len(values) != len(self._known) or not given.keys() <= self._known:
             wanted = ", ".join(self.fields) or "no fields"
-            raise TypeError(f"{type(self).__name__} takes {wanted}; given were {', '.join(given) or 'none'}")
+            raise TypeError(f"{type(self).__name__} takes {wanted}; got {', '.join(given) or 'none'}")
         if self._checks:
             self.__post_init__()
 

@@ -116,12 +116,12 @@ Engine process can kill, stop, pause, stall and late; netns (as root) and docker
 _CHANNELS = """\
 channels: NAME=DIR[,OPTION=VALUE]...
   mode=M             File, FastFile or Pipe (FIFOs NAME_0, NAME_1, ..., one for each pass)
-  distribution=D     FullyReplicated, or ShardedByS3Key: the files are dealt out to the hosts in order of their names
+  distribution=D     FullyReplicated, or ShardedByS3Key: each host gets a part of the files, in order of their names
   shuffle=SEED       Pipe: the files in another order in each pass
   compression=Gzip   Pipe: the files are expanded
   wrapper=RecordIO   Pipe: each file becomes a record
   attributes=A:B     Pipe: DIR is an augmented manifest, of whose lines A and then B are taken
-DIR may be a manifest file, too. A name that ends like an option is given with a / behind it.
+DIR may be a manifest file, too. Put a / behind a name that ends like an option.
   --channel 'train=rows/,mode=Pipe,distribution=ShardedByS3Key,shuffle=7'   --channel test=rows/test
 """
 
@@ -231,7 +231,7 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     local.set_defaults(command="local")
     add = local.add_argument
     _add_program(local)
-    add("--hosts", type=int, metavar="N", help="1 to 1000, each some 20 MB and a second to start; default: 1")
+    add("--hosts", type=int, metavar="N", help="1 to 1000; each takes some 20 MB and a second to start; default: 1")
     _add_description(local)
     add("--checkpoints", type=Path, metavar="DIR", help="a folder that every host has as /opt/ml/checkpoints")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
@@ -242,7 +242,7 @@ def _add_local(local: argparse.ArgumentParser) -> None:
     add("--shm-size", metavar="SIZE", help="docker: size of /dev/shm, such as 1g; default: Docker's")
     add("--plan", action="store_true", help="print the plan of this run, and run nothing")
     add("--all", action="store_true", help="with --plan: every process, however many hosts there are")
-    add("--timeout", type=float, metavar="S", help="stop after so many seconds, as SageMaker would")
+    add("--timeout", type=float, metavar="S", help="stop after S seconds, as SageMaker would")
     add(
         "--watch",
         type=int,
@@ -326,7 +326,11 @@ def _add_launch_script(parser: argparse.ArgumentParser) -> None:
     add("--python", default=sys.executable, metavar="PYTHON", help="runs the launch script: that of the SageMaker SDK")
     add("--json", action="store_true", help="for programs")
     add(
-        "--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="the rest is arguments of the launch script"
+        "--args",
+        nargs=argparse.REMAINDER,
+        default=[],
+        metavar="...",
+        help="all further words are arguments of the launch script",
     )
 
 

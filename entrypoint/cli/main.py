@@ -94,10 +94,10 @@ def _description(args: argparse.Namespace, environment: Mapping[str, str], scrat
     described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None, args.channel or None)
     made_up = args.hosts is not None or bool(args.group)
     if not made_up and any(value is not None for value in described):
-        raise ConfigError("--mode, --program and the like describe a job that is made up: wanted --hosts N, too")
+        raise ConfigError("--mode, --program and similar options describe a made-up job; wanted --hosts N, too")
     if made_up:
         if args.config:
-            raise ConfigError("--config and --hosts are two jobs; wanted one of them")
+            raise ConfigError("--config and --hosts describe two jobs; wanted one of them")
         program = Path(args.program or "train.py")
         job = _local_job(args, program=program.name, source=program.parent, output=scratch / "plan")
         write_config(job, job.names[0], scratch)
@@ -201,7 +201,7 @@ def _replay(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     output = args.output or _new_output(argparse.Namespace(program=args.rerun, mode="rerun"))
     words = ["local", *once_more(records, str(args.rerun)), "--engine", args.engine, "--output", str(output)]
     print(f"entrypoint {shlex.join(words)}", flush=True)
-    print(f"The bundle has none of these, and the command may need them: {lacks(records)}", flush=True)
+    print(f"The bundle does not contain, and the command may need: {lacks(records)}", flush=True)
     code = run(words, environment)
     return compare(records, find(str(output))) if output.exists() else code
 
@@ -253,7 +253,7 @@ def _local_job(args: argparse.Namespace, program: str, source: Path, output: Pat
 
     groups = instance_groups(args.group)
     if groups and args.hosts is not None:
-        raise ConfigError("--hosts and --group both say how many hosts there are; wanted one of them")
+        raise ConfigError("--hosts and --group both set the number of hosts; wanted one of them")
     hosts = sum(len(group.hosts) for group in groups) or (1 if args.hosts is None else args.hosts)
     return LocalJob(
         program=program,

@@ -48,7 +48,7 @@ def write_out(log: Log, host: str, supervisor: "Supervisor | None", signals: lis
         return
     from entrypoint.launcher.outcome import report
 
-    words = f"{missing} bytes of the output of this host were not written: nobody read them, or there was no room"
+    words = f"{missing} bytes of the output of this host were not written: nobody read stdout, or the disk was full"
     if supervisor is not None:
         report.add_evidence(supervisor.job.paths.evidence(host), words)
     with contextlib.suppress(OSError):

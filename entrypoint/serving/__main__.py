@@ -36,7 +36,7 @@ def main() -> None:
         log.error("error: %s", error)
         code = ExitCode.CONFIG if isinstance(error, ConfigError) else ExitCode.CODE
     except BaseException:
-        log.exception("error: a fault of our own")
+        log.exception("error: internal fault")
         code = ExitCode.INTERNAL
     sys.stdout.flush()
     sys.stderr.flush()
@@ -75,7 +75,7 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
         is_done = server.run()
     if failures:
         raise failures[0]
-    log.info("stopped; %s", "all that was asked is answered" if is_done else "the time is up, and requests are open")
+    log.info("stopped; %s", "all requests are answered" if is_done else "time is up, and some requests are open")
     return ExitCode.SUCCESS
 
 

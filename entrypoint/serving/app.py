@@ -123,7 +123,7 @@ def make_app(service: Service) -> Any:
 
 
 def _fault(error: BaseException) -> str:
-    return f"the model failed: {type(error).__name__}; the log of the container says more"
+    return f"the model failed: {type(error).__name__}; see the container's log"
 
 
 def _ready(service: Service) -> Model:

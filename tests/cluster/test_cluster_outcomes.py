@@ -143,8 +143,8 @@ def test_host_is_cut_off(cluster: StartCluster, figure: Figure, way: str) -> Non
         endings = job.wait()
         figure(f"{way}, algo-2 is cut off: all hosts gone after", last_end(endings) - cut)
         assert last_end(endings) - cut < SOON
-        all_end({"algo-2": endings.pop("algo-2")}, HOST_LOST, "algo-1 (lost: not heard for ")
-        all_end(endings, HOST_LOST, "algo-2 (lost: not heard for ")
+        all_end({"algo-2": endings.pop("algo-2")}, HOST_LOST, "algo-1 (lost: no report for ")
+        all_end(endings, HOST_LOST, "algo-2 (lost: no report for ")
 
 
 @pytest.mark.parametrize(

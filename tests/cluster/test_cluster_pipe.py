@@ -84,9 +84,7 @@ def read_by_ranks(cluster: StartCluster, folder: Path, told: dict[str, bool], **
         endings = job.wait(within=400)
         assert {host: ending.exit_code for host, ending in endings.items()} == {"algo-1": 0, "algo-2": 0}
         # A container is not told whether they have one S3 path.
-        assert (
-            "If all have one S3 path, every process reads the whole of it: set ENTRYPOINT_CH" in endings["algo-1"].log
-        )
+        assert "If all have one S3 path, every process reads all of it: set ENTRYPOINT_CH" in endings["algo-1"].log
         files = [path for ending in endings.values() for path in (ending.ml / "output/data").glob("rank-*.json")]
         return [json.loads(path.read_text()) for path in sorted(files, key=lambda path: path.name)]
 

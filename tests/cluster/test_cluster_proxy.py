@@ -21,5 +21,5 @@ def test_hosts_meet_beside_a_proxy_that_swallows(cluster: Callable[..., Cluster]
             endings = job.wait(within=100)
             assert [ending.exit_code for ending in endings.values()] == [0, 0]
             assert "together: 2" in endings["algo-1"].log
-            assert "no program is to ask for the 2 hosts of the job" in endings["algo-2"].line("no_proxy")
+            assert "no program may use for the 2 hosts of the job" in endings["algo-2"].line("no_proxy")
     assert not asked

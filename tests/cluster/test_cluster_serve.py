@@ -31,7 +31,7 @@ def test_a_container_answers_and_stops(image: str, tmp_path: Path) -> None:
         sh("docker", "stop", "-t", "10", name)
         assert time.monotonic() - asked < 10
         assert sh("docker", "inspect", "-f", "{{.State.ExitCode}}", name).stdout == "0\n"
-        assert "stopped; all that was asked is answered" in sh("docker", "logs", name).stdout
+        assert "stopped; all requests are answered" in sh("docker", "logs", name).stdout
 
 
 def test_no_model_ends_the_container(image: str, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ print("pid", subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flu
 """})  # fmt: skip
     assert job.end() == [0]
     pid = job.says(r"\] pid (\d+)")[1]
-    assert f"scripts have left processes running, which are killed: pid {pid} (sleep)\n" in job[1].log
+    assert f"killed processes that scripts left running: pid {pid} (sleep)\n" in job[1].log
 
 
 def test_what_saving_starts_is_left_to_it(hosts):

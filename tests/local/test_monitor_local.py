@@ -180,7 +180,7 @@ def test_a_job_without_its_monitor_is_the_same(hosts, number):
     for pid in eventually(lambda: len(found := monitors(job)) == 2 and found, within=60):
         os.kill(pid, number)
     assert job.end() == [0, 0]
-    assert ("record of this host is not whole" in job[1].log) == (number == signal.SIGSTOP)
+    assert ("record of this host is incomplete" in job[1].log) == (number == signal.SIGSTOP)
     if number == signal.SIGKILL:  # it is said, and another one goes on
         assert all(
             "monitor of this host was killed by SIGKILL; it is restarted" in host.log for host in job.hosts.values()

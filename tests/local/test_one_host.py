@@ -254,4 +254,4 @@ def test_a_folder_in_place_of_the_failure_file_hides_no_failure(hosts):
     job = hosts(1, "train.py", code={"train.py": script})
     assert job.end() == [1]
     assert "ValueError: too small" in job.failures[0]
-    assert "is a folder, of which SageMaker reads nothing" in job[1].log
+    assert "is a folder, which SageMaker does not read" in job[1].log

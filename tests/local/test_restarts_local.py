@@ -63,7 +63,7 @@ def test_sigterm_between_two_attempts_ends_the_job(hosts):
         hyperparameters={**MWMS, "fails": "algo-2:SIGKILL"},
         environment={"ENTRYPOINT_RESTART_BACKOFF": "100", "ENTRYPOINT_RESTARTS": "5"},
     )
-    job.says("all processes are started again in 100 s")
+    job.says("all processes restart in 100 s")
     job.signal(signal.SIGTERM)
     assert job.end(within=30) == [143, 143]
 

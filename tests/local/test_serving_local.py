@@ -133,7 +133,7 @@ def test_a_saved_model_answers_and_ends_when_all_is_answered(serve, models: Path
         gate.write_text("")
         assert [future.result() for future in asked] == [(200, {"predictions": [str(gate)]})] * (THREADS + 2)
     code, log = server.end()
-    assert code == 0 and "all that was asked is answered" in log and "Traceback" not in log
+    assert code == 0 and "all requests are answered" in log and "Traceback" not in log
 
 
 def connections(server: Server) -> int:
@@ -191,7 +191,7 @@ def test_a_file_of_keras_answers_through_the_code_of_its_user_after_sigterm_too(
         gate.write_text("")
         assert asked.result() == (200, {"predictions": [[3]]})
     code, log = server.end()
-    assert code == 0 and "all that was asked is answered" in log and "Traceback" not in log
+    assert code == 0 and "all requests are answered" in log and "Traceback" not in log
 
 
 def lets_in_others(port: int) -> bool:

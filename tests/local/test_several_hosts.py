@@ -327,7 +327,7 @@ def test_a_port_that_is_taken_is_named(hosts):
         job.start("algo-2")
         assert job.end() == [78, 78]
     (first,) = {text.splitlines()[0] for text in job.failures}
-    assert first.startswith(f"algo-2 (port {port} is taken): worker/1 is to listen there")
+    assert first.startswith(f"algo-2 (port {port} is taken): worker/1 needs it")
 
 
 def test_status_of_a_follower_and_of_the_coordinator(hosts):

@@ -81,7 +81,7 @@ def test_another_host_raises(stuck):
     assert {text.splitlines()[0] for text in job.failures} == {
         "algo-1 script (exit code 1): ValueError: the loss is not a number"
     }
-    assert "script is still there 1 s after SIGKILL, and is left behind: pid" in job[2].log
+    assert "script survives SIGKILL for 1 s and is left behind: pid" in job[2].log
     assert named(job, 2, job[2].log)
     evidence = (job[2].base / "output/data/entrypoint-algo-2.txt").read_text()
     assert named(job, 2, evidence + re.search(r"asks, pid (\d+)", job[2].log)[0])
@@ -93,7 +93,7 @@ def test_the_job_was_to_be_tried_again(stuck, thread):
     job = stuck(2, "die", ENTRYPOINT_RESTARTS="2", IN_A_THREAD=thread)
     assert job.end() == [71, 71]
     assert len(set(job.failures)) == 1
-    cause = "algo-2 script (survives SIGKILL, so the job cannot restart): 1 s after SIGKILL there is still pid "
+    cause = "algo-2 script (survives SIGKILL, so the job cannot restart): still running 1 s after SIGKILL: pid "
     assert job.failures[0].startswith(cause)
     assert "state D (uninterruptible sleep), waits in " in job.failures[0]
 
@@ -119,5 +119,5 @@ def test_a_rank_while_another_raises(stuck):
 def test_a_script_leaves_it_and_ends_well(stuck):
     job = stuck(1, "leave it", "algo-1")
     assert job.end() == [0]
-    assert "left behind, since SIGKILL does not end it: pid " in job[1].log
+    assert "left behind after SIGKILL: pid " in job[1].log
     assert named(job, 1, job[1].log)

@@ -369,7 +369,7 @@ def test_requirements_beside_a_shell_script_are_left_to_it(hosts):
     """As on the AWS images."""
     job = hosts(1, "train.sh", code={"train.sh": "echo told\n", "requirements.txt": "no-such-distribution\n"})
     assert job.end() == [0]
-    assert "requirements.txt is left to train.sh" in job[1].log
+    assert "requirements.txt is installed for .py programs and packages only: train.sh" in job[1].log
 
 
 def test_a_package_with_pyproject_only_runs_as_a_module(hosts, tmp_path):

@@ -32,7 +32,7 @@ from outcomes.case import (
 )
 
 HERE = "when 'all are here'"  # the line that scripts write when all of them run
-LOST = "{host} (lost: not heard for ...)"
+LOST = "{host} (lost: no report for ...)"
 KILLED = "{host} (lost: ...)"  # known by its closed connection, or by one that it does not accept
 ABSENT = f"{{host}} (did not appear within {START_TIMEOUT:g} s): "
 NO_ANSWER = ABSENT + "it is at ..., port ...: Connection refused..."
@@ -55,10 +55,10 @@ CUT = {
         exits=("69",),
         timed=True,
         words="69; its text says that it may itself be cut off",
-        text="algo-... (lost: not heard for ...): nor is any other host; {host} itself may be cut off the network",
+        text="algo-... (lost: no report for ...): no other host reports either; {host} itself may be cut off",
     ),
     FOLLOWER: Own(
-        exits=("69",), text="algo-1 (lost: not heard for ...)", timed=True, words="69; its text names the coordinator"
+        exits=("69",), text="algo-1 (lost: no report for ...)", timed=True, words="69; its text names the coordinator"
     ),
 }
 
@@ -186,7 +186,7 @@ def processes_that_die() -> Iterator[Case]:
     text = "algo-1 mpirun (killed by SIGKILL)"
     yield lose(Way.MPI, "mpirun is killed", COORDINATOR, "run", f"kill algo-1:mpirun {HERE}", text)
     yield lose(Way.MPI, "mpirun is killed", COORDINATOR, "start", "kill algo-1:mpirun when 'mpirun started'", text)
-    kill, text = f"kill {{host}}:orted {HERE}", "{host} orted (ended too early): Open MPI's daemon is gone ..."
+    kill, text = f"kill {{host}}:orted {HERE}", "{host} orted (ended too early): Open MPI's daemon on this host ..."
     yield lose(Way.MPI, "Open MPI's daemon is killed", FOLLOWER, "run", kill, text, 1)
     for way in (Way.SINGLE, Way.SCRIPTS, Way.MWMS, Way.MPI):
         where = FOLLOWER if way in SEVERAL else COORDINATOR
@@ -316,7 +316,7 @@ def what_cannot_be_killed() -> Iterator[Case]:
         yield Case(
             **common, event="script cannot be killed, another raises", does={**asks, "others": "raises_when_it_hangs"},
             settings=settings, code=1, text=f"{other} (exit code 1): ValueError: the loss is not a number", bound=STUCK,
-            says="after SIGKILL, and is left behind: pid ...state D (uninterruptible sleep), waits in ",
+            says="survives SIGKILL for 1 s and is left behind: pid ...state D (uninterruptible sleep), waits in ",
         )  # fmt: skip
         yield Case(
             **common,
@@ -324,7 +324,7 @@ def what_cannot_be_killed() -> Iterator[Case]:
             does={**asks, "others": "kills_itself_when_it_hangs"},
             settings={**settings, **RESTART},
             code=71,
-            text=f"{stuck}, so the job cannot restart): 1 s after SIGKILL there is still pid ...",
+            text=f"{stuck}, so the job cannot restart): still running 1 s after SIGKILL: pid ...",
             bound=STUCK_ATTEMPT,
         )
 
@@ -333,7 +333,7 @@ def mpirun_that_does_not_end() -> Iterator[Case]:
     yield Case(
         way=Way.MPI, event="mpirun does not end though all ranks have", where=COORDINATOR, when="end", hosts=2,
         does={"do": "stops_mpirun", "on": "algo-1", "when": "end"}, code=0, bound=MPIRUN,
-        says="all ranks ended well 10 s ago, and mpirun has not: it is killed",
+        says="mpirun still runs 10 s after all ranks ended with code 0: it is killed",
     )  # fmt: skip
 
 

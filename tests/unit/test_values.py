@@ -41,7 +41,7 @@ def test_shown_as_a_dataclass_is():
 
 @pytest.mark.parametrize("given", [{}, {"name": "a", "cod": 1}, {"code": 1}], ids=str)
 def test_fields_that_are_not_there(given):
-    with pytest.raises(TypeError, match="Ended takes name, code, marks; given were"):
+    with pytest.raises(TypeError, match="Ended takes name, code, marks; got"):
         Ended(**given)
 
 

@@ -150,7 +150,7 @@ def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding
     if job is None:
         return
     alone = job.mode is Mode.SINGLE and len(job.cluster.hosts) > 1 and not described.problems
-    if alone and any("no way of distributing" in text for text in job.warnings):
+    if alone and any("no distribution is configured" in text for text in job.warnings):
         yield error(
             "nothing-shared",
             request.at("InstanceCount"),
@@ -159,7 +159,7 @@ def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding
             _ASSIGN,
         )
     for text in job.warnings:
-        if "no way of distributing" not in text:
+        if "no distribution is configured" not in text:
             yield warning("job-warning", request.at(), text, "see docs/settings.md")
     for text in described.plan.notes if described.plan else ():
         unread = "is ShardedByS3Key, and not all" in text

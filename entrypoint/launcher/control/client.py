@@ -76,7 +76,7 @@ def post(
         while (whole := _whole(text)) is None:
             block = connection.recv(_BLOCK)
             if not block:
-                raise ConnectionError("what answers there does not speak HTTP, or broke off")
+                raise ConnectionError("the answer is not HTTP, or is cut off")
             text += block
             left = deadline - time.monotonic()
             if left <= 0 or len(text) > _MAX_HEAD + MESSAGE_BYTES:
@@ -98,7 +98,7 @@ def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
         return None
     status, length = _STATUS.match(head), _LENGTH.search(head)
     if not (status and length):
-        raise ConnectionError("what answers there does not speak HTTP as the hosts of a job do")
+        raise ConnectionError("the answer is not HTTP as the hosts of a job send it")
     size = int(length[1])
     if len(rest) < size:
         return None

@@ -75,7 +75,7 @@ class Control:
         shown, body = environ.get(f"HTTP_{TOKEN_KEY}", ""), environ["wsgi.input"].read(MESSAGE_BYTES + 1)
         code, text, _ = self.answer(method, path, caller, shown, body)
         if path in self._routes and caller in LOOPBACK and not is_this_machine(environ.get("HTTP_HOST", "")):
-            code, text = 403, json.dumps({"error": "ask localhost for it: that is another's name for it"}).encode()
+            code, text = 403, json.dumps({"error": "use localhost as the host name"}).encode()
         start_response(
             f"{code} {HTTPStatus(code).phrase}", headers(text, code == HTTPStatus.OK and self._is_page(path))
         )
@@ -106,13 +106,13 @@ class Control:
             raise Refused(why, 401)
         wanted = "POST" if self._records and path.startswith(RECORD) else self._takes.get(path)
         if wanted is None:
-            raise Refused(f"there is nothing at {path[:100]}", 404)
+            raise Refused(f"unknown path {path[:100]}", 404)
         if method != wanted:
             raise Refused(f"{path} takes {wanted}", 405)
 
     def _show_status(self) -> bytes:
         if not self._lookers.acquire(blocking=False):
-            raise Refused("others are looking, too; ask again", 503)
+            raise Refused("too many requests; try again", 503)
         try:
             return json.dumps(self._status(), separators=(",", ":")).encode() + b"\n"  # compact, for grep
         except queue.Empty:
@@ -150,7 +150,7 @@ class Control:
             known = self._lives.setdefault(report.host, life) if life else life
         if life != known:
             self._put(Replaced(host=report.host))
-            raise Refused(f"another launcher of {report.host} was heard before: one that is started again is lost")
+            raise Refused(f"another launcher of {report.host} reported before: a restarted launcher counts as lost")
         self._put(Reported(report=report))
         told = b'%b, "clock": %b, "life": %b}' % (self._news()[:-1], repr(time.monotonic()).encode(), self._life)
         return told, report.host

@@ -50,7 +50,7 @@ def _ways_to(hosts: Sequence[Host], control_port: int) -> dict[str, list[Way] | 
         asked = {host.name: resolvers.submit(_ways, host, control_port) for host in named}
         concurrent.futures.wait(asked.values(), timeout=RESOLVING_SECONDS)
         resolvers.shutdown(wait=False, cancel_futures=True)
-        late = "there was no time to look, or the resolver does not answer"
+        late = "the name was not resolved in time"
         for name, answer in asked.items():
             ways[name] = answer.result() if answer.done() and not answer.cancelled() else late
     return ways

@@ -31,7 +31,7 @@ class Records:
         """
         asked = _PATH.fullmatch(path)
         if not asked or asked[1] not in self._followers:
-            raise Refused(f"there is nothing at {path[:100]}", 404)
+            raise Refused(f"unknown path {path[:100]}", 404)
         host, at = asked[1], int(asked[2])
         if host not in hosts:
             raise Refused(f"that is not the address of {host}", 403)

@@ -54,7 +54,7 @@ class LastOutput:
         with contextlib.suppress(OSError):
             said = self._masked(most=1000)
             self._failure.unlink()
-            self._log.say(f"the script wrote {self._failure}, removed before the next attempt: {said}")
+            self._log.say(f"removed the script's {self._failure} before the next attempt; its text was: {said}")
 
     def _memory(self, name: str, exit: Exit) -> str:
         """Return what the kernel reports if it may have killed this process.

@@ -33,7 +33,7 @@ def private_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
             return Path(tempfile.mkdtemp(prefix="entrypoint-", dir=place))
     raise ConfigError(
         f"{_user()} can write to none of {', '.join([str(paths.run), *TEMPORARY, *last])}; wanted a place for keys and "
-        "sockets: with `docker run --tmpfs /tmp`, say, or a folder that ENTRYPOINT_RUN_DIR names"
+        "sockets, for example `docker run --tmpfs /tmp`, or a folder that ENTRYPOINT_RUN_DIR names"
     )
 
 
@@ -55,8 +55,8 @@ def settled(job: Job) -> tuple[Job, list[str]]:
         told.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}")
         if not program.name.endswith(".py") and os.statvfs(paths.run).f_flag & os.ST_NOEXEC:
             told.append(
-                f"warning: {program.name} cannot be run there, as that disk is mounted with noexec; wanted `docker run "
-                f"--tmpfs /tmp:exec`, say, or the code in {there}"
+                f"warning: {program.name} cannot be run there, as that disk is mounted with noexec; wanted, for "
+                f"example, `docker run --tmpfs /tmp:exec`, or the code in {there}"
             )
     return (replace(job, paths=paths, program=program), told) if told else (job, told)
 
@@ -84,7 +84,7 @@ def make_ready(job: Job, say: Callable[[str], None]) -> None:
 
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.isfile(failure := job.paths.failure):  # noqa: PTH113 - a folder that is closed to us has none
-        say(f"{failure} is of an earlier run: it is removed")
+        say(f"removed {failure} of an earlier run")
         with contextlib.suppress(OSError):
             failure.unlink()
 

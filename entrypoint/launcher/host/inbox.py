@@ -13,7 +13,7 @@ from entrypoint.launcher.policy.events import ChildrenChanged, Due, Event, LinkE
 
 FEW = 64  # with fewer descriptors than this, none is spared for signals
 Question = Callable[[], None]
-"""What another thread asks; answered between two events, so that the answer is consistent."""
+"""A question of another thread. It is answered between two events, so that the answer is consistent."""
 
 
 class Inbox:

@@ -26,8 +26,8 @@ def told(found: Sequence[str], hosts: int) -> str:
     """Return the line for the log."""
     whose = "the job's host" if hosts == 1 else f"the {hosts} hosts of the job"
     return (
-        f"{', '.join(found)} {'name' if len(found) > 1 else 'names'} a proxy, which no program is to ask for {whose}, "
-        f"loopback and {', '.join(AWS)}: these are added to no_proxy and NO_PROXY (ENTRYPOINT_NO_PROXY=off: not)"
+        f"{', '.join(found)} {'name' if len(found) > 1 else 'names'} a proxy, which no program may use for {whose}, "
+        f"loopback and {', '.join(AWS)}: these are added to no_proxy and NO_PROXY (ENTRYPOINT_NO_PROXY=off prevents it)"
     )
 
 

@@ -75,7 +75,7 @@ class Spawner:
         """Return an event if a port of this host's processes is taken by another program."""
         for spec in self._facts.own.specs.values():
             for port in filter(process.listening, spec.ports):
-                why = f"{spec.name} is to listen there, and something else on this host does already; end that"
+                why = f"{spec.name} needs it, but another program of this host listens there; stop that program"
                 return [events.Broken(what=f"port {port} is taken", why=why, code=ExitCode.CONFIG)]
         return []
 

@@ -120,10 +120,10 @@ class Endings:
         if left:
             shown = [str(stat) for stat in left.values()]
             more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
-            say(f"scripts have left processes running, which are killed: {', '.join(shown[:NAMED])}{more}")
+            say(f"killed processes that scripts left running: {', '.join(shown[:NAMED])}{more}")
         for stat in descendants.end_descendants(within, known=self._survivors)[0]:
             if stat.key not in self._survivors:
-                say(f"left behind, since SIGKILL does not end it: {descendants.where_it_is(stat)}")
+                say(f"left behind after SIGKILL: {descendants.where_it_is(stat)}")
 
     def _ending(self, name: str, grace: float = 0.0) -> descendants.Ending:
         if name not in self._endings:

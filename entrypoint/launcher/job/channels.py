@@ -299,10 +299,9 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
         groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsaid)
         same, own = (",".join(f"{source.name}={kind}" for source in unsaid) for kind in (SAME, OWN))
         found.append(
-            f"each process of a host reads one channel of a group ({groups}), as if it had data of its own. If all "
-            f"have one S3 path, every process reads the whole of it: set ENTRYPOINT_CHANNEL_GROUPS={same}, and where a "
-            f"script shards by itself, have it take shard(ranks, rank). If not, set ENTRYPOINT_CHANNEL_GROUPS={own} to "
-            "confirm"
+            f"each process of a host reads one channel of a group ({groups}). If these hold different data, set "
+            f"ENTRYPOINT_CHANNEL_GROUPS={own} to confirm. If all have one S3 path, every process reads all of it: set "
+            f"ENTRYPOINT_CHANNEL_GROUPS={same}, and in a script that shards by itself use shard(ranks, rank)"
         )
     stems = {stem_of(channel.name)[0] for channel in channels.all}
     found += [

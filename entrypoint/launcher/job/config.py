@@ -91,7 +91,7 @@ def read_what_can_be(
         mode, evaluator = Mode.SINGLE, ""
     elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
         warnings.append(
-            f"{len(cluster.hosts)} hosts but no way of distributing was asked for: each runs the script alone and "
+            f"{len(cluster.hosts)} hosts, but no distribution is configured: each runs the script alone and "
             "nothing is shared. Set ENTRYPOINT_MODE or a hyperparameter such as "
             f"{params.PARAMETER_SERVER_ENABLED} to change that"
         )

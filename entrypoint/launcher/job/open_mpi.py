@@ -53,6 +53,6 @@ def _asked(mpirun: str, environment: Mapping[str, str]) -> int:
         said = str(error)
     if not (found := re.search(r"\(Open MPI\) (\d+)\.", said)):
         raise ConfigError(
-            f"{mpirun} --version says {show(said.strip())}; wanted mpirun of Open MPI, which mode mpi runs ranks with"
+            f"{mpirun} --version prints {show(said.strip())}; wanted mpirun of Open MPI, which mode mpi runs ranks with"
         )
     return max(ORTE, min(PRRTE, int(found[1])))

@@ -210,7 +210,7 @@ class Settings(Value):
         "server",
         _choice("server", "script"),
         "ps: `server` runs TensorFlow servers as parameter servers; `script` runs the user's script, which must run a "
-        "server itself where TF_CONFIG says `ps`, and stay in it.",
+        "server itself if its task in TF_CONFIG is `ps`, and stay in it.",
     )
     ps_worker_end: str = _setting(
         "auto",
@@ -252,8 +252,8 @@ class Settings(Value):
     tf1: str = _setting(
         "tell",
         _choice("tell", "shim"),
-        "Code with names of TensorFlow 1, such as `tf.Session`, which TensorFlow 2 has in `tf.compat.v1`: `tell` says "
-        "at the start which, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
+        "Code with names of TensorFlow 1, such as `tf.Session`, which TensorFlow 2 has in `tf.compat.v1`: `tell` lists "
+        "them at the start, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
         "`tensorflow.compat.v1`, without version 2's behaviour, and what that lacks (`tf.contrib`) is refused at the "
         "start. For programs in Python.",
     )
@@ -263,15 +263,15 @@ class Settings(Value):
     heartbeat: float = _setting(
         1.0,
         _seconds(0.05, 60),
-        "Seconds between two heartbeats of a host. In jobs of more than 250 hosts longer: the coordinator hears no "
-        "more than 250 a second.",
+        "Seconds between two heartbeats of a host. In jobs of more than 250 hosts longer: the coordinator reads "
+        "at most 250 a second.",
     )
     peer_timeout: float = _setting(
         5.0,
         _seconds(0.5, 3600),
         "Seconds of silence after which a host is lost. In jobs of more than 250 hosts at least three times the "
-        "seconds between two heartbeats. A host whose launcher was killed closes its connection: it is lost if it "
-        "takes no other one.",
+        "seconds between two heartbeats. If a launcher is killed, its connection closes: the host is lost if it "
+        "accepts no new one.",
     )
     start_timeout: float = _setting(
         1200.0, _seconds(1, 86_400), "Seconds to wait for all hosts to appear and be ready."
@@ -285,9 +285,8 @@ class Settings(Value):
     kill_timeout: float = _setting(
         10.0,
         _seconds(0, 3600),
-        "Seconds after SIGKILL in which a process is waited for. One that is still there, for the kernel does not let "
-        "it go (a disk that does not answer, say), is named and left behind; where it is in the way of another "
-        "attempt, the job fails.",
+        "Seconds to wait for a process after SIGKILL. A process that still runs then, for example since a disk does "
+        "not answer, is logged and left behind; if it blocks another attempt, the job fails.",
     )
     max_runtime: float = _setting(
         0.0,
@@ -299,7 +298,7 @@ class Settings(Value):
         0,
         whole_number(0, 1000),
         "How often the job restarts on the same hosts after a failure that looks transient (killed by a signal, or a "
-        "code of `ENTRYPOINT_RESTART_CODES`); and how often each worker server is started again by itself.",
+        "code of `ENTRYPOINT_RESTART_CODES`); and how often each worker server restarts alone.",
     )
     restart_backoff: float = _setting(
         3.0,
@@ -307,14 +306,14 @@ class Settings(Value):
         "Seconds until the first restart; doubled each time, up to 60 (or this, if it is more).",
     )
     restart_codes: tuple[int, ...] = _setting(
-        (75,), _codes, "Exit codes after which the job is tried again, with commas between them."
+        (75,), _codes, "Exit codes after which the job restarts, with commas between them."
     )
     threads: str = _setting(
         "auto",
         _choice("auto", "off"),
-        "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each is "
-        "told how many threads to start, unless the environment says so already; and with Horovod and MPI, on hosts "
-        "without GPUs, a rank that waits yields its CPU. `off`: none of this.",
+        "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each gets "
+        "a number of threads to start, unless the environment sets one; and with Horovod and MPI, on hosts without "
+        "GPUs, a waiting rank yields its CPU. `off`: neither.",
     )
     pin_gpus: str = _setting(
         "auto",
@@ -325,8 +324,8 @@ class Settings(Value):
     gpu_check: str = _setting(
         "warn",
         _choice("warn", "fail", "off"),
-        "Where hosts have GPUs that their TensorFlow cannot use: `warn` says so once, on the first host; `fail` ends "
-        "the job before any script starts, with exit code 78; `off` says nothing.",
+        "Where hosts have GPUs that their TensorFlow cannot use: `warn` logs it once, on the first host; `fail` ends "
+        "the job before any script starts, with exit code 78; `off` logs nothing.",
     )
     evaluator: str = _setting(
         "",
@@ -397,7 +396,7 @@ class Settings(Value):
         False,
         truth,
         "Whether a job ends with exit code 78 when a host is proven to train alone: its processes exchange no "
-        "gradients with those of other hosts for 1,000 steps, or longer. Without it, one line says so.",
+        "gradients with those of other hosts for 1,000 steps, or longer. Without it, one line is logged.",
     )
     rules: tuple[tuple[str, float], ...] = _setting(
         (),

@@ -192,7 +192,7 @@ def _details(raised: Raised) -> str:
 
 
 def _of_child(code: int, number: int) -> str:
-    return f"{code} is 128 + {number}, as a shell ends when its program was killed by {signal.Signals(number).name}"
+    return f"{code} is 128 + {number}: a shell's program was killed by {signal.Signals(number).name}"
 
 
 def _told_of_signal(lines: list[str], number: int) -> Told:

@@ -9,12 +9,12 @@ GIB = 1 << 30
 _MEANINGS = (
     (
         re.compile(r"nccl.*\binvalid usage\b|ncclInvalidUsage|Duplicate GPU detected", re.IGNORECASE),
-        "NCCL says so where two ranks use one GPU: start no more ranks than a host has GPUs, as "
-        "ENTRYPOINT_PROCESSES_PER_HOST says, each with its own: pin_gpu() of sagemaker_tf_data",
+        "NCCL reports this if two ranks use one GPU: set ENTRYPOINT_PROCESSES_PER_HOST to at most a host's number of "
+        "GPUs, and call pin_gpu() of sagemaker_tf_data",
     ),
     (
         re.compile(r"Trying to access resource \S+( \(defined @ .*\))? located in device "),
-        "XLA takes no variable of another device: with parameter servers, give Keras's optimizer jit_compile=False",
+        "XLA cannot use variables of another device: with parameter servers, give Keras's optimizer jit_compile=False",
     ),
     (
         re.compile(r"has detected an attempt to run as root"),
@@ -23,8 +23,8 @@ _MEANINGS = (
     ),
     (
         re.compile(r"All nodes which are allocated for this job are already filled"),
-        "mpirun says so, too, where the name of a host begins to mean this machine while it starts: see what resolves "
-        "the names of hosts here",
+        "mpirun reports this, too, if a host's name began to resolve to this machine during the start: check name "
+        "resolution on this host",
     ),
 )
 _EXHAUSTED = re.compile(r"ResourceExhausted|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating")

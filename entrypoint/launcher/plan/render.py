@@ -132,7 +132,7 @@ def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str
     lines.append("    command   " + command_line(spec.argv))
     lines += [f"    env       {key}={_quote(value)}" for key, value in spec.environment(()).items()]
     if spec.env_if:
-        lines.append(f"    if {spec.env_if[0]}, {spec.env_if[2]} stands there for {spec.env_if[1]}")
+        lines.append(f"    if {spec.env_if[0]}, {spec.env_if[2]} replaces {spec.env_if[1]} in TF_CONFIG")
     if spec.serves is Serves.MAYBE:
         lines.append("    its end does not decide if it only serves")
     if spec.runs_program:

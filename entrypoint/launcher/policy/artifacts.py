@@ -52,9 +52,9 @@ def warnings(left: Mapping[str, Artifacts | None]) -> Iterator[str]:
     lost, hosts = _collisions(told)
     if lost:
         yield (
-            f"{_few([f'/opt/ml/{path}' for path in lost])}: not the same on {_few(hosts)}. SageMaker packs the folders "
-            "of all hosts into one archive, where one file of a name is kept: save on one host, or under names that "
-            "hold the host's"
+            f"{_few([f'/opt/ml/{path}' for path in lost])}: different on {_few(hosts)}. SageMaker packs the folders of "
+            "all hosts into one archive and keeps one file of each name: save on one host, or put the host's name into "
+            "the file's"
         )
 
 
@@ -68,8 +68,8 @@ def _of_the_model(left: list[Artifacts]) -> Iterator[str]:
         if saved:
             found = f"the SavedModel in {_readable(f'/opt/ml/{saved}')} is not"
         yield (
-            f"{found} in a folder with a number for its name, such as /opt/ml/model/1, where TensorFlow Serving looks; "
-            "no matter if you load the model in another way"
+            f"{found} in a numbered folder such as /opt/ml/model/1, where TensorFlow Serving looks; "
+            "ignore this if you load the model in another way"
         )
 
 

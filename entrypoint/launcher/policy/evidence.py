@@ -46,7 +46,7 @@ def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float
     text = "\n".join(lines)
     for name, tail in tails.items():
         last = clip_head("\n".join(tail.splitlines()[-LINES:]), LINE_BYTES)
-        block = "\n".join(["", f"last lines of {name}", indent(last or "(it printed nothing)", "    "), ""])
+        block = "\n".join(["", f"last lines of {name}", indent(last or "(no output)", "    "), ""])
         if len(text) + len(block) < LIMIT_CHARS:
             text += block
     return clip(text, LIMIT_CHARS)
@@ -60,7 +60,7 @@ def _causes(facts: Facts, most: int) -> list[str]:
     several = any(each.attempt for each in noted)
     rows = [("attempt", "second", "what went wrong", "")]
     for each in noted[:most]:
-        symptom = "(looks like a symptom of something else)" if each.cause.confidence is Confidence.LOW else ""
+        symptom = "(probably a symptom)" if each.cause.confidence is Confidence.LOW else ""
         rows.append((str(each.attempt), f"{each.at - facts.began:.3f}", clip(each.cause.headline, 200), symptom))
     return [*columns([row if several else row[1:] for row in rows], len(noted) - most), ""]
 
@@ -80,7 +80,7 @@ def _exits(facts: Facts, most: int) -> list[str]:
 
 
 def _hosts(facts: Facts, now: float) -> list[str]:
-    rows = [("host", "last heard", "")]
+    rows = [("host", "last report", "")]
     for host in facts.others[: 10 * ROWS] if facts.is_coordinator else [facts.coordinator] * bool(facts.others):
         heard = f"{now - facts.hosts.heard[host]:.1f} s ago" if host in facts.hosts.heard else "never"
         rows.append((host, heard, "has left" if facts.hosts.is_gone(host) else ""))

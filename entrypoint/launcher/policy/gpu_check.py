@@ -36,11 +36,11 @@ class GpuCheck:
         if not found:
             return
         if self.settings.gpu_check == "fail":
-            error = f"{_told(found)}. {REMEDY}, or set ENTRYPOINT_GPU_CHECK=warn to train on CPUs all the same"
+            error = f"{_told(found)}. {REMEDY}, or set ENTRYPOINT_GPU_CHECK=warn to train on CPUs anyway"
             facts.blame_host(now, next(iter(found)), WHAT, ExitCode.CONFIG, error=error)
         else:
             message = f"TensorFlow cannot use the GPUs of this job and trains on CPUs: {_told(found)}. {REMEDY}"
-            end = "ENTRYPOINT_GPU_CHECK=fail ends such a job at its start, off says nothing"
+            end = "ENTRYPOINT_GPU_CHECK=fail ends such a job at its start, off hides this warning"
             yield events.Say(message=f"WARNING: {message}. {end}")
 
 

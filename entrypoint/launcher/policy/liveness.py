@@ -58,7 +58,7 @@ class Liveness:
                 self.look_at = min(self.look_at, limit)
             else:
                 nobody = len(facts.others) > 1 and self._all_silent(now)
-                error = f"nor is any other host; {facts.host} itself may be cut off the network" if nobody else ""
+                error = f"no other host reports either; {facts.host} itself may be cut off" if nobody else ""
                 cause = Cause(host=host, process="", what=f"lost: {words}", error=error, code=ExitCode.HOST_LOST)
                 self.blame_own_pause(host, self.hosts.link_ended.get(host, now), now)
                 # If a host ends, its kernel closes all connections, and programs fail at once. If it is cut off, they
@@ -72,7 +72,7 @@ class Liveness:
         facts, settings = self.facts, self.settings
         long = self.hosts.slept + MISSED * settings.heartbeat >= settings.peer_timeout
         if facts.is_coordinator and long and left <= self.hosts.woke + settings.heartbeat:
-            what, error = f"stood still for {self.hosts.slept:.0f} s", f"{host} has left meanwhile"
+            what, error = f"was paused for {self.hosts.slept:.0f} s", f"{host} left meanwhile"
             cause = Cause(host=facts.host, process="", what=what, error=error, code=ExitCode.HOST_LOST)
             facts.note_cause(cause, now, at=self.hosts.woke - self.hosts.slept)
 
@@ -84,13 +84,13 @@ class Liveness:
         """Return until when a host that has reported may be silent, and the words for its loss after that."""
         settings = self.settings
         heard = self.hosts.heard[host]
-        patience = [(heard + settings.peer_timeout, f"not heard for {settings.peer_timeout:g} s")]
+        patience = [(heard + settings.peer_timeout, f"no report for {settings.peer_timeout:g} s")]
         ended, away = self.hosts.link_ended.get(host), self.hosts.unreached.get(host, float("-inf"))
         if ended is not None and away >= ended:
             patience.append((ended + HANG_UP_SECONDS, "its connection closed, and it accepts no new one"))
         if hurried and away > heard:
             missed = MISSED * settings.heartbeat
-            patience.append((heard + missed, f"not heard for {missed:g} s, and it accepts no connection"))
+            patience.append((heard + missed, f"no report for {missed:g} s, and it accepts no connection"))
         return min(patience)
 
     def _all_silent(self, now: float) -> bool:

@@ -112,7 +112,9 @@ class Policy:
                 self._note_public_keys(facts.host, ((key_name, key),))
             case events.Signalled(number=number):
                 if facts.note_stop(now):
-                    yield events.Say(message=f"signal {number}: stopping; scripts have {self.settings.stop_grace:g} s")
+                    yield events.Say(
+                        message=f"signal {number}: stopping; scripts have {self.settings.stop_grace:g} s to save"
+                    )
             case events.Reported(report=report):
                 yield from self._note_report(report, now)
             case events.Informed(news=news, offset=offset):
@@ -125,7 +127,7 @@ class Policy:
                 if facts.is_coordinator and not facts.hosts.is_gone(host):  # a follower reports again at once
                     yield events.Knock(host=host)
             case events.Replaced(host=host):
-                facts.blame_host(now, host, "lost: its launcher was started again", ExitCode.HOST_LOST)
+                facts.blame_host(now, host, "lost: its launcher was restarted", ExitCode.HOST_LOST)
             case events.Answered(host=host):
                 if host in facts.hosts.heard:  # otherwise it has not reported yet
                     facts.hosts.note_heard(host, now)

@@ -80,7 +80,7 @@ class Ends:
         facts = self.facts
         expected = not facts.phase.is_active or facts.own_failure()
         if not expected and not facts.own.having(Duty.LAUNCHER):
-            error = "Open MPI's daemon is gone from this host, and its ranks cannot go on without it"
+            error = "Open MPI's daemon on this host has ended, and its ranks cannot continue"
             what, weak = "ended too early", Confidence.LOW
             facts.blame(now, facts.plan.daemon, what=what, error=error, code=1, confidence=weak, restartable=True)
 
@@ -103,7 +103,7 @@ class Ends:
             yield events.Look(names=tuple(users))
         for name, (since, error, details) in facts.attempt.dying.items():
             if name in users and now >= since + UNENDING_SECONDS and facts.own_failure() is None:
-                what = "raised, and did not end"  # but it may have recovered; so a better cause wins
+                what = "raised an exception and did not end"  # but it may have recovered; so a better cause wins
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 
     def _say_who_is_waited_for(self, now: float) -> Iterator[Action]:
@@ -141,8 +141,8 @@ class Ends:
         for name in facts.own.running(Duty.LAUNCHER):
             late = now >= facts.own.started[name] + limit and not facts.attempt.causes
             if late and (missing := facts.ranks_to_come()):
-                what, error = "started no rank", "do the hosts reach one another on all ports?"
+                what, error = "started no rank", "check that the hosts can reach one another on all ports"
                 if facts.any_rank_came():
                     what = f"did not start {missing[0].name} of {missing[0].host}"
-                    error = "are that host's limits of processes and memory too low?"
+                    error = "check that host's limits of processes and memory"
                 facts.blame(now, name, what=f"{what} within {limit:g} s", error=error, code=ExitCode.START_TIMEOUT)

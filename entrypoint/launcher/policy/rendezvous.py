@@ -210,7 +210,7 @@ def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[t
 
 def table(facts: Facts, hosts: list[str], now: float) -> list[str]:
     """Return a table of missing hosts: name, address, whether the port answers, last report."""
-    rows = [("host", "name resolves", "port answers", "last heard")]
+    rows = [("host", "name resolves", "port answers", "last report")]
     for host in hosts[:SHOWN]:
         reach = facts.hosts.reach.get(host)
         resolves = "not tried" if reach is None else reach.address or "no"

@@ -41,7 +41,7 @@ class Restarts:
         wait = self._backoff(done)
         own.forget_end(spec.name, not_before=now + wait)
         count = f"restart {done + 1} of {self.settings.restarts}"
-        return events.Say(message=f"{spec.name} is started again in {wait:g} s ({count}); the others go on")
+        return events.Say(message=f"{spec.name} restarts in {wait:g} s ({count}); the others continue")
 
     def may_try_again(self, settled: Outcome) -> bool:
         """Return whether the coordinator may begin a new attempt instead of ending the job."""
@@ -59,7 +59,7 @@ class Restarts:
         self._go_at = now + wait
         count = f"restart {facts.attempt.number} of {self.settings.restarts}"
         yield events.Say(message=f"attempt {facts.attempt.number - 1} failed: {settled.cause.headline}")
-        yield events.Say(message=f"all processes are started again in {wait:g} s ({count})")
+        yield events.Say(message=f"all processes restart in {wait:g} s ({count})")
 
     def advance(self, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -79,7 +79,7 @@ class Restarts:
         facts.attempt.note_clear()
         if left:
             process = next(iter(facts.own.stuck), "")
-            error = f"{self.settings.kill_timeout:g} s after SIGKILL there is still {'; '.join(left)}"
+            error = f"still running {self.settings.kill_timeout:g} s after SIGKILL: {'; '.join(left)}"
             what = "survives SIGKILL, so the job cannot restart"
             facts.blame(now, process, what=what, error=error, code=ExitCode.NOT_ENDED)
         else:

@@ -56,7 +56,7 @@ class Termination:
         self.facts.own.note_stuck(event.name, event.left)
         what = "; ".join(event.left) or "no process of it is visible"
         seconds = f"{self.settings.kill_timeout:g} s"
-        yield events.Say(message=f"{event.name} is still there {seconds} after SIGKILL, and is left behind: {what}")
+        yield events.Say(message=f"{event.name} survives SIGKILL for {seconds} and is left behind: {what}")
 
     def _let_mpirun_end(self, launchers: list[str], now: float) -> Iterator[Action]:
         """Kill mpirun if every rank has ended well and it does not end: it has no work left, and may never notice."""
@@ -67,7 +67,7 @@ class Termination:
         if now >= self._ranks_over_since + UNWIND_SECONDS:
             if not all(name in self.facts.own.forced for name in launchers):
                 yield events.Say(
-                    message=f"all ranks ended well {UNWIND_SECONDS:g} s ago, and mpirun has not: it is killed"
+                    message=f"mpirun still runs {UNWIND_SECONDS:g} s after all ranks ended with code 0: it is killed"
                 )
             yield from self._force(launchers, now)
 

@@ -78,7 +78,7 @@ def _of_mpirun_alone(facts: Facts, settings: Settings, now: float) -> Outcome | 
     name = facts.own.having(Duty.LAUNCHER)[0]
     if now < facts.own.ended_at[name] + settings.heartbeat + SETTLE_SECONDS:
         return None
-    error = "it started no rank; look at its options"
+    error = "it started no rank; check its options"
     return outcome.failed(Cause(host=facts.host, process=name, what="exit code 0", error=error, code=1))
 
 

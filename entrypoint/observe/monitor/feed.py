@@ -184,7 +184,7 @@ class Feed:
         from entrypoint.launcher.policy.events import Found
 
         settings, cluster = self._job.settings, self._job.cluster
-        lost = ["nothing is recorded any more"]
+        lost = ["recording has stopped"]
         if settings.hang_after:
             action = f", and ENTRYPOINT_HANG_ACTION={settings.hang_action} does nothing"
             lost.append(f"hangs are no longer detected here{action if settings.hang_action != 'wait' else ''}")
@@ -269,7 +269,7 @@ class Feed:
         if not ended and self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, signal.SIGKILL)  # and the programs that it has started
-            self._why = f"it has not ended within {self._leaves:g} s"
+            self._why = f"the monitor did not end within {self._leaves:g} s"
         elif not self._is_done:
             self._why = self._why or f"the monitor {spawn.end_of(self._pid)}"
         with contextlib.suppress(ChildProcessError):

@@ -56,15 +56,15 @@ def look(instance_type: str, mode: str, environment: Mapping[str, str] = os.envi
     doubts = []
     if mode in USES_NCCL:
         if found and not usable:
-            doubts.append("EFA is in this host and not in this container, which has no /dev/infiniband/uverbs*")
+            doubts.append("this host has EFA, but this container has no /dev/infiniband/uverbs*")
         elif not found and size in SIZES_WITH_EFA:
-            doubts.append(f"{instance_type} should have EFA, and /sys/class/infiniband shows none")
+            doubts.append(f"{instance_type} should have EFA, but /sys/class/infiniband shows none")
         elif found and "NCCL_NET_PLUGIN" not in environment and not any(map(loads, PLUGINS)):
             doubts.append(f"NCCL does not find EFA without aws-ofi-nccl, and {PLUGINS[0]} cannot be loaded here")
     return Efa(
         devices=found if usable else (),
         variables={key: value for key, value in wanted.items() if key not in environment},
-        doubts=tuple(f"{doubt}: what NCCL sends between hosts goes by TCP, which is slower" for doubt in doubts),
+        doubts=tuple(f"{doubt}: NCCL uses TCP between hosts, which is slower" for doubt in doubts),
     )
 
 

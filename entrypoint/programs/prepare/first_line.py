@@ -17,11 +17,11 @@ def check_first_line(program: str, code: Path) -> None:
     changed = [name for name in _scripts(program, code) if _without_windows(code / name)]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        print(f"line ends of Windows are taken out of {', '.join(changed[:3])}{more}: no shell takes them", flush=True)
+        print(f"removed line ends of Windows, which no shell accepts, from {', '.join(changed[:3])}{more}", flush=True)
     with (code / program).open("rb") as file:
         line = file.readline(4096).decode("utf-8", "replace").rstrip()
     if lacking := lacks(line, code):
-        raise Unusable(f"{program} asks in its first line, {line[:SHOWN_CHARS]!r}, for {lacking}")
+        raise Unusable(f"the first line of {program}, {line[:SHOWN_CHARS]!r}, names {lacking}")
 
 
 def lacks(line: str, code: Path) -> str:

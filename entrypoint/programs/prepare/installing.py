@@ -74,7 +74,10 @@ def install(program: str, code: Path) -> None:
         check_first_line(program, code)
         _make_executable(code / program)
         if requirements:  # as on the AWS images, where such a script calls pip itself
-            print(f"requirements.txt is left to {program}: it is installed for .py programs and packages", flush=True)
+            print(
+                f"requirements.txt is installed for .py programs and packages only: {program} must install it",
+                flush=True,
+            )
     elif package or requirements:
         from with_pip import run_pip
 

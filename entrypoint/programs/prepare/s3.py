@@ -69,7 +69,7 @@ def _in_full(client: BaseClient, bucket: str, key: str, error: exceptions.Client
 
 def _refused(client: BaseClient, bucket: str, key: str, error: exceptions.ClientError) -> str:
     code, message = (str(error.response.get("Error", {}).get(name, "")) for name in ("Code", "Message"))
-    said = f"S3 says {code}: {' '.join(message.split())}"
+    said = f"S3 answered {code}: {' '.join(message.split())}"
     arn = f"arn:{client.meta.partition}:s3:::{bucket}/{key}"
     if code in NOT_THERE:
         return f"there is no such object; wanted the key of an archive that is in bucket {bucket}. {said}"

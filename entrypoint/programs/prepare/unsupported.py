@@ -53,7 +53,7 @@ def doubts(
     keras_3 = keras_3 and not any(KERAS_2.search(text) for _, text in files)
     found = [*_of_keras_3(files, mode, tensorflow)] if keras_3 else []
     if mode == "ps" and ps_workers == "server":
-        why = "has an Estimator, whose workers run the script, and here the chief alone does: it waits for ever"
+        why = "has an Estimator, whose workers run the script: with TensorFlow servers as workers it waits for ever"
         found += [
             Doubt("estimator-never-ends", name, 0, why, "Set ENTRYPOINT_PS_WORKERS=script")
             for name, text in files
@@ -78,7 +78,7 @@ def _of_xla(files: list[tuple[str, str]]) -> Iterator[Doubt]:
         others = f" (and {more} more)" if more else ""
         why = (
             f"has {written}{others}: where there is a GPU, Keras 2 has XLA compile the steps of an optimizer, and XLA "
-            "takes no variable of another parameter server: the first step fails"
+            "cannot use variables of another parameter server: the first step fails"
         )
         yield Doubt("ps-xla", name, line, why, f"Write {instead}")
 
@@ -86,7 +86,7 @@ def _of_xla(files: list[tuple[str, str]]) -> Iterator[Doubt]:
 def _of_ranks(gpus: int, ranks: int) -> Doubt:
     there = "1 GPU is" if gpus == 1 else f"{gpus} GPUs are"
     why = (
-        f"{ranks} ranks are to train on each host, where {there}: NCCL takes no GPU for two ranks, and Horovod fails "
+        f"{ranks} ranks are to train on each host, where {there}: NCCL accepts one rank per GPU, and Horovod fails "
         'with "invalid usage"'
     )
     instead = f"Set ENTRYPOINT_PROCESSES_PER_HOST={gpus}, or CUDA_VISIBLE_DEVICES=-1 to train on CPUs"

@@ -218,7 +218,7 @@ def test_the_order_of_what_came_together_is_nobodys_to_tell():
 
 def test_a_host_that_was_away_for_a_moment_is_the_cause_only_where_something_failed_meanwhile():
     cut = Injected(fault=Fault(kind="cut", host="algo-3", at=1.7, lasts=2.5), at=BEGAN + 1.7, over=BEGAN + 4.2)
-    text = "algo-3 (lost: not heard for 2 s, and it accepts no connection)"
+    text = "algo-3 (lost: no report for 2 s, and it accepts no connection)"
     named = of_all(replace(FAILED, injected=(cut,)), failures=text, exits="69")
     assert "cause" not in rules_of(violations(named))
     alone = of_all(replace(SUCCEEDED, injected=(cut,)), failures=text, exits="69")
@@ -228,7 +228,7 @@ def test_a_host_that_was_away_for_a_moment_is_the_cause_only_where_something_fai
 def test_a_coordinator_killed_before_hosts_have_met_is_lost_to_some_and_absent_to_others():
     kill = Injected(fault=Fault(kind="kill", host="algo-1", at=0.3), at=BEGAN + 0.3)
     codes = {"algo-1": "SIGKILL", "algo-2": "68", "algo-3": "69"}
-    texts = {"algo-1": None, "algo-2": "algo-1 (did not appear within 13 s)", "algo-3": "algo-1 (lost: not heard)"}
+    texts = {"algo-1": None, "algo-2": "algo-1 (did not appear within 13 s)", "algo-3": "algo-1 (lost: no report)"}
     running = replace(LOST, injected=(kill,), exits=codes, failures=texts)
     begun = replace(running, deeds=(), logs=dict.fromkeys(codes, ""))
     assert violations(begun) == []
@@ -239,7 +239,7 @@ def test_a_coordinator_killed_before_hosts_have_met_is_lost_to_some_and_absent_t
 def test_a_process_that_was_stopped_is_a_failure_in_which_silence_counts_sooner():
     cut = Injected(fault=Fault(kind="cut", host="algo-3", at=1.0), at=BEGAN + 1.0, over=BEGAN + 2.7)
     stop = Injected(fault=Fault(kind="stop", host="algo-2", process="worker/1", at=1.2), at=BEGAN + 1.2)
-    text = "algo-3 (lost: not heard for 2 s, and it accepts no connection)"
+    text = "algo-3 (lost: no report for 2 s, and it accepts no connection)"
     case = replace(MIRRORED, settings={"PEER_TIMEOUT": 4.0})
     seen = job(case, NO_END, NO_END, NO_END, end=2.4, exit="69", text=text, injected=(cut, stop))
     assert "cause" not in rules_of(violations(seen))

@@ -65,9 +65,9 @@ def test_what_the_job_sets_stays(host):
 @pytest.mark.parametrize(
     ("devices", "doubt"),
     [
-        ([], "ml.p4d.24xlarge should have EFA, and /sys/class/infiniband shows none"),
-        ([("mlx5_0", "0x15b3", True)], "ml.p4d.24xlarge should have EFA, and /sys/class/infiniband shows none"),
-        ([("efa_0", "0x1d0f", False)], "EFA is in this host and not in this container"),
+        ([], "ml.p4d.24xlarge should have EFA, but /sys/class/infiniband shows none"),
+        ([("mlx5_0", "0x15b3", True)], "ml.p4d.24xlarge should have EFA, but /sys/class/infiniband shows none"),
+        ([("efa_0", "0x1d0f", False)], "this host has EFA, but this container has no"),
         ([("efa_0", "0x1d0f", True)], "NCCL does not find EFA without aws-ofi-nccl, and libnccl-net.so cannot be"),
     ],
 )
@@ -76,7 +76,7 @@ def test_traffic_that_goes_by_tcp_unawares_is_told(host, devices, doubt, mode):
         host.add(*device)
     found = host.look("ml.p4d.24xlarge", mode)
     (line,) = (line for line in found.told(quiet=False) if line.startswith("warning: "))
-    assert line.startswith(f"warning: {doubt}") and "goes by TCP" in line
+    assert line.startswith(f"warning: {doubt}") and "uses TCP" in line
     assert not [line for line in found.told(quiet=True) if line.startswith("warning: ")]
     assert bool(found.variables) == bool(found.devices)
 

@@ -399,7 +399,7 @@ def test_scripts_with_line_ends_of_windows_run(tmp_path, capsys):
     (tmp_path / "train.sh").write_bytes(b"\xef\xbb\xbf#!/bin/bash\r\nset -e\r\n. lib/more.sh\r\nsaid here\r\n")
     (tmp_path / "data.bat").write_bytes(b"echo\r\n")
     assert run_script(tmp_path) == "told here\n"
-    assert "line ends of Windows are taken out of train.sh, lib/more.sh: " in capsys.readouterr().out
+    assert "removed line ends of Windows, which no shell accepts, from train.sh, lib/more.sh" in capsys.readouterr().out
     assert (tmp_path / "data.bat").read_bytes() == b"echo\r\n"
 
 
@@ -422,7 +422,7 @@ def test_an_interpreter_that_is_not_here_is_told_with_its_line(tmp_path, first, 
     (tmp_path / program).write_text(f"{first}\necho told\n", newline="")
     with pytest.raises(Unusable) as wrong:
         installing.install(program, tmp_path)
-    assert f"{program} asks in its first line, {first.rstrip()!r}, for {asked}" in str(wrong.value)
+    assert f"the first line of {program}, {first.rstrip()!r}, names {asked}" in str(wrong.value)
     assert "such as #!/bin/bash" in str(wrong.value)
 
 

@@ -76,7 +76,7 @@ def test_the_usual_variables_name_the_endpoint(moto, monkeypatch, tmp_path, vari
 def test_an_object_that_is_missing(moto, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
     said = refused("s3://bucket/no/such.tar.gz", tmp_path / "a")
-    assert "there is no such object" in said and "in bucket bucket" in said and "S3 says NoSuchKey" in said
+    assert "there is no such object" in said and "in bucket bucket" in said and "S3 answered NoSuchKey" in said
 
 
 def test_a_bucket_that_is_missing(moto, monkeypatch, tmp_path):
@@ -185,7 +185,7 @@ USER = 'User: arn:aws:sts::123456789012:assumed-role/role/SageMaker is not autho
 ANSWERS = {
     # status, code, message, headers: what is said
     "denied": (403, "AccessDenied", "Access Denied", {}, "wanted s3:GetObject on arn:aws:s3:::bucket/a.tar.gz for"),
-    "denied, with a reason": (403, "AccessDenied", USER, {}, f"S3 says AccessDenied: {USER}"),
+    "denied, with a reason": (403, "AccessDenied", USER, {}, f"S3 answered AccessDenied: {USER}"),
     "unknown key": (403, "InvalidAccessKeyId", "The key id does not exist", {}, "the credentials are not accepted"),
     "wrong key": (403, "SignatureDoesNotMatch", "The signature differs", {}, "the credentials are not accepted"),
     "expired": (400, "ExpiredToken", "The provided token has expired.", {}, "the credentials are not accepted"),
@@ -197,7 +197,7 @@ ANSWERS = {
         "bucket bucket is not in region eu-west-1",
     ),
     "wrong region": (400, "AuthorizationHeaderMalformed", "The region is wrong", {}, "bucket bucket is not in region"),
-    "archived": (403, "InvalidObjectState", "Not valid for the storage class", {}, "S3 says InvalidObjectState: Not"),
+    "archived": (403, "InvalidObjectState", "Not valid for the storage class", {}, "S3 answered InvalidObjectState"),
     "no reason": (403, "403", "Forbidden", {}, "access is denied"),
 }
 

@@ -342,9 +342,9 @@ class TestKeeping:
     @pytest.mark.parametrize("name", ["kill", "stop"])
     def test_a_run_that_fails_by_itself_is_no_late_one(self, name: str) -> None:
         plain = run("plain", None, kind="succeeded")
-        ill = run(name, None, kind="failed", cause="algo-2 (not heard for 5 s)")
+        ill = run(name, None, kind="failed", cause="algo-2 (no report for 5 s)")
         ((level, words),) = told(replace(HEALTHY, runs=(plain, ill)), name)
-        assert level == "warning" and words.endswith("algo-2 (not heard for 5 s)")
+        assert level == "warning" and words.endswith("algo-2 (no report for 5 s)")
 
 
 class TestHours:

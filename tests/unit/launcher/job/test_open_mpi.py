@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_run_is_no_daemon(tmp_path):
 
 def test_another_mpi_is_refused_by_what_it_says(tmp_path):
     path = folder(tmp_path / "bin", mpirun="HYDRA build details: Version: 4.2.1")
-    with pytest.raises(ConfigError, match=r"/bin/mpirun --version says .HYDRA .*; wanted mpirun of Open MPI"):
+    with pytest.raises(ConfigError, match=r"/bin/mpirun --version prints .HYDRA .*; wanted mpirun of Open MPI"):
         read(tmp_path / "job", 2, MPI, {"PATH": path})
 
 

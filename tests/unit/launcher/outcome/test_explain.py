@@ -61,13 +61,13 @@ REAL = {
         "76.00GiB of 76.91GiB in use)", "tf.random.normal", STRONG),
     "gpu_nccl_twice": (
         BAD, f"{TF}UnknownError: ncclCommInitRank failed: invalid usage (run with NCCL_DEBUG=WARN for details) "
-        "[Op:HorovodAllreduce] name: a256 (NCCL says so where two ranks use one GPU: start no more ranks than a host "
-        "has GPUs, as ENTRYPOINT_PROCESSES_PER_HOST says, each with its own: pin_gpu() of sagemaker_tf_data)",
+        "[Op:HorovodAllreduce] name: a256 (NCCL reports this if two ranks use one GPU: set "
+        "ENTRYPOINT_PROCESSES_PER_HOST to at most a host's number of GPUs, and call pin_gpu() of sagemaker_tf_data)",
         "hvd.allreduce", STRONG),
     "gpu_ps_xla": (
         BAD, f"{TF}InvalidArgumentError: Trying to access resource learning_rate/3 located in device "
-        "/job:ps/replica:0/task:1/device:CPU:0 from device /job:ps/replica:0/task:0/device:CPU:0 (XLA takes no "
-        "variable of another device: with parameter servers, give Keras's optimizer jit_compile=False)", "", STRONG),
+        "/job:ps/replica:0/task:1/device:CPU:0 from device /job:ps/replica:0/task:0/device:CPU:0 (XLA cannot use "
+        "variables of another device: with parameter servers, give Keras's optimizer jit_compile=False)", "", STRONG),
     "openmpi_segfault": (killed(11), "", "Failing at address", STRONG),
     "faulthandler": (killed(11), "Fatal Python error: Segmentation fault", "line 2 in f", STRONG),
     "fatal_python_error": (killed(6), "Fatal Python error: deallocating None", "Current thread", STRONG),
@@ -182,7 +182,7 @@ def test_what_mpirun_may_mean_stands_behind_its_words():
     text = f"{rule}\nAll nodes which are allocated for this job are already filled.\n{rule}\n"
     found = explain_mpirun(text)
     assert found.error.startswith(
-        "All nodes which are allocated for this job are already filled. (mpirun says so, too, "
+        "All nodes which are allocated for this job are already filled. (mpirun reports this, too, "
     )
 
 
@@ -410,18 +410,18 @@ TEXTS = {
     "bash, segfault": (
         "a\ntrain.sh: line 1: 25173 Segmentation fault      python3 train.py\n", Exit(code=139),
         "train.sh: line 1: 25173 Segmentation fault      python3 train.py"
-        " (139 is 128 + 11, as a shell ends when its program was killed by SIGSEGV)", "", STRONG),
+        " (139 is 128 + 11: a shell's program was killed by SIGSEGV)", "", STRONG),
     "dash, killed": (
         "a\nKilled\n", Exit(code=137),
-        "Killed (137 is 128 + 9, as a shell ends when its program was killed by SIGKILL)", "a", STRONG),
+        "Killed (137 is 128 + 9: a shell's program was killed by SIGKILL)", "a", STRONG),
     "a shell that says nothing": (
-        "a\n", Exit(code=139), "139 is 128 + 11, as a shell ends when its program was killed by SIGSEGV", "a", STRONG),
+        "a\n", Exit(code=139), "139 is 128 + 11: a shell's program was killed by SIGSEGV", "a", STRONG),
     "a shell, faulthandler": (
         output("faulthandler") + "Segmentation fault\n", Exit(code=139), "Fatal Python error: Segmentation fault"
-        " (139 is 128 + 11, as a shell ends when its program was killed by SIGSEGV)", "line 2 in f", STRONG),
+        " (139 is 128 + 11: a shell's program was killed by SIGSEGV)", "line 2 in f", STRONG),
     "a shell, exception": (RAISED, BAD, "ValueError: too small", "line 7", STRONG),
     "a shell or a handler, SIGTERM": (
-        "saved\n", Exit(code=143), "143 is 128 + 15, as a shell ends when its program was killed by SIGTERM", "saved",
+        "saved\n", Exit(code=143), "143 is 128 + 15: a shell's program was killed by SIGTERM", "saved",
         WEAK),
     "a code above 128 that is no signal": ("boo\n", Exit(code=255), "boo", "", STRONG),
     "a symptom in the last line": ("error: Connection refused by algo-1\n", Exit(code=4),

@@ -84,8 +84,8 @@ def test_failure_text():
     text = failed(CAUSE).failure_text()
     assert text.splitlines()[0] == "algo-2 worker/1 (exit code 3): ValueError: x"
     assert text.endswith("ValueError: too small")
-    nothing_known = Cause(host="algo-2", process="", what="lost: not heard for 5 s", code=69)
-    assert failed(nothing_known).failure_text() == "algo-2 (lost: not heard for 5 s)"
+    nothing_known = Cause(host="algo-2", process="", what="lost: no report for 5 s", code=69)
+    assert failed(nothing_known).failure_text() == "algo-2 (lost: no report for 5 s)"
 
 
 @given(st.text(max_size=3000), st.text(max_size=5000), st.integers(min_value=0, max_value=1024))

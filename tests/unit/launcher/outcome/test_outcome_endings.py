@@ -165,7 +165,7 @@ REAL = {
     "mpirun_in_shell_killed": (
         Exit(code=139),
         "mpirun noticed that process rank 0 with PID 0 on node algo-1 exited on signal 11 (Segmentation fault). "
-        "(139 is 128 + 11, as a shell ends when its program was killed by SIGSEGV)",
+        "(139 is 128 + 11: a shell's program was killed by SIGSEGV)",
     ),
     "mpirun_in_shell_no_program": (
         Exit(code=132),

@@ -75,14 +75,15 @@ def test_a_model_for_serving_on_one_host_is_well(tmp_path, files, followers):
 
 
 @pytest.mark.parametrize("files, found", [
-    ({"model/model.keras": "x"}, "/opt/ml/model holds no SavedModel in a folder"),
-    ({"model/1/model.h5": "x"}, "/opt/ml/model holds no SavedModel in a folder"),
-    ({"model/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model is not in a folder"),
-    ({"model/best/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/best is not in a folder"),
-    ({"model/v1/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/v1 is not in a folder"),
-    ({"model/1/best/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/1/best is not in a folder"),
-    ({"model/\u0661/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/\u0661 is not in a folder"),  # an Arabic 1
-    ({"model/a\n/saved_model.pb": "x"}, "the SavedModel in '/opt/ml/model/a\\n' is not in a folder"),
+    ({"model/model.keras": "x"}, "/opt/ml/model holds no SavedModel in a numbered folder"),
+    ({"model/1/model.h5": "x"}, "/opt/ml/model holds no SavedModel in a numbered folder"),
+    ({"model/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model is not in a numbered folder"),
+    ({"model/best/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/best is not in a numbered folder"),
+    ({"model/v1/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/v1 is not in a numbered folder"),
+    ({"model/1/best/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/1/best is not in a numbered folder"),
+    # an Arabic 1
+    ({"model/\u0661/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/\u0661 is not in a numbered folder"),
+    ({"model/a\n/saved_model.pb": "x"}, "the SavedModel in '/opt/ml/model/a\\n' is not in a numbered folder"),
 ])  # fmt: skip
 def test_a_model_that_serving_does_not_find_is_one_line(tmp_path, files, found):
     (warning,) = said(tmp_path, files, {})
@@ -100,7 +101,7 @@ def test_different_files_of_one_name_are_named_with_their_hosts(tmp_path):
         {"output/data/log": "a", "output/data/own-2": "x"},
         {"output/data/log": "b"},
     )
-    assert warning.startswith(f"/opt/ml/output/data/log: not the same on algo-1 and algo-3. {PACKED}")
+    assert warning.startswith(f"/opt/ml/output/data/log: different on algo-1 and algo-3. {PACKED}")
 
 
 def test_many_collisions_are_one_line(tmp_path):
@@ -110,7 +111,7 @@ def test_many_collisions_are_one_line(tmp_path):
     ]
     (warning,) = said(tmp_path, *hosts)
     named = "/opt/ml/model/1/saved_model.pb, /opt/ml/model/2/saved_model.pb, /opt/ml/model/3/saved_model.pb and 6 more"
-    assert warning.startswith(f"{named}: not the same on algo-1, algo-2, algo-3 and 2 more. ")
+    assert warning.startswith(f"{named}: different on algo-1, algo-2, algo-3 and 2 more. ")
 
 
 def test_the_same_files_everywhere_are_well(tmp_path):
@@ -253,7 +254,7 @@ def test_names_that_utf8_cannot_hold_come_through(tmp_path):
     report = Report(host="algo-2", artifacts=two)
     assert report_from_json(json.loads(json.dumps(to_json(report))), FOLLOWERS) == report
     *_, collision = warnings({"algo-1": one, "algo-2": two})
-    assert collision.startswith("'/opt/ml/model/\\udcff': not the same")
+    assert collision.startswith("'/opt/ml/model/\\udcff': different")
 
 
 # --- model_dir ---

@@ -97,7 +97,7 @@ def test_a_host_that_never_appears(play):
     heartbeats(p, 70, 2)
     assert p.blamed == ("algo-3 (did not appear within 60 s): it is at 10.0.0.1, port 7979: Connection refused")
     assert p.policy.facts.outcome.cause.details.splitlines() == [
-        "host    name resolves  port answers                   last heard",
+        "host    name resolves  port answers                   last report",
         "algo-3  10.0.0.1       port 7979: Connection refused  never",
     ]
     assert p.policy.facts.outcome.exit_code == ExitCode.START_TIMEOUT
@@ -265,7 +265,7 @@ def test_a_coordinator_that_does_not_find_our_name_yet_is_waited_for(play):
         p.at(p.now + 0.5, events.Answered(host="algo-1"))
     assert p.policy.facts.outcome is None
     p.at(25)
-    assert p.blamed == "algo-1 (lost: not heard for 5 s)"
+    assert p.blamed == "algo-1 (lost: no report for 5 s)"
 
 
 def test_a_coordinator_that_has_not_answered_yet_may_stand_still_for_as_long_as_hosts_may_be_late(play):

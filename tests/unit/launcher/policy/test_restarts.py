@@ -16,7 +16,7 @@ def test_what_is_in_the_way_of_another_attempt_fails_the_job(play):
     assert p.since(5) == ["5.0 ask worker/1", "7.0 force worker/1", "11.0 inspect worker/1", "11.0 sweep, keep nothing"]
     told = p.last_told
     assert (told.attempt, told.cause.host, told.cause.process, told.cause.code) == (1, "algo-2", "worker/1", 71)
-    assert told.cause.error == f"4 s after SIGKILL there is still {p.unkillable[0]}"
+    assert told.cause.error == f"still running 4 s after SIGKILL: {p.unkillable[0]}"
 
 
 def test_what_ends_at_last_is_in_the_way_of_no_other_attempt_and_counts_for_nothing_in_it(play):

@@ -39,7 +39,7 @@ def test_mpirun_is_not_waited_for_where_no_other_host_is_left(play):
     """It waits for a daemon that is lost."""
     p = mpi(play)
     p.at(7.1, ended("rank 0", signal=15), ended("rank 1", signal=15))
-    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+    assert p.blamed == "algo-2 (lost: no report for 5 s)"
     assert p.what[-1] == "force mpirun"
     p.at(7.2, ended("mpirun", signal=9), ended("sshd"))
     assert p.what[-1] == "finish failed 69"
@@ -69,7 +69,7 @@ def test_a_process_that_survives_sigkill_is_given_up(play):
     heartbeats(p, 20, 2, 3, stopping=True, done=True)
     assert p.since(6) == ["15.0 force worker/0", "19.0 inspect worker/0"]
     assert p.policy.facts.outcome == outcome.stopped()
-    assert f"worker/0 is still there 4 s after SIGKILL, and is left behind: {p.unkillable[0]}" in p.said
+    assert f"worker/0 survives SIGKILL for 4 s and is left behind: {p.unkillable[0]}" in p.said
     p.at(21, reported(2, gone=True), reported(3, gone=True))
     assert p.what[-1] == "finish stopped 143"
 

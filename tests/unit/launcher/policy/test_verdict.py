@@ -303,7 +303,7 @@ def test_a_host_that_does_not_answer_may_be_what_the_others_failed_of(play):
     p.at(4, reported(2, ack=0), reported(3, ack=0))
     p.at(5.5, ended("worker/0", 3, RAISED))
     heartbeats(p, 12, 3)
-    assert p.blamed == "algo-2 (lost: not heard for 5 s)"
+    assert p.blamed == "algo-2 (lost: no report for 5 s)"
 
 
 def test_what_fails_before_a_cut_off_host_was_to_be_heard_again_fails_of_something_else(play):
@@ -424,7 +424,7 @@ def test_a_process_that_raised_and_hangs_is_named(play):
     p.at(5, informed(poll=1), DYING)
     p.at(6, DYING)
     p.at(7.1, DYING)
-    assert p.last_told.cause.headline == "algo-2 worker/1 (raised, and did not end): ValueError: x"
+    assert p.last_told.cause.headline == "algo-2 worker/1 (raised an exception and did not end): ValueError: x"
 
 
 def test_a_process_that_got_over_what_it_printed_is_left_alone(play):

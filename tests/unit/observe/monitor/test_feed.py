@@ -154,7 +154,7 @@ def test_a_monitor_that_cannot_be_had_is_no_silence_and_a_condition_is_not_dropp
     (found,) = eventually(lambda: launcher.events, within=60)
     assert (found.cause.host, found.cause.what, found.cause.code) == ("algo-1", "monitor", 70)
     (words,) = launcher.said
-    assert "was killed by SIGKILL, and is not restarted" in words and "nothing is recorded any more" in words
+    assert "was killed by SIGKILL, and is not restarted" in words and "recording has stopped" in words
     assert "ENTRYPOINT_HANG_ACTION=fail does nothing" in words
     assert "ENTRYPOINT_REQUIRE_DISTRIBUTED=true cannot be checked" in words and found.cause.error in words
     launcher.ends("failed")
