@@ -84,8 +84,14 @@ def test_the_coordinator_shows_all_hosts_while_they_run(hosts):
 
 def test_without_a_monitor_there_is_nothing_to_see(hosts):
     job = hosts(1, "train.py", code={"train.py": STEPS}, environment={"ENTRYPOINT_MONITOR": "false"})
-    job.says("step=5 ")
-    eventually(lambda: b"ENTRYPOINT_MONITOR is false" in ask(job, "/live")[2], within=LONG)
+
+    def answer() -> bytes:
+        try:
+            return ask(job, "/live")[2]
+        except urllib.error.URLError:  # a lone host opens its control port a while after its script has started
+            return b""
+
+    eventually(lambda: b"ENTRYPOINT_MONITOR is false" in answer(), within=LONG)
     (job.folder / "stop").touch()
     assert job.end() == [0]
 
