@@ -124,7 +124,7 @@ def handlers():
 def test_a_fault_of_the_launcher_is_found_and_shrunk(tmp_path, monkeypatch, capsys, handlers):
     copy = tmp_path / "planted"
     shutil.copytree(ROOT / "entrypoint", copy / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
-    with (copy / "entrypoint" / "outcome" / "outcome.py").open("a") as file:
+    with (copy / "entrypoint" / "launcher" / "outcome" / "outcome.py").open("a") as file:
         file.write(BROKEN)
     late = Fault(kind="late", host="algo-2", lasts=0.2)
     scripts = {"algo-1 script": Script(seconds=0.3, do="killed", flood=3), "algo-2 script": Script(seconds=0.3)}
