@@ -4,8 +4,8 @@ On our image of it; and on a stand-in for AWS's with our entrypoint, which TEST_
 """
 
 import json
-import re
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
