@@ -6,6 +6,7 @@ both come from here.
 
 import ast
 import contextlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -16,6 +17,7 @@ OTHERS = {
 }
 NO_MODELS = ("ImageDataGenerator", "Tokenizer")
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
+MOST_CHARS = 1 << 20  # of code that is parsed, from the program on: this takes up to a second
 
 
 def first(files: list[tuple[str, str]], program: str) -> tuple[str, int] | None:
@@ -40,20 +42,25 @@ def _read(texts: dict[str, str], program: str) -> dict[str, ast.Module]:
     """Return the files that run, parsed, without what runs only if a module is the program."""
     name = str(PurePosixPath(program))
     programs = [name] if name in texts else list(texts)
-    parts = {part.removesuffix(".py") for file in texts for part in file.split("/")}
-    left, trees = list(programs), dict[str, ast.Module]()
-    while left:
-        file = left.pop(0)
+    ends = defaultdict[str, list[str]](list)  # the files by each end of their paths
+    for file in texts:
+        parts = file.split("/")
+        for at in range(len(parts)):
+            ends["/".join(parts[at:])].append(file)
+    order, seen, trees, chars = list(programs), set(programs), dict[str, ast.Module](), 0
+    for file in order:  # which grows by what each imports
+        chars += len(texts[file])
+        if chars > MOST_CHARS:
+            break
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            tree = _Pruned(file in programs).visit(ast.parse(texts[file]))
-            trees[file] = tree
-            for wanted in _paths(tree, PurePosixPath(file), parts):
-                found = [each for each in texts if each == wanted or each.endswith(f"/{wanted}")]
-                left += [each for each in found if each not in trees and each not in left]
+            trees[file] = tree = _Pruned(file in programs).visit(ast.parse(texts[file]))
+            brought = dict.fromkeys(each for path in _paths(tree, PurePosixPath(file)) for each in ends.get(path, ()))
+            order += [each for each in brought if each not in seen]
+            seen |= brought.keys()
     return trees
 
 
-def _paths(tree: ast.Module, file: PurePosixPath, parts: set[str]) -> Iterator[str]:
+def _paths(tree: ast.Module, file: PurePosixPath) -> Iterator[str]:
     """Yield the path of each module that a file may import, and of each program that it names: the end or the whole."""
     for node in ast.walk(tree):
         names = list[str]()
@@ -66,7 +73,7 @@ def _paths(tree: ast.Module, file: PurePosixPath, parts: set[str]) -> Iterator[s
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
             yield node.value
         for words in (name.split(".") for name in names):
-            for end in range(1, len(words) + 1) if words[0] in parts else ():
+            for end in range(1, len(words) + 1):
                 path = "/".join(words[:end])
                 yield from (f"{path}.py", f"{path}/__init__.py")
 
@@ -79,25 +86,26 @@ class _Pruned(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
-        test = ast.unparse(node.test)
-        of_main = test.startswith("__name__ ==") and not self.is_program
-        return node.orelse if of_main or test in ("False", "0", "TYPE_CHECKING") else node
+        test = node.test
+        on = test.left if isinstance(test, ast.Compare) else test
+        named = on.id if isinstance(on, ast.Name) else ""
+        never = isinstance(test, ast.Constant) and not test.value
+        of_main = named == "__name__" and not self.is_program
+        return node.orelse if never or of_main or named == "TYPE_CHECKING" else node
 
 
 def _drop_uncalled(trees: dict[str, ast.Module]) -> None:
     """Remove the functions of each file whose names occur nowhere else."""
     words = {node: _words(node) for tree in trees.values() for node in tree.body}
-    while True:
-        uncalled = {
-            node
-            for node in words
-            if isinstance(node, Functions)
-            and not (node.decorator_list or node.name == "main")
-            and not any(node.name in found for other, found in words.items() if other is not node)
-        }
-        if not uncalled:
-            break
-        words = {node: found for node, found in words.items() if node not in uncalled}
+    times = Counter(word for found in words.values() for word in found)
+    functions = [node for node in words if isinstance(node, Functions) and node.name != "main"]
+    while uncalled := [
+        node
+        for node in functions
+        if node in words and not node.decorator_list and times[node.name] == (node.name in words[node])
+    ]:
+        for node in uncalled:
+            times.subtract(words.pop(node))
     for tree in trees.values():
         tree.body = [node for node in tree.body if node in words]
 
@@ -144,7 +152,7 @@ def _makers(on: ast.expr, tree: ast.Module, full: dict[str, str]) -> set[str]:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
         assigns = isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and value
-        if assigns and written in [ast.unparse(each) for each in targets if each]:
+        if assigns and written in [ast.unparse(each) for each in targets if type(each) is type(on)]:
             found.add(_dotted(value.func, full) if isinstance(value, ast.Call) else "")
     return set() if "" in found else found
 
