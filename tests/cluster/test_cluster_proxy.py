@@ -18,7 +18,7 @@ def test_hosts_meet_beside_a_proxy_that_swallows(cluster: Callable[..., Cluster]
             "ENTRYPOINT_PS_WORKERS": "server", "TF_CPP_MIN_LOG_LEVEL": "1", **BUSY,
         }  # fmt: skip
         with cluster(program="joins.py", mode=mode, hosts=2, environment=environment) as job:
-            endings = job.wait(within=100)
+            endings = job.wait(within=240)
             assert [ending.exit_code for ending in endings.values()] == [0, 0]
             assert "together: 2" in endings["algo-1"].log
             assert "no program may use for the 2 hosts of the job" in endings["algo-2"].line("no_proxy")

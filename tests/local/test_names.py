@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hosts import PROGRAMS, Run
 from open_mpi import DAEMON
+from waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 SEVERAL = ("--hosts", "2", "--mode", "mwms")
@@ -24,17 +25,32 @@ def getaddrinfo(name, *words, **named):
         raise
 socket.getaddrinfo = getaddrinfo
 """
+# A proxy on each host that notes requests and answers none. The first process that starts Python there starts it, as a
+# process: TensorFlow holds Python's lock while it waits.
+PROXY = """
+import contextlib, os, socket
+with contextlib.suppress(OSError), socket.create_server(("::1", 3128), family=socket.AF_INET6) as server:
+    if not os.fork():
+        os.setsid()
+        for number in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        held = []
+        while True:
+            held.append(server.accept()[0])
+            with open("/opt/ml/output/data/asked", "ab") as notes:
+                notes.write(held[-1].recv(1 << 16))
+"""
 
 
 @pytest.fixture
 def local(local, netns, tmp_path):
-    """Start `entrypoint local` with hosts in namespaces. `slow`: a lookup of a missing name waits."""
+    """Start `entrypoint local` with hosts in namespaces. `site`: what each Python process of theirs runs first."""
 
-    def start(program: Path, *words: str, faults=(), slow: bool = False, **env: str) -> Run:
-        if slow:
-            (tmp_path / "slow").mkdir()
-            (tmp_path / "slow/sitecustomize.py").write_text(SLOW)
-            env["PYTHONPATH"] = f"{tmp_path / 'slow'}:{PROGRAMS.parents[1]}"
+    def start(program: Path, *words: str, faults=(), site: str = "", **env: str) -> Run:
+        if site:
+            (tmp_path / "site").mkdir()
+            (tmp_path / "site/sitecustomize.py").write_text(site)
+            env["PYTHONPATH"] = f"{tmp_path / 'site'}:{PROGRAMS.parents[1]}"
         words += tuple(word for fault in faults for word in ("--fault", fault))
         return local(program, *words, "--engine", "netns", TEST_FOLDER=str(tmp_path), **env)
 
@@ -52,7 +68,7 @@ def test_names_that_vanish_while_the_job_runs_do_no_harm(local):
     """They may also vanish while the network fails: the host's last address is known."""
     faults = [f"hide algo-1 when '{BEFORE}'", f"hide algo-2 when '{BEFORE}'", f"cut algo-2 when '{BEFORE}' for 3.5"]
     run = local(
-        PROGRAMS / "beats.py", *SEVERAL, "--hyperparameters", "steps=90", faults=faults, slow=True,
+        PROGRAMS / "beats.py", *SEVERAL, "--hyperparameters", "steps=90", faults=faults, site=SLOW,
         ENTRYPOINT_PEER_TIMEOUT="8",
     )  # fmt: skip
     assert run.end() == 0
@@ -68,7 +84,7 @@ def test_a_failure_is_told_where_no_name_resolves_any_more(local, tmp_path):
         "assert os.environ['SM_CURRENT_HOST'] != 'algo-2'\n"
     )
     faults = [f"hide algo-{host} when 'worker/0] at work'" for host in (1, 2)]
-    run = local(program(tmp_path, text + "time.sleep(600)\n"), *SEVERAL, faults=faults, slow=True)
+    run = local(program(tmp_path, text + "time.sleep(600)\n"), *SEVERAL, faults=faults, site=SLOW)
     assert run.end() == 1
     assert run.exits == ["1"] * 2
     assert run.cause.startswith("algo-2 worker/1 (exit code 1): AssertionError")
@@ -143,6 +159,38 @@ def test_collectives_over_ipv6(local, tmp_path, numbers):
     assert run.end() == 0
     assert run.terminal.count("sum 2") == 2
     assert ('"[fd00:0:0:1::2]:' in run.terminal) == numbers
+
+
+@pytest.mark.more  # cluster/test_cluster_proxy.py shows it over IPv4
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("mode", "numbers", "no_proxy"),
+    [
+        *((mode, numbers, "hosts") for mode in ("mwms", "ps", "mpi") for numbers in (True, False)),
+        ("mwms", True, "off"),  # the proxy is one, and is asked
+    ],
+)
+def test_no_proxy_stands_between_hosts_of_ipv6(local, tmp_path, mode, numbers, no_proxy):
+    """`numbers`: programs get addresses, and no names."""
+    if mode == "mpi":
+        pytest.importorskip("mpi4py")
+    what = {"mwms": program(tmp_path, SUM), "ps": PROGRAMS / "ps_tutorial.py", "mpi": PROGRAMS / "mpi_sum.py"}[mode]
+    variables = {"http_proxy": "http://[::1]:3128", "https_proxy": "http://[::1]:3128", "ENTRYPOINT_NO_PROXY": no_proxy}
+    variables |= {"ENTRYPOINT_HOST_ADDRESSES": json.dumps(ADDRESSES)} if numbers else {}
+    words = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+    run = local(what, "--hosts", "2", "--mode", mode, "--ip", "6", *words, site=PROXY)
+
+    def asked() -> list[Path]:
+        return list(run.folder.glob("out/*/**/asked"))
+
+    if no_proxy == "off":
+        eventually(lambda: any("CONNECT [fd00:0:0:1::" in each.read_text() for each in asked()), within=240)
+        return
+    assert run.end() == 0
+    assert not asked()
+    end, times = {"mwms": ("sum 2", 2), "ps": ("chief/0] trained", 1), "mpi": ("of 2: sum 2", 2)}[mode]
+    assert run.terminal.count(end) == times
+    assert "name a proxy, which no program may use for the 2 hosts" in run.terminal
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """List what our images have, what AWS's have and ours lack, and which packages bring which modules.
 
-Ours are the pins of container/lines; AWS's come from the public Dockerfiles and requirements in
-aws/deep-learning-containers. docs/differences.md shows the part that users meet.
+Ours are the pins of container/lines. AWS's come from the public repository aws/deep-learning-containers: stage
+`sagemaker` of tensorflow/training/docker/2.14/py3/Dockerfile.cpu (commit 67c7ae4946, February 2024; those of 2.16, 2.18
+and 2.19 install the same packages), and docker/tensorflow/2.21/Dockerfile.cpu with cpu/pyproject.toml and cpu/uv.lock
+(August 2026). docs/differences.md shows the part that users meet.
 """
 
 _BOTH = """
@@ -137,13 +139,15 @@ _BRING = {
     "wandb": "git pydantic platformdirs",
     "xgboost": "",
 }
-# Packages that AWS's images have and ours may lack, by the requirements of AWS's images.
-_AWS_BOTH = "pillow opencv-python awscli pybind11 tensorflow-datasets sagemaker"
+# Packages that AWS's images have and ours may lack: those that they ask for, and what these bring.
+_AWS_BOTH = """
+attrs awscli beautifulsoup4 bokeh imageio ipython matplotlib numba opencv-python pandas pillow plotly pybind11 pytz
+sagemaker sagemaker-experiments seaborn shap smclarify tensorflow-datasets tqdm
+"""
 _AWS = {
     (2, 14): "cmake tensorflow-hub tensorflow-text tensorflow-model-optimization tf-models-official",
     (2, 21): """
-    attrs beautifulsoup4 bokeh einops gitpython imageio ipython matplotlib mlflow numba omegaconf pandas plotly pyarrow
-    pydantic pytest python-dotenv pytz s3fs sagemaker-experiments seaborn shap smclarify torch tqdm
+    einops gitpython mlflow omegaconf pyarrow pydantic pytest python-dotenv s3fs torch
     """,
 }
 
@@ -154,12 +158,13 @@ def _words(text: str) -> frozenset[str]:
 
 # Commands that AWS's images have, and ours lack.
 AWS_COMMANDS = {
-    (2, 14): _words("git aws curl wget unzip gcc make cmake vim emacs ffmpeg protoc"),
-    (2, 21): _words("git aws curl wget unzip gcc make cmake jq xz protoc"),
+    (2, 14): _words("git aws curl wget unzip gcc make cmake vim emacs ffmpeg protoc xz kinit"),
+    (2, 21): _words("git aws curl wget unzip gcc make cmake jq xz protoc kinit"),
 }
+AWS_COMMANDS_ON_GPUS = _words("nvcc jq")  # in their images for GPUs alone (2.21 has jq in both)
 # Commands that scripts call, and neither our images nor AWS's have.
-_NOWHERE = _words("sudo zip rsync conda nvcc docker gsutil gcloud node npm java htop")
-COMMANDS_LACKING = frozenset.union(*AWS_COMMANDS.values()) | _NOWHERE
+_NOWHERE = _words("sudo zip rsync conda docker gsutil gcloud node npm java htop")
+COMMANDS_LACKING = frozenset.union(*AWS_COMMANDS.values(), AWS_COMMANDS_ON_GPUS, _NOWHERE)
 # Packages of Python that bring commands: `pip install awscli`.
 COMMANDS_OF = {"awscli": "aws", "cmake": "cmake", "gsutil": "gsutil", "kaggle": "kaggle", "ninja": "ninja"}
 

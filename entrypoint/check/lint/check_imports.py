@@ -11,7 +11,7 @@ from typing import Any
 
 from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.check.lint.context import never_taken, tried
-from entrypoint.check.lint.source import Source, Use, matches
+from entrypoint.check.lint.source import Source, matches
 from entrypoint.check.lint.subject import HOROVOD, Case
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import NO_GPU, ProcessSpec, Role
@@ -27,10 +27,10 @@ _TELL = (
     *("open", "write", "writelines", "flush", "close", "dumps", "encode", "format", "join", "get", "getenv", "type"),
     *("urlopen", "post", "publish", "send", "end_run", "finish", "capture_exception"),
 )
-_HAVE_FIT = ("sklearn", "xgboost", "lightgbm", "catboost", "statsmodels", "imblearn", "category_encoders", "scipy")
 # For a doubt that the launcher reports without a line: the ends of names by which the line is found.
 _OF_DOUBTS = {
     "estimator-never-ends": (".train_and_evaluate", ".Estimator"),
+    "keras-3-fit": (),
     "ps-xla": (),
     "ranks-and-gpus": (),
 }
@@ -182,8 +182,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
     """Yield what the launcher would report when the job starts, by running the launcher's own program."""
     settings = case.job.settings if case.job else None
     shim = bool(settings and settings.tf1 == "shim")
-    fit = _fit_of_keras(case)
-    told = _look(case, settings.ps_workers if settings else "script", fit)
+    told = _look(case, settings.ps_workers if settings else "script")
     at = {source.shown: source for source in case.code.sources}
     for name, lines, old, new, gone in told["names"]:
         for line in [line for line in lines if not _is_asked_first(at[name], line)][:1]:
@@ -197,11 +196,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
                     "tf1-name", place, f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}"
                 )
     for check, name, line, found, instead in told["doubts"]:
-        if check == "keras-3-fit":
-            use = fit if fit and fit.source.shown == name else None
-            if use is None:  # `fit` of another library, or in another file
-                continue
-        elif name:
+        if name:
             use = next((use for use in at[name].uses if use.name.endswith(_OF_DOUBTS[check])), None)
         else:
             use = case.code.first(*HOROVOD, kind="import")
@@ -236,41 +231,10 @@ def _is_asked_first(source: Source, line: int) -> bool:
     return False
 
 
-def _fit_of_keras(case: Case) -> Use | None:
-    """Return the first call of `fit` that may be a Keras model's, not that of another library's object; else None."""
-    if not any("keras" in source.plain for source in case.code.sources):
-        return None
-    for use in case.code.calls(".fit"):
-        assert isinstance(use.node, ast.Call)
-        on = use.node.func.value if isinstance(use.node.func, ast.Attribute) else None
-        made = on if isinstance(on, ast.Call) else _made_by(use.source, on)
-        maker = use.source.dotted(made.func) if made else ""
-        others = maker.partition(".")[0] in _HAVE_FIT or maker.endswith((".ImageDataGenerator", ".Tokenizer"))
-        if not others:
-            return use
-    return None
-
-
-def _made_by(source: Source, name: ast.AST | None) -> ast.Call | None:
-    """Return the call that a name is assigned from, if all its assignments call the same function; else None."""
-    written = ast.unparse(name) if name else ""
-    found = [
-        node.value
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Assign) and written in map(ast.unparse, node.targets)
-    ]
-    calls = [value for value in found if isinstance(value, ast.Call)]
-    one = len(calls) == len(found) and len({source.dotted(call.func) for call in calls}) == 1
-    return calls[0] if one else None
-
-
-def _look(case: Case, ps_workers: str, fit: Use | None) -> dict[str, Any]:
-    # The launcher's program searches each file for itself. A file that fits a model which another module makes need not
-    # contain the word keras, so it is added.
-    of_keras = fit.source if fit else None
-    files = [(source.shown, source.text) for source in case.code.sources if source.path.suffix == ".py"]
+def _look(case: Case, ps_workers: str) -> dict[str, Any]:
     asked = {
-        "files": [(name, f"{text}\nkeras" if of_keras and name == of_keras.shown else text) for name, text in files],
+        "files": [(source.shown, source.text) for source in case.code.sources if source.path.suffix == ".py"],
+        "program": case.code.main.shown,
         "tensorflow": ".".join(map(str, case.tensorflow)),
         "mode": str(case.mode) if case.several and case.mode else "",
         "ps_workers": ps_workers,

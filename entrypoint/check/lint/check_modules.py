@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from entrypoint.check.finding import Finding, Place, error, note, warning
-from entrypoint.check.lint.aws_images import AWS_COMMANDS, COMMANDS_LACKING, on_aws, ours, package_of
+from entrypoint.check.lint.aws_images import (
+    AWS_COMMANDS,
+    AWS_COMMANDS_ON_GPUS,
+    COMMANDS_LACKING,
+    on_aws,
+    ours,
+    package_of,
+)
 from entrypoint.check.lint.check_request import AWS_IMAGE
 from entrypoint.check.lint.context import tried
 from entrypoint.check.lint.requirements import Requirements, folders_of, requirements_of
@@ -133,9 +140,11 @@ def _of_commands(case: Case, brought: Requirements) -> Iterator[Finding]:
         for command, line, fails in called:
             if command not in COMMANDS_LACKING or command in brought.commands or _brings(source, command):
                 continue
-            aws = any(command in each for each in AWS_COMMANDS.values())
-            there = " (AWS's images have it)" if aws else ""
-            make = _severity(case, command, frozenset.union(*AWS_COMMANDS.values()))
+            on_any = frozenset.union(*AWS_COMMANDS.values())
+            there = " (AWS's images have it)" if command in on_any else ""
+            if not there and command in AWS_COMMANDS_ON_GPUS:
+                there = " (AWS's images for GPUs have it)"
+            make = _severity(case, command, on_any | AWS_COMMANDS_ON_GPUS)
             yield (make if fails or make is not error else warning)(
                 "command-missing",
                 Place(file=source.shown, line=line),

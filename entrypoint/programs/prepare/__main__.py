@@ -88,6 +88,7 @@ def main() -> int:
             gpus=0 if unused_gpus else visible(gpus),
             servers=task["servers"],
             ranks=task["ranks"],
+            program=program,
         )
         for line in [*map(str, found), *told_of_tf1(files, of_python, shim=shim, keras_2=keras_2)]:
             print(f"warning: {line}", flush=True)

@@ -23,7 +23,12 @@ NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", 
 
 TRAIN, STARTS_SERVER = re.compile(r"\.train\("), re.compile(r"\btrain_and_evaluate\b|\bServer\(|\bstart_std_server\b")
 TF2_COORDINATOR = re.compile(r"\bClusterCoordinator\b|(?<!v1\.)\bdistribute(\.experimental)?\.ParameterServerStrategy")
-COMMENT = re.compile(r"(^|[^\S\n])#.*$", re.MULTILINE)  # removes no line, since findings are reported by line number
+# A string, which is kept with its `#`, or a comment.
+STRING_OR_COMMENT = re.compile(
+    r"""("{3}(?:\\.|[^\\])*?"{3}|'{3}(?:\\.|[^\\])*?'{3}"""
+    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|[^\S\n]*#[^\n]*""",
+    re.DOTALL,
+)
 MASTER = re.compile(r"""(['"])master\1""")
 CHIEF = re.compile(r"""(['"])chief\1""")
 
@@ -43,7 +48,12 @@ def texts(code: Path) -> Iterator[tuple[str, str]]:
     """Yield each Python file, at most 2,000 of them: its name below `code`, and its text without comments."""
     for path in sorted(code.rglob("*.py"))[:2000]:
         with contextlib.suppress(OSError):
-            yield str(path.relative_to(code)), COMMENT.sub("", path.read_text("utf-8", errors="replace"))
+            yield str(path.relative_to(code)), without_comments(path.read_text("utf-8", errors="replace"))
+
+
+def without_comments(text: str) -> str:
+    """Return a program without comments. All lines stay, since findings are reported by line number."""
+    return STRING_OR_COMMENT.sub(r"\1", text)
 
 
 def digest_of_code(code: Path) -> str:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import xla
 from findings import ESTIMATOR
 
-FIT = re.compile(r"\.fit\(")
-KERAS = re.compile(r"\bkeras\b")
+FIT = re.compile(r"\.fit\b")
 KERAS_2 = re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b")
 HOROVOD = re.compile(r"^[^\S\n]*(import|from)\s+(horovod|smdistributed\.dataparallel)\b", re.MULTILINE)
 FIRST_WITH_KERAS_3 = (2, 16)  # of TensorFlow
@@ -41,17 +40,19 @@ def doubts(
     gpus: int = 0,
     servers: int = 0,
     ranks: int = 0,
+    program: str = "",
 ) -> list[Doubt]:
-    """Return what does not train, found by the words of each file.
+    """Return what does not train: `fit` of Keras 3 by parsing the code, all else by the words of each file.
 
     `files`: as `findings.texts` returns them. `mode`: "" where one process trains alone. `tensorflow`: its version, ""
     if there is none. `environment` decides as it does in TensorFlow. `gpus`: those that TensorFlow sees and can use on
     this host; `servers`: parameter servers, of a chief that may see GPUs; `ranks`: of mpirun, on this host.
+    `program`: as of `keras_fit.first`.
     """
     legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py
     keras_3 = _version(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
     keras_3 = keras_3 and not any(KERAS_2.search(text) for _, text in files)
-    found = [*_of_keras_3(files, mode, tensorflow)] if keras_3 else []
+    found = [*_of_keras_3(files, program, mode, tensorflow)] if keras_3 and mode in NO_FIT else []
     if mode == "ps" and ps_workers == "server":
         why = "has an Estimator, whose workers run the script: with TensorFlow servers as workers it waits for ever"
         found += [
@@ -66,11 +67,15 @@ def doubts(
     return found
 
 
-def _of_keras_3(files: list[tuple[str, str]], mode: str, tensorflow: str) -> Iterator[Doubt]:
-    for name, text in files:
-        if mode in NO_FIT and KERAS.search(text) and FIT.search(text):
-            why = f"calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {NO_FIT[mode]}"
-            yield Doubt("keras-3-fit", name, 0, why, INSTEAD)
+def _of_keras_3(files: list[tuple[str, str]], program: str, mode: str, tensorflow: str) -> Iterator[Doubt]:
+    if not any(FIT.search(text) for _, text in files):
+        return
+    import keras_fit  # parsing is for those jobs alone
+
+    if found := keras_fit.first(files, program):
+        file, line = found
+        why = f"calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {NO_FIT[mode]}"
+        yield Doubt("keras-3-fit", file, line, why, INSTEAD)
 
 
 def _of_xla(files: list[tuple[str, str]]) -> Iterator[Doubt]:

@@ -25,8 +25,8 @@ def of(tmp_path: Path, text: str, mode: str, tensorflow: str = "2.21.0", workers
 @pytest.mark.parametrize(
     ("text", "mode", "says"),
     [
-        (FIT, "ps", "lib/models.py calls fit, and that of Keras 3, which TensorFlow 2.21.0 has, knows no parameter"),
-        (FIT, "mwms", "lib/models.py calls fit, and that of Keras 3, which TensorFlow 2.21.0 has, does not train on"),
+        (FIT, "ps", "lib/models.py:3 calls fit, and that of Keras 3, which TensorFlow 2.21.0 has, knows no parameter"),
+        (FIT, "mwms", "lib/models.py:3 calls fit, and that of Keras 3, which TensorFlow 2.21.0 has, does not train on"),
     ],
 )
 def test_what_keras_3_does_not_do(tmp_path: Path, text: str, mode: str, says: str) -> None:
@@ -40,6 +40,71 @@ def test_what_keras_3_does_not_do(tmp_path: Path, text: str, mode: str, says: st
 )
 def test_what_it_does(tmp_path: Path, text: str, mode: str) -> None:
     assert of(tmp_path, text, mode) == ""
+
+
+STRATEGY_OF_WORKERS = "strategy = tf.distribute.MultiWorkerMirroredStrategy()\n"
+LOOP_OF_KERAS = f"import tensorflow as tf\n{STRATEGY_OF_WORKERS}model = tf.keras.Sequential()\nloop(model)\n"
+NETS = "import tensorflow as tf\n\n\ndef build():\n    return tf.keras.Sequential()\n"
+SKLEARN = "from sklearn import svm\nfrom sklearn.preprocessing import StandardScaler\n"
+
+
+def lines_of_fit(*files: tuple[str, str], program: str = "train.py") -> list[tuple[str, int]]:
+    """Return where fit of Keras 3 is reported."""
+    found = doubts([*files], "mwms", "script", "2.21.0", {}, program=program)
+    return [(each.file, each.line) for each in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{SKLEARN}{LOOP_OF_KERAS}scaler = StandardScaler()\nscaler.fit(x)\n",
+        f"{SKLEARN}{LOOP_OF_KERAS}svm.SVC().fit(x, y)\n",
+        f"{LOOP_OF_KERAS}rows = tf.keras.preprocessing.image.ImageDataGenerator()\nrows.fit(x)\n",
+        f'"""Unlike model.fit(x), this is a loop."""\n{LOOP_OF_KERAS}print("no model.fit(x) here")\n',
+        f"{LOOP_OF_KERAS}if False:\n    model.fit(x)\n",
+        f"{LOOP_OF_KERAS}def on_one_host(model):\n    model.fit(x)\n",
+        f"{LOOP_OF_KERAS}class Loop:\n    def fit(self, x): pass\n    def all(self): self.fit(x)\nLoop().fit(x)\n",
+        f"{LOOP_OF_KERAS}kind = model.fit\n",
+        f"{SKLEARN}import tensorflow as tf\n# tf.keras would train it\nfor each in kinds:\n    each.fit(x)\n",
+        f"{LOOP_OF_KERAS}this is no Python, model.fit(x)\n",
+    ],
+)
+def test_fit_of_another_object_or_of_code_that_does_not_run(text: str) -> None:
+    assert lines_of_fit(("train.py", text)) == []
+
+
+def test_files_that_the_program_does_not_import_do_not_count() -> None:
+    launch = "import nets\nfrom sagemaker.tensorflow import TensorFlow\nTensorFlow('train.py').fit('s3://bucket')\n"
+    alone = f"{NETS}\n\nif __name__ == '__main__':\n    build().fit(x)\n"
+    program = ("train.py", f"from nets import build\n{LOOP_OF_KERAS}")
+    assert lines_of_fit(program, ("nets.py", alone), ("launch.py", launch), ("old/train_by_fit.py", FIT)) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "file", "text", "place"),
+    [
+        ("from nets import build\nmodel = build()\nmodel.fit(x)\n", "nets.py", NETS, ("train.py", 3)),
+        ("import lib.loop\n", "lib/loop.py", f"{NETS}\n\ndef main():\n    build().fit(x)\n", ("lib/loop.py", 9)),
+        ("import sys\nsys.path.append('src')\nimport fits\n", "src/fits.py", FIT, ("src/fits.py", 3)),
+        ("import subprocess\nsubprocess.run(['python', 'by_fit.py'])\n", "by_fit.py", FIT, ("by_fit.py", 3)),
+        (f"{SKLEARN}StandardScaler().fit(x)\ndef main(a: keras.Model):\n    a.fit(x)\n", "a.py", "", ("train.py", 5)),
+        ("print('step # 1')  # a comment\n" + FIT, "a.py", "", ("train.py", 4)),
+        ("class Net(tf.keras.Model): pass\n\nnet = Net()\nnet.fit(x)\n", "a.py", "", ("train.py", 4)),
+    ],
+)  # fmt: skip
+def test_fit_of_keras_is_found_by_its_line(program: str, file: str, text: str, place: tuple[str, int]) -> None:
+    assert lines_of_fit(("train.py", program), (file, text)) == [place]
+
+
+def test_each_file_counts_where_the_program_is_no_python() -> None:
+    assert lines_of_fit(("train.py", FIT), program="train.sh") == [("train.py", 3)]
+
+
+def test_a_number_sign_in_a_string_is_no_comment(tmp_path: Path) -> None:
+    text = "a = 'one # two'  # 'three'\nb = \"\"\"\n# four's\n\"\"\"\n# five's\nc = '\\'#' #\nd = '' # six\n"
+    (tmp_path / "train.py").write_text(text)
+    ((_, found),) = texts(tmp_path)
+    assert found == "a = 'one # two'\nb = \"\"\"\n# four's\n\"\"\"\n\nc = '\\'#'\nd = ''\n"
 
 
 @pytest.mark.parametrize("version", ["2.14.1", "2.15.0", ""])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from looking import IMAGE, SCRIPT, found, look
 
-from entrypoint.check.lint.aws_images import AWS_COMMANDS, distributions, on_aws, ours
+from entrypoint.check.lint.aws_images import AWS_COMMANDS, AWS_COMMANDS_ON_GPUS, distributions, on_aws, ours
 
 ROOT = Path(__file__).resolve().parents[4]
 PANDAS = f"import pandas as pd\n{SCRIPT}"
@@ -25,9 +25,11 @@ def test_the_table_is_that_of_the_pins(line: tuple[int, int]) -> None:
 
 def test_the_page_has_what_is_lacking() -> None:
     page = (ROOT / "docs/differences.md").read_text()
-    for commands in AWS_COMMANDS.values():
+    for commands in (*AWS_COMMANDS.values(), AWS_COMMANDS_ON_GPUS):
         assert {each for each in commands if f"`{each}`" not in page} == set()
-    known = {"pandas", "PIL", "cv2", "matplotlib", "tqdm", "tensorflow_hub", "tensorflow_datasets"}
+    known = {"pandas", "PIL", "cv2", "matplotlib", "tqdm", "tensorflow_hub", "tensorflow_datasets", "seaborn", "shap"}
+    known |= {"plotly", "bokeh", "imageio", "numba", "smclarify", "IPython", "tensorflow_text", "official"}
+    assert known <= on_aws((2, 14))
     assert {each for each in known & (on_aws((2, 14)) - ours((2, 14))) if f"`{each}`" not in page} == set()
 
 
@@ -47,6 +49,14 @@ def test_the_page_has_what_is_lacking() -> None:
 )
 def test_a_module_of_requirements(change: dict, requirements: str, told: list[tuple[str, int]], tmp_path: Path) -> None:
     assert found(look(tmp_path, PANDAS, change, requirements), "module-missing") == told
+
+
+@pytest.mark.parametrize("version", ["2.14.1-cpu-py310-ubuntu20.04", "2.19.0-cpu-py312-ubuntu22.04"])
+def test_what_awss_image_has_is_no_error_there(version: str, tmp_path: Path) -> None:
+    image = ON_AWS["AlgorithmSpecification"]["TrainingImage"].rpartition(":")[0] + f":{version}"
+    script = f"import bokeh, imageio, numba, plotly, seaborn, shap, smclarify\nimport IPython, bs4\n{SCRIPT}"
+    told = found(look(tmp_path, script, {"AlgorithmSpecification": {"TrainingImage": image}}), "module-missing")
+    assert {severity for severity, _ in told} == {"note"}
 
 
 def test_modules_beside_the_script(tmp_path: Path) -> None:
