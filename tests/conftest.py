@@ -117,7 +117,7 @@ def no_leftovers(tmp_path: Path):
     mark = str(tmp_path)
     yield mark
     try:
-        eventually(lambda: not processes_with(mark), within=5, what="no process left behind")
+        eventually(lambda: not processes_with(mark), within=30, what="no process left behind")
     except AssertionError:
         left = processes_with(mark)
         for pid in left:
