@@ -369,6 +369,23 @@ def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_told():
     eventually(lambda: heard == [LinkEnded(host="algo-2")], within=60)
 
 
+def test_the_end_of_a_connection_that_an_answer_meets_first_is_told():
+    """As of a launcher that is killed after its report, while the report is answered."""
+    heard, links = [], Links(lambda event: heard.append(event))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        end = socket.create_connection(server.getsockname(), timeout=20)
+        taken = server.accept()[0]
+
+    def answer(report: bytes) -> bytes:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        end.close()
+        return report
+
+    links.keep("algo-2", taken, answer)
+    end.sendall(b"a\n")
+    eventually(lambda: heard == [LinkEnded(host="algo-2")], within=60)
+
+
 def test_a_new_connection_takes_the_place_of_an_old_one(link):
     new = link.another()
     assert not list(messages(link.end, b""))  # it is closed
@@ -562,6 +579,43 @@ def test_a_follower_whose_connection_ends_says_so_and_asks_at_once():
     eventually(lambda: LinkEnded(host="algo-1") in heard and len(server.asked) >= 2, within=60)
     assert Informed(news=News(poll=3)) in heard
     assert b"keep-alive" in server.asked[0] and b"keep-alive" not in server.asked[1]  # not as fast as it can
+
+
+def test_a_connection_whose_end_a_report_meets_first_has_ended_too(monkeypatch):
+    """On a busy machine the thread that reads comes later. Without the event, only silence would tell."""
+    reads, asked = threading.Event(), threading.Event()
+
+    def late(connection: socket.socket, said: bytes):
+        reads.wait(60)
+        yield from messages(connection, said)
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        connection.recv(1 << 16)
+        news = json.dumps(to_json(News())).encode()
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(news)
+        connection.sendall(head + news)
+        assert asked.wait(60)
+        server.close()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()  # as of a launcher that was killed: what it had not read resets the connection
+        follower.report(Report(host="algo-2", ready=frozenset({"a"})))
+        eventually(lambda: follower._asked, within=60)
+        time.sleep(0.5)  # in which the report fails; if that takes longer, the order is the usual one
+        reads.set()
+
+    monkeypatch.setattr("entrypoint.launcher.control.peers.messages", late)
+    server = socket.create_server(("127.0.0.1", 0))
+    heard: list = []
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
+    settings = Settings(control_port=server.getsockname()[1], heartbeat=60, peer_timeout=300)
+    threading.Thread(target=serve, daemon=True).start()
+    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, heard.append, dict, print)
+    follower.report(Report(host="algo-2"))
+    eventually(lambda: any(isinstance(event, Informed) for event in heard), within=60)
+    asked.set()
+    eventually(lambda: LinkEnded(host="algo-1") in heard, within=60)
+    eventually(lambda: Unreached(host="algo-1") in heard[heard.index(LinkEnded(host="algo-1")) :], within=60)
 
 
 @pytest.mark.parametrize("hosts, heartbeat, timeout", [(1, 1, 5), (250, 1, 5), (300, 1.2, 5), (1000, 4, 12)])
