@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,6 +98,22 @@ def tensorflow(request: pytest.FixtureRequest) -> None:
         pytest.importorskip("tensorflow")
 
 
+@pytest.fixture(autouse=True)
+def temporary_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give a test with TensorFlow a temporary folder of its own: what is killed leaves AutoGraph's files there.
+
+    Its path is short, as sockets may lie in it.
+    """
+    if not request.node.get_closest_marker("tensorflow"):
+        yield
+        return
+    request.getfixturevalue("tmp_path_factory").getbasetemp()  # pytest's own folder is not to be made in this one
+    with tempfile.TemporaryDirectory(prefix="test-", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
 @pytest.fixture(scope="session")
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return request.config.stash[FIGURES].append
@@ -117,7 +134,7 @@ def no_leftovers(tmp_path: Path):
     mark = str(tmp_path)
     yield mark
     try:
-        eventually(lambda: not processes_with(mark), within=5, what="no process left behind")
+        eventually(lambda: not processes_with(mark), within=30, what="no process left behind")
     except AssertionError:
         left = processes_with(mark)
         for pid in left:

@@ -178,7 +178,7 @@ def _everything(seen: Observed, found: list[str]) -> str:
     deeds = [d for d in seen.deeds if d.what != "lines"]
     parts += [f"{d.at - base:8.3f} {d.host} {d.process} {d.attempt}.{d.start}: {d.what} {d.words}" for d in deeds]
     parts += [f"{at - base:8.3f} {host} was gone" for host, at in seen.gone.items()]
-    parts += [f"exits {dict(seen.exits)}", f"waited for disks {seen.pressure:.2f} s"]
+    parts += [f"exits {dict(seen.exits)}", f"waited for disks {seen.pressure:.2f} s, {seen.slowness:.1f} times as slow"]
     for what, spans in (("stood still", seen.gaps), ("waited for a CPU", seen.waits)):
         parts.append(f"{what}: {', '.join(f'{seconds:.2f} s until {until - base:.2f}' for until, seconds in spans)}")
     parts.append("")

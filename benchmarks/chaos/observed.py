@@ -50,6 +50,9 @@ class Observed:
     gaps: tuple[tuple[float, float], ...] = ()  # (until, seconds) in which a CPU of the machine stood still
     waits: tuple[tuple[float, float], ...] = ()  # (until, seconds) for which one of the job's threads had no CPU
     pressure: float = 0.0  # seconds in which something waited for a disk
+    slowness: float = (
+        1.0  # how many times as long as at the speed of tests/costs.py the machine takes for the same work
+    )
     terminal: str = ""
 
     @property

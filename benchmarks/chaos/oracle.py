@@ -15,6 +15,7 @@ from benchmarks.chaos.observed import Observed
 SLACK = 3.0  # seconds beyond what is promised
 DYING, LEAVE, LINE, WRITES, UNWIND, MEET = 3.0, 3.0, 1.5, 6.0, 10.0, 30.0  # limits of the launcher's, seconds
 UNREAD = 15.0  # more of WRITES for a reader, if no SIGTERM reached the host
+COMPUTES = 2.0  # seconds of computing that each limit allows for, on the machine of the record (tests/costs.py)
 HEARS = 3.0  # seconds from SIGTERM to a host until it has reached scripts everywhere
 STOPPED = 143
 ENDS = ("exits", "raises", "kills")  # deeds of a script
@@ -39,7 +40,7 @@ def bound(history: History) -> Iterator[str]:
     """Check that every host that can end does, within what the settings add up to."""
     for host, gone in history.seen.gone.items():
         since, limit = _limit(history, host)
-        limit += _busy(history, since, gone)
+        limit += _busy(history, since, gone) + _slow(history)
         if host not in history.killed and gone > since + limit:
             yield f"{host} was gone {gone - since:.1f} s after what ended the job; wanted {limit:.1f} s"
     for host in history.case.names:
@@ -81,6 +82,11 @@ def _busy(history: History, since: float, until: float) -> float:
     return 2 * history.held_up(since, until)
 
 
+def _slow(history: History) -> float:
+    """Return seconds that a machine takes longer which computes more slowly, though nothing waits for a CPU."""
+    return COMPUTES * (history.seen.slowness - 1)
+
+
 def goes_on(history: History) -> Iterator[str]:
     """Check that nothing of the user's works on when the job has failed, or has had its grace after a stop."""
     case, seen = history.case, history.seen
@@ -93,7 +99,7 @@ def goes_on(history: History) -> Iterator[str]:
             (told, case.setting("FAILURE_GRACE"), "the verdict"),
             (history.stopped_at, case.setting("STOP_GRACE"), "the stop"),
         ):
-            wanted = grace + 4 + _busy(history, since, last[host])
+            wanted = grace + 4 + _busy(history, since, last[host]) + _slow(history)
             if last[host] > since + wanted:
                 yield f"a script on {host} worked {last[host] - since:.1f} s after {what}; wanted {wanted:.1f} s"
 
@@ -108,7 +114,7 @@ def hears(history: History) -> Iterator[str]:
     for (host, process), runs in history.runs.items():
         deeds, script = runs[-1], case.script(host, process)
         ended = deeds[-1].at if deeds[-1].what in ENDS else history.seen.gone.get(host, 0.0)
-        wanted = HEARS + _busy(history, at, ended)
+        wanted = HEARS + _busy(history, at, ended) + _slow(history)
         there = deeds[0].at < at - NEAR - history.held_up(deeds[0].at, at) and ended > at + wanted
         excused = {host, case.names[0]} & (away | history.impaired) or (host, process) in still
         if script.sigterm and there and not excused:
@@ -270,7 +276,7 @@ def saved(history: History) -> Iterator[str]:
         grace = case.setting("STOP_GRACE") if stopped else case.setting("FAILURE_GRACE")
         since = min(history.first_end, last.at if heard is None else heard)
         until = history.seen.gone.get(host, last.at)
-        if grace < script.saving + 0.7 + _busy(history, since, until):
+        if grace < script.saving + 0.7 * history.seen.slowness + _busy(history, since, until):
             continue
         if heard is not None:
             yield f"{' '.join(who)} heard SIGTERM, had {grace:g} s, wanted {script.saving:g} s, and has not saved"

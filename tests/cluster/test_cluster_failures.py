@@ -19,6 +19,7 @@ PROCESSES = {
     "mpi": ["rank 0", "rank 1", "rank 2"],
 }
 ABSENT, HOST_LOST = 68, 69
+SOON = 60  # seconds; says that nothing hung, however busy the machine. The figures say how soon it was
 
 
 def last_end(endings: dict[str, Ending]) -> float:
@@ -56,7 +57,7 @@ def test_script_raises(cluster: StartCluster, figure: Figure, mode: str, culprit
         raised = float(re.search(r"raises at (\d+\.\d+)", endings[culprit].log)[1])
         gone = last_end(endings) - raised
         figure(f"{mode}, {culprit} raises: all hosts gone after", gone)
-        assert gone < 10
+        assert gone < SOON
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_host_is_killed(cluster: StartCluster, figure: Figure, mode: str, victim
         assert same_explanation(endings).startswith(f"{victim} (lost: ")
         gone = last_end(endings) - killed
         figure(f"{mode}, {victim} is killed: the others gone after", gone)
-        assert gone < 15
+        assert gone < SOON
 
 
 @pytest.mark.parametrize("victim", ["algo-1", pytest.param("algo-3", marks=pytest.mark.more)])
@@ -93,14 +94,14 @@ def test_host_freezes_and_thaws(cluster: StartCluster, figure: Figure, victim: s
         assert {ending.exit_code for ending in endings.values()} == {HOST_LOST}
         assert same_explanation(endings).startswith(f"{victim} (lost: ")
         thawed = job.unpause(victim)
-        late = job.wait(victim, within=60)[victim]
+        late = job.wait(victim)[victim]
         assert late.exit_code != 0
         assert late.failure
         figure(f"{victim} thaws after the job's end: gone after", late.finished - thawed)
 
 
 def test_one_host_never_comes(cluster: StartCluster) -> None:
-    with cluster(program="waits.py", mode="mpi", environment={"ENTRYPOINT_START_TIMEOUT": "5"}) as job:
+    with cluster(program="waits.py", mode="mpi", environment={"ENTRYPOINT_START_TIMEOUT": "20"}) as job:
         job.kill("algo-3")
         endings = job.wait("algo-1", "algo-2")
         assert all(ending.exit_code in (ABSENT, HOST_LOST) for ending in endings.values())

@@ -132,7 +132,7 @@ def test_wrong_input_on_all_hosts(cluster: StartCluster, what: str) -> None:
     row = BAD[what]
     how = {key: row[key] for key in ("hyperparameters", "environment") if key in row}
     with cluster(program="tells.py", **how) as job:
-        endings = job.wait(within=30)
+        endings = job.wait(within=60)
         assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(HOSTS, CONFIG)
         for ending in endings.values():
             assert all(word in ending.line("error:") for word in row["words"])

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,9 +26,7 @@ def test_a_container_answers_and_stops(image: str, tmp_path: Path) -> None:
         parameters = {"MaxPayloadInMB": 8, "BatchStrategy": "SINGLE_RECORD", "MaxConcurrentTransforms": 3}
         assert ask(f"{url}/execution-parameters") == parameters
 
-        asked = time.monotonic()
-        sh("docker", "stop", "-t", "10", name)
-        assert time.monotonic() - asked < 10
+        sh("docker", "stop", "-t", "60", name)  # then Docker kills it, which the exit code shows
         assert sh("docker", "inspect", "-f", "{{.State.ExitCode}}", name).stdout == "0\n"
         assert "stopped; all requests are answered" in sh("docker", "logs", name).stdout
 

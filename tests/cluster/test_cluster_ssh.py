@@ -157,7 +157,7 @@ def test_no_private_key_outlives_the_job(job: Cluster) -> None:
 def test_killed_daemon_of_open_mpi_ends_the_job(cluster: StartCluster) -> None:
     with cluster(program="waits.py", mode="mpi") as job:
         job.sees("] waiting")
-        eventually(lambda: job.exec("algo-2", "pgrep", "-x", "orted", check=False).returncode == 0, within=30)
+        eventually(lambda: job.exec("algo-2", "pgrep", "-x", "orted", check=False).returncode == 0, within=120)
         job.exec("algo-2", "pkill", "-KILL", "-x", "orted")
         endings = job.wait()
         codes = {ending.exit_code for ending in endings.values()}

@@ -26,7 +26,7 @@ CONTROL_PORT, SSH_PORT = 9000, 9050
 PORTS = (*range(2222, 2232), *range(8890, 8898), CONTROL_PORT, SSH_PORT)  # that a host may use, before they are moved
 # For jobs whose parameter servers have nothing to hold: a `tensorflow` that only listens, in a fiftieth of the time.
 LISTENS = {"PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "stand_ins"), str(ROOT)])}
-LONG = 120.0  # seconds; says when to give up, not how fast anything is
+LONG = 240.0  # seconds; says when to give up, not how fast anything is
 
 
 @dataclass
@@ -235,7 +235,7 @@ class Hosts:
             raise AssertionError(f"{error}\n{self}") from None
         for host in self.hosts.values():
             if host.reader:
-                host.reader.join(timeout=5)
+                host.reader.join(timeout=LONG)
         assert result is not None
         return result
 

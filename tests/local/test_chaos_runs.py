@@ -17,7 +17,7 @@ from benchmarks.chaos import run
 from benchmarks.chaos.case import Case, Fault, Script
 from benchmarks.chaos.outside import FREEZER, PIDS
 
-LONG = 120.0  # seconds until a test gives up
+LONG = 240.0  # seconds until a test gives up
 STALL = Fault(kind="stall", host="algo-2", when="step 1 .", lasts=0.5)
 FREEZE = Fault(kind="freeze", host="algo-1", process="script", at=0.1, lasts=8.0)
 FEW = Fault(kind="pids", host="algo-1", at=0.1)

@@ -184,7 +184,7 @@ def test_two_runs_at_a_time_keep_apart(local, tmp_path):
         "ports = [int(a.split(':')[1]) for a in tf['cluster']['worker']]\n"
         "server = socket.create_server(('0.0.0.0', ports[tf['task']['index']]))\n"
         "print('ports', ports, flush=True)\n"
-        "deadline = time.time() + 60\n"
+        "deadline = time.time() + 600\n"
         "while not os.path.exists(os.environ['GO']) and time.time() < deadline: time.sleep(0.02)\n",
     )
     go = tmp_path / "go"

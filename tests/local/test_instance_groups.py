@@ -95,7 +95,7 @@ def test_a_stop_reaches_every_group(grouped):
     for number, says in ((1, "serving"), (2, "serving"), (3, "training"), (4, "training")):
         job.says(f"] {says}", host=number)
     job[1].kill(signal.SIGTERM)
-    assert job.end(within=60) == [143] * 4
+    assert job.end() == [143] * 4
     assert "] stopping" in job[1].log and "] stopping" in job[2].log
 
 
@@ -123,7 +123,7 @@ def test_a_group_that_is_not_there_ends_the_job_on_every_host(hosts):
         hyperparameters={**MWMS, "sagemaker_distribution_instance_groups": "gpus"},
         groups={"train": [3, 1], "data": [2]},
     )
-    assert job.end(within=60) == [78, 78, 78]
+    assert job.end() == [78, 78, 78]
     (text,) = {text.splitlines()[0].split(": ", 1)[1] for text in job.failures}
     assert "names instance group 'gpus'; wanted one of 'train', 'data'" in text
 

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
@@ -114,10 +113,8 @@ def test_watch_serves_the_page_until_the_end_was_seen(local, tmp_path):
     eventually(lambda: len(state().get("hosts", ())) == 2 and state()["progress"]["metrics"], within=LONG)
     assert "algo-2" in top(str(run.output))
     (tmp_path / "stop").touch()
-    until = time.monotonic() + LONG
-    while (shown := state())["outcome"] is None and time.monotonic() < until:
-        time.sleep(0.05)
-    assert shown["outcome"]["kind"] == "succeeded"
+    shown = eventually(lambda: state()["outcome"], within=LONG)
+    assert shown["kind"] == "succeeded"
     assert run.end() == 0
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hosts import ROOT
+from hosts import LONG, ROOT
 from waiting import eventually
 
 MLFLOW = Path(sys.prefix) / "mlflow"  # tests/run.sh makes it
@@ -62,7 +62,7 @@ def test_a_run_of_a_job_of_two_hosts(hosts, tracking, fails):
     environment["WAITS"] = ""  # until MLflow, which takes seconds to import, has brought what was there
     job = hosts(2, "train.py", code={"train.py": STEPS}, hyperparameters={"lr": "0.1"}, environment=environment)
     folder = Path(tracking["MLFLOW_TRACKING_URI"].removeprefix("file://"))
-    eventually(lambda: list(folder.rglob("metrics/loss")), within=120)
+    eventually(lambda: list(folder.rglob("metrics/loss")), within=LONG)
     (job.folder / "go").touch()
     codes = job.end()
     assert codes == ([1, 1] if fails else [0, 0])

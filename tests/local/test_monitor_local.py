@@ -10,7 +10,7 @@ import zlib
 from collections import Counter
 
 import pytest
-from hosts import LISTENS
+from hosts import LISTENS, LONG
 from processes import processes_with
 from waiting import eventually
 
@@ -36,7 +36,7 @@ import os, pathlib, time
 print("begins", flush=True)
 done, seen = (pathlib.Path(os.environ["TEST_FOLDER"], name) for name in ("done", "seen"))
 if os.environ["SM_CURRENT_HOST"] == "algo-1":
-    ends = time.process_time() + 6
+    ends = time.process_time() + 4
     while time.process_time() < ends or not seen.exists():
         if time.process_time() >= ends:
             done.touch()
@@ -113,9 +113,9 @@ def test_the_coordinator_has_the_records_of_all_hosts(hosts):
 
 
 def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
-    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=600, pause=0.1)}, environment=SOON)
+    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=6000, pause=0.1)}, environment=SOON)
     job.says(r"step=20 ", host=2)
-    eventually(lambda: any(line[0] == "metric" for line in record(job, "algo-2")), within=60)
+    eventually(lambda: any(line[0] == "metric" for line in record(job, "algo-2")), within=LONG)
     job[2].kill()
     assert job.end()[0] == 69
     assert lines(job, "algo-2", "metric")[-1][1]["step"] > 0
@@ -123,7 +123,7 @@ def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
 
 
 def test_a_host_that_has_lost_the_coordinator_keeps_its_record_and_waits_for_nobody(hosts):
-    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=600, pause=0.1)})
+    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=6000, pause=0.1)})
     job.says(r"step=20 ", host=2)
     job[1].kill()
     assert job.end()[1] == 69
@@ -136,7 +136,8 @@ def test_lines_for_cloudwatch(hosts):
     job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)}, environment=environment)
     assert job.end() == [0, 0]
     for number in (1, 2):
-        (told,) = [json.loads(line) for line in job[number].log.splitlines() if line.startswith("{")]
+        # One of the end, and on a slow machine one of each minute before it.
+        *_, told = [json.loads(line) for line in job[number].log.splitlines() if line.startswith("{")]
         assert told["Host"] == f"algo-{number}" and told["step"] == 19 and told["CPUUtilization"] > 0
         assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Training/tests"
 
@@ -156,7 +157,7 @@ def test_switched_off(hosts):
 
 def kill_monitors(job, count: int) -> None:
     """Kill the monitors, as the kernel does when memory is short."""
-    for pid in eventually(lambda: len(found := monitors(job)) == count and found, within=60):
+    for pid in eventually(lambda: len(found := monitors(job)) == count and found, within=LONG):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -175,24 +176,26 @@ def comm(pid: int) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 def test_a_job_without_its_monitor_is_the_same(hosts, number):
-    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)})
+    waits = "while not os.path.exists(os.environ['TEST_FOLDER'] + '/go'): time.sleep(0.05)\n"
+    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1) + waits})
     job.all_say("step=1 ")
-    for pid in eventually(lambda: len(found := monitors(job)) == 2 and found, within=60):
+    for pid in eventually(lambda: len(found := monitors(job)) == 2 and found, within=LONG):
         os.kill(pid, number)
+    if number == signal.SIGKILL:  # it is said, and another one goes on
+        job.all_say("monitor of this host was killed by SIGKILL; it is restarted")
+    (job.folder / "go").touch()
     assert job.end() == [0, 0]
     assert ("record of this host is incomplete" in job[1].log) == (number == signal.SIGSTOP)
-    if number == signal.SIGKILL:  # it is said, and another one goes on
-        assert all(
-            "monitor of this host was killed by SIGKILL; it is restarted" in host.log for host in job.hosts.values()
-        )
-        assert (job[1].base / "output/data/report.html").exists()
+    if number == signal.SIGKILL:
+        late = "no report.html: it was not made within" in job[1].log  # on a busy machine
+        assert (job[1].base / "output/data/report.html").exists() or late
 
 
 def test_the_monitor_goes_with_its_launcher(hosts):
     job = hosts(1, "train.py", code={"train.py": STEPS.format(steps=600, pause=0.1)})
-    eventually(lambda: monitors(job), within=60)
+    eventually(lambda: monitors(job), within=LONG)
     job[1].kill()
-    eventually(lambda: not monitors(job), within=60)
+    eventually(lambda: not monitors(job), within=LONG)
 
 
 def test_who_prints_much_is_not_held_up_and_is_counted(hosts):

@@ -209,7 +209,7 @@ def test_an_interruption_ends_it_all(rehearse, number):
     job.process.send_signal(number)
     assert job.end() == 130
     assert "interrupted: all hosts have ended" in job.errors
-    eventually(lambda: not processes_with(str(job.folder)), within=30)
+    eventually(lambda: not processes_with(str(job.folder)), within=60)
     assert not (job.folder / "out/samples").exists()
 
 

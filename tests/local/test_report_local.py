@@ -23,27 +23,47 @@ for step in range(60):
     print(f"step={{step}} loss={{{loss}}}", flush=True)
     time.sleep(0.1)
 """
+# The second host takes one step in each {ratio} of the first, however fast the machine is.
 STEPS = """
-import os, time
-pause = {slow} if os.environ["SM_CURRENT_HOST"] == "algo-2" else 0.05
-began, step = time.monotonic(), 0
-while time.monotonic() < began + 8:
+import os, pathlib, time
+shared, second = pathlib.Path(os.environ["TEST_FOLDER"]), os.environ["SM_CURRENT_HOST"] == "algo-2"
+own, other = (open(shared / name, "ab+", 0) for name in (("two", "one") if second else ("one", "two")))
+over, began, step = shared / "over", time.monotonic(), 0
+while not over.exists():
     step += 1
     print(f"step={{step}} loss={{1 / step:.4f}}", flush=True)
-    time.sleep(pause)
+    own.write(b".")
+    wanted = step * {ratio} if second else step // {ratio} - 1
+    while os.fstat(other.fileno()).st_size < wanted and not over.exists():
+        time.sleep(0.01)
+    time.sleep(0.05)
+    if second and step >= 30 and time.monotonic() > began + 8:
+        over.touch()
 """
+# A host that goes on does so for several times as long as the job's start has taken.
 ENDS = """
 import os, time
-for step in range({steps} if os.environ["SM_CURRENT_HOST"] == "algo-2" else 80):
+began = time.time()
+start = began - os.stat(os.environ["SM_INPUT_DIR"] + "/config/resourceconfig.json").st_mtime
+few = {steps} if os.environ["SM_CURRENT_HOST"] == "algo-2" else None
+step = 0
+while step < few if few else step < 80 or time.time() < began + 5 * start:
     print(f"step={{step}} loss={{1 / (step + 1):.4f}}", flush=True)
     time.sleep(0.1)
+    step += 1
 """
 TRAINS = "import time\nfor step in range(40):\n    print(f'step={step}', flush=True)\n    time.sleep(0.1)\n"
+# Steps become {times} times as long as the first were on this machine.
 GROWS = """
 import time
-for step in range(165):
+began = time.monotonic()
+for step in range({steps}):
     print(f"step={{step}}", flush=True)
     time.sleep({pace})
+each = (time.monotonic() - began) / {steps}
+for step in range({steps}, {steps} + 15):
+    print(f"step={{step}}", flush=True)
+    time.sleep({times} * each)
 """
 
 
@@ -97,15 +117,14 @@ def test_a_loss_that_falls(judged):
     assert told(page) == [] and "report:" not in job[1].log
 
 
-@pytest.mark.parametrize(("slow", "verdicts"), [(0.25, ["straggler"]), (0.05, [])])
-def test_one_host_is_slower(judged, slow, verdicts):
-    # Five times as slow is the illness; three times is more than two hosts differ by on a busy machine.
-    _, page = judged(2, STEPS.format(slow=slow), "straggler", "3", environment={"ENTRYPOINT_MODE": "single"})
+@pytest.mark.parametrize(("ratio", "verdicts"), [(5, ["straggler"]), (1, [])])
+def test_one_host_is_slower(judged, ratio, verdicts):
+    _, page = judged(2, STEPS.format(ratio=ratio), "straggler", "3", environment={"ENTRYPOINT_MODE": "single"})
     assert told(page) == verdicts
     assert not verdicts or (page["verdicts"][0]["host"], page["verdicts"][0]["process"]) == ("algo-2", "script")
 
 
-@pytest.mark.parametrize(("steps", "verdicts"), [(5, ["idle"]), (80, [])])
+@pytest.mark.parametrize(("steps", "verdicts"), [(5, ["idle"]), (None, [])])
 def test_one_host_ends_long_before_the_other(judged, steps, verdicts):
     _, page = judged(2, ENDS.format(steps=steps), "idle", "0.25", environment={"ENTRYPOINT_MODE": "single"})
     assert told(page) == verdicts
@@ -122,9 +141,11 @@ def test_a_channel_of_small_files(judged, files, verdicts):
     assert page["hosts"][0]["channels"][0]["files"] == files
 
 
-@pytest.mark.parametrize(("pace", "verdicts"), [("0.03 if step < 150 else 0.4", ["step_growth"]), ("0.05", [])])
-def test_steps_that_take_ever_longer(judged, pace, verdicts):
-    _, page = judged(1, GROWS.format(pace=pace), "step_growth", "4")
+@pytest.mark.parametrize(
+    ("steps", "pace", "times", "verdicts"), [(150, 0.03, 12, ["step_growth"]), (40, 0.15, 1, [])], ids=["ill", "well"]
+)
+def test_steps_that_take_ever_longer(judged, steps, pace, times, verdicts):
+    _, page = judged(1, GROWS.format(steps=steps, pace=pace, times=times), "step_growth", "4")
     assert told(page) == verdicts
 
 

@@ -21,7 +21,7 @@ def test_a_full_run_folder_is_told_as_what_it_is(hosts):
         job.start("algo-1")
         assert job.end() == [65]
     finally:
-        eventually(lambda: subprocess.run(["umount", run]).returncode == 0, within=30, what="the folder to be free")
+        eventually(lambda: subprocess.run(["umount", run]).returncode == 0, within=60, what="the folder to be free")
     first = job[1].failure.splitlines()[0]
     assert first.startswith(f"algo-1 prepare (exit code 65): nothing can be written to {run}: [Errno 28] No space left")
 

@@ -8,12 +8,15 @@ import socket
 import time
 
 import pytest
-from hosts import LISTENS
+from hosts import LISTENS, LONG
 from waiting import eventually
 
 MWMS = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 PS = {"sagemaker_parameter_server_enabled": "true"}
-QUICK = {"ENTRYPOINT_PEER_TIMEOUT": "2", "ENTRYPOINT_HEARTBEAT": "0.3"}
+# A host that is killed is known by its closed connection, however long a silent one would be waited for.
+QUICK = {"ENTRYPOINT_PEER_TIMEOUT": "60", "ENTRYPOINT_HEARTBEAT": "0.3"}
+# A host that is frozen is known by its silence alone: long enough that a busy machine causes none.
+SILENT = {"ENTRYPOINT_PEER_TIMEOUT": "6", "ENTRYPOINT_HEARTBEAT": "0.3"}
 
 
 def tf_configs(job) -> list[dict]:
@@ -62,32 +65,47 @@ def test_parameter_servers_with_scripts(hosts):
 
 def test_nobody_leaves_before_the_last_script_has_ended(hosts):
     """SageMaker's local mode ends the job when the first container does."""
-    slow = "import os, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2':\n    time.sleep(4)\nprint('script done')\n"
+    slow = """
+import os, pathlib, time
+shared = pathlib.Path(os.environ["TEST_FOLDER"])
+if os.environ["SM_CURRENT_HOST"] == "algo-2":
+    while not (shared / "others are done").exists():
+        time.sleep(0.05)
+    time.sleep(4)
+    (shared / "last").touch()
+print("script done")
+"""
     job = hosts(3, "train.py", code={"train.py": slow})
     job.says("script done", host=1)
     job.says("script done", host=3)
-    while "script done" not in job[2].log:
-        assert [job[number].process.poll() for number in (1, 2, 3)] == [None] * 3
-        time.sleep(0.05)  # looks again; what is waited for is the line
+    (job.folder / "others are done").touch()
+    while True:
+        ends = [host.process.poll() for host in job.hosts.values()]
+        if (job.folder / "last").exists():  # looked at after the hosts: later they may leave
+            break
+        assert ends == [None] * 3
+        time.sleep(0.05)  # looks again; what is waited for is the file
     assert job.end() == [0, 0, 0]
 
 
 def test_one_host_comes_late(hosts):
     job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-1",))
-    job.says(r"waiting for algo-1 \(10 s\)", within=60)
-    job.says(r"algo-1  127\.\S+ +port \d+: Connection refused", within=60)
+    job.says(r"waiting for algo-1 \(\d+ s\)")  # every 10 s, and later on a busy machine
+    job.says(r"algo-1  127\.\S+ +port \d+: Connection refused")
     assert "script" not in "".join(line for line in job[2].log.splitlines() if "started" in line)
     job.start("algo-1")
     assert job.end() == [0, 0, 0]
 
 
 def test_a_host_that_never_comes(hosts):
-    job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-3",), environment={"ENTRYPOINT_START_TIMEOUT": "4"})
+    # The other two have to meet in this time, on a busy machine, too.
+    short = {"ENTRYPOINT_START_TIMEOUT": "20"}
+    job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-3",), environment=short)
     assert job.end() == [68, 68]
     (text,) = set(job.failures)
     first, *table = text.splitlines()
     assert re.fullmatch(
-        r"algo-3 \(did not appear within 4 s\): it is at 127\.\S+, port \d+: Connection refused \(over lo\)", first
+        r"algo-3 \(did not appear within 20 s\): it is at 127\.\S+, port \d+: Connection refused \(over lo\)", first
     )
     assert table[0].split("  ")[0] == "host" and table[1].startswith("algo-3") and table[1].endswith("never")
 
@@ -149,20 +167,20 @@ def test_a_host_is_lost(hosts, lost):
 
 def test_a_host_is_frozen(hosts):
     """Alive, but it does not answer. When it goes on it must not end with 0 either."""
-    job = hosts(3, "exits.py", hyperparameters={**MWMS, "code": "0", "on": "algo-2"}, environment=QUICK)
+    job = hosts(3, "exits.py", hyperparameters={**MWMS, "code": "0", "on": "algo-2"}, environment=SILENT)
     job.says("about to exit", host=2)
-    eventually(lambda: "ended: exit code 0" in job[2].log, within=60)
+    eventually(lambda: "ended: exit code 0" in job[2].log, within=LONG)
     job[2].kill(signal.SIGSTOP)
-    eventually(lambda: job[1].process.poll() is not None and job[3].process.poll() is not None, within=60)
+    eventually(lambda: job[1].process.poll() is not None and job[3].process.poll() is not None, within=LONG)
     job[2].kill(signal.SIGCONT)
     assert job.end() == [69, 69, 69]
 
 
 def test_a_frozen_coordinator_does_not_wake_to_a_success(hosts):
-    job = hosts(2, "exits.py", hyperparameters={**MWMS, "code": "0", "on": "algo-1"}, environment=QUICK)
+    job = hosts(2, "exits.py", hyperparameters={**MWMS, "code": "0", "on": "algo-1"}, environment=SILENT)
     job.says("worker/0 ended: exit code 0", host=1)
     job[1].kill(signal.SIGSTOP)
-    eventually(lambda: job[2].process.poll() is not None, within=60)
+    eventually(lambda: job[2].process.poll() is not None, within=LONG)
     job[1].kill(signal.SIGCONT)
     assert job.end() == [69, 69]
 
@@ -212,7 +230,7 @@ def test_a_script_that_ignores_sigterm_does_not_hold_up_a_failed_job(hosts):
     )
     job = hosts(2, "train.py", code={"train.py": code}, hyperparameters=MWMS)
     job.all_say("asleep")
-    assert job.end(within=60) == [9, 9]
+    assert job.end() == [9, 9]
 
 
 def test_the_code_cannot_be_installed_on_any_host(hosts):
@@ -246,8 +264,8 @@ def takes_connections(job, host: int) -> bool:
 @pytest.mark.parametrize("victim", [1, pytest.param(2, marks=pytest.mark.more)])
 def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts, victim):
     """It knows nothing of the past: its script would run a second time, and the job would call that a success."""
-    text = "import time\nprint('at work', flush=True)\ntime.sleep(60)\n"
-    patience = {"ENTRYPOINT_PEER_TIMEOUT": "30", "ENTRYPOINT_START_TIMEOUT": "30"}
+    text = "import time\nprint('at work', flush=True)\ntime.sleep(600)\n"
+    patience = {"ENTRYPOINT_PEER_TIMEOUT": "60", "ENTRYPOINT_START_TIMEOUT": "60"}
     job = hosts(3, "train.py", code={"train.py": text}, environment=patience)
     job.all_say("at work")
     script = job.pid_of("script", host=victim)
@@ -258,7 +276,7 @@ def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts, victim):
     job[victim].process.wait()
     job.start(f"algo-{victim}")
     os.kill(script, signal.SIGKILL)  # in a container it would have gone with PID 1
-    eventually(lambda: takes_connections(job, victim), within=60)
+    eventually(lambda: takes_connections(job, victim), within=LONG)
     time.sleep(1)  # for its first reports; a launcher that was heard by then and taken for the old one is the fault
     for other in rest:
         other.kill(signal.SIGCONT)
@@ -291,7 +309,7 @@ def test_a_configuration_that_is_broken_on_one_host_is_told_to_the_others(hosts,
     config = job.base(wrong) / "input/config/hyperparameters.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "sagemaker_entrypoint_restarts": "many"}))
     job.start(wrong)
-    assert job.end(within=60) == [78, 78, 78]
+    assert job.end() == [78, 78, 78]
     first = {text.splitlines()[0] for text in job.failures}
     assert first == {
         f"{wrong} (configuration): hyperparameter sagemaker_entrypoint_restarts is 'many'; "
@@ -335,8 +353,8 @@ def test_status_of_a_follower_and_of_the_coordinator(hosts):
     job.all_say("asleep")
     first, second = job.status(1), job.status(2)
     assert (first["role"], second["role"]) == ("coordinator", "follower")
-    assert first["peers"]["algo-2"]["heard_seconds_ago"] < 5
-    assert second["peers"]["algo-1"]["heard_seconds_ago"] < 5
+    assert first["peers"]["algo-2"]["heard_seconds_ago"] < 60
+    assert second["peers"]["algo-1"]["heard_seconds_ago"] < 60
     job.signal(signal.SIGTERM)
     assert job.end() == [143, 143]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from control_group import control_group, why_not
-from hosts import ROOT
+from hosts import LONG, ROOT
 from variants import variants
 from waiting import eventually
 
@@ -39,7 +39,7 @@ def group():
 
 def check(job, victim: str, *, may_run: bool = False) -> None:
     """Check that all hosts end with one code and text that name who lacks what; or well, if what they have suffices."""
-    codes = job.end(within=120)  # the start timeout is ten times as long
+    codes = job.end(within=LONG)  # the start timeout is five times as long
     assert len(set(codes)) == 1 and codes[0] in (1, 70, *([0] if may_run else [])), str(job)
     if codes[0] == 0:
         assert job.failures == [None] * len(codes), str(job)
@@ -90,7 +90,7 @@ def test_no_file_descriptor_is_left_for_who_comes_late(hosts, victim, late):
             return steps[0]["state"] == "ended"
         return False
 
-    eventually(prepared, within=120)
+    eventually(prepared, within=LONG)
     pid = job.hosts[victim].process.pid
     used = set.intersection(*(descriptors(pid) for _ in range(50)))  # but for what is there for a moment
     free = next(number for number in itertools.count() if number not in used)

@@ -46,7 +46,7 @@ def test_one_host_is_told_and_every_script_hears_of_it(hosts, figure, mode):
     assert [len(each) for each in times] == [scripts] * 3
     latest = max(float(each) for host in times for each in host) - sent
     figure("from SIGTERM on algo-3 to the last script that hears of it", latest)
-    assert latest < 5  # 1 s on a machine that is not busy
+    assert latest < 60  # 1 s on a machine that is not busy; ENTRYPOINT_STOP_GRACE is 100 s
 
 
 @pytest.mark.tensorflow
@@ -75,18 +75,18 @@ def test_what_ignores_it_is_killed_and_parameter_servers_do_not_outlive_it(hosts
     job.signal(signal.SIGTERM)
     assert job.end() == [143, 143]
     figure("grace 2 s: from SIGTERM to the last host's end", time.monotonic() - sent)
-    assert time.monotonic() - sent < 10
+    assert time.monotonic() - sent < 60  # without the setting the grace is 100 s
     assert "chief/0 stopped: killed by SIGKILL" in job[1].log
     assert "worker/0 stopped: killed by SIGKILL" in job[2].log
 
 
 def test_before_the_maximum_runtime_scripts_are_asked_to_save(hosts):
-    """Followers hear of it from the coordinator."""
-    environment = {"ENTRYPOINT_MAX_RUNTIME": "40", "ENTRYPOINT_STOP_GRACE": "8"}
+    """Followers hear of it from the coordinator. The stop comes 30 s after the start, when scripts are up."""
+    environment = {"ENTRYPOINT_MAX_RUNTIME": "80", "ENTRYPOINT_STOP_GRACE": "30"}
     job = hosts(2, "saves.py", hyperparameters=MWMS, environment=environment)
     job.all_say("asleep")
     assert job.end() == [0, 0]
-    assert "stopping 28 s before the maximum runtime of 40 s" in job[1].log
+    assert "stopping 50 s before the maximum runtime of 80 s" in job[1].log
     assert all((host.base / f"model/saved-{name}").exists() for name, host in job.hosts.items())
     assert job.failures == [None, None]
 

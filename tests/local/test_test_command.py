@@ -41,8 +41,8 @@ def test_a_signal_ends_the_tests_once(tmp_path: Path, number: signal.Signals) ->
     with subprocess.Popen(
         command, env={**os.environ, "CI": ""}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as run:
-        eventually(lambda: (tmp_path / "waits").exists() or run.poll() is not None, within=60)
+        eventually(lambda: (tmp_path / "waits").exists() or run.poll() is not None, within=240)
         run.send_signal(number)
-        said, _ = run.communicate(timeout=60)
+        said, _ = run.communicate(timeout=240)
     assert run.returncode == 128 + number, said
     assert (tmp_path / "cleaned").exists(), said

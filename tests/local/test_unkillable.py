@@ -67,7 +67,7 @@ def stuck(hosts, tmp_path):
     yield start
     for disk in disks:
         disk.close()
-    eventually(lambda: not processes_with(str(tmp_path)), within=30, what="what could not be killed to go")
+    eventually(lambda: not processes_with(str(tmp_path)), within=60, what="what could not be killed to go")
 
 
 def named(job, host: int, log: str) -> bool:

@@ -12,7 +12,7 @@ import urllib.parse
 
 import pytest
 from builders import package
-from hosts import PROGRAMS
+from hosts import LONG, PROGRAMS
 from processes import processes_with
 from variants import variants
 from waiting import eventually
@@ -228,7 +228,7 @@ def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_pat
     archive = tmp_path / "sourcedir.tar.gz"
     os.mkfifo(archive)
     job = hosts(1, "train.py", code={}, hyperparameters={"sagemaker_submit_directory": str(archive)})
-    eventually(lambda: any((job[1].base / "code").iterdir()), 60, "the fetch to begin")
+    eventually(lambda: any((job[1].base / "code").iterdir()), LONG, "the fetch to begin")
     job[1].kill()
     job[1].process.wait()
     for pid in processes_with(str(job.folder)):  # in a container they die with PID 1

@@ -31,6 +31,7 @@ from outcomes.case import (
     script_of,
 )
 
+PATIENT = {"PEER_TIMEOUT": "60"}  # for hosts that a busy machine may bring back later than asked
 HERE = "when 'all are here'"  # the line that scripts write when all of them run
 LOST = "{host} (lost: no report for ...)"
 KILLED = "{host} (lost: ...)"  # known by its closed connection, or by one that it does not accept
@@ -95,7 +96,7 @@ def hosts_that_come_back() -> Iterator[Case]:
     mirrored = [(Way.MWMS, COORDINATOR), (Way.MWMS, FOLLOWER)]
     for way, where in (*mirrored, (Way.MPI, FOLLOWER), (Way.PS, FOLLOWER)):
         fault = f"pause {host_of(where)} {HERE} for 2"
-        yield goes_on(way, "host is paused for 2 s", where, "run", fault, seconds="3")
+        yield goes_on(way, "host is paused for 2 s", where, "run", fault, seconds="3", settings=PATIENT)
     for way, where in (
         *mirrored,
         (Way.MPI, COORDINATOR),
@@ -104,7 +105,7 @@ def hosts_that_come_back() -> Iterator[Case]:
         (Way.SCRIPTS, FOLLOWER),
     ):
         fault = f"cut {host_of(where)} {HERE} for 3"
-        yield goes_on(way, "host is cut off for 3 s", where, "run", fault, seconds="4")
+        yield goes_on(way, "host is cut off for 3 s", where, "run", fault, seconds="4", settings=PATIENT)
     for way, where in (*mirrored, (Way.MPI, FOLLOWER), (Way.PS, COORDINATOR)):
         fault = f"hide {host_of(where)} {HERE}"
         yield goes_on(way, "host's name does not resolve any more", where, "run", fault, seconds="3")
@@ -114,9 +115,19 @@ def hosts_that_come_back() -> Iterator[Case]:
         yield goes_on(way, "host's name does not resolve for 4 s", where, "start", fault)
 
 
-def goes_on(way: Way, event: str, where: str, when: str, *faults: str, seconds: str = "0") -> Case:
-    does = {"do": "lasts", "seconds": seconds}
-    return Case(way=way, event=event, where=where, when=when, does=does, faults=faults, hosts=3, code=0, bound=END)
+def goes_on(
+    way: Way,
+    event: str,
+    where: str,
+    when: str,
+    *faults: str,
+    seconds: str = "0",
+    settings: dict[str, str] | None = None,
+) -> Case:
+    return Case(
+        way=way, event=event, where=where, when=when, does={"do": "lasts", "seconds": seconds}, faults=faults, hosts=3,
+        code=0, bound=END, settings=settings or {},
+    )  # fmt: skip
 
 
 def hosts_that_never_come() -> Iterator[Case]:

@@ -1,10 +1,16 @@
-"""Print a step every tenth of a second, `--steps` of them."""
+"""Print a step every tenth of a second: `--steps` of them, and more until there is a file `--until`."""
 
 import argparse
+import itertools
 import time
+from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=30)
-for step in range(parser.parse_args().steps):
+parser.add_argument("--until", type=Path)
+args = parser.parse_args()
+for step in itertools.count():
+    if step >= args.steps and (args.until is None or args.until.exists()):
+        break
     print(f"step {step};", flush=True)
     time.sleep(0.1)

@@ -204,7 +204,7 @@ def launched(drivers: dict[str, str], folder: Path, environment: dict[str, str])
     (line,) = re.findall(r"^\$SM_PYTHON_CMD (.*launch\.py.*)$", drivers["sm_train.sh"], re.M)
     script = f"set -e\n$SM_PYTHON_CMD {line}\nexit 99".replace(IN_CONTAINER, str(folder))
     environment = environment | exported
-    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=60)
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=240)
     assert said.returncode == 0, said.stderr
     return dict(json.loads(said.stdout))
 
@@ -290,7 +290,7 @@ def test_the_push_of_the_documents() -> None:
     (line,) = {
         line for path in DOCUMENTS for line in re.findall(r"^    (\./build\.sh --push .*)", path.read_text(), re.M)
     }
-    said = subprocess.run([*shlex.split(line), "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    said = subprocess.run([*shlex.split(line), "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert said.returncode == 0, said.stderr
     assert f"+ docker push {IMAGE}" in said.stdout
 

@@ -51,11 +51,12 @@ def test_what_tests_cost_is_measured(tmp_path: Path, processes: int) -> None:
     found = costs.read(tmp_path / "counts")["unit"]
     cpu = {name.rpartition("::")[2]: cost[0] * found["slowness"] for name, cost in found["costs"].items()}
     assert list(cpu) == ["test_spends", "test_has_a_child_spend", "test_sleeps"] or processes
-    assert cpu["test_spends"] == pytest.approx(0.8, abs=0.2), "the cases of one function are counted together"
+    # pytest's own share of each is larger on a slower machine.
+    assert 0.75 < cpu["test_spends"] < 1.5, "the cases of one function are counted together"
     assert cpu["test_has_a_child_spend"] >= 0.9
-    assert cpu["test_sleeps"] < 0.3
+    assert cpu["test_sleeps"] < 0.45, "less than it sleeps"
     total = found["cpu_seconds"] * found["slowness"]
-    assert sum(cpu.values()) - 0.2 < total < sum(cpu.values()) + 10, "with what pytest takes, and no test twice"
+    assert sum(cpu.values()) - 0.2 < total < sum(cpu.values()) + 60, "with what pytest takes, and no test twice"
 
 
 def test_a_run_within_a_tenth_of_the_budget_passes() -> None:

@@ -30,6 +30,7 @@ class _Link(State):
     connection: socket.socket
     answer: Answer
     unread: bytearray = fresh(bytearray)
+    hung_up: bool = False  # seen when something was sent, perhaps before it is read
 
 
 class Links:
@@ -78,7 +79,8 @@ class Links:
             return False
         try:
             sent = link.connection.send(message + b"\n")
-        except OSError:
+        except OSError as error:
+            link.hung_up = isinstance(error, ConnectionError)
             return False
         if sent <= len(message):  # the host does not read; the next message would be taken for the rest of this
             self._close(link.host)
@@ -115,7 +117,7 @@ class Links:
             with self._lock:
                 heard = bool(answer) and self._of.get(link.host) is link and self._send(link, answer)
             if not heard:
-                self._end(link)
+                self._end(link, LinkEnded(host=link.host) if link.hung_up else None)
                 return
         if not block:
             self._end(link, LinkEnded(host=link.host))

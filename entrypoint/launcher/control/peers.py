@@ -189,11 +189,15 @@ class Peers:
         if link := self._link:
             with self._lock:
                 self._answered, self._asked = False, time.monotonic()
-            link.sendall(report + b"\n")
+            ended = None
+            try:
+                link.sendall(report + b"\n")
+            except ConnectionError as error:
+                ended = error  # _listen notices it, too, and puts the event: it is to come before we drop the link
             with self._lock:
                 self._lock.wait_for(lambda: self._answered or self._link is not link, patience)
                 if not self._answered:
-                    raise TimeoutError(f"no answer within {patience:g} s, or no link any more")
+                    raise ended or TimeoutError(f"no answer within {patience:g} s, or no link any more")
             return
         stay = time.monotonic() >= self._link_again
         answer = self._call(self._cluster.coordinator, "/report", report, timeout=patience, stay=stay)
@@ -230,18 +234,19 @@ class Peers:
         """Take what comes over our link until it ends. Then report at once, so that the coordinator notices us."""
         coordinator = self._cluster.coordinator.name
         ended: Event = LinkEnded(host=coordinator)
-        with link, contextlib.suppress(Refused, ValueError):
-            try:
-                for message in messages(link, said):
-                    self._hear(message, self._asked, time.monotonic())
-            except OSError:
-                ended = Unreached(host=coordinator)
-        with self._lock:
-            if self._link is link:
-                self._link = None
-                self._put(ended)
-                self._report_again = True
-                self._lock.notify_all()
+        with link:  # closed only when the end was put: to whoever reports meanwhile it is one that has ended
+            with contextlib.suppress(Refused, ValueError):
+                try:
+                    for message in messages(link, said):
+                        self._hear(message, self._asked, time.monotonic())
+                except OSError:
+                    ended = Unreached(host=coordinator)
+            with self._lock:
+                if self._link is link:
+                    self._link = None
+                    self._put(ended)
+                    self._report_again = True
+                    self._lock.notify_all()
 
     def _drop_link(self) -> None:
         """Close our link: the coordinator could not be reached, so the link may not lead to it any more."""

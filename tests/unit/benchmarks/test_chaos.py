@@ -268,6 +268,14 @@ def test_a_busy_machine_is_no_violation():
     assert rules_of(violations(before)) == {"bound"}
 
 
+def test_a_machine_that_computes_slowly_is_no_violation():
+    """Each of its CPUs is free, and takes four times as long for the same work."""
+    late = with_(FAILED, "gone", algo_1=BEGAN + 13)
+    assert rules_of(violations(late)) == {"bound"}
+    assert violations(replace(late, slowness=4.0)) == []
+    assert rules_of(violations(replace(late, slowness=1.5))) == {"bound"}
+
+
 def test_what_nobody_read_may_be_missing_untold_only_where_there_is_no_place_to_tell_it():
     stall = Injected(fault=Fault(kind="stall", host="algo-1", lasts=25.0), at=BEGAN + 1, over=BEGAN + 26)
     full = Injected(fault=Fault(kind="readonly", host="algo-1", process="output"), at=BEGAN + 1)

@@ -18,7 +18,7 @@ def test_a_fault_without_a_log_is_told_and_ends_though_nobody_reads_stdout(tmp_p
     environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=writer, env=environment) as process:
         try:
-            assert process.wait(timeout=60) == 70
+            assert process.wait(timeout=240) == 70
         finally:
             process.kill()
             os.close(reader)
@@ -29,5 +29,5 @@ def test_a_fault_without_a_log_is_told_and_ends_though_nobody_reads_stdout(tmp_p
 def test_a_fault_without_a_log_is_told_on_stdout(tmp_path):
     (tmp_path / "output").mkdir()
     environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path)}
-    ended = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env=environment, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env=environment, timeout=240)
     assert ended.returncode == 70 and b"OSError: no log" in ended.stdout

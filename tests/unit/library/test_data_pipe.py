@@ -193,9 +193,9 @@ def test_a_pipe_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: content.append(read_all(source)), daemon=True)
     reader.start()
     lock = tmp_path / "state" / ".train-pipe_mode-lock"
-    eventually(lock.exists, within=20, what="the reader looks for its pipe")
+    eventually(lock.exists, within=60, what="the reader looks for its pipe")
     with feeding(tmp_path / "data" / "train", b"late"):
-        reader.join(timeout=30)
+        reader.join(timeout=120)
     assert content == [b"late"]
 
 
@@ -206,9 +206,9 @@ def test_a_writer_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data" / "train_0")
     reader = threading.Thread(target=lambda: content.append(read_all(source)), daemon=True)
     reader.start()
-    eventually(lambda: fifo.read_number(tmp_path / "state" / ".train-pipe_mode-state") == 1, within=20)
+    eventually(lambda: fifo.read_number(tmp_path / "state" / ".train-pipe_mode-state") == 1, within=60)
     with feeding(tmp_path / "data" / "train_0", b"late"):
-        reader.join(timeout=30)
+        reader.join(timeout=120)
     assert content == [b"late"]
 
 
@@ -276,7 +276,7 @@ def test_one_process_reads_a_channel(tmp_path: Path) -> None:
     with feeding(tmp_path / "data" / "train_0", b"first"):
         assert read_all(source) == b"first"
     second = [sys.executable, "-c", SECOND, str(tmp_path)]
-    result = subprocess.run(second, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    result = subprocess.run(second, capture_output=True, text=True, cwd=ROOT, timeout=240)
     assert result.returncode != 0
     assert f"channel 'train' is read by process {os.getpid()} since " in result.stderr.splitlines()[-1]
     assert "one channel per local rank ('train-1', 'train-2' ...)" in result.stderr
@@ -284,7 +284,7 @@ def test_one_process_reads_a_channel(tmp_path: Path) -> None:
     descriptor = fifo._claims.pop((os.getpid(), tmp_path / "state" / ".train-pipe_mode-reader"))
     fcntl.flock(descriptor, fcntl.LOCK_UN)  # as the kernel does when a process ends
     os.close(descriptor)
-    result = subprocess.run(second, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    result = subprocess.run(second, capture_output=True, text=True, cwd=ROOT, timeout=240)
     assert result.stdout == "reads train_1\n", result.stderr
 
 
@@ -351,7 +351,7 @@ def test_a_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
         assert next(came).numpy() == now  # before the next one is written
         sent.put(following)
     assert next(came, None) is None
-    feeder.join(timeout=30)
+    feeder.join(timeout=120)
     assert not feeder.is_alive()
 
 

@@ -205,7 +205,7 @@ def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.Co
         env={**environment, "LD_PRELOAD": "", "MINE": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
 

@@ -207,7 +207,7 @@ def python(*path: Path, monitor: bool = True) -> str:
         print(before, "entrypoint_looks_on" in sys.modules, any("First" in repr(each) for each in sys.meta_path))
         """
     return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=240
     ).stdout
 
 
@@ -271,5 +271,5 @@ def test_horovods_threads_have_a_name(tmp_path):
         "ENTRYPOINT_MARKS": "x",
         "ENTRYPOINT_PROCESS": "rank 0",
     }
-    done = subprocess.run([sys.executable, "-c", INITS], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", INITS], env=environment, capture_output=True, text=True, timeout=240)
     assert done.stdout.split() == ["True", "True"], done.stderr

@@ -96,7 +96,7 @@ def test_a_role_that_may_not(moto, monkeypatch, others_credentials, tmp_path):
     def unchecked(requests: int) -> None:
         plain = {"Content-Type": "text/plain"}
         order = urllib.request.Request(f"{moto}/moto-api/reset-auth", str(requests).encode(), plain, method="POST")
-        urllib.request.urlopen(order, timeout=10).close()
+        urllib.request.urlopen(order, timeout=60).close()
 
     unchecked(0)
     try:

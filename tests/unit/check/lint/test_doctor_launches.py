@@ -97,7 +97,7 @@ while not os.path.exists({str(forked)!r}):
     did = launched(path, str(path), (), environment={}, longest=60 if ends else 5)
     assert did.problem == ("" if ends else "it did not end within 5 s")
     assert forked.exists()
-    eventually(lambda: not processes_with(str(path)), within=30, what="the fork is gone")
+    eventually(lambda: not processes_with(str(path)), within=60, what="the fork is gone")
 
 
 def without_namespaces(folder: Path) -> Path:

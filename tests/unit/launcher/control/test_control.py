@@ -119,7 +119,9 @@ print("flask" in sys.modules)
 
 def test_flask_is_not_imported_even_when_people_ask():
     """Importing Flask takes longer than importing anything else that answers people."""
-    told = subprocess.run([sys.executable, "-c", SERVES], capture_output=True, text=True, timeout=60, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", SERVES], capture_output=True, text=True, timeout=240, check=True
+    ).stdout
     assert told.splitlines()[1:] == ["200", '{"phase":"running"}', '{"phase":"running"}', "False"]
 
 
@@ -362,21 +364,21 @@ def test_a_name_that_resolves_late_is_a_host_from_then_on(resolver):
     served = Served(hosts=NAMED)
     assert served.call("/report", GOOD).status_code == 403
     resolver.known["algo-2"] = ADDRESS["algo-2"]
-    eventually(lambda: served.call("/report", GOOD).status_code == 200, within=30)
+    eventually(lambda: served.call("/report", GOOD).status_code == 200, within=60)
 
 
 def test_a_host_that_comes_back_with_another_address_is_known_again(resolver):
     resolver.known = dict(ADDRESS)
     served = Served(hosts=NAMED)
-    eventually(lambda: served.call("/report", GOOD).status_code == 200, within=30)
+    eventually(lambda: served.call("/report", GOOD).status_code == 200, within=60)
     resolver.known["algo-2"] = "127.44.0.77"
-    eventually(lambda: served.call("/report", GOOD, caller="127.44.0.77").status_code == 200, within=30)
+    eventually(lambda: served.call("/report", GOOD, caller="127.44.0.77").status_code == 200, within=60)
 
 
 def test_a_name_that_takes_for_ever_keeps_no_other_waiting(resolver):
     resolver.known, resolver.slow = dict(ADDRESS), {"algo-3"}
     served = Served(hosts=NAMED)
-    eventually(lambda: served.call("/report", GOOD).status_code == 200, within=30)
+    eventually(lambda: served.call("/report", GOOD).status_code == 200, within=60)
     began = time.monotonic()
     for _ in range(100):
         assert served.call("/report", GOOD, caller="10.9.8.7").status_code == 403
@@ -401,9 +403,9 @@ def test_a_flood_of_strangers_is_no_flood_of_lookups(resolver):
 def test_a_follower_looks_for_the_coordinator_first_and_for_others_when_they_call(resolver):
     resolver.known = dict(ADDRESS)
     callers = Callers(Cluster(hosts=NAMED, me=NAMED[1]))
-    eventually(lambda: "algo-1" in [name for _, name in resolver.asked], within=30)
+    eventually(lambda: "algo-1" in [name for _, name in resolver.asked], within=60)
     assert not {"algo-2", "algo-3"} & {name for _, name in resolver.asked}
-    eventually(lambda: callers.hosts_at(ADDRESS["algo-3"]) == {"algo-3"}, within=30)
+    eventually(lambda: callers.hosts_at(ADDRESS["algo-3"]) == {"algo-3"}, within=60)
 
 
 def test_hosts_given_by_address_are_never_looked_up(resolver):
@@ -560,7 +562,7 @@ def test_half_requests_are_given_up_however_slowly_they_go_on(listening, monkeyp
                 return True
             return False
 
-        eventually(closed, within=40)
+        eventually(closed, within=60)
         assert time.monotonic() - began > 1
 
 
@@ -617,7 +619,7 @@ def test_open_connections_of_one_caller_are_few_and_others_come_in(listening, wh
     finally:
         for connection in held:
             connection.close()
-    eventually(lambda: listening.report("algo-2") == 200, within=30)
+    eventually(lambda: listening.report("algo-2") == 200, within=60)
 
 
 @pytest.mark.parametrize("whose", ["stranger", "algo-2"])
@@ -660,7 +662,7 @@ def test_people_who_look_cannot_use_up_the_server():
     for looker in lookers:
         looker.start()
     try:
-        eventually(lambda: served.call("/status", method="GET").status_code == 503, within=30)
+        eventually(lambda: served.call("/status", method="GET").status_code == 503, within=60)
         assert served.call("/report", GOOD).status_code == 200
     finally:
         held.set()

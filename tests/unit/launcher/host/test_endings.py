@@ -32,7 +32,7 @@ def test_what_is_left_behind_is_told_before_the_end_of_what_has_left_it():
             endings.press()
             return endings.left_others("script")
 
-        eventually(left, within=20)
+        eventually(left, within=60)
         endings.inspect("script")
         [survived] = happened
         assert isinstance(survived, Survived) and len(survived.left) == 2

@@ -59,7 +59,7 @@ def run(tmp_path):
         package = str(Path(__file__).resolve().parents[4])
         environment = {"PATH": os.environ["PATH"], "FRONT": package, "PYTHONDONTWRITEBYTECODE": "1", **environment}
         command = [sys.executable, "-c", STARTS, way, str(program)]
-        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240)
 
     return run
 

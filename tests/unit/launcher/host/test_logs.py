@@ -45,7 +45,7 @@ class Reader:
         for log in logs:
             assert log.finish() == 0
         os.close(self.fd)
-        self._thread.join(timeout=60)
+        self._thread.join(timeout=240)
         os.close(self._reader)
         return b"".join(self._parts)
 
@@ -67,7 +67,7 @@ def logged(outputs: dict[str, bytes], **options) -> bytes:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(timeout=120)
+        writer.join(timeout=240)
     log.drain()
     return sink.close(log)
 
@@ -165,7 +165,7 @@ def test_the_tail_is_the_last_output_of_that_process():
         writers.append(threading.Thread(target=write_and_close, args=(out, data)))
         writers[-1].start()
     for writer in writers:
-        writer.join(timeout=30)
+        writer.join(timeout=240)
     log.drain()
     assert log.tail("a").endswith("x\nthe end\n")
     assert len(log.tail("a")) < 100_000
@@ -185,7 +185,7 @@ def test_an_orphan_that_holds_the_pipe_does_not_hold_up_the_end():
     log.drain("other")  # only `script` is held
     began = time.monotonic()
     log.drain("script")  # all that was printed is there, though the pipe is open
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert log.tail("script") == "last words, no end of line"
     log.flush_unfinished()
     os.close(out)
@@ -213,7 +213,7 @@ def test_last_words_are_heard_however_slowly_our_output_is_read():
     log.drain()
     assert log.finish() == 0
     os.close(writer)
-    slow.join(timeout=60)
+    slow.join(timeout=240)
     os.close(reader)
 
 
@@ -272,7 +272,7 @@ LINE = b"." * 99 + b"\n"
 def test_nothing_waits_for_whoever_reads_our_output_and_what_was_not_written_is_counted(unread):
     log = Log("h", fd=unread.fd)
     writer = Writer(log, "p", LINE * 20_000)
-    eventually(lambda: writer.done, within=60)
+    eventually(lambda: writer.done, within=240)
     log.say("ours")
     log.drain()
     assert log.tail("p").endswith(LINE.decode())
@@ -282,14 +282,14 @@ def test_nothing_waits_for_whoever_reads_our_output_and_what_was_not_written_is_
 def test_beyond_a_bound_processes_wait_and_a_late_reader_gets_everything(unread):
     log = Log("h", fd=unread.fd, prefix=False)
     writer = Writer(log, "p", LINE * 300_000)
-    eventually(lambda: writer.written and writer.has_stopped(), within=60)
+    eventually(lambda: writer.written and writer.has_stopped(), within=240)
     assert writer.written < 16 << 20
     log.say("not held up")
     unread.read()
-    eventually(lambda: writer.done, within=60)
+    eventually(lambda: writer.done, within=240)
     log.drain()
     assert log.finish() == 0
-    eventually(lambda: len(unread.got) >= len(LINE) * 300_000 + len("not held up\n"), within=60)
+    eventually(lambda: len(unread.got) >= len(LINE) * 300_000 + len("not held up\n"), within=240)
     assert bytes(unread.got).replace(b"not held up\n", b"", 1) == LINE * 300_000
 
 
@@ -298,7 +298,7 @@ def test_last_words_are_heard_though_nobody_reads_our_output(unread):
     flood = Writer(log, "p", LINE * 300_000)
     out, err = log.open_pipes("q")
     os.close(err)
-    eventually(lambda: flood.written and flood.has_stopped(), within=60)
+    eventually(lambda: flood.written and flood.has_stopped(), within=240)
     os.write(out, LINE * 500 + b"ValueError: the loss is not a number\n")
     os.close(out)
     log.drain("q")
@@ -308,19 +308,19 @@ def test_last_words_are_heard_though_nobody_reads_our_output(unread):
 def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing(unread):
     log = Log("h", fd=unread.fd, prefix=False)
     writer, other = Writer(log, "p", LINE * 400_000), Writer(log, "other", LINE * 400_000)
-    eventually(lambda: writer.written and writer.has_stopped() and other.has_stopped(), within=60)
+    eventually(lambda: writer.written and writer.has_stopped() and other.has_stopped(), within=240)
     log.hold_up_no_more("p")
-    eventually(lambda: writer.done, within=60)
+    eventually(lambda: writer.done, within=240)
     log.say("how the job ends")
     assert not other.done
     # All of it is in the pipe; the reader of the pipe may have some of it before it still.
-    eventually(lambda: log.tail("p").endswith("\n" + LINE.decode()), within=60)
+    eventually(lambda: log.tail("p").endswith("\n" + LINE.decode()), within=240)
     unread.read()
-    eventually(lambda: other.done, within=60)
+    eventually(lambda: other.done, within=240)
     log.drain()
     missing = log.finish()
-    eventually(lambda: b"missing here" in unread.got, within=60)
-    eventually(lambda: bytes(unread.got).count(LINE) * len(LINE) == 800_000 * len(LINE) - missing, within=60)
+    eventually(lambda: b"missing here" in unread.got, within=240)
+    eventually(lambda: bytes(unread.got).count(LINE) * len(LINE) == 800_000 * len(LINE) - missing, within=240)
     assert f"\n{missing} bytes of output are missing here: they could not be written\n".encode() in unread.got
     assert set(bytes(unread.got).splitlines(keepends=True)) - {LINE} == {
         f"{missing} bytes of output are missing here: they could not be written\n".encode(),
@@ -332,7 +332,7 @@ def test_a_full_disk_under_our_output_stops_nothing_and_is_counted():
     with open("/dev/full", "wb") as full:
         log = Log("h", fd=full.fileno())
         logged_in_full = Writer(log, "p", LINE * 50_000)
-        eventually(lambda: logged_in_full.done, within=60)
+        eventually(lambda: logged_in_full.done, within=240)
         log.drain()
         assert log.finish() >= 50_000 * len(LINE)
     assert log.tail("p").endswith(LINE.decode())
@@ -378,7 +378,7 @@ class Bar:
         os.write(self.out, data)
 
     def shows(self, text: bytes) -> None:
-        eventually(lambda: self.sink.text() == text, within=60, what=f"{text!r} in {self.sink.text()!r}")
+        eventually(lambda: self.sink.text() == text, within=240, what=f"{text!r} in {self.sink.text()!r}")
 
     def ends(self) -> bytes:
         os.close(self.out)
@@ -441,7 +441,7 @@ def test_a_long_line_is_shown_in_parts():
 def test_the_tail_of_an_endless_line_is_short():
     bar = Bar(secret=SECRET)
     writer = Writer(bar.log, "q", b"y" * (7 << 20) + KEY + b"x" * 16_370)
-    eventually(lambda: writer.done, within=60)
+    eventually(lambda: writer.done, within=240)
     bar.log.drain()
     assert bar.log.tail("q").endswith("x" * 16_000 + "\n")
     bar.prints(b"y" * 1000 + KEY + b"x" * 16_370)  # the secret is cut there
@@ -500,7 +500,7 @@ def test_what_we_say_does_not_cut_into_lines_of_processes():
     writer.start()
     for _ in range(500):
         log.say("ours")
-    writer.join(timeout=60)
+    writer.join(timeout=240)
     log.drain()
     lines = sink.close(log).splitlines()
     assert set(lines) == {b"[h] ours", b"[h p] " + b"y" * 70_000}
@@ -535,7 +535,7 @@ def test_a_stdout_that_does_not_block_loses_nothing():
         return len(got) == 1000 * (len("[h p] ") + 1000)
 
     os.set_blocking(reader, False)
-    eventually(read_all, within=60)
+    eventually(read_all, within=240)
     assert bytes(got) == (b"[h p] " + data) * 1000
     log.drain()
 
@@ -549,7 +549,7 @@ def test_many_processes_come_and_go_without_leaking_pipes():
         os.close(err)
         write_and_close(out, b"x\n")
     log.drain()
-    eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before, within=10)
+    eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before, within=60)
     assert sink.close(log).count(b"\n") == 500
 
 

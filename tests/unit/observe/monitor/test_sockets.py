@@ -51,7 +51,7 @@ def test_bytes_and_owner_of_a_connection(connected):
         # The kernel counts the opening of a connection as a byte; what was sent counts once it is confirmed.
         return found and found[0].received in (700, 701) and found[0].sent in (50_000, 50_001) and found[0]
 
-    found = eventually(seen, within=30)
+    found = eventually(seen, within=60)
     assert found.remote == theirs.getsockname()
     assert inodes_of([os.getpid()])[found.inode] == os.getpid()
 
@@ -59,7 +59,7 @@ def test_bytes_and_owner_of_a_connection(connected):
 def test_exchange_with_each_host(connected):
     ours, theirs = connected
     exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]))
-    eventually(lambda: len(exchange._host_at) == 2, within=30)
+    eventually(lambda: len(exchange._host_at) == 2, within=60)
     exchange.look([os.getpid()])
     total = 0
     send(theirs, ours, 123_456)
@@ -69,7 +69,7 @@ def test_exchange_with_each_host(connected):
         total += exchange.look([os.getpid()]).get("algo-2", [0, 0])[0]
         return total
 
-    assert eventually(lambda: seen() >= 123_456, within=30)
+    assert eventually(lambda: seen() >= 123_456, within=60)
     assert exchange.look([os.getpid()]) == {}, "nothing since"
     send(theirs, ours, 1000)
     assert exchange.look([]) == {}, "of no process of the job"
@@ -80,7 +80,7 @@ def test_connections_between_two_looks_are_known_of(monkeypatch):
     with socket.create_server((HOSTS[1].address, 0)) as server, socket.create_server((HOSTS[1].address, 0)) as control:
         ours = (control.getsockname()[1],)
         exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]), ours)
-        eventually(lambda: len(exchange._host_at) == 2, within=30)
+        eventually(lambda: len(exchange._host_at) == 2, within=60)
 
         def look() -> bool:
             exchange.look([os.getpid()])
@@ -95,7 +95,7 @@ def test_connections_between_two_looks_are_known_of(monkeypatch):
 
         assert not look()
         connect(server)
-        assert eventually(look, within=30) and not look()
+        assert eventually(look, within=60) and not look()
         connect(server, looks=True)
         assert not look(), "one that a look has seen is counted"
         connect(control)
@@ -107,7 +107,7 @@ def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_t
     ours, theirs = connected
     sampling = Sampling(job_of_two)
     running = {"mpirun": os.getpid()}
-    eventually(lambda: len(sampling._exchange._host_at) == 1, within=30)
+    eventually(lambda: len(sampling._exchange._host_at) == 1, within=60)
     send(theirs, ours, 5000)
     assert sampling.look(running, [], Counter())[3] == {}
     send(theirs, ours, 5000)

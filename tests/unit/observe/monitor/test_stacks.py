@@ -1,13 +1,15 @@
 """Test where real processes stand and what they do, by two looks: sleep, wait, spin, compute, ended."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
+from waiting import eventually
 
-from entrypoint.observe.monitor.stacks import take
+from entrypoint.observe.monitor.stacks import Stack, take
 from entrypoint.observe.monitor.wait_sites import Doing
 
 PROGRAM = """
@@ -82,17 +84,28 @@ def stacks(tmp_path_factory):
         for process in started.values():
             process.stdout.readline()
         os.kill(started["is stopped"].pid, signal.SIGSTOP)
-        yield take({what: [process.pid] for what, process in started.items()}, {})
+        taken: dict[str, Stack] = {}
+
+        def all_have_come_there() -> bool:
+            taken.update(take({what: [process.pid] for what, process in started.items()}, {}))
+            return {what: stands(stack) for what, stack in taken.items()} == STANDS
+
+        with contextlib.suppress(AssertionError):  # a test below says which has not
+            eventually(all_have_come_there, within=60)
+        yield taken
     finally:
         for process in started.values():
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 
+def stands(stack: Stack) -> tuple[Doing, str]:
+    return stack.stand.doing, stack.stand.place.split()[-1]
+
+
 @pytest.mark.parametrize("what", STANDS)
 def test_what_a_process_does(stacks, what):
-    stand = stacks[what].stand
-    assert (stand.doing, stand.place.split()[-1]) == STANDS[what]
+    assert stands(stacks[what]) == STANDS[what]
 
 
 def test_what_people_read(stacks):
