@@ -10,8 +10,9 @@ _INTRO = """\
 # How jobs end
 
 Look up an event to see how the job ends: the [exit code](exit-codes.md) of all hosts, the first line of
-`/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon the hosts are gone. `tests/outcomes` makes
-this page and runs every row in each mode that it names, on several hosts and at several moments: {cases} runs.
+`/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon the hosts are gone. `tests/outcomes`
+makes this page and runs every row in each mode that it names, on several hosts and at several moments: {cases}
+runs.
 
 In all rows:
 
@@ -20,9 +21,9 @@ In all rows:
 - A failed job never exits with 0, and a job that succeeded always does.
 - No process, private key, socket, container or network is left.
 
-HOST and PROCESS are where the event happens, OTHER is another host, `...` is some text. Without a failure text there is no
-failure file. *Soon* names a [bound](#how-soon), *try* how to [try it](#try-it). *In* has the modes; C: on the coordinator
-(algo-1), F: on a follower.
+HOST and PROCESS are where the event happens, OTHER is another host, `...` is some text. Without a failure text
+there is no failure file. *Soon* names a [bound](#how-soon), *try* how to [try it](#try-it). *In* has the modes; C:
+on the coordinator (algo-1), F: on a follower.
 
 | mode | what runs | `entrypoint local` | PROCESS |
 |---|---|---|---|
@@ -41,10 +42,10 @@ tests print what they measured.
 
 ## Try it
 
-*Try* has arguments for `entrypoint local` with `tests/programs/acts/acts.py`, a script that acts by its arguments. Words with
-`=` are hyperparameters; add `on=HOST` and `when=start`, `run` or `end`. Other words are for
-[`--fault`](local.md#inject-faults); add a moment: `when 'all are here'`, `when 'acts at'` (the end), `at SECONDS` or
-`when 'NAME started'`.
+*Try* has arguments for `entrypoint local` with `tests/programs/acts/acts.py`, a script that acts by its arguments.
+Words with `=` are hyperparameters; add `on=HOST` and `when=start`, `run` or `end`. Other words are for
+[`--fault`](local.md#inject-faults); add a moment: `when 'all are here'`, `when 'acts at'` (the end), `at SECONDS`
+or `when 'NAME started'`.
 
     entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mwms --hyperparameters do=raises on=algo-2 when=run
     entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mpi --hyperparameters do=waits \\
