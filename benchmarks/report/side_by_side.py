@@ -197,20 +197,20 @@ def _named(missed: list[Row]) -> str:
     return "by " + ", ".join(f"{row.title} ({words.ratio(row.ratio) or 'no ratio'})" for row in missed)
 
 
-def exits(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return of each case the exit codes, and in how many runs of each side all hosts ended as the job did."""
-    found = []
+def exits(runs: list[Run], cannot: Mapping[str, str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return {group: {case: exit codes, and in which runs of each side all hosts ended as the job did}}."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
     for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
         names = (*SIDES, DRIVERS) if has_drivers(runs) else SIDES
         sides = {side: where(runs, case=case, side=side) for side in names}
         why = (cannot or {}).get(case, "")
-        found.append({
-            "group": group, "title": title,
+        found.setdefault(group, {})[case] = {
+            "title": title,
             "codes": ["" if side == DRIVERS and why else codes(each, group) for side, each in sides.items()],
             "right": {side: [run["right"] for run in each if run.get("right") is not None]
                       for side, each in sides.items()},
             "wrong": any(run.get("right") is False for each in sides.values() for run in each),
-        })  # fmt: skip
+        }  # fmt: skip
     return found
 
 
