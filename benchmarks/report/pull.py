@@ -31,7 +31,7 @@ def sizes(record: dict[str, Any]) -> list[str]:
     ]
     for name, image in record["images"].items():
         cells = [
-            f"{name} (`{image['image']}`)",
+            name,
             f"{image['compressed_bytes'] / 1e6:,.0f}",
             str(image["layers"]),
             f"{image['largest_layer_bytes'] / 1e6:,.0f}",
