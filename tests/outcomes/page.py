@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from outcomes.case import ALL, BOUNDS, COORDINATOR, EVERYWHERE, FOLLOWER, Case, Way
+from outcomes.case import ALL, BOUNDS, COORDINATOR, FOLLOWER, Case, Way
 from outcomes.table import CASES, PARTS
 
 _INTRO = """\
@@ -22,8 +22,8 @@ In all rows:
 - No process, private key, socket, container or network is left.
 
 HOST and PROCESS are where the event happens, OTHER is another host, `...` is some text. Without a failure text
-there is no failure file. *Soon* names a [bound](#how-soon), *try* how to [try it](#try-it). *In* has the modes; C:
-on the coordinator (algo-1), F: on a follower.
+there is no failure file. *Soon* names a [bound](#how-soon). *In* has the modes; C: on the coordinator (algo-1), F:
+on a follower. [Try it](#try-it).
 
 | mode | what runs | `entrypoint local` | PROCESS |
 |---|---|---|---|
@@ -42,14 +42,12 @@ tests print what they measured.
 
 ## Try it
 
-*Try* has arguments for `entrypoint local` with `tests/programs/acts/acts.py`, a script that acts by its arguments.
-Words with `=` are hyperparameters; add `on=HOST` and `when=start`, `run` or `end`. Other words are for
-[`--fault`](local.md#inject-faults); add a moment: `when 'all are here'`, `when 'acts at'` (the end), `at SECONDS`
-or `when 'NAME started'`.
+The first two lines list the cases of a row and run one of them, in seconds; the third does it by hand, with a
+[fault](local.md#inject-faults) of its own:
 
-    entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mwms --hyperparameters do=raises on=algo-2 when=run
-    entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mpi --hyperparameters do=waits \\
-        --fault "kill algo-2 when 'all are here'"
+    python -m pytest tests/local/test_outcome_table.py --collect-only -q -k mwms-script_raises
+    python -m pytest tests/local/test_outcome_table.py -k mwms-script_raises-follower-end
+    entrypoint local train.py --hosts 3 --mode mwms --fault 'kill algo-2 at 10'
 """
 
 _WAYS = {  # (in the tables, what runs, options, PROCESS)
@@ -84,7 +82,7 @@ _EVENTS = {  # event of a case -> event on the page, where that is easier to rea
     "script takes more memory than its host has": "script takes more memory than HOST has",
 }
 _PLACES = {COORDINATOR: "C", FOLLOWER: "F"}
-_HEAD = "| event | exit code | failure text | soon | in | try |\n|---|---|---|---|---|---|"
+_HEAD = "| event | exit code | failure text | soon | in |\n|---|---|---|---|---|"
 
 
 def page() -> str:
@@ -95,21 +93,21 @@ def page() -> str:
 
 
 def _table(cases: Iterable[Case]) -> str:
-    """Return a table of cases; those that differ only in mode, place and moment are one row."""
+    """Return a table of cases; those that differ only in mode, place, moment or event are one row."""
     rows: dict[str, dict[tuple[str, ...], list[Case]]] = {}
     for case in cases:
         rows.setdefault(case.event, {}).setdefault(_row(case), []).append(case)
-    lines = [
-        f"| {' | '.join([_cell(_EVENTS.get(event, event)), code, texts, soon, _modes(same, len(kinds) > 1), tries])} |"
-        for event, kinds in rows.items()
-        for (code, texts, soon, tries), same in kinds.items()
-    ]
+    events: dict[tuple[str, ...], list[str]] = {}
+    for event, kinds in rows.items():
+        for cells, same in kinds.items():
+            events.setdefault((*cells, _modes(same, len(kinds) > 1)), []).append(_cell(_EVENTS.get(event, event)))
+    lines = [f"| {' | '.join(['<br>'.join(alike), *cells])} |" for cells, alike in events.items()]
     return "\n".join([_HEAD, *lines]) + "\n"
 
 
 def _row(case: Case) -> tuple[str, ...]:
     """Return all cells but the event and where it happens."""
-    return (str(case.code), _texts(case), case.bound.name, _try(case))
+    return (str(case.code), _texts(case), case.bound.name)
 
 
 def _modes(cases: Iterable[Case], with_places: bool) -> str:
@@ -127,17 +125,6 @@ def _texts(case: Case) -> str:
     return _cell("; ".join([*texts, *own]))
 
 
-def _try(case: Case) -> str:
-    if case.few:  # a limit of the host, which no option of `entrypoint local` sets
-        return ""
-    does = [f"{k}={v}" for k, v in case.does.items() if k not in ("on", "when")]
-    faults = [_general(_MOMENT.sub("", fault), case) for fault in case.faults]
-    if case.where != EVERYWHERE:
-        faults = [fault.replace(case.host, "HOST") for fault in faults]
-    return _cell("<br>".join(f"`{words}`" for words in [" ".join(does), *faults] if words))
-
-
-_MOMENT = re.compile(r" (when '.*'|at [0-9.]+)")
 _LOSS = "the loss is not a number"  # what a script of the tests says
 _NUMBER = re.compile(r"\b(ps|worker)/\d+")
 _SCRIPT = re.compile(r"^(algo-\d+) (?:script|chief/0|worker/\d+|rank \d+|\.\.\.)(?= \()")
