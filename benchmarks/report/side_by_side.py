@@ -31,6 +31,10 @@ NOT_PLOTTED = (
     *(("log", each) for each in SECTIONS["log"][2:]),
 )
 MORE_IS_BETTER = ("lines_per_s",)
+PAIRS = (  # measures that share a table
+    ("start_s", "tail_s"), ("leaving_s", "launcher_tail_s"), ("launcher_memory_bytes", "launcher_cpu_s"),
+    ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"),
+)  # fmt: skip
 FEW = 2  # cases that the table of aims names
 NOT_JUDGED = ("leaving_s",)  # it is TensorFlow's and MPI's, whatever launcher started them
 
@@ -115,6 +119,21 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
     return found
 
 
+def paired(of_section: list[Row]) -> list[tuple[list[str], dict[str, dict[str, Row]]]]:
+    """Return the tables of a section: their measures, one or a pair, and {case: {measure: row}}."""
+    left = list(dict.fromkeys(row.measure for row in of_section if not row.measure.endswith("_share")))
+    found = []
+    while left:
+        both = next((pair for pair in PAIRS if left[0] in pair and set(pair) <= set(left)), (left[0],))
+        cases: dict[str, dict[str, Row]] = {}
+        for row in of_section:
+            if row.measure in both:
+                cases.setdefault(row.case, {})[row.measure] = row
+        left = [measure for measure in left if measure not in both]
+        found.append((list(both), cases))
+    return found
+
+
 def plots(all_rows: list[Row]) -> dict[str, list[Row]]:
     """Return {section: the rows that its plot shows}."""
     found: dict[str, list[Row]] = {}
@@ -143,6 +162,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "aims": aims(all_rows),
         "exits": exits(record["runs"], cannot),
         "endings": endings,
+        "paired": paired,
         "cannot": list(dict.fromkeys(row.drivers_cannot for row in all_rows if row.drivers_cannot)) if drivers else [],
         "is_as_side_by_side": record["what"] == "side-by-side-on" and record.get("order") == order,
     }
