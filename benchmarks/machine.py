@@ -15,6 +15,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,15 @@ def load() -> float:
 
 
 def spread(values: list[float], form: str) -> str:
-    """Return the median (least-most)."""
-    return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
+    """Return the median, and (least-most) if they are wide apart."""
+    middle, to = statistics.median(values), " to " if "+" in form else "-"
+    return f"{middle:{form}}" + (f" ({min(values):{form}}{to}{max(values):{form}})" if is_wide(values) else "")
+
+
+def is_wide(values: Collection[float]) -> bool:
+    """Return whether a value differs from the median by more than a tenth of it: the pages show only then how far."""
+    middle = statistics.median(values)
+    return any(abs(value - middle) > 0.1 * abs(middle) for value in values)
 
 
 def said(*words: str) -> str:

@@ -90,10 +90,9 @@ Which ways of distributing ([modes](modes.md)) train with which interface of Ten
 the coordinator's log warns before training and names a replacement.
 
 - **Tests.** Each cell is a test (`tests/cluster/test_cluster_matrix.py`): two hosts in containers (one in the first
-  row) train three weights, and all tasks must end with the right ones. A "no" is run, too, if it ends by itself: if it
-  begins to work, its test fails. `tests/matrix.py` writes this page.
+  row) train three weights, and all tasks must end with the right ones. If a "no" begins to work, its test fails.
 - **`--on`** is [our entrypoint on](onto.md) a stand-in for AWS's image of that TensorFlow, made after their public
-  Dockerfile. All cells are tested on it, too; where it differs, the cell says so.
+  Dockerfile. All cells are tested on it, too; where it differs, the cell has a note.
 - **CPUs only**, also in the images [for GPUs](image.md#for-gpus). Other jobs of all modes ran on [one H100 and one
   H200](benchmarks/gpu.md).
 """
@@ -112,8 +111,9 @@ def table(line: str, interfaces: dict[str, Interface]) -> str:
     for way, title in WAYS.items():
         cells = [(NEVER.get((line, way, name)), NEVER.get((line + ON, way, name))) for name in interfaces]
         rows.append(f"| {title} | {' | '.join(_mark(*both, reasons) for both in cells)} |")
+    own = {why for (of, *_), why in NEVER.items() if of == line}
     notes = [
-        f"{number}. {why.reason}"
+        f"{number}. {'' if why in own else '`--on`: no; '}{why.reason}"
         + (f" ([source]({why.source}))" if why.source else "")
         + (f". The error: `{why.text}`" if why.text else "")
         for number, why in enumerate(reasons, 1)
@@ -123,5 +123,7 @@ def table(line: str, interfaces: dict[str, Interface]) -> str:
 
 def _mark(ours: Never | None, on: Never | None, reasons: list[Never]) -> str:
     """Return a cell: `ours` is why it fails on our image, `on` why it fails on AWS's; None where it runs."""
+    if on and not ours:
+        return f"runs <sup>{reasons.index(on) + 1}</sup>"
     no = [f"no <sup>{reasons.index(why) + 1}</sup>" if why else "runs" for why in (ours, on)]
     return no[0] if no[0] == no[1] else f"{no[0]}; `--on`: {no[1]}"

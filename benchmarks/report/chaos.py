@@ -25,7 +25,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
             for key in ("mode", "hosts")
         },
         "faults": {kind: _fault(kind, runs) for kind in sorted({kind for run in runs for kind in run["drawn"]})},
-        "counts": {count: _count(count, runs) for count in sorted({len(run[what]) for run in runs for what in HOW})},
+        "counts": dict(sorted(Counter(len(run["happened"]) for run in runs).items())),
         "stood_still": max((run["measures"]["stood_still_s"] for run in runs), default=0),
     }
 
@@ -50,14 +50,9 @@ def _end(exits: list[str]) -> str:
 
 def _times(runs: list[Run], measure: str) -> str:
     known = [run["measures"][measure] for run in runs if measure in run["measures"]]
-    return f"{words.number(median(known))} (worst {words.number(max(known))})" if known else ""
+    return f"{words.number(median(known))} ({words.number(max(known))})" if known else ""
 
 
 def _fault(kind: str, runs: list[Run]) -> list[int]:
     own = [run for run in runs if kind in run["drawn"]]
     return [*(sum(run[what].count(kind) for run in own) for what in HOW), len(own), violated(own)]
-
-
-def _count(count: int, runs: list[Run]) -> list[int]:
-    drawn, happened = ([run for run in runs if len(run[what]) == count] for what in HOW)
-    return [len(drawn), len(happened), violated(happened)]

@@ -105,7 +105,7 @@ def lines_of(runs: list[Run], growth: Growth, failed_share: float = 0) -> list[L
 
 def cost(of: Seconds, hosts: int, failed_share: float) -> Cost:
     end = of.tail if of.gone is None else (1 - failed_share) * of.tail + failed_share * of.gone
-    return Cost(hosts * (of.start + end), "at least " * (failed_share > 0 and of.gone_is_least))
+    return Cost(hosts * (of.start + end), "≥" * (failed_share > 0 and of.gone_is_least))
 
 
 def plotted(lines: list[Line]) -> list[Row]:
@@ -136,13 +136,9 @@ def context(
     pulls = medians(pull["runs"]) if pull else {}
     pulls = pulls if all(side in pulls for side in SIDES) else {}
     runs, growth = record["runs"], by_hosts(many_hosts["runs"]) if many_hosts else {}
-    inputs = []
-    for mode, title in MODES.items():
-        ours, toolkit = (seconds(runs, mode, side) for side in SIDES)
-        inputs += [(title, hosts, (ours[hosts], toolkit[hosts])) for hosts in sorted(ours.keys() & toolkit.keys())]
     lines = lines_of(runs, growth)
     return {
         "pulls": pulls, "pulled": pull and pull["date"], "lines_of_pulling": with_pull(lines, pulls) if pulls else [],
         "plot": PLOT, "jobs": JOBS_PER_DAY, "days": YEAR, "failed": f"{FAILED_SHARE:.0%}", "has_growth": bool(growth),
-        "inputs": inputs, "lines": lines, "lines_of_failing": lines_of(runs, growth, FAILED_SHARE),
+        "lines": lines, "lines_of_failing": lines_of(runs, growth, FAILED_SHARE),
     }  # fmt: skip

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks import machine
 from benchmarks.report.figures import Measured, Run, measured, where
 
 MODES = {"ps": "parameter servers, workers", "mpi": "Horovod, ranks"}
@@ -21,6 +22,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
             "hyperparameters": hyperparameters(where(runs, part="hyperparameters")),
             "threads": threads(where(runs, part="threads")),
         },
+        "auc_apart": apart(where(runs, part="scaling")),
         "best": best(where(runs, part="scaling")),
         "gained": gained(where(runs, part="hyperparameters")),
         "beyond": changing(where(runs, part="threads")),
@@ -80,43 +82,54 @@ def tables(record: dict[str, Any]) -> str:
 
 
 def scaling(runs: list[Run]) -> list[str]:
-    """Return a row for each mode, batch and embedding size and number of processes."""
+    """Return a row for each mode, batch and embedding size: speed and AUC by the number of processes."""
     if not runs:
         return []
+    counts = sorted({run["processes"] for run in runs})
+    heads = [f"times that, {count}" for count in counts if count > 1] + [f"AUC, {count}" for count in counts]
     lines = [
-        "| how | processes | batch of each | embeddings | examples/s | times that of one | AUC |",
-        "|---|" * 1 + "---|" * 6,
+        f"| how | batch of each | embeddings | examples/s, 1 | {' | '.join(heads)} |",
+        "|---|---|---|---|" + "---|" * len(heads),
     ]
-    keys = dict.fromkeys((run["mode"], run["batch"], run["embedding"], run["processes"]) for run in runs)
-    for mode, batch, size, count in sorted(keys, key=lambda key: (list(MODES).index(key[0]), *key[1:])):
-        of = {"mode": mode, "batch": batch, "embedding": size}
-        mine = where(runs, processes=count, **of)
-        ratios = by_round(mine, where(runs, processes=1, **of), "examples_per_s", operator.truediv)
-        cells = [MODES[mode], str(count), str(batch), str(size), spread(measured(mine, "examples_per_s"), ",.0f")]
-        cells += ["" if count == 1 else spread(ratios, ".2f"), spread(measured(mine, "auc"), ".4f")]
+    keys = dict.fromkeys((run["mode"], run["batch"], run["embedding"]) for run in runs)
+    for mode, batch, size in sorted(keys, key=lambda key: (list(MODES).index(key[0]), *key[1:])):
+        of = {count: where(runs, processes=count, mode=mode, batch=batch, embedding=size) for count in counts}
+        one = of.get(1, [])
+        cells = [MODES[mode], str(batch), str(size), spread(measured(one, "examples_per_s"), ",.0f")]
+        cells += [
+            spread(by_round(of[count], one, "examples_per_s", operator.truediv), ".2f") for count in counts if count > 1
+        ]
+        cells += [spread(measured(of[count], "auc"), ".4f") for count in counts]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def apart(runs: list[Run]) -> float:
+    """Return the most by which AUC differs between rounds of one case."""
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for run in runs:
+        key = (run["mode"], run["batch"], run["embedding"], run["processes"])
+        found.setdefault(key, []).append(run["measures"]["auc"])
+    return max((max(each) - min(each) for each in found.values()), default=0)
 
 
 def hyperparameters(runs: list[Run]) -> list[str]:
     """Return AUC and its difference to the defaults' on the same rows, round by round; speed as a ratio to theirs."""
     if not runs:
         return []
-    lines = [
-        "| | rounds | AUC | more than with the defaults, by round | in how many it is more | examples/s, times theirs |"
-    ]
-    lines.append("|---|---|---|---|---|---|")
+    lines = ["| | AUC | more than with the defaults, by round | rounds with more | examples/s, times theirs |"]
+    lines.append("|---|---|---|---|---|")
     usual = where(runs, name=DEFAULTS)
     for name in dict.fromkeys(run["name"] for run in sorted(runs, key=lambda run: run["name"] != DEFAULTS)):
         mine = where(runs, name=name)
         gains = by_round(mine, usual, "auc", operator.sub)
         speeds = by_round(mine, usual, "examples_per_s", operator.truediv)
-        cells = [name, str(len(mine)), spread(measured(mine, "auc"), ".4f")]
+        cells = [name, spread(measured(mine, "auc"), ".4f")]
         if name == DEFAULTS or gains is None:
             cells += ["", "", ""]
         else:
             more = sum(gain > 0 for gain in gains.values)
-            cells += [spread(gains, "+.4f"), f"{more} of {gains.runs}", spread(speeds, ".2f")]
+            cells += [spread(gains, "+.4f"), str(more), spread(speeds, ".2f")]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -125,15 +138,12 @@ def threads(runs: list[Run]) -> list[str]:
     """Return examples per second as a ratio to those without any of the variables, in the same round."""
     if not runs:
         return []
-    lines = [
-        "| set | rounds | examples/s | times that with none, by round | beyond the noise |",
-        "|---|---|---|---|---|",
-    ]
+    lines = ["| set | examples/s | times that with none | beyond the noise |", "|---|---|---|---|"]
     ratio_of = ratios_to_none(runs)
     noise = ratio_of.get(AGAIN)
     for name, ratios in ratio_of.items():
         mine = where(runs, name=name)
-        cells = [f"`{name}`" if "=" in name and " " not in name else name, str(len(mine))]
+        cells = [f"`{name}`" if "=" in name and " " not in name else name]
         cells += [spread(measured(mine, "examples_per_s"), ",.0f")]
         cells += ["", ""] if name == NONE else [spread(ratios, ".2f"), "" if name == AGAIN else beyond(ratios, noise)]
         lines.append(f"| {' | '.join(cells)} |")
@@ -157,9 +167,5 @@ def by_round(mine: Sequence[Run], others: Sequence[Run], measure: str, of: Any) 
 
 
 def spread(figure: Measured | None, form: str) -> str:
-    """Return the median (least to most)."""
-    if figure is None or figure.median is None:
-        return "not measured"
-    if figure.runs == 1:
-        return f"{figure.median:{form}} (n = 1)"
-    return f"{figure.median:{form}} ({min(figure.values):{form}} to {max(figure.values):{form}})"
+    """Return the median, and (least to most) if they are wide apart."""
+    return "not measured" if figure is None or figure.median is None else machine.spread(list(figure.values), form)

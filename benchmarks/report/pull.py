@@ -18,8 +18,8 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
     rounds = len({run["round"] for run in record["runs"]})
     lines = gains(record["runs"])
     return {
-        "table": table(record), "sizes": sizes(record), "gains": lines, "rounds": rounds,
-        "found": medians(record["runs"]), "gain": ", ".join(gain(line) for line in lines[2:]),
+        "table": table(record), "several": len(ways(record["runs"])) > 1, "sizes": sizes(record), "rounds": rounds,
+        "found": medians(record["runs"]), "gains": lines, "gain": ", ".join(gain(line) for line in lines[2:]),
     }  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def sizes(record: dict[str, Any]) -> list[str]:
     ]
     for name, image in record["images"].items():
         cells = [
-            f"{name} (`{image['image']}`)",
+            name,
             f"{image['compressed_bytes'] / 1e6:,.0f}",
             str(image["layers"]),
             f"{image['largest_layer_bytes'] / 1e6:,.0f}",
@@ -44,15 +44,17 @@ def sizes(record: dict[str, Any]) -> list[str]:
 
 def table(record: dict[str, Any]) -> list[str]:
     """Return a row for each image and each way: medians of the rounds (least to most)."""
+    several = len(ways(record["runs"])) > 1
     lines = [
-        "| gzip by | image | the pull, s | all fetched after, s | unpacking, s | CPU, s | first start, s |",
-        "|---|---|---|---|---|---|---|",
+        "| gzip by " * several
+        + "| image | the pull, s | all fetched after, s | unpacking, s | CPU, s | first start, s |",
+        "|---" * several + "|---|---|---|---|---|---|",
     ]
     for way in ways(record["runs"]):
         for name in dict.fromkeys(run["image"] for run in record["runs"]):
             if runs := where(record["runs"], way=way, image=name):
                 cells = [spread([run["measures"][measure] for run in runs], ".1f") for measure in MEASURES]
-                lines.append(f"| {called(way)} | {name} | {' | '.join(cells)} |")
+                lines.append(f"| {called(way)} " * several + f"| {name} | {' | '.join(cells)} |")
     return lines
 
 

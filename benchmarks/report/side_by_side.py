@@ -12,6 +12,7 @@ from benchmarks.side_by_side.cases import DRIVERS, START
 from benchmarks.side_by_side.rounds import CUTS, ORDER, TOGETHER
 
 SIDES = ("ours", "toolkit")
+NAMES = {DRIVERS: "SDK 3's drivers"}
 LAUNCHER = "launcher"  # a section of its own, of the jobs in the first
 SECTIONS = {  # the group of cases: what is shown of it
     "start and tail": ("start_s", "tail_s"),
@@ -30,6 +31,11 @@ NOT_PLOTTED = (
     *(("log", each) for each in SECTIONS["log"][2:]),
 )
 MORE_IS_BETTER = ("lines_per_s",)
+PAIRS = (  # measures that share a table
+    ("start_s", "tail_s"), ("leaving_s", "launcher_tail_s"), ("launcher_memory_bytes", "launcher_cpu_s"),
+    ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"),
+)  # fmt: skip
+FEW = 2  # cases that the table of aims names
 NOT_JUDGED = ("leaving_s",)  # it is TensorFlow's and MPI's, whatever launcher started them
 
 
@@ -87,10 +93,16 @@ class Row:
         return to.value < 1 if self.measure in MORE_IS_BETTER else to.value > 1
 
     @property
-    def judged(self) -> str:
-        if self.aim is None:
+    def shown(self) -> str:
+        """Return the ratio: bold if it misses its aim, with the rounds' ratios if these disagree on a verdict."""
+        if self.ratio is None:
             return ""
-        return f"{words.number(self.aim.ratio)}: {'no end to compare with' if self.no_end else words.verdict(self.met)}"
+        limits = (1.0, self.aim.ratio) if self.aim else (1.0,)
+        disagree = self.rounds and any(self.rounds[0] <= limit < self.rounds[1] for limit in limits)
+        said = words.ratio(self.ratio, self.rounds if disagree else ())
+        if self.aim and self.met is None:
+            return f"{said}, {words.verdict(None)}"
+        return f"**{said}**" if self.met is False else said
 
 
 def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
@@ -104,6 +116,21 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
                     rounds = tuple(ratio_of_rounds(runs, measure, case=case))
                     why = (cannot or {}).get(case, "")
                     found.append(Row(case, title, section, measure, *sides, rounds, aim(case, measure), third, why))
+    return found
+
+
+def paired(of_section: list[Row]) -> list[tuple[list[str], dict[str, dict[str, Row]]]]:
+    """Return the tables of a section: their measures, one or a pair, and {case: {measure: row}}."""
+    left = list(dict.fromkeys(row.measure for row in of_section if not row.measure.endswith("_share")))
+    found = []
+    while left:
+        both = next((pair for pair in PAIRS if left[0] in pair and set(pair) <= set(left)), (left[0],))
+        cases: dict[str, dict[str, Row]] = {}
+        for row in of_section:
+            if row.measure in both:
+                cases.setdefault(row.case, {})[row.measure] = row
+        left = [measure for measure in left if measure not in both]
+        found.append((list(both), cases))
     return found
 
 
@@ -134,6 +161,8 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "slept": slept(record),
         "aims": aims(all_rows),
         "exits": exits(record["runs"], cannot),
+        "endings": endings,
+        "paired": paired,
         "cannot": list(dict.fromkeys(row.drivers_cannot for row in all_rows if row.drivers_cannot)) if drivers else [],
         "is_as_side_by_side": record["what"] == "side-by-side-on" and record.get("order") == order,
     }
@@ -169,11 +198,7 @@ def aims(all_rows: list[Row]) -> list[dict[str, Any]]:
         met = bool(judged) and not lost
         ratios = sorted((row.ratio for row in judged if row.ratio), key=lambda each: each.value)
         ends = dict.fromkeys(words.ratio(each) for each in (*ratios[:1], *ratios[-1:]))
-        said = [
-            f"{words.verdict(some[0].met)}: "
-            + ", ".join(f"{row.title} ({words.ratio(row.ratio) or 'no ratio'})" for row in some)
-            for some in lost
-        ]
+        said = [f"{words.verdict(some[0].met)} {_named(some)}" for some in lost]
         found.append(
             {
                 "aim": aimed,
@@ -185,38 +210,42 @@ def aims(all_rows: list[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def exits(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return of each case the exit codes, whether all hosts ended as the job, and which hosts reported success."""
-    found = []
+def _named(missed: list[Row]) -> str:
+    """Return the cases that miss an aim, or how many they are: the tables below show them in bold."""
+    if len(missed) > FEW:
+        return f"by {len(missed)} cases"
+    return "by " + ", ".join(f"{row.title} ({words.ratio(row.ratio) or 'no ratio'})" for row in missed)
+
+
+def exits(runs: list[Run], cannot: Mapping[str, str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return {group: {case: exit codes, and in which runs of each side all hosts ended as the job did}}."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
     for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
         names = (*SIDES, DRIVERS) if has_drivers(runs) else SIDES
         sides = {side: where(runs, case=case, side=side) for side in names}
         why = (cannot or {}).get(case, "")
-        success = [f"{side}: {hosts}" for side, of_side in sides.items() if (hosts := ended_with_0(of_side))]
-        found.append({
-            "group": group, "title": title,
-            "codes": ["no driver" if side == DRIVERS and why else codes(each) for side, each in sides.items()],
-            "right": [right(each) for each in sides.values()], "success": "; ".join(success) or "none",
-        })  # fmt: skip
+        found.setdefault(group, {})[case] = {
+            "title": title,
+            "codes": ["" if side == DRIVERS and why else codes(each, group) for side, each in sides.items()],
+            "right": {side: [run["right"] for run in each if run.get("right") is not None]
+                      for side, each in sides.items()},
+            "wrong": any(run.get("right") is False for each in sides.values() for run in each),
+        }  # fmt: skip
     return found
 
 
-def codes(runs: list[Run]) -> str:
-    """Return `1, 1`, or all codes that were seen and how often: `1, 0 (4 times); 1, 1 (1 time)`."""
+def endings(of_section: list[dict[str, Any]]) -> str:
+    """Return in how many runs all hosts ended as their job did: `ours 8 of 8, toolkit 2 of 8`."""
+    judged = {side: [each for case in of_section for each in case["right"][side]] for side in of_section[0]["right"]}
+    return ", ".join(f"{NAMES.get(side, side)} {sum(each)} of {len(each)}" for side, each in judged.items() if each)
+
+
+def codes(runs: list[Run], group: str = "") -> str:
+    """Return `1, 1`, or all codes that were seen and how often: `1, 0 (4 times); 1, 1 (1 time)`; bold: a wrong 0."""
+    shown_as = {None: "none", **({0: "**0**"} if group == "failure" else {})}
     seen: Counter[str] = Counter()
     for run in runs:
-        seen[", ".join("still there" if code is None else str(code) for code in run.get("exit_codes", []))] += 1
+        seen[", ".join(shown_as.get(code, str(code)) for code in run.get("exit_codes", []))] += 1
     if len(seen) < 2:
         return "".join(seen) or "not measured"
     return "; ".join(f"{shown} ({words.plural(count, 'time')})" for shown, count in seen.items())
-
-
-def right(runs: list[Run]) -> str:
-    judged = [run["right"] for run in runs if run.get("right") is not None]
-    return f"{sum(judged)} of {len(judged)}" if judged else ""
-
-
-def ended_with_0(runs: list[Run]) -> str:
-    """Return the hosts that ended with 0, and how often."""
-    hosts = Counter(host for run in runs for host, code in enumerate(run.get("exit_codes", []), 1) if code == 0)
-    return ", ".join(f"algo-{host} ({times} of {len(runs)})" for host, times in sorted(hosts.items()))

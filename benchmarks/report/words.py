@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from benchmarks.machine import is_wide
 from benchmarks.report.figures import Measured, Ratio
 
 MEASURES = {  # title, unit
@@ -84,21 +85,18 @@ def quotient(value: float) -> str:
 
 
 def spread(figure: Measured | None, measure: str, runs: int) -> str:
-    """The median (least to most). `runs`: the usual number of rounds; any other is said."""
+    """The median, and (least-most) if they are wide apart; `*` after one round where `runs` are usual; `>60` if cut."""
     if figure is None:
         return "not measured"
-    n = "" if runs == figure.runs else f"; n = {figure.runs}"
-    late = f"not ended after {figure.limit:g} s" if figure.limit else ""
-    if not figure.values:
-        return f"{'' if figure.bound else 'job '}{late}{n and f' ({n[2:]})'}"
-    low, high = (shown(edge(figure.values), measure) for edge in (min, max))
-    if figure.runs == 1:
-        return f"{low} (n = 1)"
-    if figure.median is None:
-        middle = f"more than {figure.limit:g}" if figure.bound else "no end"
-    else:
+    if figure.median is not None:
         middle = shown(figure.median, measure)
-    return f"{middle} ({low} to {high}{f'; {figure.cut} of {figure.runs} {late}' if figure.cut else n})"
+    else:
+        middle = f">{figure.limit:g}" if figure.bound else "no end"
+    ends = [shown(edge(figure.values), measure) for edge in (min, max)] if figure.values else []
+    said = ["-".join(dict.fromkeys(ends))] if ends and (figure.cut or is_wide(figure.values)) else []
+    said += [f"{figure.cut} of {figure.runs} cut"] if ends and figure.cut else []
+    said += [f"n={figure.runs}"] if figure.runs not in (1, runs) else []
+    return middle + r"\*" * (figure.runs == 1 < runs) + (f" ({', '.join(said)})" if said else "")
 
 
 def short(figure: Measured | None, measure: str) -> str:
@@ -109,19 +107,18 @@ def short(figure: Measured | None, measure: str) -> str:
 
 
 def milliseconds(figure: Measured | None) -> str:
-    """The median (least to most): whole ones, or tenths below ten."""
+    """The median: whole ones, or tenths below ten."""
     if figure is None or figure.median is None:
         return ""
-    each = [1000 * value for value in (figure.median, min(figure.values), max(figure.values))]
-    middle, least, most = (f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}" for value in each)
-    return f"{middle} ({least} to {most})" if figure.runs > 1 else middle
+    value = 1000 * figure.median
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
 
 
 def ratio(found: Ratio | None, rounds: Sequence[float] = ()) -> str:
     if found is None:
         return ""
-    value = f"{found.bound} {quotient(found.value)}".strip()
-    return f"{value} ({quotient(rounds[0])} to {quotient(rounds[1])})" if rounds and not found.bound else value
+    value = f"{found.bound}{quotient(found.value)}"
+    return f"{value} ({quotient(rounds[0])}-{quotient(rounds[1])})" if rounds and not found.bound else value
 
 
 def times(found: Ratio | None, measure: str) -> str:

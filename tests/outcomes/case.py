@@ -98,7 +98,7 @@ STUCK = Bound(
     since=Since.LAST,
     told=0.5,
     gone=3 + FAILURE_GRACE + KILL_TIMEOUT,
-    meaning=f"from the end of the process; another survives SIGKILL, with ENTRYPOINT_KILL_TIMEOUT={KILL_TIMEOUT:g}",
+    meaning=f"from the end of the process; another survives SIGKILL (limit in tests: {KILL_TIMEOUT:g} s)",
 )
 STUCK_ATTEMPT = Bound(
     name="stuck attempt",

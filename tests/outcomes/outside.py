@@ -261,7 +261,7 @@ def stop(
 
 def output_that_nobody_reads() -> Iterator[Case]:
     """Yield cases in which a host's output is not read: only that host waits for its reader, at the end."""
-    words = "the same, after it has waited for a reader: 20 s, or 5 s if the job is stopped"
+    words = "the same, up to 20 s later (5 s if the job is stopped)"
     for way, where in ((Way.SCRIPTS, FOLLOWER), (Way.PS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
         host, loss = host_of(where), "ValueError: the loss is not a number"
         unread = {"way": way, "where": where, "when": "run", "hosts": 2}

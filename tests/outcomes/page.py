@@ -3,15 +3,16 @@
 import re
 from collections.abc import Iterable
 
-from outcomes.case import ALL, BOUNDS, COORDINATOR, EVERYWHERE, FOLLOWER, Case, Way
+from outcomes.case import ALL, BOUNDS, COORDINATOR, FOLLOWER, Case, Way
 from outcomes.table import CASES, PARTS
 
 _INTRO = """\
 # How jobs end
 
-Look up an event to see how the job ends: the exit code of all hosts, the first line of `/opt/ml/output/failure`, which
-becomes the job's `FailureReason`, and how soon the hosts are gone. The tests run every row in each mode that it names,
-{cases} runs in all; `tests/outcomes` generates this page.
+Look up an event to see how the job ends: the [exit code](exit-codes.md) of all hosts, the first line of
+`/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon the hosts are gone. `tests/outcomes`
+makes this page and runs every row in each mode that it names, on several hosts and at several moments: {cases}
+runs.
 
 In all rows:
 
@@ -20,16 +21,9 @@ In all rows:
 - A failed job never exits with 0, and a job that succeeded always does.
 - No process, private key, socket, container or network is left.
 
-## How to read the tables
-
-- HOST and PROCESS are where the event happens, OTHER is another host, `...` is some text.
-- [Exit codes](exit-codes.md) are the process's own, 128 + the signal that killed it, or the launcher's.
-- Without a failure text there is no failure file.
-- *Soon* names a [bound](#how-soon), *try* how to [try it](#try-it).
-- *In* has the modes, and the host of the event: C is the coordinator (algo-1), F a follower, C+F either of them, in a
-  run each, and all is every host.
-- Events happen in the run, when the scripts of all hosts run. With (start) they happen before that, with (end) when the
-  scripts of the other hosts have succeeded.
+HOST and PROCESS are where the event happens, OTHER is another host, `...` is some text. Without a failure text
+there is no failure file. *Soon* names a [bound](#how-soon). *In* has the modes; C: on the coordinator (algo-1), F:
+on a follower. [Try it](#try-it).
 
 | mode | what runs | `entrypoint local` | PROCESS |
 |---|---|---|---|
@@ -48,21 +42,12 @@ tests print what they measured.
 
 ## Try it
 
-*Try* has arguments for `entrypoint local` with `tests/programs/acts/acts.py`, a script that acts by its arguments:
+The first two lines list the cases of a row and run one of them, in seconds; the third does it by hand, with a
+[fault](local.md#inject-faults) of its own:
 
-- Words with `=` are hyperparameters. Add `on=` (the host that acts) and `when=` (start, run or end); without them,
-  every host acts in the run.
-- Other words are for `--fault`. Add a moment: `when 'all are here'` for the run, `when 'acts at'` for the end,
-  `at SECONDS` or `when 'NAME started'` for the start. Some faults need `--engine netns` (root, no Docker) or
-  `--engine docker`.
-
-For example:
-
-    entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mwms --hyperparameters do=raises on=algo-2 when=run
-    entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mpi --hyperparameters do=waits \\
-        --fault "kill algo-2 when 'all are here'"
-    entrypoint local tests/programs/acts/acts.py --hosts 3 --mode mwms --hyperparameters do=waits \\
-        --engine netns --fault "cut algo-3 when 'all are here'"
+    python -m pytest tests/local/test_outcome_table.py --collect-only -q -k mwms-script_raises
+    python -m pytest tests/local/test_outcome_table.py -k mwms-script_raises-follower-end
+    entrypoint local train.py --hosts 3 --mode mwms --fault 'kill algo-2 at 10'
 """
 
 _WAYS = {  # (in the tables, what runs, options, PROCESS)
@@ -96,9 +81,8 @@ _EVENTS = {  # event of a case -> event on the page, where that is easier to rea
     "its host allows 10 open files": "HOST allows 10 open files",
     "script takes more memory than its host has": "script takes more memory than HOST has",
 }
-_PLACES = {COORDINATOR: "C", FOLLOWER: "F", EVERYWHERE: "all"}
-_WHENS = ("start", "run", "end")
-_HEAD = "| event | exit code | failure text | soon | in | try |\n|---|---|---|---|---|---|"
+_PLACES = {COORDINATOR: "C", FOLLOWER: "F"}
+_HEAD = "| event | exit code | failure text | soon | in |\n|---|---|---|---|---|"
 
 
 def page() -> str:
@@ -109,67 +93,39 @@ def page() -> str:
 
 
 def _table(cases: Iterable[Case]) -> str:
-    """Return a table of cases; those that differ only in mode, place and moment are one row."""
+    """Return a table of cases; those that differ only in mode, place, moment or event are one row."""
     rows: dict[str, dict[tuple[str, ...], list[Case]]] = {}
     for case in cases:
         rows.setdefault(case.event, {}).setdefault(_row(case), []).append(case)
-    lines = [
-        f"| {' | '.join([_cell(_EVENTS.get(event, event)), code, texts, soon, _places(same), tries])} |"
-        for event, kinds in rows.items()
-        for (code, texts, soon, tries), same in kinds.items()
-    ]
+    events: dict[tuple[str, ...], list[str]] = {}
+    for event, kinds in rows.items():
+        for cells, same in kinds.items():
+            events.setdefault((*cells, _modes(same, len(kinds) > 1)), []).append(_cell(_EVENTS.get(event, event)))
+    lines = [f"| {' | '.join(['<br>'.join(alike), *cells])} |" for cells, alike in events.items()]
     return "\n".join([_HEAD, *lines]) + "\n"
 
 
 def _row(case: Case) -> tuple[str, ...]:
     """Return all cells but the event and where it happens."""
-    return (str(case.code), _texts(case), case.bound.name, _try(case))
+    return (str(case.code), _texts(case), case.bound.name)
 
 
-def _places(cases: Iterable[Case]) -> str:
-    """Return `1 host (start, run); ps, mwms: C+F (end)`: modes with the same places together."""
-    found: dict[Way, dict[str, list[str]]] = {}
-    for case in cases:
-        found.setdefault(case.way, {}).setdefault(case.where, []).append(case.when)
-    modes: dict[str, list[str]] = {}
-    for way in filter(found.__contains__, ALL):
-        if way is Way.SINGLE:
-            modes.setdefault(_moments(found[way][COORDINATOR if COORDINATOR in found[way] else EVERYWHERE]), [])
-        else:
-            modes.setdefault(_places_of(found[way]), []).append(_WAYS[way][0])
-    return "; ".join(f"{', '.join(names)}: {places}" if names else f"1 host{places}" for places, names in modes.items())
-
-
-def _places_of(whens: dict[str, list[str]]) -> str:
-    """Return `C+F (start), all`: places with the same moments together."""
-    together: dict[str, list[str]] = {}
-    for where in filter(whens.__contains__, _PLACES):
-        together.setdefault(_moments(whens[where]), []).append(_PLACES[where])
-    return ", ".join(f"{'+'.join(places)}{moments}" for moments, places in together.items())
-
-
-def _moments(whens: list[str]) -> str:
-    """Return ` (start, run)`; nothing for the run alone."""
-    return "" if whens == ["run"] else f" ({', '.join(sorted(whens, key=_WHENS.index))})"
+def _modes(cases: Iterable[Case], with_places: bool) -> str:
+    """Return `all`, or `1 host, ps, mwms`; with the places if the event has another row for others: `mwms: C, F`."""
+    ways = {case.way for case in cases}
+    modes = "all" if ways == set(ALL) else ", ".join(_WAYS[way][0] for way in ALL if way in ways)
+    places = [name for where, name in _PLACES.items() if any(case.where == where for case in cases)]
+    return f"{modes}: {', '.join(places)}" if with_places and places else modes
 
 
 def _texts(case: Case) -> str:
-    texts = [f"`{_general(case.text, case)}`"] if case.text else []
+    text = _general(case.text, case).replace(_LOSS, "...")
+    texts = [f"`{text}`"] if case.text else []
     own = [f"{'HOST' if host == case.host else host}: {own.words}" for host, own in case.hit.items()]
     return _cell("; ".join([*texts, *own]))
 
 
-def _try(case: Case) -> str:
-    if case.few:  # a limit of the host, which no option of `entrypoint local` sets
-        return ""
-    does = [f"{k}={v}" for k, v in case.does.items() if k not in ("on", "when")]
-    faults = [_general(_MOMENT.sub("", fault), case) for fault in case.faults]
-    if case.where != EVERYWHERE:
-        faults = [fault.replace(case.host, "HOST") for fault in faults]
-    return _cell("<br>".join(f"`{words}`" for words in [" ".join(does), *faults] if words))
-
-
-_MOMENT = re.compile(r" (when '.*'|at [0-9.]+)")
+_LOSS = "the loss is not a number"  # what a script of the tests says
 _NUMBER = re.compile(r"\b(ps|worker)/\d+")
 _SCRIPT = re.compile(r"^(algo-\d+) (?:script|chief/0|worker/\d+|rank \d+|\.\.\.)(?= \()")
 _HOST = re.compile(r"^algo-\d+")

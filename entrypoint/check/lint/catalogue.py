@@ -1,5 +1,6 @@
 """List the checks: name, kind of file, severities, and what it finds. The table of docs/doctor.md is made from it."""
 
+FILES = {"launch": "launch script", "request": "request", "script": "training script"}
 CHECKS = {
     # --- the launch script ---
     "no-sdk": (
@@ -160,7 +161,10 @@ CHECKS = {
 
 
 def table() -> str:
-    """Return the checks as a Markdown table."""
-    rows = ["| check | looks at | severity | finds |", "|---|---|---|---|"]
-    rows += [f"| `{name}` | {where} | {severity} | {text} |" for name, (where, severity, text) in CHECKS.items()]
-    return "\n".join(rows)
+    """Return the checks as Markdown tables, one for each kind of file."""
+    made = []
+    for kind in dict.fromkeys(where for where, _, _ in CHECKS.values()):
+        rows = [f"| in the {FILES[kind]} | severity | finds |", "|---|---|---|"]
+        rows += [f"| `{name}` | {how} | {text} |" for name, (where, how, text) in CHECKS.items() if where == kind]
+        made.append("\n".join(rows))
+    return "\n\n".join(made)

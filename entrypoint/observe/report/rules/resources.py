@@ -36,7 +36,7 @@ def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         yield Verdict(
             rule="cpu_starved", host=host.name, weight=(stolen + throttled) / asked / max(threshold, 0.01),
             text=f"did not get {percent((stolen + throttled) / asked)} of the CPU time that it needed: {why}",
-            advice="give the container more CPUs, or run fewer processes and threads (ENTRYPOINT_THREADS=auto)"
+            advice="give the container more CPUs, or run fewer processes and threads"
             if throttled > stolen else "take an instance type that is not shared or has no CPU credits",
         )  # fmt: skip
 
