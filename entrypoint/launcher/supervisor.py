@@ -48,12 +48,8 @@ class Supervisor:
         self.began = time.monotonic() if began is None else began
         self.policy = Policy(host.plan, self.job.cluster.me.name, self.job.settings, self.began)
         self.facts = self.policy.facts
-        self.history = History(
-            len(host.plan.hosts),
-            self.began,
-            lambda line: host.tell("decided", host.log.secret.mask_all(line)),
-            wanted=self.job.settings.monitor,
-        )
+        mask, tell, wanted = host.log.secret.mask_all, host.tell, self.job.settings.monitor
+        self.history = History(len(host.plan.hosts), self.began, lambda line: tell("decided", mask(line)), wanted)
         self.errands = Errands(self.job, host.log, host.inbox.put)
         self.peers: Peers | None = None
         self.outcome: Outcome | None = None
@@ -156,8 +152,7 @@ class Supervisor:
 
     def _ask_status(self) -> dict[str, Any]:
         told = self.host.inbox.ask(lambda: status(self.facts, time.monotonic()), patience=1)
-        masked: dict[str, Any] = self.host.log.secret.mask_all(told)
-        return masked
+        return dict(self.host.log.secret.mask_all(told))
 
 
 def _import_for_the_end() -> None:

@@ -6,7 +6,6 @@ Nothing here reads the policy's facts. What depends on them is in an action, or 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from entrypoint.launcher.host import folders, process
 from entrypoint.launcher.host.exit_evidence import ExitEvidence
@@ -56,7 +55,6 @@ class ThisHost:
         self._held_ranks: dict[str, Callable[[], None]] = {}  # rank that has ended -> function that lets mpirun see it
         self._killed: set[str] = set()  # by us
         self._is_dying = False  # whether a process had printed why it ends when we looked last
-        self._attempt: int | None = None
         self._spawner = Spawner(job, plan, environment, log, begun or {})
         self._terminator = Terminator(self.processes, self._specs, self.inbox.put)
         self._evidence = ExitEvidence(job.paths, self._specs, log, self._spawner.note_prepared)
@@ -72,8 +70,8 @@ class ThisHost:
         if self._ranks:
             from entrypoint.launcher.host.ranks import Ranks
 
-            inbox = self.inbox
-            Ranks(self.job.paths.ranks, lambda *asked: inbox.ask(partial(self._order, *asked)), inbox.put, self.log)
+            order, inbox = self._spawner.order, self.inbox
+            Ranks(self.job.paths.ranks, lambda *asked: inbox.ask(partial(order, *asked)), inbox.put, self.log)
         self._spawner.say_parts()
         return [*signalled, *self._spawner.ports_taken()]
 
@@ -82,11 +80,6 @@ class ThisHost:
         self.inbox.hear_signals(signals)
         self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
         process.become_subreaper()
-
-    def _order(self, rank: int, attempt: int, *where: Any) -> dict[str, Any]:
-        if attempt != self._attempt:
-            return {"refused": f"attempt {attempt} is over"}
-        return self._spawner.order(rank, attempt, *where)
 
     # --- events in ---
 
@@ -98,7 +91,7 @@ class ThisHost:
         `until`: when to return at the latest. `awaited`: processes that somebody waits for until they listen.
         `attempt`: the one whose ranks may start now, if any. `hold_ranks`: mpirun must not see which ranks have ended.
         """
-        self._attempt, now = attempt, time.monotonic()
+        self._spawner.attempt, now = attempt, time.monotonic()
         until = min(until, self._terminator.look_at, self._idle.look_at)
         if awaited:
             waited = now - max(self._started_at[spec.name] for spec in awaited)

@@ -31,17 +31,16 @@ class Spawner:
         self._environment, self._begun = dict(environment), dict(begun)  # begun: started before, not watched yet
         self._machine = this_machine()
         self._prepared: Mapping[str, Any] | None = None  # the result of the prepare step
+        self._flags: Collection[str] = ()  # of it
+        self.attempt: int | None = None  # the one whose ranks may start now, if any
 
     def start(self, spec: ProcessSpec, restarted: int) -> process.Process:
-        """Start a process, or take over one that was begun. Raise OSError or ValueError if it cannot be started.
-
-        `restarted`: how often it was started again.
-        """
+        """Start a process, or take over one that was begun. Raise OSError or ValueError if it cannot be started."""
         begun = self._begun.pop(spec.name, None)
         return begun or process.spawn(spec, self._command(spec), self._environment_of(spec, restarted), self._log)
 
     def note_prepared(self, found: Mapping[str, Any]) -> None:
-        self._prepared = found
+        self._prepared, self._flags = found, found["flags"]
 
     def note_addresses(self, found: Iterable[str]) -> None:
         """Note where the other hosts were reached: programs that start from now on use no proxy for these addresses."""
@@ -50,6 +49,8 @@ class Spawner:
 
     def order(self, rank: int, attempt: int, cpus: int | None, place: tuple[int, ...]) -> dict[str, Any]:
         """Return what a rank that mpirun has started on this host must run, as `ranks.Order` describes."""
+        if attempt != self.attempt:
+            return {"refused": f"attempt {attempt} is over"}
         if self._prepared is None:
             return {"refused": f"{self._job.cluster.me.name} has not prepared the user's code"}
         ranks = {spec.name: spec for spec in self._plan.processes if spec.duty is Duty.RANK}
@@ -58,11 +59,8 @@ class Spawner:
             *_, among, index = place
             gpu_share = spec.gpu_share and (index, among)
             spec = spec.but(name=f"rank {rank}", cpu_share=spec.cpu_share and among, gpu_share=gpu_share)
-        return {
-            "argv": self._command(spec),
-            "env": self._environment_of(spec, attempt, cpus, place),
-            "cwd": str(spec.cwd),
-        }
+        env = self._environment_of(spec, attempt, cpus, place)
+        return {"argv": self._command(spec), "env": env, "cwd": str(spec.cwd)}
 
     def say_parts(self) -> None:
         """Log which threads and GPUs our processes are given; nothing is logged if none are set."""
@@ -81,10 +79,6 @@ class Spawner:
                 why = f"{spec.name} needs it, but another program of this host listens there; stop that program"
                 return [events.Broken(what=f"port {port} is taken", why=why, code=ExitCode.CONFIG)]
         return []
-
-    @property
-    def _flags(self) -> Collection[str]:
-        return self._prepared["flags"] if self._prepared else ()
 
     def _command(self, spec: ProcessSpec) -> tuple[str, ...]:
         """Return the plan's command; if the user's code is a package, with its module in place of the file."""

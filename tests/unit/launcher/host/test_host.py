@@ -134,9 +134,9 @@ def test_a_rank_that_the_plan_has_on_another_host_ends_here_too(start: Callable)
 def test_a_rank_of_another_attempt_is_refused(start: Callable, attempt: int | None) -> None:
     host = start(spec("rank 0", duty=Duty.RANK))
     host.next_events(0.0, (), attempt, hold_ranks=False)
-    assert host._order(0, 1, None, ()) == {"refused": "attempt 1 is over"}
+    assert host._spawner.order(0, 1, None, ()) == {"refused": "attempt 1 is over"}
     host.next_events(0.0, (), 1, hold_ranks=False)
-    assert host._order(0, 1, None, ()) == {"refused": f"{HOST} has not prepared the user's code"}
+    assert host._spawner.order(0, 1, None, ()) == {"refused": f"{HOST} has not prepared the user's code"}
 
 
 def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monkeypatch) -> None:
