@@ -28,8 +28,14 @@ def spec(name: str, *command: str, duty: Duty = Duty.SCRIPT, **more) -> ProcessS
     return ProcessSpec(host=host, name=name, role=Role.SCRIPT, duty=duty, argv=("sh", "-c", *command), **more)
 
 
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    """Return one log for all tests: it keeps its thread and its file descriptors."""
+    return Log(HOST, fd=os.open(tmp_path_factory.mktemp("log") / "log", os.O_CREAT | os.O_WRONLY))
+
+
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch):
+def start(tmp_path: Path, log: Log, monkeypatch):
     """Return a function that makes the host of a plan, which reaps no child of others. It leaves no process behind."""
 
     def reap() -> list[tuple[int, int]]:
@@ -42,7 +48,6 @@ def start(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("entrypoint.launcher.host.process.reap", reap)
     (tmp_path / "run").mkdir()
     hosts: list[ThisHost] = []
-    log = Log(HOST, fd=os.open(tmp_path / "log", os.O_CREAT | os.O_WRONLY))
 
     def make(*specs: ProcessSpec) -> ThisHost:
         plan = Plan(title="", hosts=(HOST, OTHER), processes=specs)
@@ -149,10 +154,10 @@ def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monke
     assert event(host, events.Listening, awaited=(server,)).name == "ps/0" and list(looks) == []
 
 
-def test_who_is_about_to_end_is_said_once_more_when_nobody_is(start: Callable) -> None:
+def test_who_is_about_to_end_is_said_once_more_when_nobody_is(start: Callable, monkeypatch) -> None:
     host = start(script := spec("script", "exit 0"))
     outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
-    host.log.tail = lambda name: outputs.pop(0)
+    monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))
     for _ in range(4):
         act(host, events.Look(names=(script.name,)))
     (first,), *others = [host.inbox.take(0.0) for _ in range(3)]
