@@ -68,7 +68,7 @@ def _with_log(began: float, signals: list[int], spare: self_failure.Spare) -> in
             feed = Feed(job, plan, began)  # fork before a second thread exists
             log.show = feed.show
             supervisor = _supervisor(began, job, plan, log, spare, feed)
-            feed.listen(supervisor.inbox.put, log.say, log.write, supervisor.inbox.ask)
+            feed.listen(supervisor.host.inbox.put, log.say, log.write, supervisor.host.inbox.ask)
             outcome = supervisor.run(signals)
         except ConfigError as error:
             log.say(f"error: {error}")
@@ -107,11 +107,12 @@ def _supervisor(
     began: float, job: "Job", plan: "Plan", log: Log, spare: self_failure.Spare, feed: "Feed"
 ) -> "Supervisor":
     begun = _begin(job, plan, log)
-    from entrypoint.launcher.supervisor import Supervisor  # here: it takes half as long as the prepare step
+    from entrypoint.launcher.host.host import ThisHost  # here: these take half as long as the prepare step
+    from entrypoint.launcher.supervisor import Supervisor
 
     gc.freeze()
     gc.enable()
-    return Supervisor(job, plan, os.environ, log, begun, spare.free, feed.tell, began, _pages)
+    return Supervisor(ThisHost(job, plan, os.environ, log, begun, feed.tell), spare.free, began, _pages)
 
 
 def _pages() -> "Routes":

@@ -18,22 +18,23 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.control import peers, probe, server  # noqa: F401 - else hundreds of threads import them at once
 from entrypoint.launcher.host import inventory, spawner  # noqa: F401
+from entrypoint.launcher.host.host import ThisHost
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.outcome import explain, symptoms  # noqa: F401
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan import fingerprint
-from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
+from entrypoint.launcher.plan.plan import Duty, Plan
 from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.launcher.policy.events import Action, Ask, Event, Force, RankEnded, Reported
+from entrypoint.launcher.policy.events import Action, Ask, Event, Force, OtherAction, RankEnded, Reported, Start
 from entrypoint.launcher.supervisor import Supervisor
 
 # All threads that wait for the interpreter wake to ask for it, at the usual 5 ms most of the work, which no real host
@@ -127,9 +128,11 @@ class Worker:
 class Watched(Supervisor):
     """A host that reports its state."""
 
+    own = ThisHost
+
     def __init__(self, job: Job, plan: Plan, log: Log, count: Callable[[str], None]) -> None:
         job.paths.run.mkdir(parents=True, exist_ok=True)
-        super().__init__(job, plan, os.environ, log)
+        super().__init__(self.own(job, plan, os.environ, log))
         self._count, self._was = count, set[str]()
 
     def _decide(self, *happened: Event) -> None:
@@ -140,9 +143,9 @@ class Watched(Supervisor):
         if self.facts.outcome is not None:
             self._note("told")
 
-    def _start(self, spec: ProcessSpec) -> None:
-        super()._start(spec)
-        if spec.duty is not Duty.STEP:
+    def _carry_out(self, actions: Sequence[Action]) -> None:
+        super()._carry_out(actions)
+        if any(isinstance(action, Start) and action.spec.duty is not Duty.STEP for action in actions):
             self._note("gone")
 
     def _note(self, what: str) -> None:
@@ -151,37 +154,39 @@ class Watched(Supervisor):
             self._count(what)
 
 
-class StandIn(Watched):
-    """A host among others in a process: no signal handlers, no children."""
+class Childless(ThisHost):
+    """What a host among others in a process has of its own: no signal handlers, no children."""
 
     def _hear_the_kernel(self, signals: list[int]) -> None:
         pass
 
-    def _start(self, spec: ProcessSpec) -> None:
-        if spec.duty is Duty.STEP:
-            self.inbox.put(_ended(spec.name, Exit(code=0)))
-        else:
-            self._note("gone")
+    def carry_out(self, actions: Sequence[Action]) -> Iterator[OtherAction]:
+        for action in actions:
+            if isinstance(action, Ask | Force):
+                self.inbox.put(_ended(action.name, Exit(code=128 + signal.SIGTERM, signal=signal.SIGTERM)))
+            elif not isinstance(action, Start):
+                yield from super().carry_out([action])
+            elif action.spec.duty is Duty.STEP:
+                self.inbox.put(_ended(action.spec.name, Exit(code=0)))
 
-    def _carry_out(self, actions: list[Action]) -> None:
-        ended = [action for action in actions if isinstance(action, Ask | Force)]
-        for action in ended:
-            self.inbox.put(_ended(action.name, Exit(code=128 + signal.SIGTERM, signal=signal.SIGTERM)))
-        super()._carry_out([action for action in actions if action not in ended])
+    def close(self) -> None:
+        pass
 
-    def _clean_up(self) -> None:
-        if self.peers:
-            self.peers.flush(within=1.0)
+
+class StandIn(Watched):
+    """A host among others in a process."""
+
+    own = Childless
 
     def fail(self) -> None:
         """Make its script raise."""
         name = next(spec.name for spec in self.facts.own.specs.values() if spec.duty is Duty.SCRIPT)
-        for end in self.log.open_pipes(name):
+        for end in self.host.log.open_pipes(name):
             with contextlib.suppress(OSError):
                 os.write(end, SAID.encode())
             os.close(end)
             break
-        self.inbox.put(_ended(name, RAISES))
+        self.host.inbox.put(_ended(name, RAISES))
 
 
 def _ended(name: str, exit: Exit) -> RankEnded:

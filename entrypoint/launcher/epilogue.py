@@ -28,9 +28,9 @@ def log_evidence(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
 
         for line in evidence.in_short(facts, outcome):
             log.say(line)
-        tails = {name: log.tail(name) for name in supervisor.processes}
+        tails = {name: log.tail(name) for name in supervisor.host.processes}
         text = evidence.in_full(facts, outcome, tails, now)
-        complaints.append(report.write_evidence(paths.evidence(supervisor.host), text, log.secret))
+        complaints.append(report.write_evidence(paths.evidence(facts.host), text, log.secret))
     told = {**summary(facts, outcome, now), "pid": os.getpid()}
     if seconds := [f"{key} {value}" for key, value in told["seconds"].items() if value is not None]:
         log.say("seconds: " + ", ".join(seconds))

@@ -61,6 +61,7 @@ def outcome_of_fault(error: Exception, host: str, say: Callable[[str], None]) ->
 
 def end_misconfigured(error: ConfigError, host: str, log: "Log", spare: Spare, signals: list[int]) -> Outcome:
     """Return the outcome of a wrong configuration. It is reported to the other hosts, which may not see the fault."""
+    from entrypoint.launcher.host.host import ThisHost
     from entrypoint.launcher.job.config import read_what_can_be
     from entrypoint.launcher.plan.plan import Plan
     from entrypoint.launcher.policy import events
@@ -73,7 +74,7 @@ def end_misconfigured(error: ConfigError, host: str, log: "Log", spare: Spare, s
         job = surroundings.with_temporary_folder(job, os.environ)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
-    return Supervisor(job, nothing, os.environ, log, spare=spare.free).run(signals, [wrong])
+    return Supervisor(ThisHost(job, nothing, os.environ, log), spare.free).run(signals, [wrong])
 
 
 def report_to_others(

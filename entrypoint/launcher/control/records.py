@@ -7,6 +7,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from entrypoint.launcher.control.wire import Refused
+from entrypoint.launcher.job.job import Job
 from entrypoint.record.limits import RECORD_BYTES
 
 _PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
@@ -53,3 +54,10 @@ class Records:
             return json.loads(self._wants.read_bytes())
         except (OSError, ValueError):
             return {}
+
+
+def store(job: Job) -> Records | None:
+    """Return the store for the followers' records; None on followers, and if nothing is recorded."""
+    if not (job.settings.monitor and job.cluster.is_coordinator):
+        return None
+    return Records(job.paths.records, job.paths.run / "wants.json", {host.name for host in job.cluster.followers})

@@ -26,9 +26,7 @@ from entrypoint.base.values import State, Value, fresh
 from entrypoint.launcher.host.process import Process, reap
 
 MARK = "ENTRYPOINT_PROCESS"  # environment variable: the process of the plan from which a process descends
-PASSED_ON_SECONDS = (
-    1.0  # seconds in which a living parent would have passed SIGTERM on; a quarter of the grace if that is less
-)
+PASSED_ON_SECONDS = 1.0  # in which a living parent would have passed SIGTERM on; at most a quarter of the grace
 RELAYS = {"timeout", "tini", "docker-init", "dumb-init", "catatonit", "sudo", "runuser", "su"}
 APART: set[int] = set()  # children of ours that are no processes of the job: the monitor
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from entrypoint.launcher.host.logs import Log
@@ -15,26 +15,30 @@ from entrypoint.launcher.plan import ssh
 from entrypoint.launcher.plan.plan import PREPARE, ProcessSpec
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
-from entrypoint.launcher.policy.facts import Facts
 
 FAILURE_FILE_CHARS = 4000  # characters that are reported of what a script wrote to the failure file
 MOST_CHARS = 1 << 20  # characters of it that are read
 
 
-class LastOutput:
-    """Collect evidence; for the loop only, like the facts that it reads. `prepared` gets the prepare step's result."""
+class ExitEvidence:
+    """Collect evidence; for the loop only. `prepared` gets the prepare step's result."""
 
-    def __init__(self, paths: Paths, facts: Facts, log: Log, prepared: Callable[[dict[str, Any]], None]) -> None:
-        self._paths, self._failure, self._facts, self._log = paths, paths.failure, facts, log
+    def __init__(
+        self, paths: Paths, specs: Mapping[str, ProcessSpec], log: Log, prepared: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._paths, self._failure, self._specs, self._log = paths, paths.failure, specs, log
         self._note_prepared, self._meter = prepared, Meter()
 
-    def events_of_end(self, spec: ProcessSpec, exit: Exit) -> list[Event]:
-        """Return an Ended event, after events for what comes with it: a public key, the prepare step's findings."""
+    def events_of_end(self, spec: ProcessSpec, exit: Exit, killed: bool) -> list[Event]:
+        """Return an Ended event, after events for what comes with it: a public key, the prepare step's findings.
+
+        `killed`: we sent SIGKILL.
+        """
         before: list[Event] = []
         output = shortage = wrote = ""
         try:
             self._log.drain(spec.name)
-            output, shortage = self._log.tail(spec.name), self._memory(spec.name, exit)
+            output, shortage = self._log.tail(spec.name), self._memory(exit, killed)
             wrote = self._failure_of(spec, exit)
             if exit.clean and spec.key_name and spec.public_key_file:
                 key = ssh.key_in(spec.public_key_file.read_text())
@@ -56,12 +60,12 @@ class LastOutput:
             self._failure.unlink()
             self._log.say(f"removed the script's {self._failure} before the next attempt; its text was: {said}")
 
-    def _memory(self, name: str, exit: Exit) -> str:
+    def _memory(self, exit: Exit, killed: bool) -> str:
         """Return what the kernel reports if it may have killed this process.
 
         A shell passes its program's end on as 137.
         """
-        if name in self._facts.own.forced or exit.code != 128 + signal.SIGKILL:
+        if killed or exit.code != 128 + signal.SIGKILL:
             return ""
         return self._meter.killed_since()
 
@@ -70,7 +74,7 @@ class LastOutput:
 
         If several programs of the user's run on this host, nobody knows which of them wrote it.
         """
-        alone = sum(each.duty.is_users for each in self._facts.own.specs.values()) == 1
+        alone = sum(each.duty.is_users for each in self._specs.values()) == 1
         if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone):
             return ""
         with contextlib.suppress(OSError):

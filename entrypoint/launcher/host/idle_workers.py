@@ -8,13 +8,13 @@ own threads never do, and all other threads wait for one another or for messages
 
 import contextlib
 import os
-from collections.abc import Collection
 from math import inf
 from pathlib import Path
 
 from entrypoint.base.values import State
 from entrypoint.launcher.host.descendants import read_stat
 from entrypoint.launcher.host.process import listening
+from entrypoint.launcher.policy.events import Event, Resting
 
 LOOK_SECONDS = 0.5  # seconds between two looks
 JOINED_SECONDS = 2.0  # seconds that a process in `join` is watched before it counts as only serving
@@ -54,28 +54,32 @@ class Rest(State):
         return patience if now >= self.since + patience else None
 
 
-class Rests:
+class IdleWorkers:
     """Watch scripts that may only serve. `patience`: seconds for one that is not in `join`."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._rests: dict[str, Rest] = {}
+        self._found: tuple[tuple[str, float], ...] = ()
         self._look_at = 0.0
 
     @property
     def look_at(self) -> float:
         """Return when to call `look` next."""
-        return self._look_at if self._rests else inf
+        return self._look_at if self._rests or self._found else inf
 
     def add(self, name: str, pid: int, port: int) -> None:
         self._rests[name] = Rest(pid=pid, port=port)
 
-    def look(self, now: float, running: Collection[str]) -> tuple[tuple[str, float], ...]:
-        """Return the scripts that only serve, with the seconds for which each was seen to."""
+    def forget(self, name: str) -> None:
+        self._rests.pop(name, None)
+
+    def look(self, now: float) -> list[Event]:
+        """Return the scripts that only serve, with the seconds for which each was seen to, if that has changed."""
         self._look_at = now + LOOK_SECONDS
-        self._rests = {name: rest for name, rest in self._rests.items() if name in running}
         seen = [(name, rest.look(now, self._patience)) for name, rest in self._rests.items()]
-        return tuple((name, seconds) for name, seconds in seen if seconds is not None)
+        before, self._found = self._found, tuple((name, seconds) for name, seconds in seen if seconds is not None)
+        return [Resting(found=self._found)] if self._found != before else []
 
 
 def _alone_and_listening(pid: int, port: int) -> bool:

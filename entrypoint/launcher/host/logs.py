@@ -61,9 +61,8 @@ class Log:
     ) -> None:
         self._host, self._prefix, self._streams = host, prefix, streams
         self.secret = secret  # for other writers of what happens
-        self.show: Callable[[str, bytes], None] = lambda process, lines: (
-            None
-        )  # gets what processes print, and our own lines (as "")
+        # Gets what processes print, and our own lines (as "").
+        self.show: Callable[[str, bytes], None] = lambda process, lines: None
         self._sink = Sink(fd)
         self._missed = 0  # lost bytes that were reported
         self._lock = threading.Lock()  # protects the attributes below

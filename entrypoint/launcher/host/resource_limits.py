@@ -12,9 +12,7 @@ from entrypoint.launcher.policy.events import Broken, Event, NotStarted
 
 NAP_SECONDS = 0.05  # seconds until a connection is tried again that found no descriptor
 CLONE3 = 435  # the system call by which glibc starts threads; if it does not exist (ENOSYS) there is an older one
-LASTING_SECONDS = (
-    2.0  # seconds without a descriptor for any connection after which other hosts will not be reached either
-)
+LASTING_SECONDS = 2.0  # without a descriptor for any connection: then other hosts will not be reached either
 
 
 class Shortage:

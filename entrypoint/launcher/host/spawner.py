@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.channels import SHARDS
 from entrypoint.launcher.job.job import MARKS, Job
-from entrypoint.launcher.plan.plan import ATTEMPT, Duty, ProcessSpec
+from entrypoint.launcher.plan.plan import ATTEMPT, Duty, Plan, ProcessSpec
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
-from entrypoint.launcher.policy.facts import Facts
 
 # On the PYTHONPATH behind the user's code and before Debian's own sitecustomize. It reports to the monitor what is
 # trained, and then runs the sitecustomize that it hides.
@@ -23,23 +22,25 @@ LOOKS_ON = Path(__file__).resolve().parents[2] / "programs" / "on_path"
 
 
 class Spawner:
-    """Start processes; for the loop only, like the facts that it reads."""
+    """Start processes; for the loop only."""
 
     def __init__(
-        self, job: Job, facts: Facts, environment: Mapping[str, str], log: Log, begun: Mapping[str, process.Process]
+        self, job: Job, plan: Plan, environment: Mapping[str, str], log: Log, begun: Mapping[str, process.Process]
     ) -> None:
-        self._job, self._facts, self._log = job, facts, log
+        self._job, self._plan, self._log = job, plan, log
         self._environment, self._begun = dict(environment), dict(begun)  # begun: started before, not watched yet
         self._machine = this_machine()
         self._prepared: Mapping[str, Any] | None = None  # the result of the prepare step
+        self._flags: Collection[str] = ()  # of it
+        self.attempt: int | None = None  # the one whose ranks may start now, if any
 
-    def start(self, spec: ProcessSpec) -> process.Process:
+    def start(self, spec: ProcessSpec, restarted: int) -> process.Process:
         """Start a process, or take over one that was begun. Raise OSError or ValueError if it cannot be started."""
         begun = self._begun.pop(spec.name, None)
-        return begun or process.spawn(spec, self._command(spec), self._environment_of(spec), self._log)
+        return begun or process.spawn(spec, self._command(spec), self._environment_of(spec, restarted), self._log)
 
     def note_prepared(self, found: Mapping[str, Any]) -> None:
-        self._prepared = found
+        self._prepared, self._flags = found, found["flags"]
 
     def note_addresses(self, found: Iterable[str]) -> None:
         """Note where the other hosts were reached: programs that start from now on use no proxy for these addresses."""
@@ -48,32 +49,32 @@ class Spawner:
 
     def order(self, rank: int, attempt: int, cpus: int | None, place: tuple[int, ...]) -> dict[str, Any]:
         """Return what a rank that mpirun has started on this host must run, as `ranks.Order` describes."""
-        facts = self._facts
-        if attempt != facts.attempt.number or facts.attempt.clearing:
+        if attempt != self.attempt:
             return {"refused": f"attempt {attempt} is over"}
         if self._prepared is None:
-            return {"refused": f"{facts.host} has not prepared the user's code"}
-        ranks = {spec.name: spec for spec in facts.plan.processes if spec.duty is Duty.RANK}
+            return {"refused": f"{self._job.cluster.me.name} has not prepared the user's code"}
+        ranks = {spec.name: spec for spec in self._plan.processes if spec.duty is Duty.RANK}
         spec = ranks.get(f"rank {rank}") or next(iter(ranks.values()))
         if place:  # the ranks that are here divide the host
             *_, among, index = place
             gpu_share = spec.gpu_share and (index, among)
             spec = spec.but(name=f"rank {rank}", cpu_share=spec.cpu_share and among, gpu_share=gpu_share)
-        return {"argv": self._command(spec), "env": self._environment_of(spec, cpus, place), "cwd": str(spec.cwd)}
+        env = self._environment_of(spec, attempt, cpus, place)
+        return {"argv": self._command(spec), "env": env, "cwd": str(spec.cwd)}
 
     def say_parts(self) -> None:
         """Log which threads and GPUs our processes are given; nothing is logged if none are set."""
         parts: dict[str, list[str]] = {}
-        for name, spec in self._facts.own.specs.items():
+        for spec in self._plan.on(self._job.cluster.me.name):
             if part := self._machine.part_of(spec, self._environment):
-                parts.setdefault(" ".join(f"{key}={value}" for key, value in part.items()), []).append(name)
+                parts.setdefault(" ".join(f"{key}={value}" for key, value in part.items()), []).append(spec.name)
         for variables, names in parts.items():
             who = names[0] if len(names) == 1 else f"each of {len(names)} processes"
             self._log.say(f"{self._machine}; {who}: {variables}")
 
     def ports_taken(self) -> list[Event]:
         """Return an event if a port of this host's processes is taken by another program."""
-        for spec in self._facts.own.specs.values():
+        for spec in self._plan.on(self._job.cluster.me.name):
             for port in filter(process.listening, spec.ports):
                 why = f"{spec.name} needs it, but another program of this host listens there; stop that program"
                 return [events.Broken(what=f"port {port} is taken", why=why, code=ExitCode.CONFIG)]
@@ -85,10 +86,9 @@ class Spawner:
         return spec.program.argv(module) if spec.program and module else spec.argv
 
     def _environment_of(
-        self, spec: ProcessSpec, cpus: int | None = None, place: tuple[int, ...] = ()
+        self, spec: ProcessSpec, restarted: int, cpus: int | None = None, place: tuple[int, ...] = ()
     ) -> dict[str, str]:
-        flags = self._facts.flags or ()
-        count = {ATTEMPT: str(self._facts.times_restarted(spec.name)), descendants.MARK: spec.name}
+        count = {ATTEMPT: str(restarted), descendants.MARK: spec.name}
         if self._job.settings.monitor:
             count[MARKS] = str(self._job.paths.marks)
         stalls = _stall_settings(self._job.settings.hang_after) if spec.duty is Duty.RANK else {}
@@ -98,14 +98,14 @@ class Spawner:
             code, *rest = given.get("PYTHONPATH", "").split(os.pathsep)
             count["PYTHONPATH"] = os.pathsep.join([*filter(None, [code]), str(LOOKS_ON), *rest])
         part = self._machine.part_of(spec, given, cpus)
-        return {**given, **part, **count, **self._shards(spec, place), **spec.environment(flags)}
+        return {**given, **part, **count, **self._shards(spec, place), **spec.environment(self._flags)}
 
     def _shards(self, spec: ProcessSpec, place: tuple[int, ...]) -> dict[str, str]:
         """Return ENTRYPOINT_SHARDS. The user's options for mpirun may have moved a rank, so its true place counts."""
-        reader = spec.reader_with(self._facts.flags or ())
+        reader = spec.reader_with(self._flags)
         if reader and place:
             reader = reader.at(self._job.cluster.me.rank, *place)
-        return {SHARDS: json.dumps(self._facts.plan.channels.shards(reader))} if spec.reads else {}
+        return {SHARDS: json.dumps(self._plan.channels.shards(reader))} if spec.reads else {}
 
 
 def _stall_settings(hang_after: float) -> dict[str, str]:

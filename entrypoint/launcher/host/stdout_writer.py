@@ -12,9 +12,7 @@ LIMIT_BYTES = 4 << 20  # bytes waiting from which on no more should come
 MOST_BYTES = 15 << 20  # bytes waiting beyond which what comes is counted and dropped
 RESERVE_BYTES = 1 << 20  # bytes beyond that for what is worth more
 STALLED_SECONDS = 2.0  # seconds in which nothing was taken, after which no reader is expected
-PATIENCE_SECONDS = (
-    20.0  # seconds at the end in which nothing is taken until we leave; the last lines are the most useful
-)
+PATIENCE_SECONDS = 20.0  # at the end, in which nothing is taken until we leave; the last lines are the most useful
 HURRY_SECONDS = 5.0  # the same, if SageMaker waits for our end
 LAST_SECONDS = 60.0  # seconds at the end, even if something is taken
 ALONE_SECONDS = 0.2  # seconds that a writer waits for a reader if there can be no thread

@@ -8,10 +8,9 @@ from math import inf
 from entrypoint.base.values import Value
 from entrypoint.launcher.host import descendants
 from entrypoint.launcher.host.process import Process
-from entrypoint.launcher.plan.plan import Duty
+from entrypoint.launcher.plan.plan import Duty, ProcessSpec
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
-from entrypoint.launcher.policy.facts import Facts
 
 LOOK, LOOK_SHARE = 0.05, 10.0  # seconds between two looks, or so many times what one takes
 NAMED = 10  # processes in one line of the log
@@ -28,11 +27,13 @@ class _Sweeping(Value):
     until: float
 
 
-class Endings:
-    """End processes of the plan that were started; for the loop only, like the facts that it reads."""
+class Terminator:
+    """End processes of the plan that were started; for the loop only, like both mappings, which others change."""
 
-    def __init__(self, processes: Mapping[str, Process], facts: Facts, put: Callable[[Event], None]) -> None:
-        self._processes, self._facts, self._put = processes, facts, put
+    def __init__(
+        self, processes: Mapping[str, Process], specs: Mapping[str, ProcessSpec], put: Callable[[Event], None]
+    ) -> None:
+        self._processes, self._specs, self._put = processes, specs, put
         self._descendants = descendants.Descendants(processes, self._is_users)
         self._endings: dict[str, descendants.Ending] = {}  # of processes that are to end, and have not ended
         self._sweeping: _Sweeping | None = None
@@ -93,7 +94,7 @@ class Endings:
         """End what an attempt has left, so that no process reaches into the next attempt."""
         # A step still has work to do, with all that it has started; a daemon's descendants belong to the old attempt.
         pids = {name: self._processes[name].pid for name in keep if name in self._processes}
-        steps = [pid for name, pid in pids.items() if self._facts.own.specs[name].duty is Duty.STEP]
+        steps = [pid for name, pid in pids.items() if self._specs[name].duty is Duty.STEP]
         self._sweeping = _Sweeping(
             spare=frozenset(steps), keep=frozenset(pids.values()), until=time.monotonic() + within
         )
@@ -134,5 +135,5 @@ class Endings:
         return self._endings[name]
 
     def _is_users(self, name: str) -> bool:
-        spec = self._facts.own.specs.get(name)
+        spec = self._specs.get(name)
         return spec is not None and (spec.duty.is_users or spec.runs_program)

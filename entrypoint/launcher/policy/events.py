@@ -250,6 +250,7 @@ Event = (
 
 class Start(Value):
     spec: ProcessSpec
+    restarted: int = 0  # how often the process was started again
 
 
 class Ask(Value):
@@ -325,7 +326,5 @@ class Finish(Value):
     outcome: Outcome
 
 
-Action = (
-    Start | Ask | Force | Sweep | Inspect | Look | Probe | Knock | TakeInventory | WritePublicKeys
-    | TellCoordinator | TellFollowers | Say | Finish
-)  # fmt: skip
+OtherAction = Probe | Knock | TakeInventory | TellCoordinator | TellFollowers | Finish  # beyond the host's processes
+Action = Start | Ask | Force | Sweep | Inspect | Look | WritePublicKeys | Say | OtherAction

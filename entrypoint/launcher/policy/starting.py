@@ -28,7 +28,7 @@ class Starting:
                     if spec.ready is Ready.STARTED:
                         facts.attempt.note_ready((facts.host, spec.name))
                     progress = True
-                    yield events.Start(spec=spec)
+                    yield events.Start(spec=spec, restarted=facts.times_restarted(spec.name))
 
     def _may_start(self, spec: ProcessSpec, now: float) -> bool:
         facts = self.facts

@@ -89,7 +89,7 @@ class Termination:
             yield from self._force([*scripts, *launchers], now)
         if launchers and facts.ranks_are_over():
             self._ranks_over_since = now if self._ranks_over_since is None else self._ranks_over_since
-            # mpirun has not seen the ranks end, see Supervisor. An mpirun without ranks got SIGTERM.
+            # mpirun has not seen the ranks end, see ThisHost. An mpirun without ranks got SIGTERM.
             if facts.any_rank_came() or now >= self._ranks_over_since + UNWIND_SECONDS:
                 yield from self._force(launchers, now)
 

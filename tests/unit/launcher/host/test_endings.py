@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from waiting import eventually
 
 from entrypoint.launcher.host.process import Process
-from entrypoint.launcher.host.terminator import Endings
+from entrypoint.launcher.host.terminator import Terminator
 from entrypoint.launcher.policy.events import Survived
 
 
@@ -22,9 +22,9 @@ def test_what_is_left_behind_is_told_before_the_end_of_what_has_left_it():
     try:
         assert script.stdout and script.stdout.readline() == b"up\n"
         spec = SimpleNamespace(duty=SimpleNamespace(is_users=True), runs_program=False)
-        facts = SimpleNamespace(own=SimpleNamespace(specs={"script": spec}))
+        processes = {"script": Process(name="script", pid=script.pid, group=script.pid)}
         happened: list = []
-        endings = Endings({"script": Process(name="script", pid=script.pid, group=script.pid)}, facts, happened.append)
+        endings = Terminator(processes, {"script": spec}, happened.append)
         endings.ask("script", grace=600)
 
         def left() -> bool:

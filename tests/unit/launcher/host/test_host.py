@@ -1,0 +1,165 @@
+"""Test the façade of this machine: actions in, events out, without a policy."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+import pytest
+from builders import read
+from waiting import eventually
+
+from entrypoint.launcher.host.host import ThisHost
+from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Ready, Role
+from entrypoint.launcher.policy import events
+
+HOST, OTHER = "algo-1", "algo-2"
+NOBODY = 2**22 + 1  # no process has this number
+WELL, KILLED = Exit(code=0), Exit(code=137, signal=9)
+
+
+def spec(name: str, *command: str, duty: Duty = Duty.SCRIPT, **more) -> ProcessSpec:
+    host = more.pop("host", HOST)
+    return ProcessSpec(host=host, name=name, role=Role.SCRIPT, duty=duty, argv=("sh", "-c", *command), **more)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    """Return one log for all tests: it keeps its thread and its file descriptors."""
+    return Log(HOST, fd=os.open(tmp_path_factory.mktemp("log") / "log", os.O_CREAT | os.O_WRONLY))
+
+
+@pytest.fixture
+def start(tmp_path: Path, log: Log, monkeypatch):
+    """Return a function that makes the host of a plan, which reaps no child of others. It leaves no process behind."""
+
+    def reap() -> list[tuple[int, int]]:
+        ended = []
+        for process in [process for host in hosts for process in host.processes.values()]:
+            with contextlib.suppress(ChildProcessError):  # reaped before
+                ended.append(os.waitpid(process.pid, os.WNOHANG))
+        return [each for each in ended if each != (0, 0)]
+
+    monkeypatch.setattr("entrypoint.launcher.host.process.reap", reap)
+    (tmp_path / "run").mkdir()
+    hosts: list[ThisHost] = []
+
+    def make(*specs: ProcessSpec) -> ThisHost:
+        plan = Plan(title="", hosts=(HOST, OTHER), processes=specs)
+        told.clear()
+        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, tell=lambda *line: told.append(line)))
+        return hosts[-1]
+
+    yield make
+    for process in [process for host in hosts for process in host.processes.values()]:
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+            os.waitpid(process.pid, 0)
+
+
+told: list[tuple] = []
+
+
+def act(host: ThisHost, *actions: events.Action) -> None:
+    assert list(host.carry_out(actions)) == []
+
+
+def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[ProcessSpec, ...] = ()):
+    """Return the next event of a kind; others are dropped."""
+
+    def come():
+        host.inbox.put(events.ChildrenChanged())
+        came = [each for some in host.next_events(0.0, awaited, 0, hold_ranks) for each in some]
+        return next((each for each in came if isinstance(each, kind)), None)
+
+    return eventually(come, within=60)
+
+
+def test_a_process_starts_and_its_end_comes_with_its_output(start: Callable) -> None:
+    script = spec("script", "echo restarted $ENTRYPOINT_RESTART_COUNT; exit 3")
+    host = start(script)
+    act(host, events.Start(spec=script, restarted=2))
+    ended = event(host, events.Ended)
+    assert (ended.name, ended.exit, ended.output) == ("script", Exit(code=3), "restarted 2\n")
+    assert told == [("process", "script", {"pid": host.processes["script"].pid, "role": "script", "task": ""})]
+
+
+def test_what_cannot_be_started_is_an_event(start: Callable) -> None:
+    script = spec("script").but(argv=("/no/such/program",))
+    host = start(script)
+    act(host, events.Start(spec=script))
+    assert event(host, events.NotStarted).why.startswith("/no/such/program: No such file")
+
+
+def test_other_actions_come_back_in_their_turn(start: Callable) -> None:
+    host = start(script := spec("script", "exit 0"))
+    knock, probe = events.Knock(host=OTHER), events.Probe(hosts=(OTHER,))
+    left = host.carry_out([knock, events.Start(spec=script), probe])
+    assert next(left) == knock and not host.processes
+    assert next(left) == probe and host.processes
+
+
+def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypatch) -> None:
+    """Only for one that others killed, the kernel's counter is asked; and for the next process of that name."""
+    script = spec("script", "kill -9 $$")
+    held = script.but(argv=("sleep", "600"))
+    host = start(script)
+    monkeypatch.setattr(host._evidence._meter, "killed_since", lambda: "the kernel did it")
+    act(host, events.Start(spec=held), events.Force(name="script"))
+    ended = event(host, events.Ended)
+    assert (ended.exit, ended.memory) == (KILLED, "")
+    act(host, events.Start(spec=script))
+    ended = event(host, events.Ended)
+    assert (ended.exit, ended.memory) == (KILLED, "the kernel did it")
+
+
+def test_a_rank_that_has_ended_is_held_from_mpirun_only_while_it_must_be(start: Callable) -> None:
+    host = start(spec("rank 0", duty=Duty.RANK))
+    gone = threading.Event()
+    host.inbox.put(events.RankEnded(name="rank 0", exit=WELL, let_go=gone.set))
+    assert event(host, events.Ended, hold_ranks=True).name == "rank 0" and not gone.is_set()
+    host.next_events(0.0, (), 0, hold_ranks=False)
+    assert gone.is_set()
+
+
+def test_a_rank_that_the_plan_has_on_another_host_ends_here_too(start: Callable) -> None:
+    host = start(spec("rank 0", duty=Duty.RANK, host=OTHER))
+    host.inbox.put(events.RankStarted(name="rank 7", pid=NOBODY))
+    assert event(host, events.RankStarted).name == "rank 7"
+    host.inbox.put(events.RankEnded(name="rank 7", exit=WELL, let_go=lambda: None))
+    assert event(host, events.Ended).name == "rank 7"
+
+
+@pytest.mark.parametrize("attempt", [0, 2, None])
+def test_a_rank_of_another_attempt_is_refused(start: Callable, attempt: int | None) -> None:
+    host = start(spec("rank 0", duty=Duty.RANK))
+    host.next_events(0.0, (), attempt, hold_ranks=False)
+    assert host._spawner.order(0, 1, None, ()) == {"refused": "attempt 1 is over"}
+    host.next_events(0.0, (), 1, hold_ranks=False)
+    assert host._spawner.order(0, 1, None, ()) == {"refused": f"{HOST} has not prepared the user's code"}
+
+
+def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monkeypatch) -> None:
+    server = spec("ps/0", "sleep 600", ready=Ready.LISTENING, ports=(7000,))
+    host = start(server)
+    act(host, events.Start(spec=server))
+    looks = iter([False, False, True])
+    monkeypatch.setattr("entrypoint.launcher.host.process.listening", lambda port: next(looks))
+    assert host.next_events(inf, (server,), 0, hold_ranks=False) == [(events.Due(),)]
+    assert event(host, events.Listening, awaited=(server,)).name == "ps/0" and list(looks) == []
+
+
+def test_who_is_about_to_end_is_said_once_more_when_nobody_is(start: Callable, monkeypatch) -> None:
+    host = start(script := spec("script", "exit 0"))
+    outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
+    monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))
+    for _ in range(4):
+        act(host, events.Look(names=(script.name,)))
+    (first,), *others = [host.inbox.take(0.0) for _ in range(3)]
+    assert first.found[0][:2] == ("script", "ValueError: bad")
+    assert others == [(events.Looked(found=()),), (events.Due(),)]
