@@ -247,9 +247,10 @@ def _train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _local_job(args: argparse.Namespace, program: str, source: Path, output: Path):  # type: ignore[no-untyped-def]
+    from entrypoint.launcher.job.choices import AskedMode
     from entrypoint.simulate.channels import InputMode, parse_channel
     from entrypoint.simulate.fault import parse_fault
-    from entrypoint.simulate.spec import AUTO, LocalJob, host_names, instance_groups, pairs
+    from entrypoint.simulate.spec import LocalJob, host_names, instance_groups, pairs
 
     groups = instance_groups(args.group)
     if groups and args.hosts is not None:
@@ -260,7 +261,7 @@ def _local_job(args: argparse.Namespace, program: str, source: Path, output: Pat
         source=source.absolute(),
         hosts=hosts,
         groups=groups,
-        mode=args.mode or AUTO,
+        mode=args.mode or AskedMode.AUTO,
         processes_per_host=args.processes_per_host,
         channels=tuple(parse_channel(word, InputMode(args.input_mode)) for word in args.channel),
         hyperparameters=pairs(args.hyperparameters, "--hyperparameters"),

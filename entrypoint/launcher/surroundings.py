@@ -10,6 +10,7 @@ from pathlib import Path
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.values import replace
 from entrypoint.launcher.host import folders, proxies
+from entrypoint.launcher.job.choices import NoProxy
 from entrypoint.launcher.job.job import Job
 
 _made: list[Path] = []  # folders that are removed when the launcher ends
@@ -45,7 +46,7 @@ def settled(job: Job, environment: MutableMapping[str, str], say: Callable[[str]
             f"nothing can be written to {environment.get('TMPDIR', '/tmp')}: TMPDIR is {place} for all programs"
         )
         environment["TMPDIR"] = place
-    if job.settings.no_proxy == "hosts" and (found := proxies.proxies_in(environment)):
+    if job.settings.no_proxy is NoProxy.HOSTS and (found := proxies.proxies_in(environment)):
         told.append(proxies.told(found, len(job.cluster.hosts)))
         environment.update(proxies.spared(environment, proxies.names_of(job.cluster, environment)))
     for line in told:

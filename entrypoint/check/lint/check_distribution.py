@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from entrypoint.check.finding import Finding, error, note, warning
 from entrypoint.check.lint.context import fallback
 from entrypoint.check.lint.subject import HOROVOD, SERVERS, SESSIONS, WORKERS, Case
+from entrypoint.launcher.job.choices import PsProgram, When
 from entrypoint.launcher.job.job import Mode
 
 _AVERAGES = (
@@ -141,7 +142,7 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
         and not code.has(*_PINS)
         and not code.says("CUDA_VISIBLE_DEVICES|visible_device_list")
     ):
-        pinned = bool(case.job and case.job.settings.pin_gpus == "always")
+        pinned = bool(case.job and case.job.settings.pin_gpus is When.ALWAYS)
         if not pinned and not case.hides_gpus:
             make = error if (case.gpus or 0) > 1 else warning
             on = f"on hosts with {case.gpus} GPUs, each rank" if case.gpus else "on hosts with several GPUs, each rank"
@@ -173,7 +174,7 @@ def _is_tf_config(node: ast.AST) -> bool:
 
 
 def _of_servers(case: Case) -> Iterator[Finding]:
-    if not case.may_be(Mode.PS) or (case.job and case.job.settings.ps_servers == "script"):
+    if not case.may_be(Mode.PS) or (case.job and case.job.settings.ps_servers is PsProgram.SCRIPT):
         return
     serving = next((use for use in case.code.calls(".Server") if use.name.startswith("tensorflow")), None)
     told = next(((s, n) for s, n, _ in case.code.strings(r"^ps$") if _is_compared(s.parents.get(n))), None)

@@ -13,6 +13,7 @@ from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.check.lint.context import never_taken, tried
 from entrypoint.check.lint.source import Source, matches
 from entrypoint.check.lint.subject import HOROVOD, Case
+from entrypoint.launcher.job.choices import PsProgram, Tf1
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import NO_GPU, ProcessSpec, Role
 
@@ -181,8 +182,8 @@ def _is_zero(call: ast.AST) -> bool:
 def _of_job_start(case: Case) -> Iterator[Finding]:
     """Yield what the launcher would report when the job starts, by running the launcher's own program."""
     settings = case.job.settings if case.job else None
-    shim = bool(settings and settings.tf1 == "shim")
-    told = _look(case, settings.ps_workers if settings else "script")
+    shim = bool(settings and settings.tf1 is Tf1.SHIM)
+    told = _look(case, settings.ps_workers if settings else PsProgram.SCRIPT)
     at = {source.shown: source for source in case.code.sources}
     for name, lines, old, new, gone in told["names"]:
         for line in [line for line in lines if not _is_asked_first(at[name], line)][:1]:
@@ -231,7 +232,7 @@ def _is_asked_first(source: Source, line: int) -> bool:
     return False
 
 
-def _look(case: Case, ps_workers: str) -> dict[str, Any]:
+def _look(case: Case, ps_workers: PsProgram) -> dict[str, Any]:
     asked = {
         "files": [(source.shown, source.text) for source in case.code.sources if source.path.suffix == ".py"],
         "program": case.code.main.shown,

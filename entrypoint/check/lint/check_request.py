@@ -11,6 +11,7 @@ from entrypoint.check.lint.planned_job import SOURCE, Described, our_launcher_ru
 from entrypoint.check.lint.request import Request
 from entrypoint.check.lint.subject import tensorflow_of
 from entrypoint.launcher.job import params
+from entrypoint.launcher.job.choices import LogPrefix
 from entrypoint.launcher.job.config import SMDDP_ENABLED
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.settings import HYPERPARAMETER_PREFIX
@@ -296,7 +297,7 @@ def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Findi
 
 
 def _prefixed(described: Described) -> bool:
-    return described.job is None or described.job.settings.log_prefix != "false"
+    return described.job is None or described.job.settings.log_prefix is not LogPrefix.OFF
 
 
 def _without_anchor(regex: str) -> str:

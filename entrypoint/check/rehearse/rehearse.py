@@ -27,6 +27,7 @@ from entrypoint.check.rehearse.runs import Moment, engine_for, run, stoppable, s
 from entrypoint.check.rehearse.sample import RECORDS, Sample, take
 from entrypoint.check.rehearse.subject import Case, Request
 from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
+from entrypoint.launcher.job.choices import AskedMode
 from entrypoint.simulate.engine import Engine
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob
@@ -161,7 +162,7 @@ class _Stage:
             request=Request(
                 title=title_of(asked.described),
                 mode=str(job.mode),
-                meant_alone=job.settings.mode == "single",
+                meant_alone=job.settings.mode is AskedMode.SINGLE,
                 hosts=asked.hosts,
                 instance_types=tuple(asked.instance_types),
                 processes_per_host=job.processes_per_host,
