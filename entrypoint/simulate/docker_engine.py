@@ -19,7 +19,7 @@ from entrypoint.launcher.job.config import read_job
 from entrypoint.simulate import arp_off, processes
 from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.disks import FILL, FILLER, MAKE_READONLY
-from entrypoint.simulate.engine import Command, FaultFailed, last_line
+from entrypoint.simulate.engine import Command, EngineName, FaultFailed, last_line
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.spec import LocalJob, settings_in
@@ -40,7 +40,7 @@ _NOT_YET = 75  # exit code of processes.py if there is no such process
 class DockerEngine:
     """Run the hosts of a job with the docker command."""
 
-    name = "docker"
+    name = EngineName.DOCKER
     faults = frozenset(Action)
     look_again = 0.5
 

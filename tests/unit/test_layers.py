@@ -59,7 +59,8 @@ MAY_IMPORT = {
     "check/instance_types": "",
     "check/lint": "base check/finding launcher/job launcher/plan",
     "check/rehearse": (
-        "base check/finding check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
+        "base check/finding check/instance_types check/lint launcher/host launcher/job launcher/outcome "
+        "observe/monitor record simulate"
     ),
     "cli": (
         "base check/lint check/rehearse launcher/host launcher/job launcher/places launcher/plan "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from entrypoint.check.finding import Finding, Place, error, warning
 from entrypoint.check.lint.context import never_taken, set_or_asked, tried
-from entrypoint.check.lint.source import Code, Use
+from entrypoint.check.lint.source import Code, Use, UseKind
 from entrypoint.check.lint.subject import Case
 from entrypoint.launcher.job import params
 
@@ -57,7 +57,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         yield from _of_parser(case, options, whole)
         yield from _of_absl(case)
         yield from _of_channels(case)
-    if not (case.known or case.code.has("tensorflow*", kind="import")):
+    if not (case.known or case.code.has("tensorflow*", kind=UseKind.IMPORT)):
         return
     for source, node, found in case.code.strings(r"^SM_[A-Z_]+$"):
         outer = source.parents.get(node)
@@ -93,7 +93,7 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
     if any(_is_given_words(use) for use in case.code.calls(".parse_args", ".parse_known_args")):
         return
     given = params.of_the_script(case.job.hyperparameters)
-    strict = case.code.first(".parse_args", kind="call")
+    strict = case.code.first(".parse_args", kind=UseKind.CALL)
     known = {key for option in options for key in option.keys}
     if strict and options and whole and not case.code.has(".parse_known_args"):
         for key in sorted(given):
@@ -220,7 +220,7 @@ def _of_channels(case: Case) -> Iterator[Finding]:
     """Yield channels that the script reads by name and the job lacks, unless the script handles their absence."""
     assert case.job is not None
     there = set(case.job.input_data_config)
-    for use in case.code.uses("os.environ", kind="name"):
+    for use in case.code.uses("os.environ", kind=UseKind.NAME):
         outer = use.source.parents.get(use.node)
         if isinstance(outer, ast.Subscript) and isinstance(outer.slice, ast.Constant):
             found = re.fullmatch(r"SM_CHANNEL_(\w+)", str(outer.slice.value))

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from entrypoint.check.finding import Finding, warning
-from entrypoint.check.lint.source import Source, Use, matches
+from entrypoint.check.lint.source import Source, Use, UseKind, matches
 from entrypoint.check.lint.subject import Case
 
 _PIPES = ("sagemaker_tf_data.pipe_dataset", "sagemaker_tf_data.pipe.pipe_dataset")
@@ -88,8 +88,8 @@ def _gathered(case: Case, use: Use, number: int) -> bool:
     It does if its first step makes batches of `number` records. If the dataset cannot be followed through the code, any
     such batch in the program counts. Without a shuffle, a shard, several processes and batches, records stay in order.
     """
-    apart = case.code.has(".shuffle", ".shard", kind="call") or case.processes > 1
-    in_batches = case.code.has(*(f".{name}" for name in _GATHERS), kind="call")
+    apart = case.code.has(".shuffle", ".shard", kind=UseKind.CALL) or case.processes > 1
+    in_batches = case.code.has(*(f".{name}" for name in _GATHERS), kind=UseKind.CALL)
     if not apart and not in_batches:
         return True
     first = _first_step(use.source, use.node, number)

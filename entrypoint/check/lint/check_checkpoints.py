@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.check.lint.rank_guards import decides, guarded, on_every_branch
-from entrypoint.check.lint.source import Source, Use
+from entrypoint.check.lint.source import Source, Use, UseKind
 from entrypoint.check.lint.subject import HOROVOD, SESSIONS, WORKERS, Case
 from entrypoint.launcher.job.job import Mode
 
@@ -69,7 +69,7 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     code = case.code
     # Our library's checkpoint manager lets only the right process write.
     writing = [*saves, *code.calls(".ModelCheckpoint"), *([] if code.has(_OUR_MANAGER) else managers)]
-    ranks = case.together(Mode.MPI) and code.has(*HOROVOD, kind="import")
+    ranks = case.together(Mode.MPI) and code.has(*HOROVOD, kind=UseKind.IMPORT)
     workers = case.together(Mode.MWMS) and code.has(*WORKERS)
     bare = [use for use in writing if not guarded(use)]
     decided = any(decides(source) for source in code.sources)
@@ -107,7 +107,9 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
     code = case.code
     body = case.described.request.body if case.described else {}
     spot, kept = bool(body.get("EnableManagedSpotTraining")), body.get("CheckpointConfig") or {}
-    learns = code.first(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients", kind="call")
+    learns = code.first(
+        ".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients", kind=UseKind.CALL
+    )
     if learns is None:
         return
     written = next(code.made(*_WRITES), None)
@@ -154,7 +156,9 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
 
 def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
     code = case.code
-    learns = code.first(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients", kind="call")
+    learns = code.first(
+        ".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients", kind=UseKind.CALL
+    )
     if learns is None:
         return
     says_where = code.says(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or _gives(case, "/opt/ml/model")
@@ -173,7 +177,7 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
             'os.path.join(os.environ["SM_MODEL_DIR"], "1")',
         )
     where = str((case.job.hyperparameters if case.job else {}).get("model_dir") or "")
-    if where.startswith("s3://") and not code.has("tensorflow_io*", kind="import") and not code.has(_OUR_MANAGER):
+    if where.startswith("s3://") and not code.has("tensorflow_io*", kind=UseKind.IMPORT) and not code.has(_OUR_MANAGER):
         for use in [*saves, *code.calls(".ModelCheckpoint")]:
             if any(_is_model_dir(case, use.source, each) for each in ast.walk(use.node)):
                 yield warning(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.check.lint.check_attributes import of_attributes
-from entrypoint.check.lint.source import Code, Source, Use
+from entrypoint.check.lint.source import Code, Source, Use, UseKind
 from entrypoint.check.lint.subject import HOROVOD, Case
 from entrypoint.launcher.job.job import Mode
 
@@ -47,7 +47,7 @@ _OWN_SHARD = "sagemaker_tf_data."
 
 def of_data(case: Case) -> Iterator[Finding]:
     """Yield data that all ranks or none read, and steps, rates, batches and threads that do not fit the job."""
-    if case.together(Mode.MPI) and case.code.has(*HOROVOD, kind="import"):
+    if case.together(Mode.MPI) and case.code.has(*HOROVOD, kind=UseKind.IMPORT):
         yield from _of_shards(case)
         yield from _of_steps(case)
         yield from _of_learning_rate(case)
@@ -67,7 +67,7 @@ def _sharded_by_s3(case: Case) -> list[str]:
 
 def _of_shards(case: Case) -> Iterator[Finding]:
     code = case.code
-    reads = code.first(*_READS, kind="call")
+    reads = code.first(*_READS, kind=UseKind.CALL)
     if not reads:
         return
     parts = _sharded_by_s3(case)
@@ -108,7 +108,7 @@ def _shuffles(code: Code) -> bool:
     if code.has(".shuffle", ".permutation", ".shuffle_batch") or code.says(r"shuffle\s*=\s*True"):
         return True
     by_keras = code.has(".flow_from_directory", ".flow", ".image_dataset_from_directory") or (
-        code.has(".fit", kind="call") and not code.has("tensorflow.data.*")
+        code.has(".fit", kind=UseKind.CALL) and not code.has("tensorflow.data.*")
     )
     return by_keras and not code.says(r"shuffle\s*=\s*False")
 
@@ -156,7 +156,7 @@ def _of_steps(case: Case) -> Iterator[Finding]:
     code = case.code
     if code.has(*_EVEN) or code.says("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
         return
-    learns = code.first(".fit", ".DistributedGradientTape", kind="call")
+    learns = code.first(".fit", ".DistributedGradientTape", kind=UseKind.CALL)
     if learns is None:
         return
     parts = _sharded_by_s3(case)
@@ -177,7 +177,7 @@ def _of_steps(case: Case) -> Iterator[Finding]:
 
 def _of_learning_rate(case: Case) -> Iterator[Finding]:
     code = case.code
-    wrapped = code.first(".DistributedOptimizer", ".DistributedGradientTape", kind="call")
+    wrapped = code.first(".DistributedOptimizer", ".DistributedGradientTape", kind=UseKind.CALL)
     if wrapped is None or any(_scales(source) for source in code.sources):
         return
     yield note(
@@ -213,7 +213,7 @@ def _of_batches(case: Case) -> Iterator[Finding]:
         r"num_replicas_in_sync|get_per_replica_batch_size|num_workers|num_input_pipelines|\bworkers\b|world_size"
     ):
         return
-    batch = code.first(".batch", kind="call")
+    batch = code.first(".batch", kind=UseKind.CALL)
     if batch is not None:
         share = f"each of {case.processes} workers" if case.processes else "each worker"
         yield note(

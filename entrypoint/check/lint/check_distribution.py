@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from entrypoint.check.finding import Finding, error, note, warning
 from entrypoint.check.lint.context import fallback
+from entrypoint.check.lint.source import UseKind
 from entrypoint.check.lint.subject import HOROVOD, SERVERS, SESSIONS, WORKERS, Case
 from entrypoint.launcher.job.choices import PsProgram, When
 from entrypoint.launcher.job.job import Mode
@@ -40,7 +41,7 @@ def of_code(case: Case) -> Iterator[Finding]:
     """Yield what prevents the processes of a job from training together."""
     yield from _of_strategies(case)
     yield from _of_gpus(case)
-    if case.may_be(Mode.MPI) and case.code.has(*HOROVOD, kind="import"):
+    if case.may_be(Mode.MPI) and case.code.has(*HOROVOD, kind=UseKind.IMPORT):
         yield from _of_horovod(case)
     yield from _of_tf_config(case)
     yield from _of_servers(case)
@@ -59,8 +60,8 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
     code = case.code
     if not case.known or case.processes <= 1 or not code.main.tree.body:
         return
-    other = code.first(*_ANY_STRATEGY, kind="call")
-    at = other or code.first(*_TRAINS, kind="call")
+    other = code.first(*_ANY_STRATEGY, kind=UseKind.CALL)
+    at = other or code.first(*_TRAINS, kind=UseKind.CALL)
     if at is None:  # the script may train in another program, or not train at all
         return
     place = at.place
@@ -81,7 +82,7 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
             "tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())",
         )
     ranks = (*HOROVOD, "mpi4py.*", "mpi4py")
-    if case.may_be(Mode.MPI) and not code.has(*ranks, kind="import") and not code.has(*HOROVOD):
+    if case.may_be(Mode.MPI) and not code.has(*ranks, kind=UseKind.IMPORT) and not code.has(*HOROVOD):
         yield error(
             "no-strategy",
             place,
@@ -93,7 +94,7 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
 
 def _of_gpus(case: Case) -> Iterator[Finding]:
     code = case.code
-    learns = code.first(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", kind="call")
+    learns = code.first(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", kind=UseKind.CALL)
     spread = code.has(
         *WORKERS, *HOROVOD, ".MirroredStrategy", ".ParameterServerStrategy", ".device", ".multi_gpu_model"
     )
@@ -109,17 +110,17 @@ def _of_gpus(case: Case) -> Iterator[Finding]:
 
 def _of_horovod(case: Case) -> Iterator[Finding]:
     code = case.code
-    imported = code.first(*HOROVOD, kind="import")
+    imported = code.first(*HOROVOD, kind=UseKind.IMPORT)
     assert imported is not None
     first = imported.place
-    if not code.has("horovod.*.init", "smdistributed.*.init", "*hvd*.init", kind="call"):
+    if not code.has("horovod.*.init", "smdistributed.*.init", "*hvd*.init", kind=UseKind.CALL):
         yield error(
             "hvd-no-init",
             first,
             "Horovod is imported but never initialised: rank() and size() raise ValueError",
             "hvd.init(), before any other call of Horovod",
         )
-    learns = code.first(".fit", ".GradientTape", ".minimize", ".apply_gradients", ".train", kind="call")
+    learns = code.first(".fit", ".GradientTape", ".minimize", ".apply_gradients", ".train", kind=UseKind.CALL)
     if learns and case.processes != 1 and not code.has(*_AVERAGES):
         yield error(
             "hvd-no-average",

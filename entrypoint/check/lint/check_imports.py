@@ -11,7 +11,7 @@ from typing import Any
 
 from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.check.lint.context import never_taken, tried
-from entrypoint.check.lint.source import Source, matches
+from entrypoint.check.lint.source import Source, UseKind, matches
 from entrypoint.check.lint.subject import HOROVOD, Case
 from entrypoint.launcher.job.choices import PsProgram, Tf1
 from entrypoint.launcher.job.job import Mode
@@ -81,7 +81,7 @@ def _of_paths(case: Case) -> Iterator[Finding]:
                 f"{node.value!r} is a path of one machine, and does not exist in the container",
                 'os.environ["SM_CHANNEL_TRAINING"] to read, SM_MODEL_DIR or SM_OUTPUT_DATA_DIR to write',
             )
-    if case.code.has("tensorflow_io*", kind="import") or case.code.has(*_READ_S3):
+    if case.code.has("tensorflow_io*", kind=UseKind.IMPORT) or case.code.has(*_READ_S3):
         return
     for source, node, _ in case.code.strings(r"^s3://\w"):
         if not any(isinstance(outer, ast.Compare) or _starts(source, outer) for outer in source.around(node)):
@@ -200,12 +200,12 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
         if name:
             use = next((use for use in at[name].uses if use.name.endswith(_OF_DOUBTS[check])), None)
         else:
-            use = case.code.first(*HOROVOD, kind="import")
+            use = case.code.first(*HOROVOD, kind=UseKind.IMPORT)
         place = use.place if use and not line else Place(file=name, line=line)
         make = note if check == "ps-xla" and case.gpus is None else error
         yield make(check, place, found, instead[:1].lower() + instead[1:])
     if "tf1-train" in told["flags"] and case.known and case.together(Mode.PS):
-        use = case.code.first(".train", kind="call")
+        use = case.code.first(".train", kind=UseKind.CALL)
         yield error(
             "estimator-never-ends",
             use.place if use else case.code.place,

@@ -19,7 +19,7 @@ from entrypoint.check.lint.aws_images import (
 from entrypoint.check.lint.check_request import AWS_IMAGE
 from entrypoint.check.lint.context import tried
 from entrypoint.check.lint.requirements import Requirements, folders_of, requirements_of
-from entrypoint.check.lint.source import Source, Use, matches
+from entrypoint.check.lint.source import Source, Use, UseKind, matches
 from entrypoint.check.lint.subject import Case, tensorflow_of
 
 FIRST_WITH_KERAS_3 = (2, 16)
@@ -56,7 +56,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
     elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
     own = {name for folder in folders_of(case) for name in _beside(folder)} | _added(case)
     seen = set()
-    for use in case.code.uses("*", kind="import"):
+    for use in case.code.uses("*", kind=UseKind.IMPORT):
         name = _missing(case, use)
         if name == "sagemaker" and not case.known:  # without a job, this may be a script that submits jobs
             continue
@@ -166,7 +166,7 @@ def _brings(source: Source, command: str) -> bool:
 def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
     """Yield (command, line, whether the script fails without it) for each program that a script starts."""
     for use in source.uses:
-        if use.kind != "call" or not matches(use.name, _STARTS) or tried(source, use.node):
+        if use.kind is not UseKind.CALL or not matches(use.name, _STARTS) or tried(source, use.node):
             continue
         text: ast.AST | None
         given, shell = use.argument("args", 0), use.argument("shell")

@@ -2,7 +2,7 @@
 
 import ast
 
-from entrypoint.check.lint.source import Code, Source
+from entrypoint.check.lint.source import Code, Source, UseKind
 from entrypoint.check.lint.subject import Case
 
 _CONDITIONS = ast.Try | ast.If | ast.IfExp | ast.BoolOp
@@ -16,7 +16,9 @@ def tried(source: Source, node: ast.AST) -> bool:
             return True
         if isinstance(outer, ast.Assign):
             names = {target.id for target in outer.targets if isinstance(target, ast.Name)}
-            asks = (use.node for use in source.uses if use.kind == "call" and use.name.endswith(_ASK_WHETHER_THERE))
+            asks = (
+                use.node for use in source.uses if use.kind is UseKind.CALL and use.name.endswith(_ASK_WHETHER_THERE)
+            )
             if any(isinstance(each, ast.Name) and each.id in names for ask in asks for each in ast.walk(ask)):
                 return True
     return False

@@ -17,7 +17,7 @@ from typing import Any
 
 from entrypoint.check.lint.notebooks import without_magics
 from entrypoint.check.lint.request import Launch, Request, spelled
-from entrypoint.check.lint.source import Code
+from entrypoint.check.lint.source import Code, UseKind
 
 CAUGHT = Path(__file__).resolve().parents[2] / "programs" / "caught.py"
 LONGEST_SECONDS = 300.0  # importing an SDK takes some fifteen
@@ -44,9 +44,9 @@ class Launched:
 
 def submits(code: Code) -> bool:
     """Return whether a program or a module beside it submits jobs: by an SDK's class, or by boto3's own calls."""
-    if code.has(*_OF_SDK) or code.has(_OF_CORE, kind="call"):
+    if code.has(*_OF_SDK) or code.has(_OF_CORE, kind=UseKind.CALL):
         return True
-    return code.has("boto3*", kind="import") and code.has(*_OF_BOTO3, kind="call")
+    return code.has("boto3*", kind=UseKind.IMPORT) and code.has(*_OF_BOTO3, kind=UseKind.CALL)
 
 
 def launched(

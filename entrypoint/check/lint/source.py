@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
+from entrypoint.base.python310 import StrEnum
 from entrypoint.check.finding import Place
 from entrypoint.check.lint.notebooks import with_cells, without_magics
 
@@ -50,14 +51,14 @@ class Source:
         found = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call):
-                found.append(Use(source=self, node=node, name=self.dotted(node.func), kind="call"))
+                found.append(Use(source=self, node=node, name=self.dotted(node.func), kind=UseKind.CALL))
             elif isinstance(node, ast.Attribute | ast.Name):
-                found.append(Use(source=self, node=node, name=self.dotted(node), kind="name"))
+                found.append(Use(source=self, node=node, name=self.dotted(node), kind=UseKind.NAME))
             elif isinstance(node, ast.Import):
-                found += [Use(source=self, node=node, name=name.name, kind="import") for name in node.names]
+                found += [Use(source=self, node=node, name=name.name, kind=UseKind.IMPORT) for name in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
                 names = (f"{node.module}.{name.name}" for name in node.names)
-                found += [Use(source=self, node=node, name=name, kind="import") for name in names]
+                found += [Use(source=self, node=node, name=name, kind=UseKind.IMPORT) for name in names]
         return tuple(sorted(found, key=lambda use: use.line))
 
     @cached_property
@@ -84,6 +85,12 @@ class Source:
             yield node
 
 
+class UseKind(StrEnum):
+    CALL = "call"
+    NAME = "name"
+    IMPORT = "import"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Use:
     """Describe a call, a name or an import, with the full name of what it uses."""
@@ -91,7 +98,7 @@ class Use:
     source: Source
     node: ast.AST
     name: str
-    kind: str
+    kind: UseKind
 
     @property
     def line(self) -> int:
@@ -132,32 +139,32 @@ class Code:
     def place(self) -> Place:
         return Place(file=self.main.shown)
 
-    def uses(self, *patterns: str, kind: str = "") -> Iterator[Use]:
+    def uses(self, *patterns: str, kind: UseKind | None = None) -> Iterator[Use]:
         """Yield uses whose full name matches a pattern, file by file.
 
         `horovod.*` is a pattern of the whole name; `.shard` matches every name that ends with it. Imports are left out
-        unless `kind` is "import".
+        unless `kind` is IMPORT.
         """
         for source in self.sources:
             for use in source.uses:
-                if (use.kind == kind if kind else use.kind != "import") and matches(use.name, patterns):
+                if (use.kind is kind if kind else use.kind is not UseKind.IMPORT) and matches(use.name, patterns):
                     yield use
 
     def calls(self, *patterns: str) -> Iterator[Use]:
-        return self.uses(*patterns, kind="call")
+        return self.uses(*patterns, kind=UseKind.CALL)
 
     def made(self, *patterns: str) -> Iterator[Use]:
         """Yield calls and base classes of the program's own classes. A mere import or mention has no effect."""
         for source in self.sources:
             bases = {base for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef) for base in node.bases}
             for use in source.uses:
-                if (use.kind == "call" or use.node in bases) and matches(use.name, patterns):
+                if (use.kind is UseKind.CALL or use.node in bases) and matches(use.name, patterns):
                     yield use
 
-    def first(self, *patterns: str, kind: str = "") -> Use | None:
+    def first(self, *patterns: str, kind: UseKind | None = None) -> Use | None:
         return next(self.uses(*patterns, kind=kind), None)
 
-    def has(self, *patterns: str, kind: str = "") -> bool:
+    def has(self, *patterns: str, kind: UseKind | None = None) -> bool:
         return self.first(*patterns, kind=kind) is not None
 
     def strings(self, expression: str) -> Iterator[tuple[Source, ast.Constant, re.Match[str]]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from entrypoint.check.lint.planned_job import Described
-from entrypoint.check.lint.source import Code
+from entrypoint.check.lint.source import Code, UseKind
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
 
@@ -82,7 +82,7 @@ class Case:
 def ways_of(code: Code) -> frozenset[Mode]:
     """Return the modes that a program is written for; only `single` if it uses no way of distributing."""
     found = {
-        Mode.MPI: code.has(*HOROVOD, "mpi4py.*", kind="import"),
+        Mode.MPI: code.has(*HOROVOD, "mpi4py.*", kind=UseKind.IMPORT),
         Mode.MWMS: code.has(*WORKERS),
         Mode.PS: code.has(*SERVERS),
     }

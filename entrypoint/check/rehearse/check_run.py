@@ -8,6 +8,8 @@ from entrypoint.check.instance_types import memory_of
 from entrypoint.check.rehearse.finding import error, fine, note, size, span, warning
 from entrypoint.check.rehearse.results import Host, Seen
 from entrypoint.check.rehearse.subject import Case, figures
+from entrypoint.launcher.job.job import Mode
+from entrypoint.simulate.engine import EngineName
 from entrypoint.simulate.hidden import listed
 
 FULL = 0.8  # share of an instance's memory, above which little is left
@@ -39,7 +41,7 @@ def of_request(case: Case) -> Iterator[Finding]:
             "places", f"{', '.join(request.unmoved)} name S3 and are not replaced: with your credentials, the script "
             "reads and writes there",
         )  # fmt: skip
-    if request.fixed and case.engine == "process":
+    if request.fixed and case.engine == EngineName.PROCESS:
         yield warning(
             "places", f"the script names /opt/ml itself ({', '.join(request.fixed[:4])}), which here is this machine's "
             "own folder: the rehearsal does not see it", "--engine netns or docker; or SM_MODEL_DIR, SM_CHANNEL_... "
@@ -192,7 +194,7 @@ def of_distributed(case: Case) -> Iterator[Finding]:
         return
     if case.request.meant_alone:
         yield note("distributed", "each host trains alone, as ENTRYPOINT_MODE=single says")
-    elif case.request.mode == "mpi" and case.engine == "process":
+    elif case.request.mode == Mode.MPI and case.engine == EngineName.PROCESS:
         yield note(
             "distributed", "ranks of hosts that are processes of one machine share its memory: it is not seen whether "
             "they train together", "--engine netns or docker",

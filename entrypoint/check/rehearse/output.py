@@ -56,7 +56,7 @@ def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
         "runs": [
             {
                 "name": run.name,
-                "outcome": run.kind,
+                "outcome": run.kind or "",
                 "exit_code": run.ended.code,
                 "seconds": round(run.seconds, 3),
                 "steps_per_second": run.steps_per_second,

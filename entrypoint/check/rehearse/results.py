@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from entrypoint.base.python310 import StrEnum
 from entrypoint.check.rehearse.runs import OLD, Ended, files_in
 from entrypoint.check.rehearse.triggers import NOT_TRAINING
+from entrypoint.launcher.outcome.outcome import Kind
 from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.metrics import Reader
 from entrypoint.record.read import arrays_of
@@ -45,14 +47,21 @@ class Host:
     saved: int = 0  # files of its model
 
 
+class RunName(StrEnum):
+    PLAIN = "plain"  # the job as requested
+    STOP = "stop"  # SIGTERM during training
+    KILL = "kill"  # a host is killed during training
+    RESUME = "resume"  # the next job, with the checkpoints of the killed one
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """Hold the results of one run."""
 
-    name: str  # plain, stop, kill, resume
+    name: RunName
     ended: Ended
     hosts: tuple[Host, ...] = ()
-    kind: str = ""  # succeeded, failed, stopped; empty if no record has the outcome
+    kind: Kind | None = None  # None: no record has the outcome
     cause: str = ""
     said: tuple[str, ...] = ()  # the launchers' log lines
     together: tuple[bool | None, str] | None = None  # whether the hosts train together (None: unclear), and words
@@ -70,12 +79,12 @@ class Seen:
     @property
     def is_whole(self) -> bool:
         """Return whether the run ended by itself with success."""
-        return self.kind == "succeeded" and self.ended.acted is None
+        return self.kind is Kind.SUCCEEDED and self.ended.acted is None
 
     @property
     def has_failed(self) -> bool:
         """Return whether the run failed by itself, and not because of our SIGTERM."""
-        return self.kind == "failed" and not (self.ended.acted and "SIGTERM" in self.cause)
+        return self.kind is Kind.FAILED and not (self.ended.acted and "SIGTERM" in self.cause)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -128,7 +137,7 @@ class Seen:
         return found
 
 
-def seen(name: str, job: LocalJob, ended: Ended, log: Path, reads_told: bool) -> Seen:
+def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, reads_told: bool) -> Seen:
     """Collect the results of a run."""
     folders = folders_of(job)
     records = {folder.host: list(_record(job.output, folder.host)) for folder in folders}
@@ -157,7 +166,7 @@ def seen(name: str, job: LocalJob, ended: Ended, log: Path, reads_told: bool) ->
         name=name,
         ended=ended,
         hosts=tuple(_host(folder, records[folder.host], job, reads_told) for folder in folders),
-        kind=str(outcome.get("kind", "")),
+        kind=Kind(outcome["kind"]) if outcome else None,
         cause=_words(cause) if cause else "",
         said=tuple(said),
         together=found,

@@ -8,19 +8,15 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from entrypoint.base.errors import CodeError, ConfigError
-from entrypoint.launcher.host.machine import count_gpus
 from entrypoint.simulate.channels import InputMode
-from entrypoint.simulate.docker_engine import DockerEngine
 from entrypoint.simulate.engine import Command, Engine
 from entrypoint.simulate.fault import Fault
-from entrypoint.simulate.netns_engine import NetnsEngine
-from entrypoint.simulate.process_engine import ProcessEngine
 from entrypoint.simulate.run import run_local
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder
@@ -40,15 +36,6 @@ class Ended:
     ended: float
     acted: float | None  # when its fault was due
     kept: tuple[tuple[float, str], ...] = ()  # (time, file) for each change in the folders that outlast the hosts
-
-
-def engine_for(name: str, job: LocalJob, environment: Mapping[str, str], image: str) -> Engine:
-    """Return the engine `name` for a job."""
-    if name == "docker":
-        return DockerEngine(job, environment, image, None)
-    if name == "netns":
-        return NetnsEngine(job, environment, count_gpus())
-    return ProcessEngine(job, environment, count_gpus())
 
 
 def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Path], own_files: bool) -> Ended:
