@@ -50,8 +50,8 @@ def _check_files(args: argparse.Namespace, environment: Mapping[str, str]) -> in
     0: notes at most, or warnings without --strict; 1: worse; 2: a file cannot be read.
     """
     from entrypoint.base.severity import Severity
-    from entrypoint.check.lint.lint import examine
-    from entrypoint.check.lint.output import as_json, as_text
+    from entrypoint.check.doctor.doctor import examine
+    from entrypoint.check.doctor.output import as_json, as_text
 
     try:
         report = examine(args.files, image=args.image, arguments=args.args, python=args.python, environment=environment)

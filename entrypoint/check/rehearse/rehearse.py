@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.check.doctor.doctor import title_of
 from entrypoint.check.finding import Finding
-from entrypoint.check.lint.lint import title_of
 from entrypoint.check.rehearse.check_cost import of_hours
 from entrypoint.check.rehearse.check_run import (
     of_data,

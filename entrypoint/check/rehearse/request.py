@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.lint.check_request import folder_said
-from entrypoint.check.lint.context import never_taken
-from entrypoint.check.lint.lint import jobs_of, program_of, sort_out
-from entrypoint.check.lint.planned_job import Described, of_our_driver, our_launcher_runs
-from entrypoint.check.lint.source import Code, read_code
-from entrypoint.check.lint.subject import Case
+from entrypoint.check.doctor.check_request import folder_said
+from entrypoint.check.doctor.context import never_taken
+from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out
+from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs
+from entrypoint.check.doctor.source import Code, read_code
+from entrypoint.check.doctor.subject import Case
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.groups import Group
 from entrypoint.simulate.channels import Channel
