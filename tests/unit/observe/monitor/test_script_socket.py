@@ -1,4 +1,4 @@
-"""Test marks.py and weights.py, and sagemaker_tf_data.marks, which sends them."""
+"""Test script_socket.py and weights.py, and sagemaker_tf_data.marks, which sends them."""
 
 import json
 import math
