@@ -157,7 +157,7 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
         there = [host for host in supervisor.facts.others if supervisor.facts.report_of(host).gone]
     elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
         there = [supervisor.facts.coordinator]
-    told = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
-    feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": told, "there": there})
+    blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
+    feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": blamed, "there": there})
     if why := feed.finish():
         log.say(f"the record of this host is incomplete: {why}")

@@ -4,14 +4,14 @@ import argparse
 from collections.abc import Mapping
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.export.definitions import USUAL, definitions, told
+from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in
 from entrypoint.record.find import find
 from entrypoint.record.read import arrays_of
 
 EPILOG = """\
 examples:
   entrypoint metrics                                            # of the names that Keras has
-  entrypoint metrics out/train-mpi-20260101-120000 --sdk v3     # of what a job on this machine has told
+  entrypoint metrics out/train-mpi-20260101-120000 --sdk v3     # of the metrics that a job on this machine printed
   entrypoint metrics --name mAP --name images_per_second --sdk json
 """
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print definitions of the metrics in --name and in a job's records, else of the usual ones; return 0."""
     names = args.name
     if args.place:
-        printed = told(line for record in find(args.place).values() for line in arrays_of(record))
+        printed = metrics_in(line for record in find(args.place).values() for line in arrays_of(record))
         names = names + [name for name in printed if name not in names]
         if not names:
             raise ConfigError(

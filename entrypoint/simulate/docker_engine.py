@@ -231,8 +231,8 @@ class DockerEngine:
 
     def _must(self, *words: str) -> None:
         if (answer := self._call(*words)).returncode:
-            said = last_line(answer.stderr, "no reason given")
-            raise ConfigError(f"cannot make a disk that can be filled: docker {words[0]} failed: {said}")
+            reason = last_line(answer.stderr, "no reason given")
+            raise ConfigError(f"cannot make a disk that can be filled: docker {words[0]} failed: {reason}")
 
     def _volume(self, host: str, folder: str) -> str:
         return f"{self._container(host)}-{folder}"

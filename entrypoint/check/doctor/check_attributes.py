@@ -37,11 +37,11 @@ def of_attributes(case: Case) -> Iterator[Finding]:
                     "without attributes= the records of an example are shuffled and dealt out apart",
                     put,
                 )
-        elif (said := _texts(given)) and said != names:
+        elif (given_names := _texts(given)) and given_names != names:
             yield warning(
                 "attributes-missing",
                 use.place,
-                f"it names the attributes {', '.join(said)}, and the job has AttributeNames {shown}: "
+                f"it names the attributes {', '.join(given_names)}, and the job has AttributeNames {shown}: "
                 "records get the wrong names",
                 put,
             )

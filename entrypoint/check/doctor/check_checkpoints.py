@@ -114,7 +114,7 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
         return
     written = next(code.made(*_WRITES), None)
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
-    folder = code.has(_OUR_MANAGER) or code.says(_FOLDER) or code.says(re.escape(where)) or _gives(case, where)
+    folder = code.has(_OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or _gives(case, where)
     estimators = code.has(*SESSIONS)
     if written is None and not estimators:
         make = warning if spot or kept else note
@@ -144,7 +144,7 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
             "checkpoints are written but never read: a restarted job starts from the beginning",
             "saver.restore(), or model.load_weights(tf.train.latest_checkpoint(folder)), before the training",
         )
-    if not code.has("signal.SIGTERM") and not code.says("SIGTERM"):
+    if not code.has("signal.SIGTERM") and not code.mentions("SIGTERM"):
         yield note(
             "no-sigterm",
             learns.place,
@@ -161,15 +161,15 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
     )
     if learns is None:
         return
-    says_where = code.says(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or _gives(case, "/opt/ml/model")
-    if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not says_where:
+    names_folder = code.mentions(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or _gives(case, "/opt/ml/model")
+    if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not names_folder:
         yield warning(
             "no-model",
             learns.place,
             "the training saves nothing: model.tar.gz is empty",
             'model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))',
         )
-    elif saves and not says_where:
+    elif saves and not names_folder:
         yield warning(
             "no-model",
             saves[0].place,

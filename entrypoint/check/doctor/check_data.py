@@ -105,12 +105,12 @@ def _of_shards(case: Case) -> Iterator[Finding]:
 
 def _shuffles(code: Code) -> bool:
     """Return whether each rank reads in its own order. Keras shuffles arrays and folders unless `shuffle=False`."""
-    if code.has(".shuffle", ".permutation", ".shuffle_batch") or code.says(r"shuffle\s*=\s*True"):
+    if code.has(".shuffle", ".permutation", ".shuffle_batch") or code.mentions(r"shuffle\s*=\s*True"):
         return True
     by_keras = code.has(".flow_from_directory", ".flow", ".image_dataset_from_directory") or (
         code.has(".fit", kind=UseKind.CALL) and not code.has("tensorflow.data.*")
     )
-    return by_keras and not code.says(r"shuffle\s*=\s*False")
+    return by_keras and not code.mentions(r"shuffle\s*=\s*False")
 
 
 def _is_by_rank_of_all(use: Use) -> bool:
@@ -154,7 +154,7 @@ def _names_rank(source: Source, node: ast.AST) -> bool:
 
 def _of_steps(case: Case) -> Iterator[Finding]:
     code = case.code
-    if code.has(*_EVEN) or code.says("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
+    if code.has(*_EVEN) or code.mentions("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
         return
     learns = code.first(".fit", ".DistributedGradientTape", kind=UseKind.CALL)
     if learns is None:
@@ -209,7 +209,7 @@ def _of_batches(case: Case) -> Iterator[Finding]:
     code = case.code
     if not (case.together(Mode.MWMS) and code.has(".MultiWorkerMirroredStrategy")):
         return
-    if code.says(
+    if code.mentions(
         r"num_replicas_in_sync|get_per_replica_batch_size|num_workers|num_input_pipelines|\bworkers\b|world_size"
     ):
         return

@@ -141,7 +141,7 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
         (learns or case.gpus)
         and case.gpus != 0
         and not code.has(*_PINS)
-        and not code.says("CUDA_VISIBLE_DEVICES|visible_device_list")
+        and not code.mentions("CUDA_VISIBLE_DEVICES|visible_device_list")
     ):
         pinned = bool(case.job and case.job.settings.pin_gpus is When.ALWAYS)
         if not pinned and not case.hides_gpus:
@@ -178,9 +178,9 @@ def _of_servers(case: Case) -> Iterator[Finding]:
     if not case.may_be(Mode.PS) or (case.job and case.job.settings.ps_servers is PsProgram.SCRIPT):
         return
     serving = next((use for use in case.code.calls(".Server") if use.name.startswith("tensorflow")), None)
-    told = next(((s, n) for s, n, _ in case.code.strings(r"^ps$") if _is_compared(s.parents.get(n))), None)
-    if serving and told and not case.code.has(*SESSIONS):
-        source, node = told
+    compared = next(((s, n) for s, n, _ in case.code.strings(r"^ps$") if _is_compared(s.parents.get(n))), None)
+    if serving and compared and not case.code.has(*SESSIONS):
+        source, node = compared
         yield note(
             "ps-branch",
             source.at(node),

@@ -23,7 +23,7 @@ _PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 # Calls that only report an exception, or prepare such a report.
-_TELL = (
+_PRINTS = (
     *("print", "print_exc", "exception", "error", "warning", "info", "critical", "debug", "format_exc", "str", "repr"),
     *("open", "write", "writelines", "flush", "close", "dumps", "encode", "format", "join", "get", "getenv", "type"),
     *("urlopen", "post", "publish", "send", "end_run", "finish", "capture_exception"),
@@ -115,7 +115,7 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                         "an exception is caught, and the script exits with 0: the job counts as completed",
                         "raise",
                     )
-            if _only_tells(source, node.body) and _trains(source, source.parents[node]):
+            if _only_prints(source, node.body) and _trains(source, source.parents[node]):
                 yield warning(
                     "failure-hidden",
                     source.at(node),
@@ -124,31 +124,31 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                 )
 
 
-def _only_tells(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
+def _only_prints(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
     """Return whether statements only report: they print, log, write a file, or call a function that does no more."""
     for stmt in body:
         if isinstance(stmt, ast.With):
-            inside = _only_tells(source, stmt.body, depth) and _all_tell(source, stmt.items, depth)
+            inside = _only_prints(source, stmt.body, depth) and _all_print(source, stmt.items, depth)
         elif isinstance(stmt, ast.Try):
             handlers = [each for handler in stmt.handlers for each in handler.body]
-            inside = _only_tells(source, [*stmt.body, *handlers, *stmt.orelse, *stmt.finalbody], depth)
+            inside = _only_prints(source, [*stmt.body, *handlers, *stmt.orelse, *stmt.finalbody], depth)
         elif isinstance(stmt, ast.Expr):
-            inside = _all_tell(source, [stmt], depth)
+            inside = _all_print(source, [stmt], depth)
         else:
             # A reporting function's assignments are local to it. What the handler itself assigns, later code may read.
             inside = isinstance(stmt, ast.Pass) or (depth < 2 and isinstance(stmt, ast.Assign))
-            inside = inside and _all_tell(source, [stmt], depth)
+            inside = inside and _all_print(source, [stmt], depth)
         if not inside:
             return False
     return True
 
 
-def _all_tell(source: Source, nodes: Sequence[ast.AST], depth: int) -> bool:
+def _all_print(source: Source, nodes: Sequence[ast.AST], depth: int) -> bool:
     calls = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
     for call in calls:
         own = _function(source, call)
-        tells = bool(own and depth and _only_tells(source, own.body, depth - 1))
-        if not tells and source.dotted(call.func).rpartition(".")[2] not in _TELL:
+        only_prints = bool(own and depth and _only_prints(source, own.body, depth - 1))
+        if not only_prints and source.dotted(call.func).rpartition(".")[2] not in _PRINTS:
             return False
     return True
 
@@ -183,9 +183,9 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
     """Yield what the launcher would report when the job starts, by running the launcher's own program."""
     settings = case.job.settings if case.job else None
     shim = bool(settings and settings.tf1 is Tf1.SHIM)
-    told = _look(case, settings.ps_workers if settings else PsProgram.SCRIPT)
+    found_by_launcher = _look(case, settings.ps_workers if settings else PsProgram.SCRIPT)
     at = {source.shown: source for source in case.code.sources}
-    for name, lines, old, new, gone in told["names"]:
+    for name, lines, old, new, gone in found_by_launcher["names"]:
         for line in [line for line in lines if not _is_asked_first(at[name], line)][:1]:
             more = f" (and in {len(lines) - 1} more lines)" if len(lines) > 1 else ""
             place = Place(file=name, line=line)
@@ -196,7 +196,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
                 yield error(
                     "tf1-name", place, f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}"
                 )
-    for check, name, line, found, instead in told["doubts"]:
+    for check, name, line, found, instead in found_by_launcher["doubts"]:
         if name:
             use = next((use for use in at[name].uses if use.name.endswith(_OF_DOUBTS[check])), None)
         else:
@@ -204,7 +204,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
         place = use.place if use and not line else Place(file=name, line=line)
         make = note if check == "ps-xla" and case.gpus is None else error
         yield make(check, place, found, instead[:1].lower() + instead[1:])
-    if "tf1-train" in told["flags"] and case.known and case.together(Mode.PS):
+    if "tf1-train" in found_by_launcher["flags"] and case.known and case.together(Mode.PS):
         use = case.code.first(".train", kind=UseKind.CALL)
         yield error(
             "estimator-never-ends",

@@ -52,7 +52,7 @@ def of_modules(case: Case) -> Iterator[Finding]:
 
 
 def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
-    installs = case.code.says(r"\bpip3?\b") and case.code.says(r"\binstall\b")
+    installs = case.code.mentions(r"\bpip3?\b") and case.code.mentions(r"\binstall\b")
     elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
     own = {name for folder in folders_of(case) for name in _beside(folder)} | _added(case)
     seen = set()

@@ -32,8 +32,8 @@ def as_text(report: Report) -> str:
 def summary(report: Report) -> str:
     """Return the number of findings of each severity, in words."""
     counts = Counter(each.severity for each in report.findings)
-    told = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in BAD]
-    return ", ".join(told)
+    counted = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in BAD]
+    return ", ".join(counted)
 
 
 def as_json(report: Report) -> dict[str, Any]:

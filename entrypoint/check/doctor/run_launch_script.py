@@ -65,9 +65,9 @@ def launched(
             target.with_name("script.py").write_text(plain)  # caught.py runs it instead of the script
         command = [python, str(CAUGHT), str(target), str(script), *arguments]
         given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        told = _environment(environment, Path(scratch))
+        variables = _environment(environment, Path(scratch))
         try:
-            process = subprocess.Popen(command, env=told, start_new_session=True, **given)  # type: ignore[call-overload]
+            process = subprocess.Popen(command, env=variables, start_new_session=True, **given)  # type: ignore[call-overload]
         except OSError as error:
             return Launched(requests=(), launches=(), problem=f"{python} cannot be started: {error}")
         late = False

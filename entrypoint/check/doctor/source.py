@@ -176,7 +176,7 @@ class Code:
                     if found and not _is_told(source, node):
                         yield source, node, found
 
-    def says(self, expression: str) -> bool:
+    def mentions(self, expression: str) -> bool:
         """Return whether any name, argument or text of the program matches."""
         pattern = re.compile(expression)
         return any(pattern.search(source.plain) for source in self.sources)

@@ -70,8 +70,8 @@ def _is_killed(how: str) -> bool:
 
 
 def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
-    heard = any("SIGTERM" not in process.how for host in run.hosts for process in host.processes)
-    last = acted if heard else math.inf  # a process that the signal ended at once has saved nothing in response
+    responded = any("SIGTERM" not in process.how for host in run.hosts for process in host.processes)
+    last = acted if responded else math.inf  # a process that the signal ended at once has saved nothing in response
     since = [at for at, _ in run.ended.kept if at >= last]
     before = [at for at, _ in run.ended.kept if at < last]
     models = sum(host.saved for host in run.hosts)

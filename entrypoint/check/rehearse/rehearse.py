@@ -23,7 +23,7 @@ from entrypoint.check.rehearse.check_stops import of_keeping, of_kill, of_resume
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, last_host
 from entrypoint.check.rehearse.results import RunName, Seen, seen
-from entrypoint.check.rehearse.runs import Moment, run, stoppable, streamed, tells_reads
+from entrypoint.check.rehearse.runs import Moment, run, shows_reads, stoppable, streamed
 from entrypoint.check.rehearse.sample import RECORDS, Sample, take
 from entrypoint.check.rehearse.subject import Case, Request
 from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
@@ -71,7 +71,7 @@ class Options:
                 raise ConfigError(f"--{name} is {value:g}; wanted a number above 0")
 
 
-def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tuple[Case, list[Finding]]:
+def rehearse(options: Options, environment: Mapping[str, str], log: Say) -> tuple[Case, list[Finding]]:
     """Rehearse the job of a launch; ConfigError or CodeError, with advice, if it cannot begin.
 
     Logs, records and models stay in the output folder; the samples are removed.
@@ -87,7 +87,7 @@ def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tupl
     (options.output / MARKER).touch()  # if the output lies in the code folder, it is not copied as code
     try:
         with stoppable():
-            return _rehearse(options, asked, samples, environment, say)
+            return _rehearse(options, asked, samples, environment, log)
     finally:
         shutil.rmtree(samples, ignore_errors=True)
         for parts in options.output.glob("*/algo-*/channels"):
@@ -95,15 +95,15 @@ def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tupl
 
 
 def _rehearse(
-    options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], say: Say
+    options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], log: Say
 ) -> tuple[Case, list[Finding]]:
-    say(f"samples of {options.records:,} records of each channel")
+    log(f"samples of {options.records:,} records of each channel")
     found = origins(asked.described.request, options.channels, samples)
     taken = tuple(take(origin, options.records) for origin in found)
     hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
     hosts = len([host for group in groups_of(asked, hosts) for host in group.hosts]) or hosts
     options = replace(options, engine=options.engine or _engine_of(options, asked, environment))
-    stage = _Stage(options, asked, hosts, tuple(taken), environment, say)
+    stage = _Stage(options, asked, hosts, tuple(taken), environment, log)
     case = stage.case()
     for runs in stage.runs():
         case = replace(case, runs=runs)
@@ -144,12 +144,12 @@ class _Stage:
         hosts: int,
         taken: tuple[Sample, ...],
         environment: Mapping[str, str],
-        say: Say,
+        log: Say,
     ) -> None:
         self._options, self._asked, self._hosts, self._taken = options, asked, hosts, taken
-        self._environment, self._say = environment, say
+        self._environment, self._say = environment, log
         self._runs: list[Seen] = []
-        self._reads_told = tells_reads(options.output)
+        self._knows_reads = shows_reads(options.output)
         self._by_steps = False
         self._budget = asked.described.job.settings.stop_grace if asked.described.job else SOON_SECONDS
 
@@ -240,7 +240,7 @@ class _Stage:
         engine.check()
         self._say(f"run {len(self._runs) + 1}: {_WORDS[name]}; its output is in {log}")
         ended = run(job, engine, log, moment(progress, kept), kept, own_files=name is RunName.PLAIN)
-        self._runs.append(seen(name, job, ended, log, self._reads_told and name is RunName.PLAIN))
+        self._runs.append(seen(name, job, ended, log, self._knows_reads and name is RunName.PLAIN))
         return self._runs[-1]
 
     def _job(self, name: RunName, checkpoints: Path, *faults: Fault) -> LocalJob:

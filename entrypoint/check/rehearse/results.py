@@ -137,12 +137,12 @@ class Seen:
         return found
 
 
-def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, reads_told: bool) -> Seen:
+def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: bool) -> Seen:
     """Collect the results of a run."""
     folders = folders_of(job)
     records = {folder.host: list(_record(job.output, folder.host)) for folder in folders}
     about = [line[2] for lines in records.values() for line in lines[:1]]
-    together = Together(list(records), any(told.get("mode") == "ps" for told in about), FEWER_STEPS)
+    together = Together(list(records), any(header.get("mode") == "ps" for header in about), FEWER_STEPS)
     outcome: dict[str, Any] = {}
     said: dict[str, None] = {}
     exchanged = 0
@@ -165,7 +165,7 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, reads_told: bool
     return Seen(
         name=name,
         ended=ended,
-        hosts=tuple(_host(folder, records[folder.host], job, reads_told) for folder in folders),
+        hosts=tuple(_host(folder, records[folder.host], job, knows_reads) for folder in folders),
         kind=Kind(outcome["kind"]) if outcome else None,
         cause=_words(cause) if cause else "",
         said=tuple(said),
@@ -194,7 +194,7 @@ def _record(output: Path, host: str) -> Iterator[list[Any]]:
         return
 
 
-def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, reads_told: bool) -> Host:
+def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, knows_reads: bool) -> Host:
     processes: dict[str, Process] = {}
     metrics = []
     memory = 0
@@ -210,7 +210,7 @@ def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, reads_told:
             case ["sample", _, _, _, dict(used), *_]:
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
     dealt = tuple((channel.name, _files(folder.parts / channel.name)) for channel in job.channels)
-    read = tuple((name, _read_of(folder.parts / name, files)) for name, files in dealt) if reads_told else None
+    read = tuple((name, _read_of(folder.parts / name, files)) for name, files in dealt) if knows_reads else None
     return Host(
         name=folder.host,
         processes=tuple(processes.values()),
@@ -235,11 +235,11 @@ def _first(log: Path) -> tuple[tuple[str, float], ...]:
     """Return the first value of each of COUNTED in a log; a record keeps only the last of each second."""
     readers, found = dict[str, Reader](), dict[str, float]()
     for line in _text(log, LOG_BYTES).splitlines():
-        told = _OF_PROCESS.match(line)
-        if not told:
+        output = _OF_PROCESS.match(line)
+        if not output:
             continue
-        reader = readers.setdefault(told[1], Reader())
-        reader.read(told[2])
+        reader = readers.setdefault(output[1], Reader())
+        reader.read(output[2])
         for name, value in reader.take().items():
             if name in COUNTED:
                 found.setdefault(name, value)

@@ -283,7 +283,7 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
     if not of_all:
         return []
     found = []
-    most, said = of_all[0].most, dict(channels.groups)
+    most, confirmed = of_all[0].most, dict(channels.groups)
     for source in sources(channels, most):
         first, name, wanted = source.channels[0], source.name, len(source.channels)
         if wanted == 1 < most and first.mode is InputMode.PIPE:
@@ -297,11 +297,11 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
                 f"channel {name} is ShardedByS3Key, and not all of the part of {shorten(', '.join(short))} is read: "
                 f"wanted FullyReplicated, or {wanted} or more processes that train there (a chief does with TF1 only)"
             )
-    unsaid = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & said.keys()]
-    if unsaid:  # inputdataconfig.json has no S3 paths, so nothing else tells whether the data are the same
-        groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsaid)
+    unsure = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & confirmed.keys()]
+    if unsure:  # inputdataconfig.json has no S3 paths, so nothing else tells whether the data are the same
+        groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsure)
         same, own = (
-            ",".join(f"{source.name}={kind}" for source in unsaid) for kind in (ChannelGroup.SAME, ChannelGroup.OWN)
+            ",".join(f"{source.name}={kind}" for source in unsure) for kind in (ChannelGroup.SAME, ChannelGroup.OWN)
         )
         found.append(
             f"each process of a host reads one channel of a group ({groups}). If these hold different data, set "

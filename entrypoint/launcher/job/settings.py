@@ -13,20 +13,8 @@ from typing import Any, TypeVar
 from entrypoint.base.errors import ConfigError, ConfigErrors, did_you_mean
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Default, Value, replace
-from entrypoint.launcher.job.choices import (
-    AskedMode,
-    ChannelGroup,
-    ChiefName,
-    HangAction,
-    LogPrefix,
-    NoProxy,
-    PsProgram,
-    Reaction,
-    Tf1,
-    Threads,
-    When,
-    WorkerEnd,
-)
+from entrypoint.launcher.job import choices
+from entrypoint.launcher.job.choices import AskedMode, ChannelGroup, LogPrefix
 from entrypoint.launcher.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
@@ -82,16 +70,6 @@ def mode_named(text: str) -> AskedMode:
         known = f"one of {', '.join(AskedMode)} (or {', '.join(_ALSO_CALLED)})"
         raise ValueError(known + did_you_mean(text.lower(), names.values()))
     return _ALSO_CALLED.get(name) or AskedMode(name)
-
-
-def _choice(*words: _Word) -> Callable[[str], _Word]:
-    def parse(text: str) -> _Word:
-        found = next((word for word in words if word == text), None)
-        if found is None:
-            raise ValueError("one of " + ", ".join(words) + did_you_mean(text.lower(), words))
-        return found
-
-    return parse
 
 
 def _namespace(text: str) -> str:
@@ -204,6 +182,19 @@ def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool =
     return Setting(default, parse, doc, secret, machine)
 
 
+def _word(default: _Word, doc: str, *others: _Word) -> Any:
+    """Return the Setting of a word: `default`, or one of `others`; without these, any of its enum."""
+    words = (default, *(others or (word for word in type(default) if word is not default)))
+
+    def parse(text: str) -> _Word:
+        found = next((word for word in words if word == text), None)
+        if found is None:
+            raise ValueError("one of " + ", ".join(words) + did_you_mean(text.lower(), words))
+        return found
+
+    return _setting(default, parse, doc)
+
+
 class Settings(Value):
     """Hold every setting with its default. Field names are the setting names in lower case."""
 
@@ -219,21 +210,18 @@ class Settings(Value):
         whole_number(1, MAX_PROCESSES_PER_HOST),
         "Ranks (mpi) or workers (ps, mwms) on each host. Default: mpi one per GPU, else 1; ps and mwms 1.",
     )
-    ps_workers: PsProgram = _setting(
-        PsProgram.SCRIPT,
-        _choice(*PsProgram),
+    ps_workers: choices.PsProgram = _word(
+        choices.PsProgram.SCRIPT,
         "ps: `script` runs the user's script on every host; `server` runs TensorFlow servers as workers "
         "and the script on the chief alone.",
     )
-    ps_servers: PsProgram = _setting(
-        PsProgram.SERVER,
-        _choice(PsProgram.SERVER, PsProgram.SCRIPT),
+    ps_servers: choices.PsProgram = _word(
+        choices.PsProgram.SERVER,
         "ps: `server` runs TensorFlow servers as parameter servers; `script` runs the user's script, which must run a "
         "server itself if its task in TF_CONFIG is `ps`, and stay in it.",
     )
-    ps_worker_end: WorkerEnd = _setting(
-        WorkerEnd.AUTO,
-        _choice(*WorkerEnd),
+    ps_worker_end: choices.WorkerEnd = _word(
+        choices.WorkerEnd.AUTO,
         "ps with scripts: when a worker's script is over. `own`: when it ends, and it is waited for. `chief`: when the "
         "chief has ended; worker scripts only serve. `auto`: when it ends; or, after the chief's end, when it runs a "
         "TensorFlow server and is seen to wait in its `join()`, or to do nothing for 60 s.",
@@ -255,22 +243,19 @@ class Settings(Value):
         "each process reads one. `own`: each holds data of its own; `same`: all hold the same data, from one S3 path; "
         "`off`: they are no group. For one group alone `train=same`; several have commas between them. Default: `own`.",
     )
-    ps_chief_name: ChiefName = _setting(
-        ChiefName.AUTO,
-        _choice(*ChiefName),
+    ps_chief_name: choices.ChiefName = _word(
+        choices.ChiefName.AUTO,
         "ps: what TF_CONFIG calls rank 0. `auto`: `master`, as on AWS's images, if the code uses TF1's Estimators, "
         "or TF1's sessions and a quoted 'master', and has neither a quoted 'chief' nor TF2's parameter server "
         "strategy; else `chief`.",
     )
-    ps_chief_first: When = _setting(
-        When.AUTO,
-        _choice(*When),
+    ps_chief_first: choices.When = _word(
+        choices.When.AUTO,
         "ps with scripts: hold worker scripts until the chief's port answers. `auto`: only if the code uses "
         "TF1 sessions or estimators, where a worker that comes first loses 30 s.",
     )
-    tf1: Tf1 = _setting(
-        Tf1.TELL,
-        _choice(*Tf1),
+    tf1: choices.Tf1 = _word(
+        choices.Tf1.TELL,
         "Code with names of TensorFlow 1, such as `tf.Session`, which TensorFlow 2 has in `tf.compat.v1`: `tell` lists "
         "them at the start, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
         "`tensorflow.compat.v1`, without version 2's behaviour, and what that lacks (`tf.contrib`) is refused at the "
@@ -327,22 +312,19 @@ class Settings(Value):
     restart_codes: tuple[int, ...] = _setting(
         (75,), _codes, "Exit codes after which the job restarts, with commas between them."
     )
-    threads: Threads = _setting(
-        Threads.AUTO,
-        _choice(*Threads),
+    threads: choices.Threads = _word(
+        choices.Threads.AUTO,
         "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each gets "
         "a number of threads to start, unless the environment sets one; and with Horovod and MPI, on hosts without "
         "GPUs, a waiting rank yields its CPU. `off`: neither.",
     )
-    pin_gpus: When = _setting(
-        When.AUTO,
-        _choice(*When),
+    pin_gpus: choices.When = _word(
+        choices.When.AUTO,
         "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps and mwms; "
         "scripts for Horovod choose by local rank among all of them.",
     )
-    gpu_check: Reaction = _setting(
-        Reaction.WARN,
-        _choice(*Reaction),
+    gpu_check: choices.Reaction = _word(
+        choices.Reaction.WARN,
         "Where hosts have GPUs that their TensorFlow cannot use: `warn` logs it once, on the first host; `fail` ends "
         "the job before any script starts, with exit code 78; `off` logs nothing.",
     )
@@ -361,19 +343,18 @@ class Settings(Value):
         "Seconds that the scripts of hosts outside the distribution have to end by themselves after all others have "
         "succeeded.",
     )
-    differences: Reaction = _setting(
-        Reaction.FAIL,
-        _choice(Reaction.FAIL, Reaction.WARN),
+    differences: choices.Reaction = _word(
+        choices.Reaction.FAIL,
         "What to do when code, plan, requirements, image or versions are not the same on all hosts.",
+        choices.Reaction.WARN,
     )
     log_prefix: LogPrefix = _setting(
         LogPrefix.ON,
         _prefix,
         "Whether each line begins with `[host process]`; `streams` adds `stdout` or `stderr` to it.",
     )
-    no_proxy: NoProxy = _setting(
-        NoProxy.HOSTS,
-        _choice(*NoProxy),
+    no_proxy: choices.NoProxy = _word(
+        choices.NoProxy.HOSTS,
         "Where the job's environment names a proxy (`http_proxy`, `https_proxy`, `all_proxy` or `grpc_proxy`, in small "
         "letters or capitals): `hosts` adds to `no_proxy` and `NO_PROXY` of all programs what no proxy leads to, the "
         "names and addresses of the job's hosts, loopback, and where AWS answers on a host; `off` leaves both alone.",
@@ -405,9 +386,8 @@ class Settings(Value):
         "Seconds in which no process of training has shown progress or worked, until the stacks of all of them are "
         "taken and one line logs where each process stands. 0: never.",
     )
-    hang_action: HangAction = _setting(
-        HangAction.WAIT,
-        _choice(*HangAction),
+    hang_action: choices.HangAction = _word(
+        choices.HangAction.WAIT,
         "What follows a hang: `wait` goes on; `fail` ends the job with exit code 72; `restart` ends the attempt and "
         "tries again, if `ENTRYPOINT_RESTARTS` has one left.",
     )

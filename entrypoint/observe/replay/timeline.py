@@ -29,16 +29,16 @@ class Recorded:
     @property
     def outcome(self) -> Mapping[str, Any] | None:
         """Return how the job ended by this host's record; None if the record does not have it."""
-        told = [line[2] for line in self.of("outcome")]
-        return next((each for each in reversed(told) if _is_outcome(each)), None)
+        outcomes = [line[2] for line in self.of("outcome")]
+        return next((each for each in reversed(outcomes) if _is_outcome(each)), None)
 
     @property
     def gpus(self) -> int:
-        return int(told) if isinstance(told := self.about.get("gpus", 0), int | float) else 0
+        return int(count) if isinstance(count := self.about.get("gpus", 0), int | float) else 0
 
 
-def _is_outcome(told: Any) -> bool:
-    match told:
+def _is_outcome(value: Any) -> bool:
+    match value:
         case {"kind": str(), "exit_code": int(), "cause": None | {"host": str(), "process": str(), "what": str()}}:
             return True
     return False
@@ -49,10 +49,10 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
     A host that was lost at its start may have no usable record, so it is left out.
     """
-    told = {name: recorded for name, record in records.items() if (recorded := read(record))}
-    if not told:
+    readable = {name: recorded for name, record in records.items() if (recorded := read(record))}
+    if not readable:
         raise ConfigError("no record says what its job was; wanted those of this version, of a job that was monitored")
-    return dict(sorted(told.items(), key=lambda each: each[0] != each[1].about.get("coordinator")))
+    return dict(sorted(readable.items(), key=lambda each: each[0] != each[1].about.get("coordinator")))
 
 
 def read(record: bytes) -> Recorded | None:
@@ -62,10 +62,10 @@ def read(record: bytes) -> Recorded | None:
     described = {}
     for line in lines:
         match line:
-            case ["host", _, dict(told)]:
-                about |= told
-            case ["described", _, dict(told)]:
-                described = told
+            case ["host", _, dict(found)]:
+                about |= found
+            case ["described", _, dict(found)]:
+                described = found
     if not ("host" in about and described):
         return None
     return Recorded(host=str(about["host"]), about=about, described=described, lines=lines)
@@ -129,11 +129,11 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
     rows = [(at, each.recorded.host, step) for each in played for at, step in each.steps]
     width = max((len(host) for host in narrators), default=0)
     for at, host, step in sorted(rows, key=lambda row: row[0]):
-        told = [words for event in step.happened if (words := narrators[host].told(event))]
+        happened = [words for event in step.happened if (words := narrators[host].describe(event))]
         done = list(consequences(step.actions))
-        if told or done:
+        if happened or done:
             mark = "" if step.same else f"   <- then: {step.then}"
-            print(printable(f"{at - began:9.3f} {host:<{width}}  {'; '.join(told) or '-'}{mark}"))
+            print(printable(f"{at - began:9.3f} {host:<{width}}  {'; '.join(happened) or '-'}{mark}"))
             for words in done:
                 print(printable(f"{'':9} {'':<{width}}    -> {words}"))
     return _verdict(played)
@@ -141,11 +141,11 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
 
 def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
     """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same times."""
-    told = read_all(records)
-    first = next(iter(told.values()))
+    readable = read_all(records)
+    first = next(iter(readable.values()))
     job, _ = rebuild(first.described, first.gpus)
     hosts = first.described["resourceconfig"]["hosts"]
-    wanted = list(faults({name: told[name].lines if name in told else [] for name in hosts}))
+    wanted = list(faults({name: readable[name].lines if name in readable else [] for name in hosts}))
     return arguments(first.described, str(job.mode), job.processes_per_host, program, wanted)
 
 

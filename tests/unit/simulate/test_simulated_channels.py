@@ -173,24 +173,24 @@ def leave_behind(folder: Path) -> None:
 
 
 def test_what_is_no_data_is_neither_streamed_nor_dealt_out_and_is_told(rows, tmp_path):
-    assert pipe(rows).told == ""
+    assert pipe(rows).summary == ""
     leave_behind(rows)
     sharded = Channel(name="train", source=rows, distribution=SHARDED)
     for channel in (pipe(rows), sharded):
         assert keys(channel, 0, 1) == KEYS
-        assert channel.told == (
+        assert channel.summary == (
             "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are ignored, as they are "
             "not data: SageMaker would deliver them, so keep them out of S3"
         )
     whole = Channel(name="train", source=rows)
     assert whole.is_whole  # it is shown as it is
-    assert "are in the folder, as on SageMaker: sagemaker_tf_data ignores them" in whole.told
+    assert "are in the folder, as on SageMaker: sagemaker_tf_data ignores them" in whole.summary
 
 
 def test_examples_of_several_records_are_told(tmp_path):
-    told = pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref", "label")).told
+    told = pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref", "label")).summary
     assert told.startswith("channel train: each example is 2 records; read it with attributes=['source-ref', 'label']")
-    assert pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref",)).told == ""
+    assert pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref",)).summary == ""
 
 
 def test_a_pipe_of_nothing_but_rests_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.rehearse.request import Asked, RehearsedJob, asked_for, groups_of, job_for
-from entrypoint.check.rehearse.runs import files_in, own_files, tells_reads
+from entrypoint.check.rehearse.runs import files_in, own_files, shows_reads
 from entrypoint.cli.main import run
 
 REQUEST: dict[str, Any] = {
@@ -157,7 +157,7 @@ def test_a_job_that_our_launcher_refuses(tmp_path: Path) -> None:
 
 
 def test_which_files_a_host_reads_is_seen(tmp_path: Path) -> None:
-    if not tells_reads(tmp_path):
+    if not shows_reads(tmp_path):
         pytest.skip("this file system does not note when a file was read")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "whole").write_text("rows")

@@ -126,9 +126,9 @@ def test_it_is_told_in_words(life, capsys):
 def test_values_are_told_in_words() -> None:
     files = (File(path="model/1/saved_model.pb", size=1, digest="d"),)
     there = events.Inventoried(artifacts=Artifacts(files=files, model=True))
-    assert Narrator().told(there) == "inventoried: model/1/saved_model.pb"
+    assert Narrator().describe(there) == "inventoried: model/1/saved_model.pb"
     same = events.Fingerprinted(fingerprints={"the plan": "2 workers"})
-    assert Narrator().told(same) == "fingerprinted: the plan 2 workers"
+    assert Narrator().describe(same) == "fingerprinted: the plan 2 workers"
 
 
 def test_lost_lines_are_said(life, capsys):
