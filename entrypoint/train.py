@@ -49,6 +49,7 @@ def _train(began: float, signals: list[int]) -> int:
 def _with_log(began: float, signals: list[int], spare: self_failure.Spare) -> int:
     from entrypoint.launcher.host import descendants
     from entrypoint.launcher.host.machine import count_gpus
+    from entrypoint.launcher.job.choices import LogPrefix
     from entrypoint.launcher.job.config import read_job, this_host
     from entrypoint.launcher.job.job import Tree
     from entrypoint.launcher.outcome import report
@@ -62,7 +63,7 @@ def _with_log(began: float, signals: list[int], spare: self_failure.Spare) -> in
             job = surroundings.with_run_folder(read_job(base, os.environ, places.DEFAULT_RUN, count_gpus()), os.environ)
             secret = Secrets(os.environ, job.hyperparameters)
             prefix = job.settings.log_prefix
-            log = Log(host, prefix=prefix != "false", streams=prefix == "streams", secret=secret)
+            log = Log(host, prefix=prefix is not LogPrefix.OFF, streams=prefix is LogPrefix.STREAMS, secret=secret)
             job = surroundings.settled(job, os.environ, log.say)
             plan = _plan(job, log)
             feed = Feed(job, plan, began)  # fork before a second thread exists
@@ -156,7 +157,7 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
         there = [host for host in supervisor.facts.others if supervisor.facts.report_of(host).gone]
     elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
         there = [supervisor.facts.coordinator]
-    told = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
-    feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": told, "there": there})
+    blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
+    feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": blamed, "there": there})
     if why := feed.finish():
         log.say(f"the record of this host is incomplete: {why}")

@@ -12,16 +12,60 @@ from entrypoint.base.secrets import Secrets
 from entrypoint.check.rehearse.finding import goes
 from entrypoint.check.rehearse.output import as_json, as_text
 from entrypoint.check.rehearse.rehearse import Options, rehearse
+from entrypoint.cli.arguments import ENGINES, add_launch_script
 from entrypoint.simulate.spec import pairs
 
 GO, NO_GO, USAGE, INTERRUPTED = 0, 1, 2, 130
 
+EPILOG = """\
+examples; exit code 0: go, 1: no-go, 2: it could not be begun:
+  entrypoint rehearse submit_job.py --channel training=data/rows
+  entrypoint rehearse submit_job.py --price 3.825 --speedup 40
+  entrypoint rehearse --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
+"""
 
-def rehearse_command(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "launch",
+        metavar="LAUNCH",
+        help="a launch script (it runs without a network), or a request, .json",
+    )
+    add(
+        "--engine",
+        choices=ENGINES,
+        default="",
+        help="what a host is; default: process, or netns if the script names /opt/ml itself",
+    )
+    add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
+    add("--hosts", type=int, metavar="N", help="simulated hosts; default: the request's, at most 4")
+    add("--seconds", type=float, default=60.0, metavar="S", help="of training in a run, at most; default: 60")
+    add("--records", type=int, default=2000, metavar="N", help="of each channel, at about; default: 2000")
+    add(
+        "--channel",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="a local copy of a channel's data, or of some",
+    )
+    add(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        help="the folder of the training script, if the launch script does not lead there",
+    )
+    add("--output", type=Path, metavar="DIR", help="logs, records, models; default: out/rehearse-LAUNCH-TIME")
+    add("--price", type=float, metavar="USD", help="for one host for an hour")
+    add("--speedup", type=float, metavar="X", help="how many times as fast the real job is as this one")
+    add_launch_script(parser)
+
+
+def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Rehearse, print the result and return the exit code. 0: go; 1: no-go; 2: cannot start; 130: interrupted."""
     name = f"rehearse-{Path(args.launch).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     try:
@@ -40,7 +84,7 @@ def rehearse_command(args: argparse.Namespace, environment: Mapping[str, str]) -
             price=args.price,
             speedup=args.speedup,
         )
-        case, findings = rehearse(options, environment, say)
+        case, findings = rehearse(options, environment, log)
     except (ConfigError, CodeError) as problem:
         print(f"error: {problem}", file=sys.stderr)
         return USAGE

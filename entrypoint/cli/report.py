@@ -2,15 +2,32 @@
 
 import argparse
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.cli.arguments import PLACE
 from entrypoint.launcher.job.rules import parse_rules
 from entrypoint.observe.report.make import make
 from entrypoint.record.find import find
 
+EPILOG = """\
+examples:
+  entrypoint report out/train-ps-20270101-120000             # a folder of `entrypoint local`
+  entrypoint report output.tar.gz --price 3.06               # USD for a host and hour
+  entrypoint report s3://bucket/job/output/output.tar.gz --output job.html --rules straggler=1.2,idle=off
+"""
 
-def report(args: argparse.Namespace) -> int:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("place", metavar="PLACE", help=PLACE)
+    add("--price", metavar="USD", help="of a host for an hour, for the bill")
+    add("--output", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html")
+    add("--rules", default="", metavar="NAME=N,...", help="thresholds instead of the job's; see docs/report.md")
+
+
+def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
     price = None
     if args.price is not None:

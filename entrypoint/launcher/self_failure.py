@@ -88,7 +88,7 @@ def report_to_others(
     # They know the outcome already, unless this host settled on it without reaching anybody.
     if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.hosts.heard):
         return
-    heard = len(signals)
+    received = len(signals)
     note_signals(signals)
     try:
         job = (
@@ -100,7 +100,7 @@ def report_to_others(
         within = STARTING_SECONDS if supervisor is None or supervisor.peers is None else RUNNING_SECONDS
         secret = Secrets(os.environ, job.hyperparameters)
         left = emergency_report.tell(
-            job.cluster, job.settings, outcome.with_texts(secret.mask), attempt, within, lambda: len(signals) > heard
+            job.cluster, job.settings, outcome.with_texts(secret.mask), attempt, within, lambda: len(signals) > received
         )
         if left:
             say(f"not reached: {', '.join(left)}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.values import replace
 from entrypoint.launcher.host import folders, proxies
+from entrypoint.launcher.job.choices import NoProxy
 from entrypoint.launcher.job.job import Job
 
 _made: list[Path] = []  # folders that are removed when the launcher ends
@@ -39,16 +40,16 @@ def with_temporary_folder(job: Job, environment: MutableMapping[str, str]) -> Jo
 
 def settled(job: Job, environment: MutableMapping[str, str], say: Callable[[str], None]) -> Job:
     """Return the job as this container can run it, and update the environment that the programs inherit."""
-    job, told = folders.settled(job)
+    job, notes = folders.settled(job)
     if place := folders.place_for_others(job.paths.run, environment):
-        told.append(
+        notes.append(
             f"nothing can be written to {environment.get('TMPDIR', '/tmp')}: TMPDIR is {place} for all programs"
         )
         environment["TMPDIR"] = place
-    if job.settings.no_proxy == "hosts" and (found := proxies.proxies_in(environment)):
-        told.append(proxies.told(found, len(job.cluster.hosts)))
+    if job.settings.no_proxy is NoProxy.HOSTS and (found := proxies.proxies_in(environment)):
+        notes.append(proxies.told(found, len(job.cluster.hosts)))
         environment.update(proxies.spared(environment, proxies.names_of(job.cluster, environment)))
-    for line in told:
+    for line in notes:
         say(line)
     return job
 

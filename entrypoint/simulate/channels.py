@@ -111,7 +111,7 @@ class Channel:
         return sorted((str(path.relative_to(self.source)) for path in found), key=os.fsencode)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return a notice on files that are no data, or on examples of several records; "" if there is none."""
         if len(self.attributes) > 1 and self.wrapper is Wrapper.RECORD_IO:
             names = list(self.attributes)

@@ -19,7 +19,7 @@ from entrypoint.launcher.job.config import read_job
 from entrypoint.simulate import arp_off, processes
 from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.disks import FILL, FILLER, MAKE_READONLY
-from entrypoint.simulate.engine import Command, FaultFailed, last_line
+from entrypoint.simulate.engine import Command, EngineName, FaultFailed, last_line
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.spec import LocalJob, settings_in
@@ -40,7 +40,7 @@ _NOT_YET = 75  # exit code of processes.py if there is no such process
 class DockerEngine:
     """Run the hosts of a job with the docker command."""
 
-    name = "docker"
+    name = EngineName.DOCKER
     faults = frozenset(Action)
     look_again = 0.5
 
@@ -231,8 +231,8 @@ class DockerEngine:
 
     def _must(self, *words: str) -> None:
         if (answer := self._call(*words)).returncode:
-            said = last_line(answer.stderr, "no reason given")
-            raise ConfigError(f"cannot make a disk that can be filled: docker {words[0]} failed: {said}")
+            reason = last_line(answer.stderr, "no reason given")
+            raise ConfigError(f"cannot make a disk that can be filled: docker {words[0]} failed: {reason}")
 
     def _volume(self, host: str, folder: str) -> str:
         return f"{self._container(host)}-{folder}"

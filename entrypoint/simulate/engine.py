@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.base.python310 import StrEnum
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.tree import HostFolder
 
@@ -18,8 +19,14 @@ class Command:
     environment: Mapping[str, str]
 
 
+class EngineName(StrEnum):
+    PROCESS = "process"
+    NETNS = "netns"
+    DOCKER = "docker"
+
+
 class Engine(Protocol):
-    name: str
+    name: EngineName
     faults: frozenset[Action]
     """The faults that it can do."""
     look_again: float

@@ -25,7 +25,7 @@ class _Case:
 
     fault: Fault
     state: _State = _State.WAITING
-    said: bool = False  # the text of its `when` was printed
+    printed: bool = False  # the text of its `when` was printed
     try_at: float = 0.0  # time before which it is not tried again
     done: set[str] = field(default_factory=set)  # hosts that it has reached
     injected: float = 0.0  # seconds from the start of the first host
@@ -54,7 +54,7 @@ class _Case:
 class Injector:
     """Inject the faults of one run. Times are seconds from the start of the first host.
 
-    `heard` and `stalls` are called from other threads, all else from one.
+    `note_output` and `stalls` are called from other threads, all else from one.
     """
 
     def __init__(self, faults: Sequence[Fault], engine: Engine, say: Callable[[str], None]) -> None:
@@ -69,13 +69,13 @@ class Injector:
         """Return whether the host's output must not be read now."""
         return any(self._is(c, Action.STALL, host) and c.state is _State.INJECTED for c in self._cases)
 
-    def heard(self, lines: bytes) -> bool:
+    def note_output(self, lines: bytes) -> bool:
         """Note texts that faults wait for in a host's output; return whether `act` has something to do now."""
         wake = False
         for case in self._cases:
-            if case.state is _State.WAITING and not case.said and case.fault.when:
-                wake |= (said := case.fault.when.encode() in lines)
-                case.said |= said
+            if case.state is _State.WAITING and not case.printed and case.fault.when:
+                wake |= (printed := case.fault.when.encode() in lines)
+                case.printed |= printed
         return wake
 
     def act(self, now: float, running: Mapping[str, int]) -> None:
@@ -90,7 +90,7 @@ class Injector:
         """Return when `act` may have something to do, unless output changes that; None if never."""
         times = []
         for case in self._cases:
-            if case.state is _State.WAITING and (case.said or not case.fault.when):
+            if case.state is _State.WAITING and (case.printed or not case.fault.when):
                 times.append(max(case.fault.at, case.try_at))
             elif case.ends_at is not None:
                 times.append(case.ends_at)
@@ -112,7 +112,7 @@ class Injector:
         return [str(case) for case in self._cases]
 
     def _is_due(self, case: _Case, now: float) -> bool:
-        return now >= case.try_at and (case.said if case.fault.when else now >= case.fault.at)
+        return now >= case.try_at and (case.printed if case.fault.when else now >= case.fault.at)
 
     def _inject(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
         fault = case.fault

@@ -26,8 +26,8 @@ def examine(path: str) -> Iterator[str]:
     yield f"Python {sys.version.split()[0]}: {sys.executable}"
     yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
     if mpirun := shutil.which("mpirun"):
-        told = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
-        yield f"MPI: {mpirun}, {told.strip().partition(chr(10))[0] or 'version unknown'}"
+        version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+        yield f"MPI: {mpirun}, {version.strip().partition(chr(10))[0] or 'version unknown'}"
     for mode in Mode:
         one, several = (missing(_plan(mode, hosts, path)) for hosts in (1, 2))
         if one == several:

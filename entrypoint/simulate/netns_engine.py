@@ -25,7 +25,7 @@ from entrypoint.launcher.plan.render import render
 from entrypoint.simulate import linux, processes
 from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.disks import FILL, MAKE_READONLY, SmallDisk
-from entrypoint.simulate.engine import Command, FaultFailed, last_line
+from entrypoint.simulate.engine import Command, EngineName, FaultFailed, last_line
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.local_python import PACKAGE, inherited, inject, missing, resume
@@ -46,7 +46,7 @@ _HOST = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.simula
 class NetnsEngine:
     """Run the hosts of a job with this Python, as root, each as if it had a machine for itself."""
 
-    name = "netns"
+    name = EngineName.NETNS
     faults = frozenset(Action)
     look_again = 0.05
 

@@ -37,8 +37,8 @@ def main() -> None:
         _connect(spec)
         _furnish(spec)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or b""
-        print(f"error: this simulated host cannot be made: {error} {last_line(said, '')}".rstrip(), flush=True)
+        printed = getattr(error, "stderr", None) or b""
+        print(f"error: this simulated host cannot be made: {error} {last_line(printed, '')}".rstrip(), flush=True)
         os._exit(ExitCode.INTERNAL)
 
     from entrypoint.train import train

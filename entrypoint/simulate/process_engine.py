@@ -18,7 +18,7 @@ from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
 from entrypoint.simulate import ports
 from entrypoint.simulate.delivery import shown
-from entrypoint.simulate.engine import Command
+from entrypoint.simulate.engine import Command, EngineName
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.local_python import PACKAGE, inherited, inject, missing, resume
 from entrypoint.simulate.spec import LocalJob, settings_in
@@ -35,7 +35,7 @@ _HOST = (
 class ProcessEngine:
     """Run the hosts of a job with this Python, in the given environment."""
 
-    name = "process"
+    name = EngineName.PROCESS
     faults = frozenset({Action.KILL, Action.STOP, Action.PAUSE, Action.STALL, Action.LATE})  # others need namespaces
     look_again = 0.05
 

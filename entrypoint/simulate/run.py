@@ -35,8 +35,8 @@ def run_local(job: LocalJob, engine: Engine) -> int:
     with output_folder(job), signals() as happened:
         for folder in folders:
             write_tree(job, folder)
-        for told in filter(None, (channel.told for channel in job.channels)):
-            terminal.say(told)
+        for line in filter(None, (channel.summary for channel in job.channels)):
+            terminal.say(line)
         injector = Injector(job.faults, engine, terminal.say)
         streams = [
             Stream(channel=channel, folder=folder.input_data, rank=rank, hosts=job.hosts)

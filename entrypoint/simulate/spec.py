@@ -10,6 +10,7 @@ from typing import Any
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.launcher.job import params
+from entrypoint.launcher.job.choices import AskedMode
 from entrypoint.launcher.job.files import MAX_HOSTS
 from entrypoint.launcher.job.groups import Group
 from entrypoint.launcher.job.job import Mode
@@ -17,7 +18,6 @@ from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, SET_BY_US
 from entrypoint.simulate.channels import Channel, check_together
 from entrypoint.simulate.fault import Fault
 
-AUTO = "auto"
 MANY = 10  # hosts per CPU; if there are more, their start delays one another's heartbeats
 # Settings that we make for each host, and that a user cannot set for all.
 INTERNAL = SET_BY_US | {
@@ -36,7 +36,7 @@ class LocalJob:
     source: Path  # the code folder
     hosts: int = 1
     groups: tuple[Group, ...] = ()  # instance groups of all hosts; empty without groups
-    mode: str = AUTO
+    mode: str = AskedMode.AUTO
     processes_per_host: int | None = None
     channels: tuple[Channel, ...] = ()
     checkpoints: Path | None = None  # a folder of this machine that is /opt/ml/checkpoints on all hosts
@@ -55,7 +55,7 @@ class LocalJob:
             raise ConfigError(f"--hosts is {self.hosts}; wanted a whole number from 1 to {MAX_HOSTS}")
         if self.timeout is not None and not self.timeout > 0:
             raise ConfigError(f"--timeout is {self.timeout:g}; wanted seconds above 0")
-        if self.processes_per_host is not None and self.mode in (AUTO, Mode.SINGLE):
+        if self.processes_per_host is not None and self.mode in (AskedMode.AUTO, Mode.SINGLE):
             raise ConfigError(
                 f"--processes-per-host is for --mode ps, mwms and mpi; the mode is {self.mode}, "
                 "in which each host runs the script once"
@@ -128,7 +128,7 @@ class LocalJob:
 
     def _switches(self) -> dict[str, str]:
         """Return the hyperparameters that choose the mode: those of SageMaker's SDK, or else our settings."""
-        if self.mode == AUTO:
+        if self.mode == AskedMode.AUTO:
             return {}
         switch, count = {
             Mode.SINGLE: ({"sagemaker_entrypoint_mode": "single"}, ""),

@@ -59,9 +59,9 @@ def _causes(
     folders: Sequence[HostFolder], exits: Mapping[str, Exit], reports: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     """Return the distinct causes that hosts report; if there are none, the last line of each failed host."""
-    told = dict.fromkeys(str(report["cause"]) for report in reports.values() if report.get("cause"))
-    if told:
-        return list(told)
+    causes = dict.fromkeys(str(report["cause"]) for report in reports.values() if report.get("cause"))
+    if causes:
+        return list(causes)
     failed = [f for f in folders if f.host in exits and exits[f.host].code and not reports[f.host]]
     return [f"{folder.host} ({exits[folder.host]}): {_last_words(folder)}" for folder in failed]
 

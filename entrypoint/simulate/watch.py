@@ -210,7 +210,7 @@ class Watch:
                     log.write(block)
                 whole, newline, after = (rest + block).rpartition(b"\n")
                 self.terminal.write(whole + newline)
-                if newline and self.injector.heard(whole):
+                if newline and self.injector.note_output(whole):
                     self.happened.put(NEWS)
                 rest = after
         if rest:

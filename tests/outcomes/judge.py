@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from statistics import median
 
-from entrypoint.cli.replay import Played, play, read
+from entrypoint.observe.replay.timeline import Played, play, read
 from outcomes.case import BOUNDS, Case
 from outcomes.run import LONG, Result
 

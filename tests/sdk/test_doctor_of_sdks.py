@@ -12,8 +12,8 @@ from local_mode import ROOT, python_of
 from test_submit import IMAGE, ROLE, blocks_for
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.lint.lint import Report, examine
-from entrypoint.check.lint.output import as_text
+from entrypoint.check.doctor.doctor import Report, examine
+from entrypoint.check.doctor.output import as_text
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "AWS_DEFAULT_REGION": "eu-west-1"}
 V2 = f"""

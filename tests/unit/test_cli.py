@@ -1,6 +1,5 @@
 """Test `entrypoint plan` and others: words in, text and exit code out; and the values that `entrypoint local` makes."""
 
-import argparse
 import contextlib
 import json
 import os
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from entrypoint import __version__
 from entrypoint.base.errors import ConfigError
-from entrypoint.cli import arguments, main
+from entrypoint.cli import main
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
@@ -237,12 +236,6 @@ def test_bad_config_file_is_one_line(command, tmp_path):
 # --- help ---
 
 
-def _subcommands() -> dict[str, argparse.ArgumentParser]:
-    parser = arguments.parser()
-    (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return {"": parser, **commands.choices}
-
-
 def examples(name: str, capsys) -> list[list[str]]:
     """Return the words after `entrypoint` of each example in a subcommand's help, up to a comment or a pipe."""
     with pytest.raises(SystemExit) as ended:
@@ -253,14 +246,14 @@ def examples(name: str, capsys) -> list[list[str]]:
     return [words[words.index("entrypoint") + 1 :] for words in found]
 
 
-@pytest.mark.parametrize("name", _subcommands())
+@pytest.mark.parametrize("name", ["", *main.COMMANDS])
 def test_every_subcommands_help_has_an_example_that_parses(name, capsys):
     found = examples(name, capsys)
     assert found
     for words in found:
         assert not name or words[0] == name
         if "--help" not in words:
-            arguments.parser().parse_args(words[: words.index("|")] if "|" in words else words)
+            main.parser(words[0]).parse_args(words[: words.index("|")] if "|" in words else words)
 
 
 @pytest.mark.parametrize("name", ["", "plan", "local", "settings"])

@@ -57,12 +57,13 @@ MAY_IMPORT = {
     ),
     "check/finding": "base",
     "check/instance_types": "",
-    "check/lint": "base check/finding launcher/job launcher/plan",
+    "check/doctor": "base check/finding launcher/job launcher/plan",
     "check/rehearse": (
-        "base check/finding check/instance_types check/lint launcher/host launcher/job observe/monitor record simulate"
+        "base check/finding check/instance_types check/doctor launcher/host launcher/job launcher/outcome "
+        "observe/monitor record simulate"
     ),
     "cli": (
-        "base check/lint check/rehearse launcher/host launcher/job launcher/places launcher/plan "
+        "base check/doctor check/rehearse launcher/host launcher/job launcher/places launcher/plan "
         "observe/export observe/live observe/replay observe/report record simulate train"
     ),
     "__main__": "cli",

@@ -37,11 +37,11 @@ def of_hours(case: Case) -> Iterator[Finding]:
         seconds = there
     if case.price is not None:
         cost = seconds / 3600 * case.price * case.request.hosts
-        told = f"{cost:,.2f} USD for {case.request.hosts} hosts at {case.price:g} USD an hour each"
+        words = f"{cost:,.2f} USD for {case.request.hosts} hosts at {case.price:g} USD an hour each"
         if case.speedup is None:
-            yield note("price", f"{told}, if they were as fast as this machine, which they are not", "--speedup X")
+            yield note("price", f"{words}, if they were as fast as this machine, which they are not", "--speedup X")
         else:
-            yield fine("price", f"{told}, without data, storage and the start of instances")
+            yield fine("price", f"{words}, without data, storage and the start of instances")
 
 
 def whole(case: Case, run: Seen) -> tuple[float, str] | None:
@@ -80,8 +80,8 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
 def _start(run: Seen) -> float:
     """Return the seconds until the first step or epoch, which do not grow with the data; 0 if none is reported."""
     began = min(process.began for host in run.hosts for process in host.processes)
-    said = [at for host in run.hosts for at, _, values in host.metrics if values.keys() & set(COUNTED)]
-    return max(0.0, min(said, default=began) - began)
+    reported = [at for host in run.hosts for at, _, values in host.metrics if values.keys() & set(COUNTED)]
+    return max(0.0, min(reported, default=began) - began)
 
 
 def _number(text: str) -> float | None:

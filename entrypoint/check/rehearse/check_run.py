@@ -8,6 +8,8 @@ from entrypoint.check.instance_types import memory_of
 from entrypoint.check.rehearse.finding import error, fine, note, size, span, warning
 from entrypoint.check.rehearse.results import Host, Seen
 from entrypoint.check.rehearse.subject import Case, figures
+from entrypoint.launcher.job.job import Mode
+from entrypoint.simulate.engine import EngineName
 from entrypoint.simulate.hidden import listed
 
 FULL = 0.8  # share of an instance's memory, above which little is left
@@ -39,7 +41,7 @@ def of_request(case: Case) -> Iterator[Finding]:
             "places", f"{', '.join(request.unmoved)} name S3 and are not replaced: with your credentials, the script "
             "reads and writes there",
         )  # fmt: skip
-    if request.fixed and case.engine == "process":
+    if request.fixed and case.engine == EngineName.PROCESS:
         yield warning(
             "places", f"the script names /opt/ml itself ({', '.join(request.fixed[:4])}), which here is this machine's "
             "own folder: the rehearsal does not see it", "--engine netns or docker; or SM_MODEL_DIR, SM_CHANNEL_... "
@@ -157,11 +159,11 @@ def _of_reads(case: Case, run: Seen, name: str, dealt: dict[str, tuple[str, ...]
         )  # fmt: skip
         return
     if unread := sorted(everything - times.keys()):
-        told = f"{name}: {len(unread)} of {len(everything)} files were not read, such as {unread[0]}"
+        words = f"{name}: {len(unread)} of {len(everything)} files were not read, such as {unread[0]}"
         if run.is_whole:
-            yield warning("shards", f"{told}, though the script ran to its end", "does it look for other names?")
+            yield warning("shards", f"{words}, though the script ran to its end", "does it look for other names?")
         else:
-            yield note("shards", f"{told}, until it was stopped")
+            yield note("shards", f"{words}, until it was stopped")
     idle = [host for host, files in read.items() if not files and dealt[host]]
     if idle and case.request.mode != "ps":
         yield warning("shards", f"{name}: {', '.join(idle)} read nothing of it", "let each host read its part")
@@ -192,7 +194,7 @@ def of_distributed(case: Case) -> Iterator[Finding]:
         return
     if case.request.meant_alone:
         yield note("distributed", "each host trains alone, as ENTRYPOINT_MODE=single says")
-    elif case.request.mode == "mpi" and case.engine == "process":
+    elif case.request.mode == Mode.MPI and case.engine == EngineName.PROCESS:
         yield note(
             "distributed", "ranks of hosts that are processes of one machine share its memory: it is not seen whether "
             "they train together", "--engine netns or docker",
@@ -238,16 +240,16 @@ def of_memory(case: Case) -> Iterator[Finding]:
     if run is None or not any(host.memory for host in run.hosts):
         return
     used = max(run.hosts, key=lambda host: host.memory)
-    told = f"{size(used.memory)} at most on {used.name}"
+    words = f"{size(used.memory)} at most on {used.name}"
     for instance_type in dict.fromkeys(case.request.instance_types):
         has = memory_of(instance_type)
         if has is None:
-            yield note("memory", f"{told}; how much {instance_type or 'the instance type'} has is not known here")
+            yield note("memory", f"{words}; how much {instance_type or 'the instance type'} has is not known here")
         elif used.memory > has:
-            yield error("memory", f"{told}, and {instance_type} has {size(has)}", "a larger type, or smaller batches")
+            yield error("memory", f"{words}, and {instance_type} has {size(has)}", "a larger type, or smaller batches")
         elif used.memory > FULL * has:
             yield warning(
-                "memory", f"{told}, of the {size(has)} of {instance_type}", "a larger type: all data need more"
+                "memory", f"{words}, of the {size(has)} of {instance_type}", "a larger type: all data need more"
             )
         else:
-            yield fine("memory", f"{told}, of the {size(has)} of {instance_type}")
+            yield fine("memory", f"{words}, of the {size(has)} of {instance_type}")

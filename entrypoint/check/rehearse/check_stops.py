@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from entrypoint.check.finding import Finding
 from entrypoint.check.rehearse.finding import error, fine, note, span, warning
-from entrypoint.check.rehearse.results import Seen
+from entrypoint.check.rehearse.results import RunName, Seen
 from entrypoint.check.rehearse.subject import Case
+from entrypoint.launcher.outcome.outcome import Kind
 
 SAGEMAKER_GRACE_SECONDS = 120.0  # seconds from SIGTERM to SIGKILL of StopTrainingJob, and of a spot instance's end
 _KEEP = (
@@ -29,7 +30,7 @@ def of_stop(case: Case) -> Iterator[Finding]:
     if acted is None:
         yield note("stop", "it ended before it could be stopped", "a larger sample: --records")
         return
-    if run.name == "stop" and run.has_failed:
+    if run.name is RunName.STOP and run.has_failed:
         yield error("stop", f"it failed when it was stopped: {run.cause}", f"see {run.log}")
         return
     took = run.ended.ended - acted
@@ -69,8 +70,8 @@ def _is_killed(how: str) -> bool:
 
 
 def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
-    heard = any("SIGTERM" not in process.how for host in run.hosts for process in host.processes)
-    last = acted if heard else math.inf  # a process that the signal ended at once has saved nothing in response
+    responded = any("SIGTERM" not in process.how for host in run.hosts for process in host.processes)
+    last = acted if responded else math.inf  # a process that the signal ended at once has saved nothing in response
     since = [at for at, _ in run.ended.kept if at >= last]
     before = [at for at, _ in run.ended.kept if at < last]
     models = sum(host.saved for host in run.hosts)
@@ -116,14 +117,14 @@ def of_keeping(case: Case) -> Iterator[Finding]:
 
 def of_kill(case: Case) -> Iterator[Finding]:
     """Yield whether the other hosts end when one is lost."""
-    run = case.run("kill")
+    run = case.run(RunName.KILL)
     if run is None:
         return
     if run.ended.acted is None and run.has_failed:
         yield _failed_before("kill", run)
     elif run.ended.acted is None:
         yield note("kill", "it ended before a host could be killed", "a larger sample: --records")
-    elif run.kind == "succeeded":
+    elif run.kind is Kind.SUCCEEDED:
         yield note("kill", "it ran to its end without the killed host")
     else:
         took = run.ended.ended - run.ended.acted
@@ -133,7 +134,7 @@ def of_kill(case: Case) -> Iterator[Finding]:
 
 def of_resume(case: Case) -> Iterator[Finding]:
     """Yield whether the next run continues where the killed one was, or starts again."""
-    killed, run = case.run("kill"), case.run("resume")
+    killed, run = case.run(RunName.KILL), case.run(RunName.RESUME)
     if killed is None or run is None or killed.ended.acted is None:
         return
     if run.has_failed:
@@ -145,7 +146,7 @@ def of_resume(case: Case) -> Iterator[Finding]:
     if first is not None and reached is not None:
         again = run.first(count)
         if again is None:
-            yield (fine if run.kind == "succeeded" else note)(
+            yield (fine if run.kind is Kind.SUCCEEDED else note)(
                 "resume", f"the next run printed no {count}; the killed one had reached {count} {reached:g}"
             )
         elif again > first:

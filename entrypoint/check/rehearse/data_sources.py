@@ -9,7 +9,7 @@ from typing import Any
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.extras import imported
-from entrypoint.check.lint.request import Request
+from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.channels import Distribution, Wrapper
 from entrypoint.simulate.channels import Channel, Compression, InputMode
 from entrypoint.simulate.hidden import is_data

@@ -25,10 +25,10 @@ def as_text(case: Case, findings: list[Finding]) -> str:
 def verdict(findings: list[Finding]) -> str:
     """Return "go" or "no-go" with the numbers of errors and warnings."""
     counts = Counter(each.severity for each in findings)
-    told = ", ".join(
+    counted = ", ".join(
         f"{counts[level]} {level}{'s' * (counts[level] != 1)}" for level in (Severity.ERROR, Severity.WARNING)
     )
-    return f"{'go' if goes(findings) else 'no-go'}: {told}"
+    return f"{'go' if goes(findings) else 'no-go'}: {counted}"
 
 
 def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
         "runs": [
             {
                 "name": run.name,
-                "outcome": run.kind,
+                "outcome": run.kind or "",
                 "exit_code": run.ended.code,
                 "seconds": round(run.seconds, 3),
                 "steps_per_second": run.steps_per_second,

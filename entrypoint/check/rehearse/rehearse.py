@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.check.doctor.doctor import title_of
 from entrypoint.check.finding import Finding
-from entrypoint.check.lint.lint import title_of
 from entrypoint.check.rehearse.check_cost import of_hours
 from entrypoint.check.rehearse.check_run import (
     of_data,
@@ -22,12 +22,14 @@ from entrypoint.check.rehearse.check_run import (
 from entrypoint.check.rehearse.check_stops import of_keeping, of_kill, of_resume, of_stop
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, last_host
-from entrypoint.check.rehearse.results import Seen, seen
-from entrypoint.check.rehearse.runs import Moment, engine_for, run, stoppable, streamed, tells_reads
+from entrypoint.check.rehearse.results import RunName, Seen, seen
+from entrypoint.check.rehearse.runs import Moment, run, shows_reads, stoppable, streamed
 from entrypoint.check.rehearse.sample import RECORDS, Sample, take
 from entrypoint.check.rehearse.subject import Case, Request
 from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
-from entrypoint.simulate.engine import Engine
+from entrypoint.launcher.job.choices import AskedMode
+from entrypoint.simulate.engine import Engine, EngineName
+from entrypoint.simulate.engines import engine_for
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import MARKER, check_size
@@ -69,7 +71,7 @@ class Options:
                 raise ConfigError(f"--{name} is {value:g}; wanted a number above 0")
 
 
-def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tuple[Case, list[Finding]]:
+def rehearse(options: Options, environment: Mapping[str, str], log: Say) -> tuple[Case, list[Finding]]:
     """Rehearse the job of a launch; ConfigError or CodeError, with advice, if it cannot begin.
 
     Logs, records and models stay in the output folder; the samples are removed.
@@ -85,7 +87,7 @@ def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tupl
     (options.output / MARKER).touch()  # if the output lies in the code folder, it is not copied as code
     try:
         with stoppable():
-            return _rehearse(options, asked, samples, environment, say)
+            return _rehearse(options, asked, samples, environment, log)
     finally:
         shutil.rmtree(samples, ignore_errors=True)
         for parts in options.output.glob("*/algo-*/channels"):
@@ -93,15 +95,15 @@ def rehearse(options: Options, environment: Mapping[str, str], say: Say) -> tupl
 
 
 def _rehearse(
-    options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], say: Say
+    options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], log: Say
 ) -> tuple[Case, list[Finding]]:
-    say(f"samples of {options.records:,} records of each channel")
+    log(f"samples of {options.records:,} records of each channel")
     found = origins(asked.described.request, options.channels, samples)
     taken = tuple(take(origin, options.records) for origin in found)
     hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
     hosts = len([host for group in groups_of(asked, hosts) for host in group.hosts]) or hosts
     options = replace(options, engine=options.engine or _engine_of(options, asked, environment))
-    stage = _Stage(options, asked, hosts, tuple(taken), environment, say)
+    stage = _Stage(options, asked, hosts, tuple(taken), environment, log)
     case = stage.case()
     for runs in stage.runs():
         case = replace(case, runs=runs)
@@ -111,7 +113,7 @@ def _rehearse(
 def _engine_of(options: Options, asked: Asked, environment: Mapping[str, str]) -> str:
     """Return the engine that gives a program with a literal /opt/ml its own; ConfigError if it is not available."""
     if not asked.fixed:
-        return "process"
+        return EngineName.PROCESS
     job = job_for(
         asked,
         hosts=1,
@@ -122,14 +124,14 @@ def _engine_of(options: Options, asked: Asked, environment: Mapping[str, str]) -
         mounted=True,
     )
     try:
-        engine_for("netns", job, environment, options.image).check()
+        engine_for(EngineName.NETNS, job, environment, options.image).check()
     except ConfigError as problem:
         raise ConfigError(
             f"the script names {BASE} itself ({', '.join(asked.fixed[:4])}), which on hosts that are processes is this "
             f"machine's own folder; wanted --engine docker, or netns ({problem}); or SM_MODEL_DIR, SM_CHANNEL_... "
             "instead"
         ) from None
-    return "netns"
+    return EngineName.NETNS
 
 
 class _Stage:
@@ -142,12 +144,12 @@ class _Stage:
         hosts: int,
         taken: tuple[Sample, ...],
         environment: Mapping[str, str],
-        say: Say,
+        log: Say,
     ) -> None:
         self._options, self._asked, self._hosts, self._taken = options, asked, hosts, taken
-        self._environment, self._say = environment, say
+        self._environment, self._say = environment, log
         self._runs: list[Seen] = []
-        self._reads_told = tells_reads(options.output)
+        self._knows_reads = shows_reads(options.output)
         self._by_steps = False
         self._budget = asked.described.job.settings.stop_grace if asked.described.job else SOON_SECONDS
 
@@ -156,12 +158,12 @@ class _Stage:
         asked, options = self._asked, self._options
         job = asked.described.job
         assert job is not None  # asked_for has checked it
-        local = self._job("plain", self._folder("plain"))
+        local = self._job(RunName.PLAIN, self._folder(RunName.PLAIN))
         return Case(
             request=Request(
                 title=title_of(asked.described),
-                mode=str(job.mode),
-                meant_alone=job.settings.mode == "single",
+                mode=job.mode,
+                meant_alone=job.settings.mode is AskedMode.SINGLE,
                 hosts=asked.hosts,
                 instance_types=tuple(asked.instance_types),
                 processes_per_host=job.processes_per_host,
@@ -189,21 +191,21 @@ class _Stage:
     def runs(self) -> Iterator[tuple[Seen, ...]]:
         """Make the runs; after each one, yield all until then."""
         limit = self._options.seconds
-        plain = self._run("plain", Action.STOP, lambda progress, _: after(progress, limit), by_steps=False)
+        plain = self._run(RunName.PLAIN, Action.STOP, lambda progress, _: after(progress, limit), by_steps=False)
         yield tuple(self._runs)
         if plain.has_failed or not plain.kind:
             return
         self._by_steps = bool(plain.counts)
         half = self._half(plain)
         if plain.ended.acted is None:
-            self._run("stop", Action.STOP, lambda progress, _: after(progress, half))
+            self._run(RunName.STOP, Action.STOP, lambda progress, _: after(progress, half))
             yield tuple(self._runs)
         if not self._has_kept(plain):
             return
-        killed = self._run("kill", Action.KILL, lambda progress, kept: after_keeping(progress, half, kept))
+        killed = self._run(RunName.KILL, Action.KILL, lambda progress, kept: after_keeping(progress, half, kept))
         yield tuple(self._runs)
         if killed.ended.acted is not None:
-            self._run("resume", Action.STOP, lambda progress, _: after(progress, max(5.0, half)), of="kill")
+            self._run(RunName.RESUME, Action.STOP, lambda progress, _: after(progress, max(5.0, half)), of=RunName.KILL)
             yield tuple(self._runs)
 
     def _half(self, plain: Seen) -> float:
@@ -220,10 +222,10 @@ class _Stage:
 
     def _run(
         self,
-        name: str,
+        name: RunName,
         action: Action,
         moment: Callable[[Progress, list[Path]], Moment],
-        of: str = "",
+        of: RunName | None = None,
         by_steps: bool | None = None,
     ) -> Seen:
         checkpoints = self._folder(of or name)
@@ -237,11 +239,11 @@ class _Stage:
         job.check_files()
         engine.check()
         self._say(f"run {len(self._runs) + 1}: {_WORDS[name]}; its output is in {log}")
-        ended = run(job, engine, log, moment(progress, kept), kept, own_files=name == "plain")
-        self._runs.append(seen(name, job, ended, log, self._reads_told and name == "plain"))
+        ended = run(job, engine, log, moment(progress, kept), kept, own_files=name is RunName.PLAIN)
+        self._runs.append(seen(name, job, ended, log, self._knows_reads and name is RunName.PLAIN))
         return self._runs[-1]
 
-    def _job(self, name: str, checkpoints: Path, *faults: Fault) -> LocalJob:
+    def _job(self, name: RunName, checkpoints: Path, *faults: Fault) -> LocalJob:
         return job_for(
             self._asked,
             hosts=self._hosts,
@@ -251,21 +253,21 @@ class _Stage:
             timeout=START_SECONDS + 3 * self._options.seconds,
             faults=faults,
             # The runs before have measured how long stopping takes.
-            stop_grace=min(SOON_SECONDS, self._budget) if name in ("kill", "resume") else None,
-            notes_reads=name == "plain",
-            mounted=self._options.engine != "process",
+            stop_grace=min(SOON_SECONDS, self._budget) if name in (RunName.KILL, RunName.RESUME) else None,
+            notes_reads=name is RunName.PLAIN,
+            mounted=self._options.engine != EngineName.PROCESS,
         )
 
     def _engine(self, job: LocalJob) -> Engine:
         return engine_for(self._options.engine, job, self._environment, self._options.image)
 
-    def _folder(self, name: str) -> Path:
+    def _folder(self, name: RunName) -> Path:
         return self._options.output / "checkpoints" / name
 
 
 _WORDS = {
-    "plain": "the job as requested",
-    "stop": "SIGTERM during training",
-    "kill": "a host is killed during training",
-    "resume": "the next job, with the checkpoints of the killed one",
+    RunName.PLAIN: "the job as requested",
+    RunName.STOP: "SIGTERM during training",
+    RunName.KILL: "a host is killed during training",
+    RunName.RESUME: "the next job, with the checkpoints of the killed one",
 }

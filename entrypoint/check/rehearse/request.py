@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.lint.check_request import folder_said
-from entrypoint.check.lint.context import never_taken
-from entrypoint.check.lint.lint import jobs_of, program_of, sort_out
-from entrypoint.check.lint.planned_job import Described, of_our_driver, our_launcher_runs
-from entrypoint.check.lint.source import Code, read_code
-from entrypoint.check.lint.subject import Case
+from entrypoint.check.doctor.check_request import folder_said
+from entrypoint.check.doctor.context import never_taken
+from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out
+from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs
+from entrypoint.check.doctor.source import Code, read_code
+from entrypoint.check.doctor.subject import Case
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.groups import Group
 from entrypoint.simulate.channels import Channel
@@ -77,8 +77,8 @@ class Asked:
     @property
     def unmoved(self) -> tuple[str, ...]:
         """Return hyperparameters and variables with places in S3 that a rehearsal does not replace."""
-        told = {**self.hyperparameters, **self.described.request.environment}
-        return tuple(key for key, value in told.items() if _in_s3(value) and key not in self.moved)
+        values = {**self.hyperparameters, **self.described.request.environment}
+        return tuple(key for key, value in values.items() if _in_s3(value) and key not in self.moved)
 
     @cached_property
     def code(self) -> Code:
@@ -94,8 +94,8 @@ class Asked:
     def fixed(self) -> tuple[str, ...]:
         """Return the places with a literal /opt/ml that is used: hyperparameters, variables, lines of the program."""
         request, code = self.described.request, self.code
-        told = {**self.hyperparameters, **request.environment}
-        found = [key for key, value in told.items() if value.strip('"').startswith(BASE)]
+        values = {**self.hyperparameters, **request.environment}
+        found = [key for key, value in values.items() if value.strip('"').startswith(BASE)]
         case = Case(code=code, job=self.described.job, described=self.described, environment=request.environment)
         for source, node, _ in code.strings(f"^{BASE}\\b"):
             if not never_taken(case, source, node):
@@ -136,8 +136,8 @@ def asked_for(
 
 
 def _program(job: Described, source: Path | None) -> tuple[str, Path]:
-    said, folder = folder_said(job.request)
-    name = said or (job.job.program.name if job.job else "")
+    named, folder = folder_said(job.request)
+    name = named or (job.job.program.name if job.job else "")
     if source is not None:
         if not (source / name).is_file():
             raise ConfigError(f"there is no program {name} in --source {source}")
@@ -187,8 +187,8 @@ def job_for(
     for key in asked.moved:
         (checkpoints / key).mkdir(parents=True, exist_ok=True)
     values = {**asked.hyperparameters, **{key: json.dumps(f"{folder}/{key}") for key in asked.moved}}
-    told = {**request.environment, **of_our_driver(request)}
-    environment = {key: value for key, value in told.items() if key not in _SET} | {"ENTRYPOINT_MONITOR": "true"}
+    variables = {**request.environment, **of_our_driver(request)}
+    environment = {key: value for key, value in variables.items() if key not in _SET} | {"ENTRYPOINT_MONITOR": "true"}
     if stop_grace is not None:
         environment["ENTRYPOINT_STOP_GRACE"] = f"{stop_grace:g}"
     return RehearsedJob(

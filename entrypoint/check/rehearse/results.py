@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from entrypoint.base.python310 import StrEnum
 from entrypoint.check.rehearse.runs import OLD, Ended, files_in
 from entrypoint.check.rehearse.triggers import NOT_TRAINING
+from entrypoint.launcher.outcome.outcome import Kind
 from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.metrics import Reader
 from entrypoint.record.read import arrays_of
@@ -45,14 +47,21 @@ class Host:
     saved: int = 0  # files of its model
 
 
+class RunName(StrEnum):
+    PLAIN = "plain"  # the job as requested
+    STOP = "stop"  # SIGTERM during training
+    KILL = "kill"  # a host is killed during training
+    RESUME = "resume"  # the next job, with the checkpoints of the killed one
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """Hold the results of one run."""
 
-    name: str  # plain, stop, kill, resume
+    name: RunName
     ended: Ended
     hosts: tuple[Host, ...] = ()
-    kind: str = ""  # succeeded, failed, stopped; empty if no record has the outcome
+    kind: Kind | None = None  # None: no record has the outcome
     cause: str = ""
     said: tuple[str, ...] = ()  # the launchers' log lines
     together: tuple[bool | None, str] | None = None  # whether the hosts train together (None: unclear), and words
@@ -70,12 +79,12 @@ class Seen:
     @property
     def is_whole(self) -> bool:
         """Return whether the run ended by itself with success."""
-        return self.kind == "succeeded" and self.ended.acted is None
+        return self.kind is Kind.SUCCEEDED and self.ended.acted is None
 
     @property
     def has_failed(self) -> bool:
         """Return whether the run failed by itself, and not because of our SIGTERM."""
-        return self.kind == "failed" and not (self.ended.acted and "SIGTERM" in self.cause)
+        return self.kind is Kind.FAILED and not (self.ended.acted and "SIGTERM" in self.cause)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -128,12 +137,12 @@ class Seen:
         return found
 
 
-def seen(name: str, job: LocalJob, ended: Ended, log: Path, reads_told: bool) -> Seen:
+def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: bool) -> Seen:
     """Collect the results of a run."""
     folders = folders_of(job)
     records = {folder.host: list(_record(job.output, folder.host)) for folder in folders}
     about = [line[2] for lines in records.values() for line in lines[:1]]
-    together = Together(list(records), any(told.get("mode") == "ps" for told in about), FEWER_STEPS)
+    together = Together(list(records), any(header.get("mode") == "ps" for header in about), FEWER_STEPS)
     outcome: dict[str, Any] = {}
     said: dict[str, None] = {}
     exchanged = 0
@@ -156,8 +165,8 @@ def seen(name: str, job: LocalJob, ended: Ended, log: Path, reads_told: bool) ->
     return Seen(
         name=name,
         ended=ended,
-        hosts=tuple(_host(folder, records[folder.host], job, reads_told) for folder in folders),
-        kind=str(outcome.get("kind", "")),
+        hosts=tuple(_host(folder, records[folder.host], job, knows_reads) for folder in folders),
+        kind=Kind(outcome["kind"]) if outcome else None,
         cause=_words(cause) if cause else "",
         said=tuple(said),
         together=found,
@@ -185,7 +194,7 @@ def _record(output: Path, host: str) -> Iterator[list[Any]]:
         return
 
 
-def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, reads_told: bool) -> Host:
+def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, knows_reads: bool) -> Host:
     processes: dict[str, Process] = {}
     metrics = []
     memory = 0
@@ -201,7 +210,7 @@ def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, reads_told:
             case ["sample", _, _, _, dict(used), *_]:
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
     dealt = tuple((channel.name, _files(folder.parts / channel.name)) for channel in job.channels)
-    read = tuple((name, _read_of(folder.parts / name, files)) for name, files in dealt) if reads_told else None
+    read = tuple((name, _read_of(folder.parts / name, files)) for name, files in dealt) if knows_reads else None
     return Host(
         name=folder.host,
         processes=tuple(processes.values()),
@@ -226,11 +235,11 @@ def _first(log: Path) -> tuple[tuple[str, float], ...]:
     """Return the first value of each of COUNTED in a log; a record keeps only the last of each second."""
     readers, found = dict[str, Reader](), dict[str, float]()
     for line in _text(log, LOG_BYTES).splitlines():
-        told = _OF_PROCESS.match(line)
-        if not told:
+        output = _OF_PROCESS.match(line)
+        if not output:
             continue
-        reader = readers.setdefault(told[1], Reader())
-        reader.read(told[2])
+        reader = readers.setdefault(output[1], Reader())
+        reader.read(output[2])
         for name, value in reader.take().items():
             if name in COUNTED:
                 found.setdefault(name, value)

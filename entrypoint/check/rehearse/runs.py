@@ -8,19 +8,15 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from entrypoint.base.errors import CodeError, ConfigError
-from entrypoint.launcher.host.machine import count_gpus
 from entrypoint.simulate.channels import InputMode
-from entrypoint.simulate.docker_engine import DockerEngine
 from entrypoint.simulate.engine import Command, Engine
 from entrypoint.simulate.fault import Fault
-from entrypoint.simulate.netns_engine import NetnsEngine
-from entrypoint.simulate.process_engine import ProcessEngine
 from entrypoint.simulate.run import run_local
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder
@@ -42,38 +38,29 @@ class Ended:
     kept: tuple[tuple[float, str], ...] = ()  # (time, file) for each change in the folders that outlast the hosts
 
 
-def engine_for(name: str, job: LocalJob, environment: Mapping[str, str], image: str) -> Engine:
-    """Return the engine `name` for a job."""
-    if name == "docker":
-        return DockerEngine(job, environment, image, None)
-    if name == "netns":
-        return NetnsEngine(job, environment, count_gpus())
-    return ProcessEngine(job, environment, count_gpus())
-
-
 def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Path], own_files: bool) -> Ended:
     """Run the job to its end with its output in `log`. Inject its faults once `moment`, which is polled, returns True.
 
     `own_files`: each host gets copies of its channels' files, whose access times show which ones it reads.
     KeyboardInterrupt is raised again once the job has been stopped; ConfigError or CodeError if it cannot start.
     """
-    told = log.with_suffix(".json")
+    result = log.with_suffix(".json")
     began = time.time()
     pid = os.fork()
     if not pid:
-        _be_the_run(job, _Held(engine, moment, own_files), log, told)
+        _be_the_run(job, _Held(engine, moment, own_files), log, result)
     keeping = _Keeping(kept)
     code = _wait(pid, (job.timeout or 0.0) + LEAST_SECONDS, keeping.look)
     keeping.look()
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(told.read_text())
+        found = json.loads(result.read_text())
         if found.get("refused"):
             raise (CodeError if found["kind"] == "CodeError" else ConfigError)(found["refused"])
         return Ended(code=code, began=began, ended=time.time(), acted=found.get("acted"), kept=tuple(keeping.found))
     return Ended(code=code or 1, began=began, ended=time.time(), acted=None, kept=tuple(keeping.found))
 
 
-def _be_the_run(job: LocalJob, engine: "_Held", log: Path, told: Path) -> None:
+def _be_the_run(job: LocalJob, engine: "_Held", log: Path, result: Path) -> None:
     """Run the job in the child process, and exit."""
     found: dict[str, Any] = {}
     code = 1
@@ -94,7 +81,7 @@ def _be_the_run(job: LocalJob, engine: "_Held", log: Path, told: Path) -> None:
 
         traceback.print_exc()
     finally:
-        told.write_text(json.dumps({**found, "acted": engine.acted}))
+        result.write_text(json.dumps({**found, "acted": engine.acted}))
         os._exit(code)
 
 
@@ -200,7 +187,7 @@ def own_files(parts: Path) -> None:
             os.utime(path, (OLD, path.stat().st_mtime))
 
 
-def tells_reads(folder: Path) -> bool:
+def shows_reads(folder: Path) -> bool:
     """Return whether the file system updates access times."""
     probe = folder / ".probe"
     probe.write_text("probe")

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from entrypoint.check.rehearse.results import Seen
+from entrypoint.check.rehearse.results import RunName, Seen
 from entrypoint.check.rehearse.sample import Sample
+from entrypoint.launcher.job.job import Mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +13,7 @@ class Request:
     """Describe a request as far as the checks need it."""
 
     title: str  # one line on what runs
-    mode: str
+    mode: Mode
     meant_alone: bool = False  # ENTRYPOINT_MODE=single: each host shall train alone
     hosts: int
     instance_types: tuple[str, ...]
@@ -44,17 +45,17 @@ class Case:
     price: float | None = None  # USD per host-hour
     speedup: float | None = None  # speed of the real job divided by that of the rehearsal
 
-    def run(self, name: str) -> Seen | None:
-        return next((run for run in self.runs if run.name == name), None)
+    def run(self, name: RunName) -> Seen | None:
+        return next((run for run in self.runs if run.name is name), None)
 
     @property
     def plain(self) -> Seen | None:
-        return self.run("plain")
+        return self.run(RunName.PLAIN)
 
     @property
     def stopped(self) -> Seen | None:
-        """Return the run that was stopped midway: "stop", or the plain run if it did not end by itself."""
-        return self.run("stop") or (self.plain if self.plain and self.plain.ended.acted else None)
+        """Return the run that was stopped midway: STOP, or the plain run if it did not end by itself."""
+        return self.run(RunName.STOP) or (self.plain if self.plain and self.plain.ended.acted else None)
 
 
 def figures(values: dict[str, Any]) -> str:

@@ -152,8 +152,8 @@ class Control:
             self._put(Replaced(host=report.host))
             raise Refused(f"another launcher of {report.host} reported before: a restarted launcher counts as lost")
         self._put(Reported(report=report))
-        told = b'%b, "clock": %b, "life": %b}' % (self._news()[:-1], repr(time.monotonic()).encode(), self._life)
-        return told, report.host
+        answer = b'%b, "clock": %b, "life": %b}' % (self._news()[:-1], repr(time.monotonic()).encode(), self._life)
+        return answer, report.host
 
     def _take_news(self, caller: str, body: bytes) -> bytes:
         data = parse(body)

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 from entrypoint.base.errors import ConfigError, shorten, show
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value
+from entrypoint.launcher.job.choices import ChannelGroup
 
 SHARDS = "ENTRYPOINT_SHARDS"  # environment variable of every process that reads: the result of `shards` as JSON
-OWN, SAME, OFF = "own", "same", "off"  # what the channels of a group hold, or that they are none
 
 _Kind = TypeVar("_Kind", bound=StrEnum)
 _NUMBERED = re.compile(r"(.*[^-_0-9])[-_]?([0-9]{1,3})", re.DOTALL)
@@ -114,7 +114,7 @@ class Channels(Value):
     """Hold all channels of a host and what the settings say about groups. Hosts of other instance groups may differ."""
 
     all: tuple[Channel, ...] = ()
-    groups: tuple[tuple[str, str], ...] = ()  # (stem, or "" for all groups; own, same or off)
+    groups: tuple[tuple[str, ChannelGroup], ...] = ()  # (stem, or "" for all groups; what they hold)
 
     def shards(self, reader: Reader | None) -> dict[str, dict[str, Any]]:
         """Return what a process reads, by source.
@@ -131,7 +131,9 @@ class Channels(Value):
         }
 
 
-def read_channels(found: Mapping[str, Any], where: object, groups: tuple[tuple[str, str], ...] = ()) -> Channels:
+def read_channels(
+    found: Mapping[str, Any], where: object, groups: tuple[tuple[str, ChannelGroup], ...] = ()
+) -> Channels:
     """Read inputdataconfig.json, which lies at `where`. Raise ConfigError if a channel is described wrongly."""
     return Channels(all=tuple(_channel(name, found[name], where) for name in sorted(found)), groups=groups)
 
@@ -206,11 +208,12 @@ def sources(channels: Channels, most: int) -> tuple[Source, ...]:
     found = []
     for stem, family in families.items():
         family.sort(key=lambda member: member[0])
-        kind = kinds.get(stem, kinds.get("", OWN))
+        kind = kinds.get(stem, kinds.get("", ChannelGroup.OWN))
         members = tuple(channel for _, channel in family)
         alike = len({(each.mode, each.distribution, each.wrapper) for each in members}) == 1
-        if kind != OFF and len(members) == most > 1 and alike and _without_gaps([number for number, _ in family]):
-            found.append(Source(name=stem, channels=members, own_data=kind == OWN))
+        is_group = kind is not ChannelGroup.OFF and len(members) == most > 1 and alike
+        if is_group and _without_gaps([number for number, _ in family]):
+            found.append(Source(name=stem, channels=members, own_data=kind is ChannelGroup.OWN))
         else:
             found += [Source(name=channel.name, channels=(channel,)) for channel in members]
     return tuple(sorted(found, key=lambda source: source.name))
@@ -280,7 +283,7 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
     if not of_all:
         return []
     found = []
-    most, said = of_all[0].most, dict(channels.groups)
+    most, confirmed = of_all[0].most, dict(channels.groups)
     for source in sources(channels, most):
         first, name, wanted = source.channels[0], source.name, len(source.channels)
         if wanted == 1 < most and first.mode is InputMode.PIPE:
@@ -294,10 +297,12 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
                 f"channel {name} is ShardedByS3Key, and not all of the part of {shorten(', '.join(short))} is read: "
                 f"wanted FullyReplicated, or {wanted} or more processes that train there (a chief does with TF1 only)"
             )
-    unsaid = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & said.keys()]
-    if unsaid:  # inputdataconfig.json has no S3 paths, so nothing else tells whether the data are the same
-        groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsaid)
-        same, own = (",".join(f"{source.name}={kind}" for source in unsaid) for kind in (SAME, OWN))
+    unsure = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & confirmed.keys()]
+    if unsure:  # inputdataconfig.json has no S3 paths, so nothing else tells whether the data are the same
+        groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsure)
+        same, own = (
+            ",".join(f"{source.name}={kind}" for source in unsure) for kind in (ChannelGroup.SAME, ChannelGroup.OWN)
+        )
         found.append(
             f"each process of a host reads one channel of a group ({groups}). If these hold different data, set "
             f"ENTRYPOINT_CHANNEL_GROUPS={own} to confirm. If all have one S3 path, every process reads all of it: set "

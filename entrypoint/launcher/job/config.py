@@ -12,6 +12,7 @@ from typing import Any
 from entrypoint.base.errors import ConfigError, ConfigErrors, shorten, show
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.channels import Channels, read_channels
+from entrypoint.launcher.job.choices import AskedMode, PsProgram, Tf1
 from entrypoint.launcher.job.cluster import Cluster, Host, Part
 from entrypoint.launcher.job.files import decoded, host_names, read_input_data, read_object, read_resources
 from entrypoint.launcher.job.groups import DISTRIBUTION, SERVERS, accelerators, parts, read_groups
@@ -86,7 +87,7 @@ def read_what_can_be(
     if smdistributed:
         warnings.append("Horovod stands in for SageMaker's data-parallel library, smdistributed.dataparallel")
     evaluator = errors.instead("", _evaluator, settings, mode, cluster)
-    if mode is Mode.PS and cluster.serving == cluster.training[:1] and settings.ps_workers == "script":
+    if mode is Mode.PS and cluster.serving == cluster.training[:1] and settings.ps_workers is PsProgram.SCRIPT:
         warnings.append("parameter servers were asked for on one host: the script runs alone, without TF_CONFIG")
         mode, evaluator = Mode.SINGLE, ""
     elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
@@ -105,7 +106,7 @@ def read_what_can_be(
     input_data = errors.instead({}, read_input_data, path)
     nothing = Program(name="", source="", arguments=())
     program = errors.instead(nothing, read_program, hyperparameters, environment, paths)
-    if settings.tf1 == "shim" and not program.name.endswith(".py"):
+    if settings.tf1 is Tf1.SHIM and not program.name.endswith(".py"):
         warnings.append(
             f"ENTRYPOINT_TF1 is shim, which is for programs in Python: {show(program.name)} runs without it"
         )
@@ -238,7 +239,7 @@ def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
 def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
     """Return (mode, whether it was asked for by name): from our setting, else from the switches of SageMaker's SDK."""
     switches = {**_SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else _SWITCHES
-    asked = {} if settings.mode == "auto" else {Mode(settings.mode): f"ENTRYPOINT_MODE={settings.mode}"}
+    asked = {} if settings.mode is AskedMode.AUTO else {Mode(settings.mode): f"ENTRYPOINT_MODE={settings.mode}"}
     for mode, key in switches.items():
         if _is_on(hyperparameters, key):
             asked.setdefault(mode, f"hyperparameter {key}")

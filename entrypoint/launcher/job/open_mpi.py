@@ -45,14 +45,14 @@ def _asked(mpirun: str, environment: Mapping[str, str]) -> int:
     import subprocess  # here, since few hosts have to ask
 
     try:
-        said = subprocess.run(
+        text = subprocess.run(
             [mpirun, "--version"], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS,
         ).stdout.decode(errors="replace")  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        said = str(error)
-    if not (found := re.search(r"\(Open MPI\) (\d+)\.", said)):
+        text = str(error)
+    if not (found := re.search(r"\(Open MPI\) (\d+)\.", text)):
         raise ConfigError(
-            f"{mpirun} --version prints {show(said.strip())}; wanted mpirun of Open MPI, which mode mpi runs ranks with"
+            f"{mpirun} --version prints {show(text.strip())}; wanted mpirun of Open MPI, which mode mpi runs ranks with"
         )
     return max(ORTE, min(PRRTE, int(found[1])))

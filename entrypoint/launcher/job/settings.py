@@ -8,10 +8,13 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from entrypoint.base.errors import ConfigError, ConfigErrors, did_you_mean
+from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Default, Value, replace
+from entrypoint.launcher.job import choices
+from entrypoint.launcher.job.choices import AskedMode, ChannelGroup, LogPrefix
 from entrypoint.launcher.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
@@ -22,11 +25,13 @@ LONGEST_TOKEN = 4096
 SET_BY_US = {
     f"{ENVIRONMENT_PREFIX}{name}" for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MARKS", "MPI_OPTIONS")
 }
-MODES = ("auto", "single", "ps", "mwms", "mpi")
-_ALSO_CALLED = {"parameter_server": "ps", "multi_worker_mirrored": "mwms", "horovod": "mpi"}
+_ALSO_CALLED = {
+    "parameter_server": AskedMode.PS, "multi_worker_mirrored": AskedMode.MWMS, "horovod": AskedMode.MPI,
+}  # fmt: skip
 HEARTBEATS = 250  # a second that the coordinator of a large job reads
 END_SECONDS = 20.0  # for the hosts to end, after the scripts' grace and before SageMaker kills them
 
+_Word = TypeVar("_Word", bound=StrEnum)
 # A name that DNS, /etc/hosts and Docker accept. It becomes part of commands and of ssh's files.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", re.ASCII)
 
@@ -45,35 +50,26 @@ def truth(value: object) -> bool:
     raise ValueError("true or false")
 
 
-def _prefix(text: str) -> str:
-    if text.strip().lower() == "streams":
-        return "streams"
+def _prefix(text: str) -> LogPrefix:
+    if text.strip().lower() == LogPrefix.STREAMS:
+        return LogPrefix.STREAMS
     try:
-        return "true" if truth(text) else "false"
+        return LogPrefix.ON if truth(text) else LogPrefix.OFF
     except ValueError:
         raise ValueError("true, false or streams") from None
 
 
-def mode_named(text: str) -> str:
+def mode_named(text: str) -> AskedMode:
     """Return the mode called `text`: by our name or another common one, in any case, with - or _ or neither.
 
     `MultiWorkerMirroredStrategy` is such a name, too. Raise ValueError for an unknown name.
     """
-    names = {re.sub("[-_]", "", name): name for name in (*MODES, *_ALSO_CALLED)}
+    names = {re.sub("[-_]", "", name): name for name in (*AskedMode, *_ALSO_CALLED)}
     name = names.get(re.sub("[-_ ]|strategy$", "", text.strip().lower()))
     if name is None:
-        known = f"one of {', '.join(MODES)} (or {', '.join(_ALSO_CALLED)})"
+        known = f"one of {', '.join(AskedMode)} (or {', '.join(_ALSO_CALLED)})"
         raise ValueError(known + did_you_mean(text.lower(), names.values()))
-    return _ALSO_CALLED.get(name, name)
-
-
-def _choice(*names: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in names:
-            raise ValueError("one of " + ", ".join(names) + did_you_mean(text.lower(), names))
-        return text
-
-    return parse
+    return _ALSO_CALLED.get(name) or AskedMode(name)
 
 
 def _namespace(text: str) -> str:
@@ -128,13 +124,14 @@ def group_names(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _channel_groups(text: str) -> tuple[tuple[str, str], ...]:
+def _channel_groups(text: str) -> tuple[tuple[str, ChannelGroup], ...]:
     """Return `same`, or `train=same,evaluation=off`, as pairs. A kind without a stem has the stem ""."""
     words = [word.strip().rpartition("=") for word in text.split(",")]
-    pairs = [(stem.strip(), kind.strip()) for stem, _, kind in words]
-    if not all(kind in ("own", "same", "off") for _, kind in pairs) or len(dict(pairs)) < len(pairs):
-        raise ValueError("own, same or off, or of single groups train=same,evaluation=off, each once")
-    return tuple(pairs)
+    with contextlib.suppress(ValueError):
+        pairs = {stem.strip(): ChannelGroup(kind.strip()) for stem, _, kind in words}
+        if len(pairs) == len(words):
+            return tuple(pairs.items())
+    raise ValueError("own, same or off, or of single groups train=same,evaluation=off, each once")
 
 
 def _metric_definitions(text: str) -> tuple[tuple[str, str], ...]:
@@ -185,11 +182,24 @@ def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool =
     return Setting(default, parse, doc, secret, machine)
 
 
+def _word(default: _Word, doc: str, *others: _Word) -> Any:
+    """Return the Setting of a word: `default`, or one of `others`; without these, any of its enum."""
+    words = (default, *(others or (word for word in type(default) if word is not default)))
+
+    def parse(text: str) -> _Word:
+        found = next((word for word in words if word == text), None)
+        if found is None:
+            raise ValueError("one of " + ", ".join(words) + did_you_mean(text.lower(), words))
+        return found
+
+    return _setting(default, parse, doc)
+
+
 class Settings(Value):
     """Hold every setting with its default. Field names are the setting names in lower case."""
 
-    mode: str = _setting(
-        "auto",
+    mode: AskedMode = _setting(
+        AskedMode.AUTO,
         mode_named,
         "How to distribute: `ps` (or `parameter_server`), `mwms` (or `multi_worker_mirrored`), `mpi` (or `horovod`), "
         "`single` (the script on every host, nothing shared), or `auto`: by the hyperparameters of the SageMaker SDK. "
@@ -200,21 +210,18 @@ class Settings(Value):
         whole_number(1, MAX_PROCESSES_PER_HOST),
         "Ranks (mpi) or workers (ps, mwms) on each host. Default: mpi one per GPU, else 1; ps and mwms 1.",
     )
-    ps_workers: str = _setting(
-        "script",
-        _choice("script", "server"),
+    ps_workers: choices.PsProgram = _word(
+        choices.PsProgram.SCRIPT,
         "ps: `script` runs the user's script on every host; `server` runs TensorFlow servers as workers "
         "and the script on the chief alone.",
     )
-    ps_servers: str = _setting(
-        "server",
-        _choice("server", "script"),
+    ps_servers: choices.PsProgram = _word(
+        choices.PsProgram.SERVER,
         "ps: `server` runs TensorFlow servers as parameter servers; `script` runs the user's script, which must run a "
         "server itself if its task in TF_CONFIG is `ps`, and stay in it.",
     )
-    ps_worker_end: str = _setting(
-        "auto",
-        _choice("auto", "own", "chief"),
+    ps_worker_end: choices.WorkerEnd = _word(
+        choices.WorkerEnd.AUTO,
         "ps with scripts: when a worker's script is over. `own`: when it ends, and it is waited for. `chief`: when the "
         "chief has ended; worker scripts only serve. `auto`: when it ends; or, after the chief's end, when it runs a "
         "TensorFlow server and is seen to wait in its `join()`, or to do nothing for 60 s.",
@@ -229,29 +236,26 @@ class Settings(Value):
         "ps: instance groups, with commas between them, whose hosts run the parameter servers and nothing else; chief "
         "and workers are on the hosts of the others. Default: every host runs both.",
     )
-    channel_groups: tuple[tuple[str, str], ...] = _setting(
+    channel_groups: tuple[tuple[str, ChannelGroup], ...] = _setting(
         (),
         _channel_groups,
         "Channels called train, train-1, train-2 and so on, as many as a host has processes that train, are a group: "
         "each process reads one. `own`: each holds data of its own; `same`: all hold the same data, from one S3 path; "
         "`off`: they are no group. For one group alone `train=same`; several have commas between them. Default: `own`.",
     )
-    ps_chief_name: str = _setting(
-        "auto",
-        _choice("auto", "chief", "master"),
+    ps_chief_name: choices.ChiefName = _word(
+        choices.ChiefName.AUTO,
         "ps: what TF_CONFIG calls rank 0. `auto`: `master`, as on AWS's images, if the code uses TF1's Estimators, "
         "or TF1's sessions and a quoted 'master', and has neither a quoted 'chief' nor TF2's parameter server "
         "strategy; else `chief`.",
     )
-    ps_chief_first: str = _setting(
-        "auto",
-        _choice("auto", "always", "never"),
+    ps_chief_first: choices.When = _word(
+        choices.When.AUTO,
         "ps with scripts: hold worker scripts until the chief's port answers. `auto`: only if the code uses "
         "TF1 sessions or estimators, where a worker that comes first loses 30 s.",
     )
-    tf1: str = _setting(
-        "tell",
-        _choice("tell", "shim"),
+    tf1: choices.Tf1 = _word(
+        choices.Tf1.TELL,
         "Code with names of TensorFlow 1, such as `tf.Session`, which TensorFlow 2 has in `tf.compat.v1`: `tell` lists "
         "them at the start, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
         "`tensorflow.compat.v1`, without version 2's behaviour, and what that lacks (`tf.contrib`) is refused at the "
@@ -308,22 +312,19 @@ class Settings(Value):
     restart_codes: tuple[int, ...] = _setting(
         (75,), _codes, "Exit codes after which the job restarts, with commas between them."
     )
-    threads: str = _setting(
-        "auto",
-        _choice("auto", "off"),
+    threads: choices.Threads = _word(
+        choices.Threads.AUTO,
         "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each gets "
         "a number of threads to start, unless the environment sets one; and with Horovod and MPI, on hosts without "
         "GPUs, a waiting rank yields its CPU. `off`: neither.",
     )
-    pin_gpus: str = _setting(
-        "auto",
-        _choice("auto", "always", "never"),
+    pin_gpus: choices.When = _word(
+        choices.When.AUTO,
         "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps and mwms; "
         "scripts for Horovod choose by local rank among all of them.",
     )
-    gpu_check: str = _setting(
-        "warn",
-        _choice("warn", "fail", "off"),
+    gpu_check: choices.Reaction = _word(
+        choices.Reaction.WARN,
         "Where hosts have GPUs that their TensorFlow cannot use: `warn` logs it once, on the first host; `fail` ends "
         "the job before any script starts, with exit code 78; `off` logs nothing.",
     )
@@ -342,19 +343,18 @@ class Settings(Value):
         "Seconds that the scripts of hosts outside the distribution have to end by themselves after all others have "
         "succeeded.",
     )
-    differences: str = _setting(
-        "fail",
-        _choice("fail", "warn"),
+    differences: choices.Reaction = _word(
+        choices.Reaction.FAIL,
         "What to do when code, plan, requirements, image or versions are not the same on all hosts.",
+        choices.Reaction.WARN,
     )
-    log_prefix: str = _setting(
-        "true",
+    log_prefix: LogPrefix = _setting(
+        LogPrefix.ON,
         _prefix,
         "Whether each line begins with `[host process]`; `streams` adds `stdout` or `stderr` to it.",
     )
-    no_proxy: str = _setting(
-        "hosts",
-        _choice("hosts", "off"),
+    no_proxy: choices.NoProxy = _word(
+        choices.NoProxy.HOSTS,
         "Where the job's environment names a proxy (`http_proxy`, `https_proxy`, `all_proxy` or `grpc_proxy`, in small "
         "letters or capitals): `hosts` adds to `no_proxy` and `NO_PROXY` of all programs what no proxy leads to, the "
         "names and addresses of the job's hosts, loopback, and where AWS answers on a host; `off` leaves both alone.",
@@ -386,9 +386,8 @@ class Settings(Value):
         "Seconds in which no process of training has shown progress or worked, until the stacks of all of them are "
         "taken and one line logs where each process stands. 0: never.",
     )
-    hang_action: str = _setting(
-        "wait",
-        _choice("wait", "restart", "fail"),
+    hang_action: choices.HangAction = _word(
+        choices.HangAction.WAIT,
         "What follows a hang: `wait` goes on; `fail` ends the job with exit code 72; `restart` ends the attempt and "
         "tries again, if `ENTRYPOINT_RESTARTS` has one left.",
     )

@@ -65,9 +65,9 @@ def banners(lines: Sequence[str]) -> Iterator[Banner]:
 
 
 def _paragraph(lines: Sequence[str]) -> str:
-    told: list[str] = []
+    sentence: list[str] = []
     for line in lines:
-        if not line and told and not told[-1].endswith(":"):
+        if not line and sentence and not sentence[-1].endswith(":"):
             break
-        told += [line.strip()] if line else []
-    return " ".join(told)
+        sentence += [line.strip()] if line else []
+    return " ".join(sentence)

@@ -23,7 +23,7 @@ from entrypoint.launcher.outcome.last_exception import (
     that_ended_it,
 )
 from entrypoint.launcher.outcome.meanings import meaning
-from entrypoint.launcher.outcome.native import NEAR_LINES, Told, fatal, mpi_error, of_handler
+from entrypoint.launcher.outcome.native import NEAR_LINES, Reason, fatal, mpi_error, of_handler
 from entrypoint.launcher.outcome.outcome import Confidence, Exit, clip, clip_head
 from entrypoint.launcher.outcome.refusals import refusal
 from entrypoint.launcher.outcome.symptoms import SENT, reads_like_symptom
@@ -67,24 +67,24 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
     """Explain the end of a program from its last output, or from what it wrote to the failure file itself."""
     lines = _readable(output)
     found = tracebacks(lines)
-    chains, told = exceptions(found), telling_lines(lines, found)
-    chain, number = that_ended_it(exit, chains, lines, told), exit.killed_by
+    chains, telling = exceptions(found), telling_lines(lines, found)
+    chain, number = that_ended_it(exit, chains, lines, telling), exit.killed_by
     if chain:
-        error, details, symptom = _told_by_chain(chain)
+        error, details, symptom = _of_chain(chain)
         lines = lines[: chain[-1].last + 1]
-    elif exit.signal is None and (said := _of_mpirun(lines, told)):
-        error, details, symptom = said
+    elif exit.signal is None and (reason := _of_mpirun(lines, telling)):
+        error, details, symptom = reason
     elif number is not None:
-        error, details, symptom = _told_of_signal(lines, number)
+        error, details, symptom = _of_signal(lines, number)
         if exit.signal is None:
             error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
-    elif said := fatal(lines, NEAR_LINES) or mpi_error(lines, _last_lines(lines)):
-        error, details, symptom = said
+    elif reason := fatal(lines, NEAR_LINES) or mpi_error(lines, _last_lines(lines)):
+        error, details, symptom = reason
     elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
         error, details, symptom = refused, _last_lines(lines), False
     else:
-        error, details, symptom = _last_line(lines, told)
-        error = f"{clip(error, 250)} (after {before})" if (before := printed_before(exit, chains, told)) else error
+        error, details, symptom = _last_line(lines, telling)
+        error = f"{clip(error, 250)} (after {before})" if (before := printed_before(exit, chains, telling)) else error
     symptom = symptom or number in SENT
     if wrote := "\n".join(_readable(wrote)).strip():
         error, _, rest = wrote.partition("\n")
@@ -103,7 +103,7 @@ def dying(output: str) -> Explanation | None:
     chains = exceptions(found)
     if not chains or not came_out(chains[-1]).outermost or lines_after(chains[-1], telling_lines(lines, found)):
         return None
-    error, details, symptom = _told_by_chain(chains[-1])
+    error, details, symptom = _of_chain(chains[-1])
     return None if symptom else _explanation(error, details, symptom, lines)
 
 
@@ -133,12 +133,12 @@ def _with_meaning(error: str, lines: Sequence[str]) -> str:
 # --- exceptions ---
 
 
-def _told_by_chain(chain: tuple[Raised, ...]) -> Told:
+def _of_chain(chain: tuple[Raised, ...]) -> Reason:
     """Return the exception that came out; if that is a symptom, the last one before it that is none."""
     own = [raised for raised in chain if raised.link is not Link.MEMBER]
     members = chain[chain.index(own[-1]) + 1 :] if own else chain
     if members:
-        return _told_by_group(own[-1:], members)
+        return _of_group(own[-1:], members)
     telling = [raised for raised in own if not _is_symptom(raised)] or own
     chosen = telling[-1]
     error = chosen.line
@@ -149,7 +149,7 @@ def _told_by_chain(chain: tuple[Raised, ...]) -> Told:
     return error, _details(chosen), _is_symptom(own[0])
 
 
-def _told_by_group(group: Sequence[Raised], members: Sequence[Raised]) -> Told:
+def _of_group(group: Sequence[Raised], members: Sequence[Raised]) -> Reason:
     """Return the members of a group, with the group itself unless it was cut off.
 
     Symptoms are named only if there is nothing else.
@@ -176,12 +176,12 @@ def _details(raised: Raised) -> str:
         elif frames:
             others.append(line)
     frames = [frame for frame in frames if not _RUNNER.search(frame[0])]
-    told = frames
+    shown = frames
     if len(frames) > FRAMES:
-        told = [frame for frame in frames[:-1] if not _LIBRARY.search(frame[0])] + frames[-1:]
+        shown = [frame for frame in frames[:-1] if not _LIBRARY.search(frame[0])] + frames[-1:]
     head = [] if not lines or _FRAME.match(lines[0]) else lines[:1]
-    left_out = [f"  ... {len(frames) - len(told)} frames of libraries"] if len(told) < len(frames) else []
-    body = [line for _, frame in told for line in frame]
+    left_out = [f"  ... {len(frames) - len(shown)} frames of libraries"] if len(shown) < len(frames) else []
+    body = [line for _, frame in shown for line in frame]
     message = [clip(line, 300) for line in others if line.strip()]
     if len(message) > LONG_LINES:
         message = [*message[:3], f"... {len(message) - 5} lines", *message[-2:]]
@@ -195,31 +195,31 @@ def _of_child(code: int, number: int) -> str:
     return f"{code} is 128 + {number}: a shell's program was killed by {signal.Signals(number).name}"
 
 
-def _told_of_signal(lines: list[str], number: int) -> Told:
-    if number not in (signal.SIGKILL, signal.SIGTERM) and (told := fatal(lines) or of_handler(lines)):
-        return told
-    said = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
+def _of_signal(lines: list[str], number: int) -> Reason:
+    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := fatal(lines) or of_handler(lines)):
+        return found
+    by_shell = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
     of_rank = next((banner.words for banner in reversed([*banners(lines)])), "")
-    return said or of_rank, _last_lines(lines), False
+    return by_shell or of_rank, _last_lines(lines), False
 
 
-def _of_mpirun(lines: list[str], told: list[str]) -> Told | None:
+def _of_mpirun(lines: list[str], telling: list[str]) -> Reason | None:
     """Return the error of an mpirun that a script called. mpirun prints first what is wrong, then what can be done.
 
     What it prints because a rank failed counts only if nothing else was printed.
     """
     for banner in reversed([*banners(lines)]):
-        if not any(map(says_something, told[banner.last :] if not banner.is_symptom else told)):
+        if not any(map(says_something, telling[banner.last :] if not banner.is_symptom else telling)):
             return banner.words, _last_lines(lines[banner.first :]), banner.is_symptom
     return None
 
 
-def _last_line(lines: list[str], told: list[str]) -> Told:
+def _last_line(lines: list[str], telling: list[str]) -> Reason:
     """Return what `sys.exit("text")` prints, or a program that ends itself.
 
     The text may have several lines. Only indented lines, and lines that lead on to the next, show where it begins.
     """
-    printed = [line for line in told[told.index(GAP) + 2 if GAP in told else 0 :] if says_something(line)]
+    printed = [line for line in telling[telling.index(GAP) + 2 if GAP in telling else 0 :] if says_something(line)]
     printed = printed or [line for line in lines if " ERROR" in line]  # those of a tracker, for example
     belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)

@@ -37,12 +37,12 @@ class Box(Value):
     @property
     def paragraph(self) -> str:
         """Return the first paragraph as one line, since a box breaks lines at its width."""
-        told: list[str] = []
+        inside: list[str] = []
         for line in self.inside:
-            if _RULE.match(line.strip()) or (told and not line.strip()):
+            if _RULE.match(line.strip()) or (inside and not line.strip()):
                 break
-            told.append(line.strip())
-        return " ".join(filter(None, told))
+            inside.append(line.strip())
+        return " ".join(filter(None, inside))
 
 
 def boxes(lines: Sequence[str]) -> Iterator[Box]:
@@ -67,7 +67,7 @@ def as_python_prints(lines: Sequence[str]) -> list[str]:
     for box in boxes(lines):
         if box.title != TRACEBACK:
             continue
-        plain += [told for line in lines[at : box.first] for told in _of_json(line)]
+        plain += [text for line in lines[at : box.first] for text in _of_json(line)]
         is_uncaught = not box.indent and not _LOGGED.search(next(filter(str.strip, reversed(plain)), ""))
         plain += [f"{UNCAUGHT if is_uncaught else ''}{TRACEBACK}:", *_frames(box)]
         width = len(lines[box.first])
@@ -75,7 +75,7 @@ def as_python_prints(lines: Sequence[str]) -> list[str]:
         if at < len(lines) and lines[at].strip():
             raised, at = _joined(lines, at, width)
             plain.append(raised[box.indent :] if not raised[: box.indent].strip() else raised)
-    return plain + [told for line in lines[at:] for told in _of_json(line)]
+    return plain + [text for line in lines[at:] for text in _of_json(line)]
 
 
 def _inside(line: str) -> str:
@@ -132,12 +132,12 @@ def _of_ipython(lines: Sequence[str]) -> Iterator[str]:
 
 def _of_json(line: str) -> Iterator[str]:
     """Yield the message and traceback of a log line in JSON; any other line as it is."""
-    told: list[str] = []
+    tracebacks: list[str] = []
     if line.startswith("{") and f"{TRACEBACK}:" in line:
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
             found = {}
         texts = [value for value in found.values() if isinstance(value, str)] if isinstance(found, dict) else []
-        told = [text for text in texts if f"{TRACEBACK}:" in text]
-    yield from (each for text in told for each in text.splitlines()) if told else [line]
+        tracebacks = [text for text in texts if f"{TRACEBACK}:" in text]
+    yield from (each for text in tracebacks for each in text.splitlines()) if tracebacks else [line]

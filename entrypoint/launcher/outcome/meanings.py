@@ -43,10 +43,10 @@ def meaning(error: str, lines: Sequence[str]) -> str:
 
 def _exhausted(lines: Sequence[str]) -> str:
     """Return which GPU's memory is exhausted, as the allocator reports it; "" if it was no GPU's."""
-    told = [found for line in lines if _ON_GPU.search(line) and (found := _GPU.search(line))]
-    if not told:
+    on_gpus = [found for line in lines if _ON_GPU.search(line) and (found := _GPU.search(line))]
+    if not on_gpus:
         return ""
-    number = next(filter(None, told[-1].groups()))
+    number = next(filter(None, on_gpus[-1].groups()))
     asked = [next(filter(None, match.groups())) for line in lines if (match := _ASKED.search(line))]
     sizes = {
         name: _size(values[-1])

@@ -24,10 +24,10 @@ _FRAME_OF_MODULE = re.compile(r'^  File ".*", line \d+ in <module>$')
 _MPI_ERROR = re.compile(r"^(?:\[[^\]]*\] )?\*\*\* (An error occurred in |MPI_ERR_)(.*)")
 _HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # of Open MPI, before a stack of C functions
 
-Told = tuple[str, str, bool]  # error line, details, whether it reads like a symptom
+Reason = tuple[str, str, bool]  # error line, details, whether it reads like a symptom
 
 
-def fatal(lines: Sequence[str], after: int | None = None) -> Told | None:
+def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
     """Return the last error of a C library, an interpreter or an assertion; usually it is one line.
 
     `after`: how many lines may follow it, not counting its stack.
@@ -57,7 +57,7 @@ def still_worked(lines: Sequence[str]) -> bool:
     return any(_FRAME_OF_MODULE.match(line) for line in lines[start:])
 
 
-def mpi_error(lines: Sequence[str], last_lines: str) -> Told | None:
+def mpi_error(lines: Sequence[str], last_lines: str) -> Reason | None:
     """Return what Open MPI prints before it aborts: `*** An error occurred in MPI_Recv`, then `*** MPI_ERR_...`."""
     found = [(match[1], match[2]) for line in lines if (match := _MPI_ERROR.match(line))]
     where = next((text for kind, text in reversed(found) if kind.startswith("An")), "")
@@ -69,7 +69,7 @@ def mpi_error(lines: Sequence[str], last_lines: str) -> Told | None:
     return error, last_lines, symptom
 
 
-def of_handler(lines: Sequence[str]) -> Told | None:
+def of_handler(lines: Sequence[str]) -> Reason | None:
     """Return the first lines of the stack that Open MPI's signal handler prints."""
     start = next((n for n in range(len(lines) - 1, -1, -1) if _HANDLER.search(lines[n])), None)
     return None if start is None else ("", "\n".join(lines[start : start + STACK_LINES]), False)

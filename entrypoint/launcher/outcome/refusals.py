@@ -22,9 +22,9 @@ _STEPS = (":", ",")  # ends of a line that continues in the next one
 def refusal(lines: Sequence[str], code: int) -> str:
     """Return why a program did not take its arguments; "" if it did not end because of that."""
     lines = lines[-NEAR_LINES:]
-    told = without_goodbyes(lines)
+    telling = without_goodbyes(lines)
     for find in (_of_absl, _of_usage, _of_box):
-        if (found := find(lines, code)) and _is_last(told[found[1] + 1 :], code):
+        if (found := find(lines, code)) and _is_last(telling[found[1] + 1 :], code):
             return found[0]
     return _of_hydra(lines)
 
@@ -68,10 +68,10 @@ def _of_box(lines: Sequence[str], _: int) -> Found | None:
 
 def _of_hydra(lines: Sequence[str]) -> str:
     """Return the paragraph before Hydra's hint."""
-    said = [number for number, line in enumerate(lines) if line]
-    if not said or not lines[said[-1]].startswith(_HYDRA):
+    filled = [number for number, line in enumerate(lines) if line]
+    if not filled or not lines[filled[-1]].startswith(_HYDRA):
         return ""
-    end = next((n for n in range(said[-1] - 1, -1, -1) if lines[n]), None)
+    end = next((n for n in range(filled[-1] - 1, -1, -1) if lines[n]), None)
     if end is None:
         return ""
     start = next((n for n in range(end, -1, -1) if not lines[n]), -1) + 1

@@ -20,17 +20,17 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
         return ""
     # Masked before it is cut: half of a secret would not be recognised.
     text = outcome.with_texts(secret.mask).failure_text()
-    said = ""
+    complaint = ""
     try:
         if path.is_dir():
             path.rename(aside := path.with_name(f"{path.name}-folder"))
-            said = f"{path} is a folder, which SageMaker does not read: it was renamed to {aside}"
+            complaint = f"{path} is a folder, which SageMaker does not read: it was renamed to {aside}"
         elif path.exists() and path.stat().st_size > 0:
             return f"{path} was written by the script and is left as it is"
         _write(path, text)
     except OSError as error:
         return f"{path} cannot be written ({error}); its text would be: {text.splitlines()[0]}"
-    return said
+    return complaint
 
 
 def write_success(path: Path, outcome: Outcome) -> str:

@@ -46,10 +46,10 @@ def warnings(left: Mapping[str, Artifacts | None]) -> Iterator[str]:
 
     None: a host did not report.
     """
-    told = {host: artifacts for host, artifacts in left.items() if artifacts is not None}
-    if len(told) == len(left) and all(artifacts.whole for artifacts in told.values()):
-        yield from _of_the_model([*told.values()])
-    lost, hosts = _collisions(told)
+    known = {host: artifacts for host, artifacts in left.items() if artifacts is not None}
+    if len(known) == len(left) and all(artifacts.whole for artifacts in known.values()):
+        yield from _of_the_model([*known.values()])
+    lost, hosts = _collisions(known)
     if lost:
         yield (
             f"{_few([f'/opt/ml/{path}' for path in lost])}: different on {_few(hosts)}. SageMaker packs the folders of "

@@ -82,6 +82,6 @@ def _exits(facts: Facts, most: int) -> list[str]:
 def _hosts(facts: Facts, now: float) -> list[str]:
     rows = [("host", "last report", "")]
     for host in facts.others[: 10 * ROWS] if facts.is_coordinator else [facts.coordinator] * bool(facts.others):
-        heard = f"{now - facts.hosts.heard[host]:.1f} s ago" if host in facts.hosts.heard else "never"
-        rows.append((host, heard, "has left" if facts.hosts.is_gone(host) else ""))
+        last_report = f"{now - facts.hosts.heard[host]:.1f} s ago" if host in facts.hosts.heard else "never"
+        rows.append((host, last_report, "has left" if facts.hosts.is_gone(host) else ""))
     return [*columns(rows), ""] if len(rows) > 1 else []

@@ -96,8 +96,8 @@ class Facts:
             return False
         is_news = self.stopping_since is None
         self.stopping_since = now if self.stopping_since is None else self.stopping_since
-        told = now if at is None else min(at, now)
-        self.told_to_stop_at = told if self.told_to_stop_at is None else min(told, self.told_to_stop_at)
+        asked_at = now if at is None else min(at, now)
+        self.told_to_stop_at = asked_at if self.told_to_stop_at is None else min(asked_at, self.told_to_stop_at)
         return is_news
 
     def note_outcome(self, outcome: Outcome, now: float) -> None:

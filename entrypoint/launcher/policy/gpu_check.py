@@ -6,6 +6,7 @@ Each host's prepare step looks at its own GPUs; the coordinator logs the result 
 from collections.abc import Iterator
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.choices import Reaction
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.plan.plan import ALL_HOSTS, PREPARE, Need
 from entrypoint.launcher.policy import events
@@ -23,7 +24,7 @@ class GpuCheck:
 
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
-        self._over = not facts.is_coordinator or settings.gpu_check == "off"
+        self._over = not facts.is_coordinator or settings.gpu_check is Reaction.OFF
 
     def advance(self, now: float) -> Iterator[Action]:
         """Log the result, or blame the first host concerned, when every host has prepared itself."""
@@ -35,7 +36,7 @@ class GpuCheck:
         found = {host: why for host, why in found.items() if why}
         if not found:
             return
-        if self.settings.gpu_check == "fail":
+        if self.settings.gpu_check is Reaction.FAIL:
             error = f"{_told(found)}. {REMEDY}, or set ENTRYPOINT_GPU_CHECK=warn to train on CPUs anyway"
             facts.blame_host(now, next(iter(found)), WHAT, ExitCode.CONFIG, error=error)
         else:

@@ -63,9 +63,9 @@ class Liveness:
                 self.blame_own_pause(host, self.hosts.link_ended.get(host, now), now)
                 # If a host ends, its kernel closes all connections, and programs fail at once. If it is cut off, they
                 # notice nothing for long: a failure before the next heartbeat was due has another reason.
-                heard = max(self.hosts.heard.values()) if nobody else self.hosts.heard[host]
+                last_report = max(self.hosts.heard.values()) if nobody else self.hosts.heard[host]
                 closed = host in self.hosts.link_ended and not nobody
-                facts.note_cause(cause, now, at=heard if closed else heard + self.settings.heartbeat)
+                facts.note_cause(cause, now, at=last_report if closed else last_report + self.settings.heartbeat)
 
     def blame_own_pause(self, host: str, left: float, now: float) -> None:
         """Blame ourselves if we, the coordinator, were paused for so long that a host took us for lost and left."""
@@ -83,14 +83,14 @@ class Liveness:
     def _patience_with(self, host: str, hurried: bool = False) -> tuple[float, str]:
         """Return until when a host that has reported may be silent, and the words for its loss after that."""
         settings = self.settings
-        heard = self.hosts.heard[host]
-        patience = [(heard + settings.peer_timeout, f"no report for {settings.peer_timeout:g} s")]
+        last_report = self.hosts.heard[host]
+        patience = [(last_report + settings.peer_timeout, f"no report for {settings.peer_timeout:g} s")]
         ended, away = self.hosts.link_ended.get(host), self.hosts.unreached.get(host, float("-inf"))
         if ended is not None and away >= ended:
             patience.append((ended + HANG_UP_SECONDS, "its connection closed, and it accepts no new one"))
-        if hurried and away > heard:
+        if hurried and away > last_report:
             missed = MISSED * settings.heartbeat
-            patience.append((heard + missed, f"no report for {missed:g} s, and it accepts no connection"))
+            patience.append((last_report + missed, f"no report for {missed:g} s, and it accepts no connection"))
         return min(patience)
 
     def _all_silent(self, now: float) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.choices import Reaction
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.plan.plan import ANY, PREFLIGHT, Duty, ProcessSpec
 from entrypoint.launcher.policy import events, messages
@@ -62,7 +63,7 @@ class Rendezvous:
                 continue
             values = {host: text for host, text in values.items() if text != ANY}
             for odd, text in different(facts.coordinator, thing, values):
-                if self.settings.differences == "warn":
+                if self.settings.differences is Reaction.WARN:
                     yield events.Say(message=f"warning: {odd} differs: {text}")
                 else:
                     facts.blame_host(now, odd, "differs from the other hosts", ExitCode.CONFIG, error=text)

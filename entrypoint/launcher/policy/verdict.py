@@ -140,19 +140,19 @@ def _of_a_stop(facts: Facts) -> Outcome | None:
 
 def known_before_the_stop(facts: Facts) -> Cause | None:
     """Return what had gone wrong before SIGTERM came to the first host; later causes are effects of the stop."""
-    told = facts.told_to_stop_at
-    causes = [noted for noted in facts.attempt.causes if told is not None and _was_before(facts, noted, told)]
+    asked_at = facts.told_to_stop_at
+    causes = [noted for noted in facts.attempt.causes if asked_at is not None and _was_before(facts, noted, asked_at)]
     strong = [noted for noted in causes if noted.cause.confidence is Confidence.HIGH]
     return min(strong or causes, key=lambda noted: _how_likely_the_first(facts, noted)).cause if causes else None
 
 
-def _was_before(facts: Facts, noted: Noted, told: float) -> bool:
+def _was_before(facts: Facts, noted: Noted, asked_at: float) -> bool:
     if not noted.cause.process and noted.cause.code == ExitCode.HOST_LOST:  # lost when its link ended, if it did
         if facts.report_of(noted.cause.host).stopping and facts.hosts.is_gone(noted.cause.host):
             return False  # it left because it was stopped; we are late, and read of the stop and of its end at once
-        return min(noted.heard, facts.hosts.link_ended.get(noted.cause.host, noted.heard)) <= told
+        return min(noted.heard, facts.hosts.link_ended.get(noted.cause.host, noted.heard)) <= asked_at
     # A likely symptom may come from the stop, which reaches programs before it reaches us.
-    return noted.at <= (told if noted.cause.confidence is Confidence.HIGH else told - SETTLE_SECONDS)
+    return noted.at <= (asked_at if noted.cause.confidence is Confidence.HIGH else asked_at - SETTLE_SECONDS)
 
 
 def _is_over(facts: Facts, host: str) -> bool:

@@ -40,7 +40,7 @@ def _raw(text: str) -> str:
     return f'r"{text}"' if '"' not in text else repr(text)
 
 
-def told(lines: Iterable[Sequence[object]]) -> list[str]:
+def metrics_in(lines: Iterable[Sequence[object]]) -> list[str]:
     """Return the names of all metrics in lines of records, the most frequent first."""
     names: dict[str, int] = {}
     for line in lines:

@@ -72,9 +72,9 @@ class MlflowRun:
         params = [
             self._entities.Param(_UNSAFE.sub("-", name), str(value)[:LONGEST_CHARS]) for name, value in given.items()
         ]
-        said = {name: str(source.about[name]) for name in ("mode", "instance_type") if source.about.get(name)}
-        said["hosts"] = str(len(source.about.get("hosts", ())))
-        tags = [self._entities.RunTag(f"sagemaker.{name}", value) for name, value in said.items()]
+        labels = {name: str(source.about[name]) for name in ("mode", "instance_type") if source.about.get(name)}
+        labels["hosts"] = str(len(source.about.get("hosts", ())))
+        tags = [self._entities.RunTag(f"sagemaker.{name}", value) for name, value in labels.items()]
         for start in range(0, len(params) or 1, PARAMS):
             self._client.log_batch(self.id, params=params[start : start + PARAMS], tags=[] if start else tags)
 

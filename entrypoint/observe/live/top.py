@@ -144,8 +144,8 @@ def _rows(state: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _said(state: Mapping[str, Any]) -> str:
-    said = [f"{time.strftime('%H:%M:%S', time.localtime(at))} {host} {text}" for at, host, text in state["said"][-6:]]
-    return "\n".join(map(printable, said))
+    logged = [f"{time.strftime('%H:%M:%S', time.localtime(at))} {host} {text}" for at, host, text in state["said"][-6:]]
+    return "\n".join(map(printable, logged))
 
 
 def _headline(state: Mapping[str, Any]) -> str:
@@ -170,11 +170,11 @@ def _of(process: Mapping[str, Any]) -> list[str]:
     metrics = [
         f"{name}={_number(value)}" for name, value in process["metrics"].items() if not name.startswith("epoch_")
     ]
-    said = " ".join(metrics) or (process["lines"][-1] if process["lines"] else "")
+    shown = " ".join(metrics) or (process["lines"][-1] if process["lines"] else "")
     rate = "" if process["rate"] is None or process["ended"] else f"{process['rate']:.2f}"
     if process["ended"] is not None:
-        return [process["name"], process["ended"], "", rate, said]
-    return [process["name"], f"{process['cpus']:.2f}", _bytes(process["memory"]), rate, said]
+        return [process["name"], process["ended"], "", rate, shown]
+    return [process["name"], f"{process['cpus']:.2f}", _bytes(process["memory"]), rate, shown]
 
 
 def _number(value: float | str) -> str:

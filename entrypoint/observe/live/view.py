@@ -102,7 +102,7 @@ class _Process:
     metrics: dict[str, float] = field(default_factory=dict)
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
     began: tuple[float, float] | None = None  # (time, part done) at its first report
-    told: float = 0.0
+    reported_at: float = 0.0
     steps: deque[tuple[float, float]] = field(default_factory=deque)
 
     def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
@@ -110,7 +110,7 @@ class _Process:
             is_known = name in self.metrics or len(self.metrics) < MOST_METRICS
             if is_known and (math.isfinite(value) or name not in (*COUNTS, *TOTALS)):
                 self.metrics[str(name)] = float(value)
-        self.told = at
+        self.reported_at = at
         step = found.get("step")
         if step is not None and math.isfinite(step):
             if self.steps and step < self.steps[-1][1]:  # the script started again
@@ -134,12 +134,14 @@ class _Process:
     @property
     def done(self) -> float | None:
         """Return the part of all its steps that is done, 0 to 1; None if it does not report their number."""
-        said = self.metrics
-        if said.get("epochs", 0) > 0 and "epoch" in said:
-            within = said.get("epoch_step", 0.0) / said["epoch_steps"] if said.get("epoch_steps", 0) > 0 else 0.0
-            return _part((said["epoch"] - 1 + min(1.0, within)) / said["epochs"])
-        total = next((said[name] for name in TOTALS if said.get(name, 0) > 0), None)
-        return _part(said["step"] / total) if total and "step" in said else None
+        metrics = self.metrics
+        if metrics.get("epochs", 0) > 0 and "epoch" in metrics:
+            within = (
+                metrics.get("epoch_step", 0.0) / metrics["epoch_steps"] if metrics.get("epoch_steps", 0) > 0 else 0.0
+            )
+            return _part((metrics["epoch"] - 1 + min(1.0, within)) / metrics["epochs"])
+        total = next((metrics[name] for name in TOTALS if metrics.get(name, 0) > 0), None)
+        return _part(metrics["step"] / total) if total and "step" in metrics else None
 
     @property
     def left(self) -> float | None:
@@ -147,7 +149,7 @@ class _Process:
         done = self.done
         if done is None or self.began is None or done <= self.began[1]:
             return None
-        return (1 - done) * (self.told - self.began[0]) / (done - self.began[1])
+        return (1 - done) * (self.reported_at - self.began[0]) / (done - self.began[1])
 
     def state(self) -> dict[str, Any]:
         return {
@@ -217,11 +219,11 @@ class _Host:
         }
 
 
-def _about(told: Mapping[str, Any]) -> dict[str, Any]:
+def _about(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the page shows of a host and its job."""
-    found: dict[str, Any] = {name: str(told[name]) for name in _TEXTS if name in told}
-    found |= {name: float(told[name]) for name in ("cpus", "memory_limit") if name in told}
-    return found | ({"hosts": [str(name) for name in told["hosts"]][:MOST_HOSTS]} if "hosts" in told else {})
+    found: dict[str, Any] = {name: str(header[name]) for name in _TEXTS if name in header}
+    found |= {name: float(header[name]) for name in ("cpus", "memory_limit") if name in header}
+    return found | ({"hosts": [str(name) for name in header["hosts"]][:MOST_HOSTS]} if "hosts" in header else {})
 
 
 _TEXTS = ("job", "mode", "coordinator", "instance_type")
@@ -233,11 +235,11 @@ def _part(value: float) -> float:
 
 def _progress(hosts: list[_Host]) -> dict[str, Any]:
     """Return the progress of the process that stands for the job: the first of FIRST_OF with metrics, or any other."""
-    told = [(host, process) for host in hosts for process in host.processes.values() if process.metrics]
-    told.sort(key=lambda pair: FIRST_OF.index(pair[1].name) if pair[1].name in FIRST_OF else len(FIRST_OF))
-    if not told:
+    reporting = [(host, process) for host in hosts for process in host.processes.values() if process.metrics]
+    reporting.sort(key=lambda pair: FIRST_OF.index(pair[1].name) if pair[1].name in FIRST_OF else len(FIRST_OF))
+    if not reporting:
         return {"host": "", "process": "", "done": None, "left": None, "metrics": {}}
-    host, process = told[0]
+    host, process = reporting[0]
     return {
         "host": host.name,
         "process": process.name,

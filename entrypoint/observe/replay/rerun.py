@@ -15,7 +15,7 @@ PLACES = ("HOST_ADDRESSES", "PORT_", "CONTROL_PORT", "SSH_PORT", "RUN_DIR", "SUM
 
 
 @dataclass
-class Told:
+class Gathered:
     """Collect what happened to one host by its record. Times are seconds since the epoch."""
 
     began: float = 0.0
@@ -26,41 +26,41 @@ class Told:
     killed: list[tuple[float, str, int]] = field(default_factory=list)  # (when, process, signal), sent by others
     lines: dict[str, str] = field(default_factory=dict)  # last output line of each process
     links: dict[str, float] = field(default_factory=dict)  # other host -> when its connection to this one closed
-    heard: dict[str, float] = field(default_factory=dict)  # other host -> time of its last report
+    reports: dict[str, float] = field(default_factory=dict)  # other host -> time of its last report
 
 
-def gather(record: Sequence[Sequence[Any]]) -> Told:
+def gather(record: Sequence[Sequence[Any]]) -> Gathered:
     """Read the lines of one record, in their order."""
-    told = Told()
+    gathered = Gathered()
     for kind, at, *values in record:
-        told.began, told.last = told.began or at, at
+        gathered.began, gathered.last = gathered.began or at, at
         match kind, values:
             case "outcome", _:
-                told.left = True
+                gathered.left = True
             case "lines", (str(name), [*_, str(line)]):
-                told.lines[name] = line
+                gathered.lines[name] = line
             case "decided", (dict(line),):
                 with contextlib.suppress(*WRONG):  # skip malformed lines
-                    _note_decision(told, at, line)
-    return told
+                    _note_decision(gathered, at, line)
+    return gathered
 
 
-def _note_decision(told: Told, at: float, line: Mapping[str, Any]) -> None:
+def _note_decision(gathered: Gathered, at: float, line: Mapping[str, Any]) -> None:
     for when, shorts in line["quiet"]:
         for short in shorts:
             if short[0] == "Reported":
-                told.heard[short[1]] = at - (line["at"] - when)
+                gathered.reports[short[1]] = at - (line["at"] - when)
     for name, fields in line["events"]:
         match name:
             case "Reported":
-                told.heard[fields["report"]["host"]] = at
+                gathered.reports[fields["report"]["host"]] = at
             case "LinkEnded":
-                told.links.setdefault(fields["host"], at)
-            case "Signalled" if told.signalled is None:
-                told.signalled = at
-            case "Ended" if fields["exit"]["signal"] and fields["name"] not in told.asked:
-                told.killed.append((at, fields["name"], fields["exit"]["signal"]))
-    told.asked |= {action[1]["name"] for action in line["actions"] if action[0] in ("Ask", "Force")}
+                gathered.links.setdefault(fields["host"], at)
+            case "Signalled" if gathered.signalled is None:
+                gathered.signalled = at
+            case "Ended" if fields["exit"]["signal"] and fields["name"] not in gathered.asked:
+                gathered.killed.append((at, fields["name"], fields["exit"]["signal"]))
+    gathered.asked |= {action[1]["name"] for action in line["actions"] if action[0] in ("Ask", "Force")}
 
 
 def faults(records: Mapping[str, Sequence[Sequence[Any]]]) -> Iterator[str]:
@@ -69,22 +69,22 @@ def faults(records: Mapping[str, Sequence[Sequence[Any]]]) -> Iterator[str]:
     A process that ends by itself, with an exit code, is no fault: it will do so again. The moment of a kill is the
     process's last output line if that has a number, such as its step; else so many seconds after the start.
     """
-    told = {host: gather(record) for host, record in records.items()}
-    began = min((each.began for each in told.values() if each.began), default=0.0)
-    for host, each in sorted(told.items()):
+    gathered = {host: gather(record) for host, record in records.items()}
+    began = min((each.began for each in gathered.values() if each.began), default=0.0)
+    for host, each in sorted(gathered.items()):
         if each.signalled is not None:
             yield f"stop {host} at {each.signalled - began:.1f}"
         elif not each.left:
-            closed = min((other.links[host] for other in told.values() if host in other.links), default=0.0)
-            heard = max((other.heard.get(host, 0.0) for other in told.values()), default=0.0)
+            closed = min((other.links[host] for other in gathered.values() if host in other.links), default=0.0)
+            last_report = max((other.reports.get(host, 0.0) for other in gathered.values()), default=0.0)
             # A lost host whose connections stay open is frozen, or cut off.
-            what, when = ("kill", closed) if closed else ("pause", max(heard, each.last))
+            what, when = ("kill", closed) if closed else ("pause", max(last_report, each.last))
             yield f"{what} {host} at {when - began:.1f}"
         else:
             for at, process, _ in each.killed[:1]:
                 line = each.lines.get(process, "").strip()
-                says_which = any(letter.isdigit() for letter in line)
-                moment = f"when {shlex.quote(f'[{host} {process}] {line}')}" if says_which else f"at {at - began:.1f}"
+                has_number = any(letter.isdigit() for letter in line)
+                moment = f"when {shlex.quote(f'[{host} {process}] {line}')}" if has_number else f"at {at - began:.1f}"
                 yield f"kill {shlex.quote(f'{host}:{process}')} {moment}"
 
 

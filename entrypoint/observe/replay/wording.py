@@ -15,9 +15,9 @@ class Narrator:
     """Describe one host's events. Of reports and news, only changes are described."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Any] = {}
+        self._last_news: dict[str, Any] = {}
 
-    def told(self, event: Event) -> str:
+    def describe(self, event: Event) -> str:
         """Describe an event; return "" if it brings nothing new."""
         match event:
             case events.Due():
@@ -39,11 +39,11 @@ class Narrator:
             case events.Found(cause=cause):
                 return f"the monitor found: {cause.headline}"
             case _:
-                told = [_plain(value) for name in event.fields if (value := getattr(event, name))]
-                return f"{_spaced(type(event).__name__)}: {_short(', '.join(told))}"
+                values = [_plain(value) for name in event.fields if (value := getattr(event, name))]
+                return f"{_spaced(type(event).__name__)}: {_short(', '.join(values))}"
 
     def _news_of(self, who: str, message: Any) -> str:
-        before, self._told[who] = self._told.get(who), message
+        before, self._last_news[who] = self._last_news.get(who), message
         new = []
         for name in message.fields:
             value = getattr(message, name)

@@ -135,11 +135,11 @@ def _epochs(process: Process) -> list[Any]:
 def _channels(host: Host) -> list[dict[str, Any]]:
     channels = host.about.get("channels")
     found = []
-    for name, told in list(channels.items())[:100] if isinstance(channels, dict) else ():
-        if isinstance(told, dict):
-            words = {key: str(told.get(key, ""))[:40] for key in ("mode", "distribution")}
-            counts = {key: told.get(key) for key in ("files", "bytes") if isinstance(told.get(key), int)}
-            found.append({"name": str(name)[:80], **words, **counts, "more": bool(told.get("more"))})
+    for name, channel in list(channels.items())[:100] if isinstance(channels, dict) else ():
+        if isinstance(channel, dict):
+            words = {key: str(channel.get(key, ""))[:40] for key in ("mode", "distribution")}
+            counts = {key: channel.get(key) for key in ("files", "bytes") if isinstance(channel.get(key), int)}
+            found.append({"name": str(name)[:80], **words, **counts, "more": bool(channel.get("more"))})
     return found
 
 
@@ -173,24 +173,24 @@ def smooth(values: list[float | None], over: int) -> list[float | None]:
 
 def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, Any]]:
     """Return the metrics to show: losses first, then those that most processes report."""
-    tells: dict[str, list[tuple[Host, Process]]] = {}
+    reporters: dict[str, list[tuple[Host, Process]]] = {}
     for host in job.hosts:
         for process in host.processes.values():
             for name, series in process.metrics.items():
                 if name not in NO_METRIC and len(series):
-                    tells.setdefault(name, []).append((host, process))
-    names = sorted(tells, key=lambda name: (not is_loss(name), -len(tells[name]), name))[:MOST_METRICS]
+                    reporters.setdefault(name, []).append((host, process))
+    names = sorted(reporters, key=lambda name: (not is_loss(name), -len(reporters[name]), name))[:MOST_METRICS]
     return [
         {
             "name": name,
-            "processes": len(tells[name]),
+            "processes": len(reporters[name]),
             "lines": [
                 {
                     "host": index[host.name],
                     "process": process.name,
                     "values": _exact(process.metrics[name].in_pieces(job.width, count)),
                 }
-                for host, process in tells[name][:MOST_LINES]
+                for host, process in reporters[name][:MOST_LINES]
             ],
         }
         for name in names
@@ -224,7 +224,7 @@ def _matrix(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
 
 
 def _said(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
-    lines = sorted((at, index[host.name], words) for host in job.hosts for at, words in host.said)
+    lines = sorted((at, index[host.name], words) for host in job.hosts for at, words in host.logged)
     if len(lines) > MOST_SAID:
         lines = [*lines[: MOST_SAID // 3], *lines[-2 * MOST_SAID // 3 :]]
     room, found = MOST_SAID_BYTES, []

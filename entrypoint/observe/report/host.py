@@ -69,7 +69,7 @@ class Host:
     phases: list[tuple[float, str]] = field(default_factory=list)
     still: list[tuple[float, str, float, float]] = field(default_factory=list)  # (at, process, seconds, CPUs)
     stalled: list[float] = field(default_factory=list)  # when Horovod reported missing ranks
-    said: list[tuple[float, str]] = field(default_factory=list)
+    logged: list[tuple[float, str]] = field(default_factory=list)
     stacks: list[dict[str, Any]] = field(default_factory=list)
     outcome: dict[str, Any] | None = None
     unused_gpus: str = ""  # why its TensorFlow cannot use its GPUs

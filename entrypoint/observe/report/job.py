@@ -35,8 +35,8 @@ class JobRecord:
     @property
     def about(self) -> dict[str, Any]:
         """Return the `host` lines of the coordinator's record, or of another; {} if there is none."""
-        told = [host.about for host in [self.coordinator, *self.hosts] if host and host.about]
-        return told[0] if told else {}
+        known = [host.about for host in [self.coordinator, *self.hosts] if host and host.about]
+        return known[0] if known else {}
 
     @property
     def coordinator(self) -> Host | None:
@@ -52,8 +52,8 @@ class JobRecord:
     @property
     def outcome(self) -> dict[str, Any] | None:
         """Return the outcome in the coordinator's record, or else in another host's."""
-        told = [host.outcome for host in [self.coordinator, *self.hosts] if host and host.outcome]
-        return told[0] if told else None
+        known = [host.outcome for host in [self.coordinator, *self.hosts] if host and host.outcome]
+        return known[0] if known else None
 
     @property
     def rules(self) -> dict[str, float]:

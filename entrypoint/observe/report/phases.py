@@ -135,8 +135,8 @@ def of_host(host: Host, job_trains_until: float) -> list[Span]:
         active = [span for span in active if span.end > start]
         now = {span.phase for span in active}
         phase = _at_that_time(now, start, first, prepared, job_trains_until)
-        told = next((name for time, name in reversed(host.phases) if time <= start), "")
-        found.append(Span("restart" if phase == "idle" and told == "restarting" else phase, start, stop))
+        reported = next((name for time, name in reversed(host.phases) if time <= start), "")
+        found.append(Span("restart" if phase == "idle" and reported == "restarting" else phase, start, stop))
     return _joined(found)
 
 

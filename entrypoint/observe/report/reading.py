@@ -58,9 +58,9 @@ class _Reader:
             self._host.about[key] = value
         self._host.rank = int(number(self._host.about.get("rank", 0)))
 
-    def _take_process(self, at: float, name: str, told: dict[str, Any]) -> None:
+    def _take_process(self, at: float, name: str, about: dict[str, Any]) -> None:
         process = self._process(name)
-        process.role, process.task = text(told.get("role", ""), 40), text(told.get("task", ""), 80)
+        process.role, process.task = text(about.get("role", ""), 40), text(about.get("task", ""), 80)
         if len(process.runs) < 1000:
             process.runs.append(Run(at))
 
@@ -122,9 +122,9 @@ class _Reader:
                 series = metrics[text(metric, 60)] = Series()
             series.add(at, float(value))
 
-    def _take_mark(self, at: float, name: str, told: dict[str, Any]) -> None:
+    def _take_mark(self, at: float, name: str, mark: dict[str, Any]) -> None:
         process = self._process(name)
-        what, seconds, times = text(told["what"], 40), number(told.get("seconds", 0)), number(told.get("times", 1))
+        what, seconds, times = text(mark["what"], 40), number(mark.get("seconds", 0)), number(mark.get("times", 1))
         if not (0 <= seconds <= LONGEST and times >= 1):
             raise ValueError("no time that something took")
         if what == "step":
@@ -132,8 +132,8 @@ class _Reader:
         elif len(process.marks) < MOST_MARKS:
             process.marks.append(Mark(at, what, seconds))
 
-    def _take_still(self, at: float, told: dict[str, Any]) -> None:
-        for name, (seconds, cpus, *more) in dict(told).items():
+    def _take_still(self, at: float, still: dict[str, Any]) -> None:
+        for name, (seconds, cpus, *more) in dict(still).items():
             if len(self._host.still) < MOST_MARKS:
                 waiters = number(more[0]) if more else 0.0
                 self._host.still.append((at, text(name), number(seconds), number(cpus) - waiters))
@@ -142,25 +142,25 @@ class _Reader:
         if missing and len(self._host.stalled) < MOST_MARKS:
             self._host.stalled.append(at)
 
-    def _take_decided(self, at: float, told: dict[str, Any]) -> None:
-        for event, *values in told["events"]:
+    def _take_decided(self, at: float, decided: dict[str, Any]) -> None:
+        for event, *values in decided["events"]:
             if event == "Prepared" and values:
                 self._host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
 
-    def _take_stacks(self, at: float, name: str, told: dict[str, Any]) -> None:
+    def _take_stacks(self, at: float, name: str, stack: dict[str, Any]) -> None:
         if len(self._host.stacks) < MOST_STACKS:
-            words = {key: text(told.get(key, ""), 20_000) for key in ("by", "place", "inside", "doing", "text")}
+            words = {key: text(stack.get(key, ""), 20_000) for key in ("by", "place", "inside", "doing", "text")}
             self._host.stacks.append({"at": at, "process": text(name), **words})
 
     def _take_said(self, at: float, words: str) -> None:
-        if len(self._host.said) < MOST_SAID:
-            self._host.said.append((at, text(words, 600)))
+        if len(self._host.logged) < MOST_SAID:
+            self._host.logged.append((at, text(words, 600)))
 
-    def _take_outcome(self, at: float, told: dict[str, Any]) -> None:
-        cause = told.get("cause")
+    def _take_outcome(self, at: float, outcome: dict[str, Any]) -> None:
+        cause = outcome.get("cause")
         self._host.outcome = {
-            "kind": text(told["kind"], 40),
-            "code": int(number(told.get("exit_code", 0))),
+            "kind": text(outcome["kind"], 40),
+            "code": int(number(outcome.get("exit_code", 0))),
             "cause": {key: text(cause.get(key, ""), 4000) for key in ("host", "process", "what", "error")}
             if cause
             else None,

@@ -208,11 +208,11 @@ def test_a_fault_that_lasts_is_ended():
 def test_a_text_is_waited_for_on_any_host():
     story = Story("kill algo-2 when 'epoch 2'")
     assert story.injector.next_look(0.0) is None
-    assert not story.injector.heard(b"[algo-1 script] epoch 1\n[algo-1 script] epoch 11")
+    assert not story.injector.note_output(b"[algo-1 script] epoch 1\n[algo-1 script] epoch 11")
     assert story.at(1.0) == []
-    assert story.injector.heard(b"[algo-3 script] epoch 20")
+    assert story.injector.note_output(b"[algo-3 script] epoch 20")
     assert story.at(2.0) == [("kill", "algo-2")]
-    assert not story.injector.heard(b"[algo-3 script] epoch 21")  # nobody waits for it any more
+    assert not story.injector.note_output(b"[algo-3 script] epoch 21")  # nobody waits for it any more
 
 
 def test_what_is_not_there_yet_is_looked_for_now_and_then():

@@ -8,6 +8,7 @@ from typing import Any
 
 from entrypoint.base.python310 import SAFE_PATH
 from entrypoint.launcher.job import params
+from entrypoint.launcher.job.choices import PsProgram, Tf1, When
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import (
@@ -92,7 +93,7 @@ def _servers_of_gpus(job: Job, rows: Sequence[ProcessSpec]) -> int:
     Beside workers, parts.py hides the GPUs from it.
     """
     chief = next((row.host for row in rows if row.role is Role.CHIEF), "")
-    hides = job.settings.ps_workers == "server" and job.settings.pin_gpus != "never"
+    hides = job.settings.ps_workers is PsProgram.SERVER and job.settings.pin_gpus is not When.NEVER
     if hides and any(row.role is Role.WORKER and row.host == chief for row in rows):
         return 0
     return sum(row.role is Role.PS for row in rows)
@@ -111,7 +112,7 @@ def modules(specs: Iterable[ProcessSpec]) -> list[str]:
 
 def program(job: Job, options: tuple[str, ...] = ()) -> Command:
     """Return the user's command. `options` are Python's; the last may be a module that runs the program."""
-    shim = (str(PROGRAMS / "as_tf1.py"),) if job.settings.tf1 == "shim" else ()
+    shim = (str(PROGRAMS / "as_tf1.py"),) if job.settings.tf1 is Tf1.SHIM else ()
     return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options, *shim))
 
 

@@ -9,6 +9,7 @@ import itertools
 import json
 from collections.abc import Sequence
 
+from entrypoint.launcher.job.choices import ChiefName, PsProgram, When, WorkerEnd
 from entrypoint.launcher.job.cluster import Host
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import common
@@ -19,16 +20,16 @@ from entrypoint.launcher.plan.plan import PREPARE, Duty, Flag, Need, Plan, Proce
 SCRIPT_PORT = 2222
 PS_PORT = 2223
 Places = Sequence[tuple[Host, int]]
-_SERVES = {"auto": Serves.MAYBE, "own": Serves.NEVER, "chief": Serves.ALWAYS}
+_SERVES = {WorkerEnd.AUTO: Serves.MAYBE, WorkerEnd.OWN: Serves.NEVER, WorkerEnd.CHIEF: Serves.ALWAYS}
 CHIEF_FIRST_SECONDS = 60.0  # seconds; a chief that never listens must not hold the workers for ever
 
 
 def plan(job: Job) -> Plan:
     hosts = job.cluster.training
-    servers = job.settings.ps_workers == "server"
-    chief_name = "master" if job.settings.ps_chief_name == "master" else "chief"
+    servers = job.settings.ps_workers is PsProgram.SERVER
+    chief_name = "master" if job.settings.ps_chief_name is ChiefName.MASTER else "chief"
     # Scripts for AWS's images use the name `master`. But a ClusterCoordinator, or an evaluator, belongs to a chief.
-    may_be_master = job.settings.ps_chief_name == "auto" and not servers and not job.evaluator
+    may_be_master = job.settings.ps_chief_name is ChiefName.AUTO and not servers and not job.evaluator
     renamed = (Flag.TF1_MASTER, '"chief"', '"master"') if may_be_master else None
     serving = job.cluster.serving
     ps = _places([serving[index % len(serving)] for index in range(job.settings.ps_count or len(serving))], PS_PORT)
@@ -41,7 +42,7 @@ def plan(job: Job) -> Plan:
         host, port = places[index]
         # Parameter servers hold variables in main memory. Without this they would take the GPUs' memory, too.
         hide_gpus = (("CUDA_VISIBLE_DEVICES", "-1"),) if role is Role.PS else ()
-        users = role is Role.PS and job.settings.ps_servers == "script"
+        users = role is Role.PS and job.settings.ps_servers is PsProgram.SCRIPT
         return ProcessSpec(
             host=host.name,
             name=f"{role}/{index}",
@@ -114,7 +115,7 @@ def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
 
     In TF1, a worker that starts before the chief loses 30 s (session recovery).
     """
-    if job.settings.ps_chief_first == "never":
+    if job.settings.ps_chief_first is When.NEVER:
         return ()
-    only_if = None if job.settings.ps_chief_first == "always" else Flag.TF1_SESSIONS
+    only_if = None if job.settings.ps_chief_first is When.ALWAYS else Flag.TF1_SESSIONS
     return (Need(host=chief.name, process="chief/0", only_if=only_if, at_most=CHIEF_FIRST_SECONDS),)

@@ -6,6 +6,7 @@ trains on a host, its servers share it.
 """
 
 from entrypoint.base.values import replace
+from entrypoint.launcher.job.choices import PsProgram, Threads, When
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import NO_GPU, Plan, ProcessSpec, Role
 
@@ -27,9 +28,10 @@ def divided(job: Job, plan: Plan) -> Plan:
 def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessSpec]:
     training = [spec.name for spec in computing if trains(job, spec)]
     sharing = len(training) or sum(spec.role is Role.PS for spec in computing) or len(computing)
-    cpu_share = sharing if job.settings.threads == "auto" else 0
+    cpu_share = sharing if job.settings.threads is Threads.AUTO else 0
     # Horovod's scripts choose a GPU by local rank among all of the host: they must see all of them.
-    pins = job.settings.pin_gpus == "always" or (job.settings.pin_gpus == "auto" and job.mode is not Mode.MPI)
+    asked = job.settings.pin_gpus
+    pins = asked is When.ALWAYS or (asked is When.AUTO and job.mode is not Mode.MPI)
     rows = []
     for spec in computing:
         gpu_share = spec.gpu_share
@@ -44,5 +46,5 @@ def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessS
 def trains(job: Job, spec: ProcessSpec) -> bool:
     """Return whether the process computes gradients all the time. If servers are the workers, the chief does not."""
     if spec.role is Role.CHIEF:
-        return job.settings.ps_workers == "script"
+        return job.settings.ps_workers is PsProgram.SCRIPT
     return spec.role in (Role.SCRIPT, Role.RANK, Role.WORKER)

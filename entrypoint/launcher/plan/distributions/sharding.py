@@ -4,6 +4,7 @@ from collections.abc import Container
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.job.channels import Reader, complaints, readers
+from entrypoint.launcher.job.choices import ChiefName, PsProgram
 from entrypoint.launcher.job.cluster import Part
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Flag, Plan, Role
@@ -17,8 +18,8 @@ def with_readers(job: Job, plan: Plan) -> Plan:
     Scripts that share nothing get none: each reads everything. With parameter servers, the chief trains if it is TF1's;
     in TensorFlow 2 only the workers do.
     """
-    chief_may = job.mode is Mode.PS and job.settings.ps_workers == "script"
-    chief_does = chief_may and job.settings.ps_chief_name == "master"
+    chief_may = job.mode is Mode.PS and job.settings.ps_workers is PsProgram.SCRIPT
+    chief_does = chief_may and job.settings.ps_chief_name is ChiefName.MASTER
     usual = _readers(plan, (*_TRAINS, Role.CHIEF) if chief_does else _TRAINS)
     other = _readers(plan, (*_TRAINS, Role.CHIEF)) if chief_may and not chief_does else {}
     rows = []

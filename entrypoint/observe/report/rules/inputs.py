@@ -88,12 +88,12 @@ def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Check the number and size of each channel's files, as the monitor has counted them."""
     for host in job.hosts:
         channels = host.about.get("channels")
-        for name, told in channels.items() if isinstance(channels, dict) else ():
-            files, count = (told.get(key, 0) for key in ("files", "bytes")) if isinstance(told, dict) else (0, 0)
+        for name, channel in channels.items() if isinstance(channels, dict) else ():
+            files, count = (channel.get(key, 0) for key in ("files", "bytes")) if isinstance(channel, dict) else (0, 0)
             if not all(isinstance(each, int | float) for each in (files, count)) or files < max(threshold, 1):
                 continue
             if count / files < SMALL_BYTES:
-                at_least = "at least " if told.get("more") else ""
+                at_least = "at least " if channel.get("more") else ""
                 yield Verdict(
                     rule="small_files", host=host.name, severity=Severity.WARNING, weight=files / max(threshold, 1),
                     text=f"channel {name[:80]} has {at_least}{files:,.0f} files of {size(count / files)} on average",

@@ -30,12 +30,12 @@ def hung(job: JobRecord) -> bool:
         return False
     if job.outcome is not None and job.outcome["code"] == ExitCode.HUNG:
         return True
-    told = [stack["at"] for host in job.hosts for stack in host.stacks]
+    times = [stack["at"] for host in job.hosts for stack in host.stacks]
     recent = job.trains_until - RECENT_SECONDS
-    told += [at for host in job.hosts for at in host.stalled if at >= recent]
+    times += [at for host in job.hosts for at in host.stalled if at >= recent]
     if _all_still(job, recent):
-        told.append(job.trains_until)
-    return max(told, default=0.0) > _last_step(job)
+        times.append(job.trains_until)
+    return max(times, default=0.0) > _last_step(job)
 
 
 def _last_step(job: JobRecord) -> float:

@@ -12,11 +12,12 @@ from entrypoint.check.instance_types import memory_of
 from entrypoint.check.rehearse.finding import fine, goes, note, warning
 from entrypoint.check.rehearse.output import as_json, as_text
 from entrypoint.check.rehearse.rehearse import CHECKS
-from entrypoint.check.rehearse.results import Host, Process, Seen
+from entrypoint.check.rehearse.results import Host, Process, RunName, Seen
 from entrypoint.check.rehearse.runs import Ended
 from entrypoint.check.rehearse.sample import Sample
 from entrypoint.check.rehearse.subject import Case, Request
 from entrypoint.launcher.job.channels import Distribution
+from entrypoint.launcher.outcome.outcome import Kind
 from entrypoint.simulate.channels import Channel
 
 GIB = 1 << 30
@@ -46,7 +47,13 @@ def run(name: str, acted: float | None = 30.0, **more: Any) -> Seen:
         "log": f"/out/{name}.log",
         **more,
     }
-    return Seen(name=name, ended=Ended(code=0, began=8.0, ended=32.0, acted=acted, kept=kept), **given)
+    kind = given.pop("kind")
+    return Seen(
+        name=RunName(name),
+        kind=Kind(kind) if kind else None,
+        ended=Ended(code=0, began=8.0, ended=32.0, acted=acted, kept=kept),
+        **given,
+    )
 
 
 PLAIN, KILL = run("plain"), run("kill", kind="failed", cause="algo-2 (does not answer)")
@@ -317,12 +324,12 @@ class TestKeeping:
         )
 
     def test_one_that_fails(self) -> None:
-        failed = replace(RESUME, kind="failed", cause="algo-1 script (exit code 1): KeyError: 'optimizer'")
+        failed = replace(RESUME, kind=Kind.FAILED, cause="algo-1 script (exit code 1): KeyError: 'optimizer'")
         assert self.resumed(KILL, failed)[0][0] == "error"
 
     def test_one_that_had_nothing_left_to_do(self) -> None:
         silent = (host("algo-1", (), metrics=(), first=()),)
-        assert self.resumed(KILL, replace(RESUME, hosts=silent, kind="succeeded")) == []
+        assert self.resumed(KILL, replace(RESUME, hosts=silent, kind=Kind.SUCCEEDED)) == []
 
     def test_one_that_says_no_steps_is_known_by_its_checkpoints(self) -> None:
         silent = (host("algo-1", (), metrics=(), first=()),)

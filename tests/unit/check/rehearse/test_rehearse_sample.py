@@ -11,7 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.lint.request import Request
+from entrypoint.check.doctor.request import Request
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.sample import spread, take
 from sagemaker_tf_data import recordio, tfrecord

@@ -26,6 +26,7 @@ from entrypoint.launcher.job.channels import (
     readers,
     sources,
 )
+from entrypoint.launcher.job.choices import ChannelGroup
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.plan import Flag, Plan, Role
 from entrypoint.launcher.plan.planner import plan_for
@@ -214,7 +215,7 @@ def test_one_channel_per_local_rank_is_read_once(hosts, local, distribution, mod
 def test_channels_of_the_same_data_are_read_once_together(hosts, local, distribution, mode):
     listed = [f"train-{number + 1}" for number in range(local)]
     kind = {"S3DistributionType": distribution, "TrainingInputMode": mode}
-    found = channels(*listed, groups=(("train", "same"),), **kind)
+    found = channels(*listed, groups=(("train", ChannelGroup.SAME),), **kind)
     places = [name for name in names(hosts) for _ in range(local)]
     assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
 
@@ -224,7 +225,7 @@ def test_hosts_with_different_numbers_of_processes(local_sizes, same):
     """Fully replicated, every record is still read once; one channel per local rank is for the fullest host."""
     most = max(local_sizes)
     listed = ["train", *(f"train-{number}" for number in range(1, most))]
-    found = channels(*listed, groups=(("", "same" if same else "own"),))
+    found = channels(*listed, groups=(("", ChannelGroup.SAME if same else ChannelGroup.OWN),))
     places = [name for name, local in zip(names(9), local_sizes, strict=False) for _ in range(local)]
     data = data_in(found, same)
     assert read_by_all(found, places, data) == Counter(set().union(*data.values()))

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from entrypoint.observe.export.definitions import USUAL, definitions, regex, told
+from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in, regex
 from entrypoint.observe.export.points import Points
 
 LINES = [
@@ -64,4 +64,4 @@ def test_as_json_they_are_those_of_a_request():
 
 
 def test_what_a_job_has_told_the_most_told_first():
-    assert told([*LINES, ["metric", 108.0, "rank 1", {"loss": 1}]]) == ["loss", "step"]
+    assert metrics_in([*LINES, ["metric", 108.0, "rank 1", {"loss": 1}]]) == ["loss", "step"]

@@ -9,7 +9,6 @@ from builders import read as job_of
 
 from entrypoint.base.codec import plain, reader
 from entrypoint.base.errors import FAULT, ConfigError
-from entrypoint.cli import replay
 from entrypoint.cli.main import run
 from entrypoint.launcher.outcome.outcome import Cause, Exit, failed
 from entrypoint.launcher.plan.planner import plan_for
@@ -19,6 +18,7 @@ from entrypoint.launcher.policy.events import News, Reach, Report
 from entrypoint.launcher.policy.history import MOST_HOSTS, History
 from entrypoint.launcher.policy.policy import Policy
 from entrypoint.observe.monitor.description import described
+from entrypoint.observe.replay import timeline
 from entrypoint.observe.replay.play import EVENTS
 from entrypoint.observe.replay.rerun import arguments, faults
 from entrypoint.observe.replay.wording import Narrator
@@ -92,7 +92,7 @@ def life(tmp_path):
 
 
 def test_a_history_is_played_to_the_same_decisions(life):
-    played = replay.play(replay.read(life.record))
+    played = timeline.play(timeline.read(life.record))
     assert played.differs is None and played.same_outcome and played.incomplete == []
     assert played.outcome == {"kind": "failed", "exit_code": 1}
     assert len(played.steps) == len(life.decisions)
@@ -108,13 +108,13 @@ def test_another_policy_is_told(life, capsys):
     """Here, one that got another end."""
     text = gzip.decompress(life.record).decode().replace('"ValueError: x"', '"KeyError: y"')
     text = text.replace('"exit_code": 1, "cause": null', '"exit_code": 2, "cause": null')
-    code = replay.replay({"algo-1": gzip.compress(text.encode())}, None)
+    code = timeline.replay({"algo-1": gzip.compress(text.encode())}, None)
     assert code == 1
     assert "the job's was failed, exit code 2: this version decides otherwise" in capsys.readouterr().out
 
 
 def test_it_is_told_in_words(life, capsys):
-    assert replay.replay({"algo-1": life.record}, None) == 0
+    assert timeline.replay({"algo-1": life.record}, None) == 0
     told = capsys.readouterr().out
     assert re.search(
         r"12\d\.\d+ algo-1  algo-2 reports .*done=True.*cause=algo-2 script \(exit code 1\): ValueError: x", told
@@ -126,27 +126,27 @@ def test_it_is_told_in_words(life, capsys):
 def test_values_are_told_in_words() -> None:
     files = (File(path="model/1/saved_model.pb", size=1, digest="d"),)
     there = events.Inventoried(artifacts=Artifacts(files=files, model=True))
-    assert Narrator().told(there) == "inventoried: model/1/saved_model.pb"
+    assert Narrator().describe(there) == "inventoried: model/1/saved_model.pb"
     same = events.Fingerprinted(fingerprints={"the plan": "2 workers"})
-    assert Narrator().told(same) == "fingerprinted: the plan 2 workers"
+    assert Narrator().describe(same) == "fingerprinted: the plan 2 workers"
 
 
 def test_lost_lines_are_said(life, capsys):
     del life.lines[4]
-    assert replay.read(life.record)
-    replay.replay({"algo-1": life.record}, None)
+    assert timeline.read(life.record)
+    timeline.replay({"algo-1": life.record}, None)
     assert "incomplete: algo-1: 1 events are not in the record" in capsys.readouterr().out
 
 
 def test_records_that_cannot_be_played(tmp_path, life):
     with pytest.raises(ConfigError, match="no record says what its job was"):
-        replay.replay({"algo-1": gzip.compress(b'["host", 1, {"host": "algo-1"}]\n')}, None)
+        timeline.replay({"algo-1": gzip.compress(b'["host", 1, {"host": "algo-1"}]\n')}, None)
     with pytest.raises(ConfigError, match="--host is 'algo-7'; the records are of algo-1"):
-        replay.replay({"algo-1": life.record}, "algo-7")
+        timeline.replay({"algo-1": life.record}, "algo-7")
 
 
 def test_a_record_that_is_cut_is_played_as_far_as_it_goes(life):
-    played = replay.play(replay.read(life.record[: len(life.record) * 2 // 3]))
+    played = timeline.play(timeline.read(life.record[: len(life.record) * 2 // 3]))
     assert played.differs is None and played.steps
 
 
@@ -246,7 +246,7 @@ def test_what_the_command_for_it_may_miss(life):
     """A newcomer gets the list, not a KeyError of the script."""
     life.lines[1][2]["inputdataconfig"] = {"training": {}}
     life.lines[1][2]["hyperparameters"] |= {"password": "***"}
-    told = replay.lacks({"algo-1": life.record})
+    told = timeline.lacks({"algo-1": life.record})
     assert "--channel training=DIR" in told and "--hyperparameters password=..." in told and "--env" in told
 
 
@@ -261,8 +261,8 @@ def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkey
 def test_a_host_whose_launcher_had_a_fault_decided_nothing():
     cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
     lines = [["outcome", 1.0, {"kind": "failed", "exit_code": 70, "cause": cause, "there": []}]]
-    recorded = replay.Recorded(host="algo-1", about={}, described={}, lines=lines)
-    played = replay.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
+    recorded = timeline.Recorded(host="algo-1", about={}, described={}, lines=lines)
+    played = timeline.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
     assert played.same_outcome
 
 
@@ -282,16 +282,16 @@ def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
     more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],
             ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["decided", "x", {}], ["decided"]]  # fmt: skip
     life.lines = [*life.lines[:3], *hostile, *more, *life.lines[3:], *more]
-    assert replay.replay({"algo-1": life.record}, None) == 0
+    assert timeline.replay({"algo-1": life.record}, None) == 0
     said = capsys.readouterr().out
     assert said.count("a line of its history cannot be read") == len(HOSTILE)
     assert "as then, by the same" in said
-    assert replay.once_more({"algo-1": life.record}, "train.py")
-    assert replay.compare({"algo-1": life.record}, {"algo-1": life.record}) == 0
+    assert timeline.once_more({"algo-1": life.record}, "train.py")
+    assert timeline.compare({"algo-1": life.record}, {"algo-1": life.record}) == 0
 
 
 def test_what_a_record_says_is_no_command_to_the_terminal(life, capsys):
     life.on(125.0, events.Broken(what="\x1b]0;owned\x07", why="\x9b31m", code=1))
-    replay.replay({"algo-1": life.record}, None)
+    timeline.replay({"algo-1": life.record}, None)
     said = capsys.readouterr().out
     assert "\\x1b]0;owned" in said and all(c.isprintable() or c == "\n" for c in said)

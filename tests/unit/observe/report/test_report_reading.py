@@ -126,7 +126,7 @@ def test_what_expands_without_end_is_read_to_a_bound(monkeypatch):
     monkeypatch.setattr("entrypoint.record.read.MOST_BYTES", 1 << 22)
     first, line = b'["host",1800000000,{}]\n', b'["said",1800000001,"' + b" " * 1000 + b'"]\n'
     (host,) = gather({"algo-1": packed(first + line * 10_000)}).hosts
-    assert "it is longer than the limit" in host.problems and len(host.said) == 2000
+    assert "it is longer than the limit" in host.problems and len(host.logged) == 2000
 
 
 def test_what_is_wrong_without_end_is_given_up():

@@ -1,0 +1,253 @@
+"""Check that the script accepts the job's hyperparameters, and that the job has the channels and variables it reads."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from entrypoint.check.doctor.context import never_taken, set_or_asked, tried
+from entrypoint.check.doctor.source import Code, Use, UseKind
+from entrypoint.check.doctor.subject import Case
+from entrypoint.check.finding import Finding, Place, error, warning
+from entrypoint.launcher.job import params
+
+_OF_V3 = (
+    "SM_MASTER_ADDR",
+    "SM_MASTER_PORT",
+    "SM_HOST_COUNT",
+    "SM_CURRENT_HOST_RANK",
+    "SM_SOURCE_DIR",
+    "SM_ENTRY_SCRIPT",
+    "SM_DISTRIBUTED_CONFIG",
+    "SM_INPUT_DATA_DIR",
+    "SM_OUTPUT_FAILURE",
+)
+_INSTEAD = {
+    "SM_MASTER_ADDR": 'json.loads(os.environ["SM_HOSTS"])[0]',
+    "SM_HOST_COUNT": 'len(json.loads(os.environ["SM_HOSTS"]))',
+    "SM_CURRENT_HOST_RANK": 'json.loads(os.environ["SM_HOSTS"]).index(os.environ["SM_CURRENT_HOST"])',
+    "SM_SOURCE_DIR": "/opt/ml/code, the working directory",
+    "SM_ENTRY_SCRIPT": 'os.environ["SM_USER_ENTRY_POINT"]',
+    "SM_INPUT_DATA_DIR": '"/opt/ml/input/data"',
+}
+_BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
+_FLAGS = ("store_true", "store_false", "store_const", "count")
+_NUMBERS = {"int": int, "float": float}
+_FALSE_IS_TRUE = "which takes the text False for true: every text that is not empty is"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """Describe an option of argparse."""
+
+    names: tuple[str, ...]  # as written: --epochs, -e
+    required: bool
+    use: Use
+
+    @property
+    def keys(self) -> set[str]:
+        return {name.lstrip("-") for name in self.names}
+
+
+def of_arguments(case: Case) -> Iterator[Finding]:
+    """Yield hyperparameters that the script refuses or misses, and channels and variables that the job lacks."""
+    options, whole = _options(case.code)
+    yield from _of_bools(case.code)
+    if case.job is not None:
+        yield from _of_parser(case, options, whole)
+        yield from _of_absl(case)
+        yield from _of_channels(case)
+    if not (case.known or case.code.has("tensorflow*", kind=UseKind.IMPORT)):
+        return
+    for source, node, found in case.code.strings(r"^SM_[A-Z_]+$"):
+        outer = source.parents.get(node)
+        read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
+        if found[0] in _OF_V3 and read and not tried(source, node) and not set_or_asked(case.code, found[0]):
+            yield error(
+                "variable-missing",
+                source.at(node),
+                f"{found[0]} is set by SDK v3's own drivers alone: KeyError",
+                _INSTEAD.get(found[0], "one of the variables of docs/user-code.md"),
+            )
+
+
+def _options(code: Code) -> tuple[list[Option], bool]:
+    """Return (options, whether these are all). If an option's name is computed, there may be others."""
+    found, whole = [], True
+    for use in code.calls(".add_argument"):
+        assert isinstance(use.node, ast.Call)
+        names = [each.value for each in use.node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        if len(names) < len(use.node.args) or not use.node.args:
+            whole = False
+        required = any(
+            word.arg == "required" and isinstance(word.value, ast.Constant) and word.value.value is True
+            for word in use.node.keywords
+        )
+        if any(name.startswith("-") for name in names):
+            found.append(Option(names=tuple(names), required=required, use=use))
+    return found, whole
+
+
+def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Finding]:
+    assert case.job is not None
+    if any(_is_given_words(use) for use in case.code.calls(".parse_args", ".parse_known_args")):
+        return
+    given = params.of_the_script(case.job.hyperparameters)
+    strict = case.code.first(".parse_args", kind=UseKind.CALL)
+    known = {key for option in options for key in option.keys}
+    if strict and options and whole and not case.code.has(".parse_known_args"):
+        for key in sorted(given):
+            # argparse accepts the beginning of a long name for the name.
+            if key not in known and not any(name.startswith(key) for name in known if len(key) > 1):
+                sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
+                yield error(
+                    "argument-unknown",
+                    strict.place,
+                    f"the job has hyperparameter {key}{sent}, but the script has no such option: argparse exits with 2 "
+                    f"at --{key}",
+                    f'args, _ = parser.parse_known_args(), or parser.add_argument("--{key}")',
+                )
+    yield from _of_values(case, options)
+    for option in options:
+        if option.required and not any(_is_of(option, key) for key in given) and not _of_another_command(option.use):
+            name = next(iter(sorted(option.keys, key=len, reverse=True)))
+            yield error(
+                "argument-missing",
+                option.use.place,
+                f"{option.names[0]} is required, but the job has no such hyperparameter: argparse exits with 2",
+                f'hyperparameters={{"{name}": ...}}, or default= in place of required=',
+            )
+
+
+def _is_of(option: Option, key: str) -> bool:
+    """Return whether argparse assigns a hyperparameter to an option: by its name, or the beginning of a long name."""
+    return key in option.keys or any(name.startswith(key) for name in option.keys if len(key) > 1)
+
+
+def _of_another_command(use: Use) -> bool:
+    """Return whether only some runs have an option: it is added in a condition, or to a subcommand's parser."""
+    if tried(use.source, use.node):
+        return True
+    node = use.node.func if isinstance(use.node, ast.Call) else None
+    parser = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+    return any(
+        use.source.dotted(each.value.func).endswith(".add_parser")
+        for each in ast.walk(use.source.tree)
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
+        if parser in map(ast.unparse, each.targets)
+    )
+
+
+def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
+    """Yield values that argparse refuses: by `type=`, by `choices=`, or because an option takes none."""
+    assert case.job is not None
+    strict = not case.code.has(".parse_known_args")
+    for option in options:
+        for key in sorted(option.keys & case.job.hyperparameters.keys()):
+            value = str(case.job.hyperparameters[key])
+            wanted = _wanted(option.use, value)
+            takes_none = isinstance(action := option.use.argument("action"), ast.Constant) and action.value in _FLAGS
+            takes_none = takes_none or (action is not None and ast.unparse(action).endswith("BooleanOptionalAction"))
+            if takes_none and strict:
+                wanted = "no value, and a hyperparameter always has one"
+            if wanted:
+                yield error(
+                    "argument-refused",
+                    option.use.place,
+                    f"the job has hyperparameter {key}={value!r}, but {option.names[0]} takes {wanted}: "
+                    "argparse exits with 2",
+                    'type=lambda text: text.lower() == "true"' if takes_none else "another value, or another type=",
+                )
+
+
+def _wanted(use: Use, value: str) -> str:
+    """Return what an option accepts, if it refuses this value; "" if it may accept it."""
+    kind, choices = use.argument("type"), use.argument("choices")
+    if use.argument("nargs") or use.argument("action"):
+        return ""
+    if isinstance(kind, ast.Name) and kind.id in _NUMBERS:
+        try:
+            _NUMBERS[kind.id](value)
+        except ValueError:
+            return f"type={kind.id}"
+    plain = isinstance(choices, ast.List | ast.Tuple) and all(isinstance(each, ast.Constant) for each in choices.elts)
+    if plain and (kind is None or ast.unparse(kind) in ("str", "int")):
+        taken = [str(each.value) for each in choices.elts]  # type: ignore[union-attr]
+        return "" if value in taken else f"one of {', '.join(taken)}"
+    return ""
+
+
+def _is_given_words(use: Use) -> bool:
+    """Return whether a parser gets a list written in the script, such as `parse_args([])` of a notebook."""
+    return isinstance(use.argument("args", 0), ast.List | ast.Tuple)
+
+
+def _of_bools(code: Code) -> Iterator[Finding]:
+    for use in code.calls(".add_argument"):
+        kind = use.argument("type")
+        if isinstance(kind, ast.Name) and kind.id == "bool":
+            yield warning(
+                "bool-argument",
+                use.place,
+                f"{use.written} has type=bool, {_FALSE_IS_TRUE}",
+                'type=lambda text: text.lower() == "true"',
+            )
+
+
+def _of_absl(case: Case) -> Iterator[Finding]:
+    """Yield booleans of absl that get a value: absl sets the flag to true and stops reading flags at the value."""
+    assert case.job is not None
+    given = params.of_the_script(case.job.hyperparameters)
+    for use in case.code.calls(".DEFINE_boolean", ".DEFINE_bool"):
+        name = use.argument("name", 0)
+        key = str(name.value) if isinstance(name, ast.Constant) else ""
+        if key in given:
+            value = str(given[key])
+            false = value.lower() in ("false", "0", "no")
+            behind = sorted(other for other in given if other > key)
+            if false or behind:
+                what = "sets it to true" if false else "sets it"
+                more = f", and absl does not read {', '.join(behind)} behind it" if behind else ""
+                yield warning(
+                    "bool-flag",
+                    use.place,
+                    f"the job has hyperparameter {key}={value!r}, and absl's `--{key} {value}` {what}{more}",
+                    f'flags.DEFINE_enum("{key}", "False", ["True", "False"], ...), or DEFINE_integer',
+                )
+
+
+def _of_channels(case: Case) -> Iterator[Finding]:
+    """Yield channels that the script reads by name and the job lacks, unless the script handles their absence."""
+    assert case.job is not None
+    there = set(case.job.input_data_config)
+    for use in case.code.uses("os.environ", kind=UseKind.NAME):
+        outer = use.source.parents.get(use.node)
+        if isinstance(outer, ast.Subscript) and isinstance(outer.slice, ast.Constant):
+            found = re.fullmatch(r"SM_CHANNEL_(\w+)", str(outer.slice.value))
+            if not found or found[1].lower() in {name.lower() for name in there} or isinstance(outer.ctx, ast.Store):
+                continue
+            if not tried(use.source, use.node) and not set_or_asked(case.code, found[0]):
+                yield _absent(use.source.at(outer), found[1].lower(), there)
+    for use in case.code.calls(*(f"sagemaker_tf_data.*{name}" for name in _BY_CHANNEL)):
+        named = use.argument("channel", 1 if use.name.endswith(".shard") else 0)
+        if (
+            isinstance(named, ast.Constant)
+            and named.value
+            and named.value not in there
+            and not tried(use.source, named)
+        ):
+            yield _absent(use.place, str(getattr(named, "value", "")), there)
+    for source, node, found in case.code.strings(r"^/opt/ml/input/data/([\w.-]+)"):
+        name = re.sub(r"_\d+$", "", found[1])
+        missing = not {found[1], name, name.removesuffix("-manifest")} & there
+        if missing and not tried(source, node) and not never_taken(case, source, node):
+            yield _absent(source.at(node), found[1], there)
+
+
+def _absent(place: Place, name: str, there: set[str]) -> Finding:
+    return error(
+        "channel-missing",
+        place,
+        f"the script reads channel {name}, but the job has {', '.join(sorted(there)) or 'none'}",
+        f'fit({{"{name}": ...}}), or one of these names',
+    )

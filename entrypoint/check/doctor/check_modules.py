@@ -1,0 +1,228 @@
+"""Check that each import and command of a script exists: in the image, by the requirements, or beside the script."""
+
+import ast
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from entrypoint.check.doctor.aws_images import (
+    AWS_COMMANDS,
+    AWS_COMMANDS_ON_GPUS,
+    COMMANDS_LACKING,
+    on_aws,
+    ours,
+    package_of,
+)
+from entrypoint.check.doctor.check_request import AWS_IMAGE
+from entrypoint.check.doctor.context import tried
+from entrypoint.check.doctor.requirements import Requirements, folders_of, requirements_of
+from entrypoint.check.doctor.source import Source, Use, UseKind, matches
+from entrypoint.check.doctor.subject import Case, tensorflow_of
+from entrypoint.check.finding import Finding, Place, error, note, warning
+
+FIRST_WITH_KERAS_3 = (2, 16)
+_LACKING = {
+    "smdebug": "TensorBoard's callback, or a try around the import: docs/debugger.md",
+    "smdistributed.modelparallel": "horovod.tensorflow, or smdistributed.dataparallel, for which Horovod stands in",
+    "smdistributed.dataparallel.torch": "smdistributed.dataparallel.tensorflow",
+    "herring": "horovod.tensorflow",
+}
+_PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
+_STARTS = ("subprocess.*", "os.system", "os.popen")
+_SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
+_BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
+_Make = Callable[[str, Place, str, str], Finding]
+
+
+def of_modules(case: Case) -> Iterator[Finding]:
+    """Yield imports and commands that are missing when the script reaches them."""
+    brought = requirements_of(case)
+    yield from _of_imports(case, brought)
+    make = _severity(case, "git", AWS_COMMANDS[min(AWS_COMMANDS)])
+    for place, line in brought.from_git:
+        yield make(
+            "command-missing",
+            place,
+            f"{line}: pip needs git for it, which our image does not have (AWS's images have it)",
+            "the archive, which pip fetches without git: https://github.com/OWNER/NAME/archive/TAG.tar.gz",
+        )
+    yield from _of_commands(case, brought)
+
+
+def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
+    installs = case.code.mentions(r"\bpip3?\b") and case.code.mentions(r"\binstall\b")
+    elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
+    own = {name for folder in folders_of(case) for name in _beside(folder)} | _added(case)
+    seen = set()
+    for use in case.code.uses("*", kind=UseKind.IMPORT):
+        name = _missing(case, use)
+        if name == "sagemaker" and not case.known:  # without a job, this may be a script that submits jobs
+            continue
+        if not name or name in seen or name in brought.modules or name in own or _is_beside(use.source, name):
+            continue
+        if tried(use.source, use.node) or installs:
+            continue
+        seen.add(name)
+        package = package_of(name)
+        there = on_aws(case.tensorflow)
+        version = ".".join(map(str, case.tensorflow))
+        make = _severity(case, name, there)
+        if not (package or name in _LACKING or name == "sagemaker_tensorflow"):
+            if elsewhere:
+                continue
+            make = warning if make is error else make
+        elif not brought.whole or _is_lazy(use):
+            make = warning if make is error else make
+        more = ", and AWS's has it" if name in there else ""
+        yield make(
+            "module-missing",
+            use.place,
+            f"{name} is not in the image of TensorFlow {version}{more}; neither the script's folder nor its "
+            "requirements bring it: ModuleNotFoundError",
+            _LACKING.get(name)
+            or ('pipe_dataset("training", "TFRecord") of sagemaker_tf_data' if name == "sagemaker_tensorflow" else "")
+            or f"{package or name.split('.')[0]} in requirements.txt beside the script",
+        )
+
+
+def _missing(case: Case, use: Use) -> str:
+    """Return the module that an import needs and our image lacks; "" if the image has it."""
+    for name in _LACKING:
+        if f"{use.name}.".startswith(f"{name}."):
+            return name
+    top = use.name.split(".")[0]
+    if use.name.startswith("google.cloud"):
+        return "google.cloud"
+    if top in _PYTHONS or top in ours(case.tensorflow) or top.startswith("_"):
+        return ""
+    return top
+
+
+def _severity(case: Case, name: str, on_aws_image: frozenset[str]) -> _Make:
+    """Return the severity of something that our image lacks; another image may have it."""
+    image = case.image
+    if AWS_IMAGE.match(image):
+        return note if name in on_aws_image else error
+    return error if not image or tensorflow_of(image) else warning
+
+
+def _beside(folder: Path) -> Iterator[str]:
+    """Yield the names of a folder's modules, including compiled ones."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir() or path.suffix in (".py", ".so", ".pyc", ".zip", ".egg"):
+            yield path.name.split(".")[0]
+
+
+def _is_beside(source: Source, name: str) -> bool:
+    folder = source.path.absolute().parent
+    return (folder / name).is_dir() or (folder / f"{name}.py").is_file()
+
+
+def _added(case: Case) -> set[str]:
+    """Return the modules that SDK v2's `dependencies=` puts beside the script."""
+    launch = case.described.request.launch if case.described else None
+    return {Path(each).name.removesuffix(".py") for each in (launch.dependencies if launch else ())}
+
+
+def _is_lazy(use: Use) -> bool:
+    """Return whether an import is in a function, which may never be called."""
+    return any(isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) for outer in use.source.around(use.node))
+
+
+# --- commands ---
+
+
+def _of_commands(case: Case, brought: Requirements) -> Iterator[Finding]:
+    for source in case.code.sources:
+        called = _of_shell(source) if source.path.suffix == ".sh" else _of_python(source)
+        for command, line, fails in called:
+            if command not in COMMANDS_LACKING or command in brought.commands or _brings(source, command):
+                continue
+            on_any = frozenset.union(*AWS_COMMANDS.values())
+            there = " (AWS's images have it)" if command in on_any else ""
+            if not there and command in AWS_COMMANDS_ON_GPUS:
+                there = " (AWS's images for GPUs have it)"
+            make = _severity(case, command, on_any | AWS_COMMANDS_ON_GPUS)
+            yield (make if fails or make is not error else warning)(
+                "command-missing",
+                Place(file=source.shown, line=line),
+                f"{command} is called, which our image does not have{there}",
+                "boto3, or a channel"
+                if command == "aws"
+                else "what Python has for it, or an image of your own with it",
+            )
+
+
+def _brings(source: Source, command: str) -> bool:
+    """Return whether a program installs a command, or checks that it exists."""
+    text = source.text
+    package = {"aws": "awscli", "gcc": "(gcc|build-essential)"}.get(command, re.escape(command))
+    asks = rf"(command -v|which|type|hash)\s+{re.escape(command)}\b|which\(['\"]{re.escape(command)}['\"]"
+    return bool(re.search(rf"\binstall\b[^\n]*{package}", text) or re.search(asks, text))
+
+
+def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
+    """Yield (command, line, whether the script fails without it) for each program that a script starts."""
+    for use in source.uses:
+        if use.kind is not UseKind.CALL or not matches(use.name, _STARTS) or tried(source, use.node):
+            continue
+        text: ast.AST | None
+        given, shell = use.argument("args", 0), use.argument("shell")
+        through_shell = use.name in _SHELLS or (isinstance(shell, ast.Constant) and bool(shell.value))
+        check = use.argument("check")
+        checks = use.name.endswith((".check_call", ".check_output")) or (
+            isinstance(check, ast.Constant) and bool(check.value)
+        )
+        if isinstance(given, ast.List | ast.Tuple) and given.elts and isinstance(given.elts[0], ast.Constant):
+            yield Path(str(given.elts[0].value)).name, use.line, checks or not through_shell
+        elif (
+            isinstance(given, ast.Call)
+            and isinstance(given.func, ast.Attribute)
+            and given.func.attr in ("split", "format")
+        ):
+            text = given.func.value
+            if isinstance(text, ast.Constant):
+                yield from ((word, use.line, checks or not through_shell) for word in _first_words(str(text.value)))
+        else:
+            text = given.values[0] if isinstance(given, ast.JoinedStr) and given.values else given
+            text = text.left if isinstance(text, ast.BinOp) else text
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                yield from ((word, use.line, checks or not through_shell) for word in _first_words(text.value))
+
+
+def _of_shell(source: Source) -> Iterator[tuple[str, int, bool]]:
+    strict = bool(re.search(r"^\s*set\s+-\w*e|^#!.*\s-\w*e", source.text, re.M))
+    text, until = "", ""
+    first = 0
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if until:  # inside a here-document
+            until = "" if line.strip() == until else until
+            continue
+        first = first if text else number
+        text += line.rstrip("\\")
+        if line.endswith("\\"):
+            continue
+        mark = re.search(r"<<-?\s*['\"]?(\w+)", text)
+        until = mark[1] if mark else ""
+        asked = re.match(r"\s*(if|while|elif|until)\b", text) or "||" in text
+        if not asked and not text.lstrip().startswith("#"):
+            yield from ((word, first, strict) for word in _first_words(text))
+        text = ""
+
+
+def _first_words(text: str) -> Iterator[str]:
+    """Yield the commands of a shell's line."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace = " \t\r"
+    begins = True
+    try:
+        for word in lexer:
+            if set(word) <= set("();<>|&\n"):
+                begins = not set(word) <= set("<>")
+            elif begins and not (word in _BEFORE_A_COMMAND or re.match(r"\w+=", word)):
+                yield Path(word).name
+                begins = False
+    except ValueError:  # quotes that end in another line
+        return

@@ -1,0 +1,74 @@
+"""Classify where an expression stands: in a condition or a `try`, behind a check that it exists, or as a default."""
+
+import ast
+
+from entrypoint.check.doctor.source import Code, Source, UseKind
+from entrypoint.check.doctor.subject import Case
+
+_CONDITIONS = ast.Try | ast.If | ast.IfExp | ast.BoolOp
+_ASK_WHETHER_THERE = (".exists", ".isdir", ".is_dir", ".isfile", ".is_file", ".glob", ".iglob")
+
+
+def tried(source: Source, node: ast.AST) -> bool:
+    """Return whether a node is in a condition or a `try`, or is assigned to a path that the script checks for."""
+    for outer in source.around(node):
+        if isinstance(outer, _CONDITIONS):
+            return True
+        if isinstance(outer, ast.Assign):
+            names = {target.id for target in outer.targets if isinstance(target, ast.Name)}
+            asks = (
+                use.node for use in source.uses if use.kind is UseKind.CALL and use.name.endswith(_ASK_WHETHER_THERE)
+            )
+            if any(isinstance(each, ast.Name) and each.id in names for ask in asks for each in ast.walk(ask)):
+                return True
+    return False
+
+
+def set_or_asked(code: Code, variable: str) -> bool:
+    """Return whether a program sets an environment variable itself, or checks that it is set."""
+    for source in code.sources:
+        for node in ast.walk(source.tree):
+            if not (isinstance(node, ast.Constant) and node.value == variable):
+                continue
+            outer = source.parents.get(node)
+            if isinstance(outer, ast.Compare) and isinstance(outer.ops[0], ast.In | ast.NotIn):
+                return True
+            if isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Store):
+                return True
+            if isinstance(outer, ast.Call) and source.dotted(outer.func).endswith(".setdefault"):
+                return True
+    return False
+
+
+def fallback(source: Source, node: ast.AST) -> ast.expr | None:
+    """Return the expression in which a node is the default: `get(name, NODE)`, `default=NODE`, `... or NODE`."""
+    inner = node
+    for outer in source.around(node):
+        if isinstance(outer, ast.Call):
+            last = source.dotted(outer.func).rpartition(".")[2]
+            if last in ("get", "getenv", "pop", "setdefault") and inner in outer.args[1:]:
+                return outer
+        elif isinstance(outer, ast.keyword) and outer.arg == "default":
+            call = source.parents[outer]
+            return call if isinstance(call, ast.Call) else None
+        elif isinstance(outer, ast.BoolOp) and isinstance(outer.op, ast.Or) and inner is not outer.values[0]:
+            return outer
+        elif isinstance(outer, ast.stmt):
+            return None
+        inner = outer
+    return None
+
+
+def never_taken(case: Case, source: Source, node: ast.AST) -> bool:
+    """Return whether a node is a default that the job does not use, as far as known: the job sets the value."""
+    where = fallback(source, node)
+    if not isinstance(where, ast.Call):
+        return where is not None
+    words = [each.value for each in where.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    if not words or case.job is None:
+        return source.dotted(where.func).rpartition(".")[2] != "add_argument"
+    if words[0].startswith("-"):
+        return any(word.lstrip("-") in case.job.hyperparameters for word in words)
+    if words[0].startswith("SM_CHANNEL_"):
+        return words[0].removeprefix("SM_CHANNEL_").lower() in {name.lower() for name in case.channels}
+    return words[0].startswith("SM_") or words[0] in case.environment

@@ -1,0 +1,101 @@
+"""Write a report as text for people, and as JSON for programs. Secrets are masked: reports get pasted into tickets."""
+
+from collections import Counter
+from typing import Any
+
+from entrypoint.base.errors import shorten
+from entrypoint.base.secrets import Secrets
+from entrypoint.base.severity import BAD
+from entrypoint.check.doctor.aws_differences import differences_of
+from entrypoint.check.doctor.doctor import Report, title_of
+from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
+from entrypoint.check.finding import Finding, Place
+
+UNSEALED = "the kernel gave the launch script no network of its own, so code beside Python's sockets could connect"
+
+
+def as_text(report: Report) -> str:
+    """Return a text: what would run, each finding with its place, and their numbers."""
+    lines = []
+    for job in report.jobs:
+        lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job, report.unseen))]
+    if not report.jobs:
+        lines += [f"{code.main.shown}: checked without a job" for code in report.programs]
+    for finding in report.findings:
+        lines += ["", f"{finding.place}: {finding.severity} [{finding.check}] {finding.found}"]
+        lines += [f"    put: {finding.instead}"]
+    if report.unsealed:
+        lines += ["", f"{UNSEALED}: {report.unsealed}"]
+    return _secrets(report).mask("\n".join([*lines, "", summary(report)]))
+
+
+def summary(report: Report) -> str:
+    """Return the number of findings of each severity, in words."""
+    counts = Counter(each.severity for each in report.findings)
+    counted = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in BAD]
+    return ", ".join(counted)
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the report for programs: {"jobs", "findings", "errors", "warnings", "notes"}."""
+    counts = Counter(each.severity for each in report.findings)
+    value = {
+        "jobs": [
+            {
+                "file": job.request.file,
+                "line": job.request.at().line,
+                "title": _title(job),
+                "image": job.request.image,
+                "mode": str(job.job.mode) if job.job else None,
+                "hosts": len(job.job.cluster.hosts) if job.job else None,
+                "program": job.job.program.name if job.job else None,
+                "program_seen": job.job is not None and job.job.program.name not in report.unseen,
+                "processes": len(job.plan.processes) if job.plan else None,
+                "differences": list(differences_of(job)),
+            }
+            for job in report.jobs
+        ],
+        "findings": [_value(each) for each in report.findings],
+        **{f"{each}s": counts[each] for each in BAD},
+    }
+    return dict(_secrets(report).mask_all(value))
+
+
+def _secrets(report: Report) -> Secrets:
+    return Secrets(*(each for job in report.jobs for each in (job.request.environment, job.request.hyperparameters)))
+
+
+def _value(finding: Finding) -> dict[str, Any]:
+    place = finding.place or Place(file="")
+    return {
+        "check": finding.check,
+        "severity": str(finding.severity),
+        "file": place.file,
+        "line": place.line,
+        "found": finding.found,
+        "instead": finding.instead,
+    }
+
+
+def _title(job: Described) -> str:
+    if not our_launcher_runs(job.request):
+        return "what the request names as the container's entrypoint, in place of our launcher"
+    return title_of(job)
+
+
+def _about(job: Described, unseen: frozenset[str]) -> list[str]:
+    request = job.request
+    program = job.job.program if job.job else None
+    lines = [f"image     {request.image or 'none'}"]
+    if program and program.name:
+        lines.append(f"program   {program.name}, of {program.source}")
+    groups = request.groups
+    lines.append(
+        "hosts     " + ", ".join(f"{each.get('InstanceCount')} x {each.get('InstanceType')}" for each in groups)
+    )
+    names = [str(each.get("ChannelName")) for each in request.channels]
+    if names:
+        lines.append(f"channels  {shorten(', '.join(names))}")
+    if program and program.name in unseen:
+        lines.append(f"unseen    {program.name} was not checked: pass it on the command line, too")
+    return [*lines, *(f"differs   {text}" for text in differences_of(job))]

@@ -1,0 +1,82 @@
+"""Run `entrypoint plan`: print the plan of a job that is made up, of this machine, or in a folder of config files."""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.base.secrets import Secrets
+from entrypoint.cli.arguments import add_description, local_job
+from entrypoint.launcher import places
+from entrypoint.launcher.host.machine import this_machine
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.plan.plan import ProcessSpec
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.plan.render import as_json, render
+from entrypoint.simulate.tree import write_config
+
+EPILOG = """\
+examples:
+  entrypoint plan --hosts 3 --mode parameter_server          # of a job that is made up
+  entrypoint plan --hosts 200 --mode horovod --processes-per-host 8    # many hosts: by role; all with --all
+  entrypoint plan --hosts 200 --mode horovod --host algo-2
+  entrypoint plan --config input/config --json               # of a real job's files, for programs
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--config", type=Path, metavar="DIR", help="folder with resourceconfig.json, or one like /opt/ml")
+    add("--hosts", type=int, metavar="N", help="plan an example job on N hosts")
+    add("--program", metavar="FILE", help="program of the example job; default: train.py")
+    add_description(parser)
+    add("--host", metavar="NAME", help="this host's processes only")
+    add("--all", action="store_true", help="every process; else, with more than four hosts, a summary by role")
+    add("--json", action="store_true", help="for programs")
+
+
+def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    here = this_machine()
+
+    def part(spec: ProcessSpec) -> dict[str, str]:
+        return here.part_of(spec, environment)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        base, config = _described(args, environment, Path(scratch))
+        job = read_job(base, environment, places.DEFAULT_RUN, here.gpus, config=config)
+    plan = plan_for(job)
+    if args.host not in (None, *plan.hosts):
+        raise ConfigError(f"--host is {args.host!r}; wanted one of {', '.join(plan.hosts)}")
+    secret = Secrets(environment, job.hyperparameters)
+    if args.json:
+        print(json.dumps(secret.mask_all(as_json(plan, args.host, part)), indent=1))
+    else:
+        print(secret.mask(render(plan, args.host, part, whole=args.all)))
+    return 0
+
+
+def _described(args: argparse.Namespace, environment: Mapping[str, str], scratch: Path) -> tuple[Path, Path | None]:
+    """Return (base folder, folder of the config files or None) of the job to plan. None: it is this machine's job."""
+    described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None, args.channel or None)
+    made_up = args.hosts is not None or bool(args.group)
+    if not made_up and any(value is not None for value in described):
+        raise ConfigError("--mode, --program and similar options describe a made-up job; wanted --hosts N, too")
+    if made_up:
+        if args.config:
+            raise ConfigError("--config and --hosts describe two jobs; wanted one of them")
+        program = Path(args.program or "train.py")
+        job = local_job(args, program=program.name, source=program.parent, output=scratch / "plan")
+        write_config(job, job.names[0], scratch)
+        return places.DEFAULT_BASE, scratch
+    if not args.config:
+        base = places.base_folder()
+        if not (base / "input" / "config").is_dir():
+            raise ConfigError(f"there is no job in {base}; wanted --hosts N to make one up, or --config DIR")
+        return base, None
+    if (args.config / "input" / "config").is_dir():
+        return args.config, args.config / "input" / "config"
+    if not (args.config / "resourceconfig.json").exists():
+        raise ConfigError(f"--config {args.config} has no resourceconfig.json and no input/config with one")
+    return places.DEFAULT_BASE, args.config

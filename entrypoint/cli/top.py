@@ -1,0 +1,29 @@
+"""Run `entrypoint top`: show a job while it runs."""
+
+import argparse
+from collections.abc import Mapping
+
+from entrypoint.observe.live.top import show, source
+
+EPILOG = """\
+examples:
+  entrypoint top                                # in a container of the job, or where `entrypoint local` runs
+  entrypoint top http://localhost:7979          # of a port that is forwarded to the coordinator's
+  entrypoint top out/train-mpi-20260101-120000 --once
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "where",
+        nargs="?",
+        default="",
+        metavar="WHERE",
+        help="http://HOST:PORT of a coordinator, or the output folder of `entrypoint local`; default: the job of this "
+        "container, else the newest in out/",
+    )
+    parser.add_argument("--once", action="store_true", help="print it once, as it is now")
+
+
+def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    return show(source(args.where, environment), args.once)

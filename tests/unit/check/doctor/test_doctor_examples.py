@@ -1,0 +1,24 @@
+"""Test that the doctor finds nothing wrong in our own examples."""
+
+from pathlib import Path
+
+import pytest
+
+from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.doctor import examine, sort_out
+
+ROOT = Path(__file__).resolve().parents[4]
+# submit.py is a launch script: tests/sdk/test_doctor_of_sdks.py runs it, with each SDK.
+FILES = sorted(path for path in (ROOT / "examples").rglob("*.py") if path.name != "submit.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT / "examples")))
+def test_examples_are_clean(path: Path) -> None:
+    report = examine([str(path)])
+    assert [each for each in report.findings if each.severity > Severity.NOTE] == []
+
+
+def test_a_launch_script_is_known_by_what_it_calls() -> None:
+    files = sort_out([str(ROOT / "examples/submit.py"), str(ROOT / "examples/tf_launcher/__init__.py")])
+    assert [path.name for path, _ in files.launches] == ["submit.py"]
+    assert [path.name for path, _ in files.programs] == ["__init__.py"]

@@ -1,0 +1,333 @@
+"""Test that launch scripts run, that nothing leaves the machine, and that dropped arguments are reported."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from looking import HOROVOD, REQUEST, SCRIPT, found, look
+from processes import processes_with
+from waiting import eventually
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.check.doctor.doctor import examine, launched_jobs
+from entrypoint.check.doctor.output import as_json, as_text
+from entrypoint.check.doctor.run_launch_script import CAUGHT, launched
+from entrypoint.cli.main import run
+from entrypoint.launcher.job.job import Mode
+
+SUBMITS = f"""
+import boto3
+
+client = boto3.client("sagemaker", region_name="eu-west-1")
+request = {REQUEST!r}
+request["ResourceConfig"]["InstanceCount"] = 2
+request["Environment"] = {{"ENTRYPOINT_MODE": "mpi"}}
+client.create_training_job(**request)
+"""
+
+
+def launch(folder: Path, text: str) -> Path:
+    path = folder / "submit_job.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_launch_becomes_a_job(tmp_path: Path) -> None:
+    did, (job,) = launched_jobs(launch(tmp_path, SUBMITS))
+    assert did.problem == ""
+    assert job.job is not None and job.job.mode is Mode.MPI
+    assert job.plan is not None and job.plan.hosts == ("algo-1", "algo-2")
+    assert job.request.line == SUBMITS.splitlines().index("client.create_training_job(**request)") + 1
+
+
+def test_the_program_of_a_launch_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(HOROVOD.replace("hvd.init()", ""))
+    report = examine([str(launch(tmp_path, SUBMITS)), str(tmp_path / "train.py")])
+    assert [each.check for each in report.findings] == ["hvd-no-init"]
+
+
+def test_an_sdk_that_is_not_there(tmp_path: Path) -> None:
+    text = "\nimport no_sdk_here\nimport boto3\nboto3.client('sagemaker').create_training_job()\n"
+    report = examine([str(launch(tmp_path, text.replace("no_sdk_here", "sagemaker.estimator")))])
+    assert found(report, "no-sdk") == [("error", 2)]
+    report = examine([str(launch(tmp_path, text))])
+    assert (found(report, "no-sdk"), found(report, "launch-failed")) == ([], [("error", 2)])
+
+
+def test_a_launch_that_fails_before_and_after_its_job(tmp_path: Path) -> None:
+    report = examine([str(launch(tmp_path, f"import boto3\nraise ValueError('which?')\n{SUBMITS}"))])
+    assert found(report, "launch-failed") == [("error", 2)]
+    assert "ValueError: which?" in report.findings[0].found
+    report = examine([str(launch(tmp_path, f"{SUBMITS}\nraise SystemExit('enough')\n"))])
+    assert [severity for severity, _ in found(report, "launch-failed")] == ["note"]
+    assert len(report.jobs) == 1
+
+
+def test_a_launch_that_misses_arguments(tmp_path: Path) -> None:
+    asks = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--image', required=True)\n"
+    path = launch(tmp_path, f"{asks}parser.parse_args()\n{SUBMITS}")
+    report = examine([str(path)])
+    assert found(report, "launch-failed") == [("error", 4)]
+    assert "exits with 2: " in report.findings[0].found and "--image" in report.findings[0].found
+    assert found(examine([str(path)], arguments=["--image", "x"]), "launch-failed") == []
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["in namespaces", "without"])
+@pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that never ends"])
+def test_what_a_launch_has_forked_is_gone(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
+    """Though it has a session of its own, as a daemon has."""
+    if not sealed:
+        monkeypatch.setattr("entrypoint.check.doctor.run_launch_script.CAUGHT", without_namespaces(tmp_path))
+    forked = tmp_path / "forked"
+    forks = f"""
+import os, pathlib, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        pathlib.Path({str(forked)!r}).touch()
+        signal.pause()
+    os._exit(0)
+while not os.path.exists({str(forked)!r}):
+    time.sleep(0)
+"""
+    path = launch(tmp_path, f"{forks}{'' if ends else 'signal.pause()'}\n{SUBMITS}")
+    did = launched(path, str(path), (), environment={}, longest=60 if ends else 5)
+    assert did.problem == ("" if ends else "it did not end within 5 s")
+    assert forked.exists()
+    eventually(lambda: not processes_with(str(path)), within=60, what="the fork is gone")
+
+
+def without_namespaces(folder: Path) -> Path:
+    """Run caught.py where the kernel refuses namespaces, as in most containers."""
+    changed = folder / "caught.py"
+    changed.write_text(
+        CAUGHT.read_text().replace("def seal() -> str:", 'def seal() -> str:\n    return "not permitted"\n')
+    )
+    return changed
+
+
+def test_what_goes_past_pythons_sockets_is_refused_by_the_kernel_or_it_is_said(tmp_path: Path, monkeypatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        connects = f"""
+import ctypes, struct
+libc = ctypes.CDLL(None)
+address = struct.pack("=HH4s8x", 2, {socket.htons(server.getsockname()[1])}, bytes([127, 0, 0, 1]))
+libc.connect(libc.socket(2, 1, 0), address, 16)
+"""
+        path = launch(tmp_path, f"{connects}\n{SUBMITS}")
+        report = examine([str(path)])
+        assert len(report.jobs) == 1
+        if not report.unsealed:
+            with pytest.raises(BlockingIOError):
+                server.accept()
+        monkeypatch.setattr("entrypoint.check.doctor.run_launch_script.CAUGHT", without_namespaces(tmp_path))
+        assert "gave the launch script no network of its own" in as_text(examine([str(path)]))
+
+
+def test_a_launch_without_a_job(tmp_path: Path) -> None:
+    report = examine([str(launch(tmp_path, SUBMITS.replace("client.create", "if False: client.create")))])
+    assert [each.check for each in report.findings] == ["no-request"]
+    assert found(examine([str(launch(tmp_path, SUBMITS))]), "no-request") == []
+
+
+def test_what_the_api_refuses_ends_the_launch(tmp_path: Path) -> None:
+    report = examine([str(launch(tmp_path, SUBMITS.replace("'ml.c5.xlarge'", "3")))])
+    assert found(report, "launch-failed") == [
+        ("error", SUBMITS.splitlines().index("client.create_training_job(**request)") + 1)
+    ]
+    assert "InstanceType" in report.findings[0].found
+
+
+@pytest.mark.parametrize(
+    "way_out",
+    [
+        "import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}/')",
+        "import socket; socket.create_connection(('127.0.0.1', {port}))",
+        "import socket; socket.getaddrinfo('localhost', {port})",
+        "import subprocess; subprocess.run(['touch', '{folder}/out'])",
+        "import os; os.system('touch {folder}/out')",
+        "import os; os.posix_spawnp('touch', ['touch', '{folder}/out'], os.environ)",
+        "import os; os.execvp('touch', ['touch', '{folder}/out'])",
+    ],
+)
+def test_nothing_leaves_the_machine(way_out: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        port = server.getsockname()[1]
+        report = examine([str(launch(tmp_path, f"{way_out.format(port=port, folder=tmp_path)}\n{SUBMITS}"))])
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert found(report, "launch-failed") == [("error", 1)]
+    assert "neither connect nor start programs" in report.findings[0].found
+    assert not (tmp_path / "out").exists()
+
+
+def test_real_credentials_are_not_seen(tmp_path: Path) -> None:
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/config").write_text("[profile work]\nregion = eu-north-1\ncredential_process = /bin/false\n")
+    text = f"""
+import boto3, os
+seen = boto3.Session(profile_name="work")
+key = seen.get_credentials()
+assert (seen.region_name, key.access_key, key.secret_key) == ("eu-north-1", "nobody", "nothing"), seen.region_name
+assert "AWS_SESSION_TOKEN" not in os.environ
+{SUBMITS}"""
+    environment = {"HOME": str(tmp_path), "AWS_SECRET_ACCESS_KEY": "real", "AWS_SESSION_TOKEN": "real", "PATH": "/bin"}
+    did, jobs = launched_jobs(launch(tmp_path, text), environment=environment)
+    assert (did.problem, len(jobs)) == ("", 1)
+
+
+def test_the_jobs_of_a_tuning(tmp_path: Path) -> None:
+    text = f"""
+import boto3
+request = {REQUEST!r}
+definition = {{key: request[key] for key in ("AlgorithmSpecification", "RoleArn", "InputDataConfig", "OutputDataConfig",
+    "ResourceConfig", "StoppingCondition")}} | {{"StaticHyperParameters": request["HyperParameters"]}}
+boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning_job(
+    HyperParameterTuningJobName="t", TrainingJobDefinition=definition,
+    HyperParameterTuningJobConfig={{"Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}}})
+"""
+    _, (job,) = launched_jobs(launch(tmp_path, text))
+    assert job.job is not None and job.job.program.name == "train.py"
+
+
+def test_a_trial_has_the_hosts_of_the_tuning_and_what_is_tuned(tmp_path: Path) -> None:
+    """SDK v2 names hosts in a place of its own; each trial also has the tuned hyperparameters."""
+    (tmp_path / "train.py").write_text(
+        SCRIPT.replace("args =", 'parser.add_argument("--rate", type=float, required=True)\nargs =')
+    )
+    text = f"""
+import boto3
+request = {REQUEST!r}
+definition = {{key: request[key] for key in ("AlgorithmSpecification", "RoleArn", "InputDataConfig", "OutputDataConfig",
+    "StoppingCondition")}} | {{"StaticHyperParameters": request["HyperParameters"]}}
+hosts = {{"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}}
+definition["HyperParameterTuningResourceConfig"] = hosts
+ranges = {{"ContinuousParameterRanges": [{{"Name": "rate", "MinValue": "0.1", "MaxValue": "1"}}]}}
+boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning_job(
+    HyperParameterTuningJobName="t", TrainingJobDefinition=definition, HyperParameterTuningJobConfig={{
+    "Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}, "ParameterRanges": ranges}})
+"""
+    report = examine([str(launch(tmp_path, text)), str(tmp_path / "train.py")])
+    assert [each.check for each in report.findings] == ["nothing-shared"]
+    assert "2 hosts" in report.findings[0].found
+
+
+def test_a_launch_that_asks_what_spot_instances_saved(tmp_path: Path) -> None:
+    """`fit` of SDK v2 asks that at the end of each job; the jobs after it must be seen, too."""
+    asks = "told = client.describe_training_job(TrainingJobName='job')\n"
+    text = f"{SUBMITS}{asks}print(1 - told['BillableTimeInSeconds'] / told['TrainingTimeInSeconds'])\n"
+    did, jobs = launched_jobs(launch(tmp_path, f"{text}client.create_training_job(**request)\n"))
+    assert (did.problem, len(jobs)) == ("", 2)
+
+
+def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
+    """As SDK v3 uploads it: what it names is in the files of its driver."""
+    from entrypoint.check.doctor.doctor import _entry_missing
+    from entrypoint.check.doctor.planned_job import described
+    from entrypoint.check.doctor.request import Launch, Request
+
+    (tmp_path / "other.py").touch()
+    where = {"entry_point": "train.py", "source_dir": str(tmp_path)}
+    ill = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(**where)))
+    (missing,) = _entry_missing(ill)
+    assert missing.check == "entry-missing" and "other.py" in missing.instead
+    well = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(entry_point="train.py")))
+    assert _entry_missing(well) == []
+
+
+def test_a_notebook_is_to_be_exported(tmp_path: Path) -> None:
+    (tmp_path / "submit.ipynb").touch()
+    with pytest.raises(ConfigError, match="nbconvert"):
+        examine([str(tmp_path / "submit.ipynb")])
+
+
+# --- the command ---
+
+
+def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("parser.add_argument('--flag', type=bool)\n")
+    assert run(["doctor", str(script)]) == 0
+    assert run(["doctor", str(script), "--strict"]) == 1
+    script.write_text("print 'x'\n")
+    assert run(["doctor", str(script)]) == 1
+    capsys.readouterr()
+    assert run(["doctor", str(tmp_path / "none.py")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    (tmp_path / "some.json").write_text("{}")
+    assert run(["doctor", str(tmp_path / "some.json")]) == 2
+    assert "wanted a CreateTrainingJob request" in capsys.readouterr().err
+    (tmp_path / "data.csv").touch()
+    assert run(["doctor", str(tmp_path / "data.csv")]) == 2
+
+
+def test_without_a_file_it_is_about_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor"]) == 0
+    assert "mode single: ready" in capsys.readouterr().out
+
+
+def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("\nparser.add_argument('--flag', type=bool)\n")
+    assert run(["doctor", "--json", str(script)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["errors"], told["warnings"], told["notes"]) == (0, 1, 0)
+    (finding,) = told["findings"]
+    assert (finding["check"], finding["severity"], finding["file"], finding["line"]) == (
+        "bool-argument",
+        "warning",
+        str(script),
+        2,
+    )
+
+
+def test_a_program_that_was_not_looked_at_is_told_to_programs_too(tmp_path: Path) -> None:
+    """Otherwise a run of CI would take missing findings for a healthy script."""
+    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+    (tmp_path / "train.py").write_text(SCRIPT)
+    for names, seen in ((["request.json"], False), (["request.json", "train.py"], True)):
+        (job,) = as_json(examine([str(tmp_path / name) for name in names]))["jobs"]
+        assert job["program_seen"] is seen
+
+
+def test_what_runs_comes_first(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "entrypoint", "doctor", str(launch(tmp_path, SUBMITS)), "--args", "--more"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[0].endswith("MPI: 2 ranks on 2 hosts, 1 on each"), done.stdout + done.stderr
+
+
+def test_secrets_are_masked(tmp_path: Path) -> None:
+    report = look(
+        tmp_path, change={"Environment": {"ENTRYPOINT_MODE": "hunter2hunter2", "DB_PASSWORD": "hunter2hunter2"}}
+    )
+    assert report.findings
+    assert "hunter2" not in as_text(report) + json.dumps(as_json(report))
+
+
+@pytest.mark.parametrize("spelling", ["camel", "snake"])
+def test_other_spellings_of_a_request(spelling: str, tmp_path: Path) -> None:
+    import re
+
+    def other(name: str) -> str:
+        if spelling == "camel":
+            return name[0].lower() + name[1:]
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+    def change(value: object) -> object:
+        if isinstance(value, list):
+            return [change(each) for each in value]
+        users = ("HyperParameters", "Environment")
+        if isinstance(value, dict):
+            return {other(key): inside if key in users else change(inside) for key, inside in value.items()}
+        return value
+
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(change(REQUEST), indent=1))
+    report = examine([str(path)])
+    assert report.findings == ()
+    assert report.jobs[0].request.body == REQUEST

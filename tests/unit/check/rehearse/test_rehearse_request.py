@@ -1,0 +1,205 @@
+"""Test that a launch becomes the same job on simulated hosts."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.check.rehearse.request import Asked, RehearsedJob, asked_for, groups_of, job_for
+from entrypoint.check.rehearse.runs import files_in, own_files, shows_reads
+from entrypoint.cli.main import run
+
+REQUEST: dict[str, Any] = {
+    "TrainingJobName": "job",
+    "AlgorithmSpecification": {"TrainingImage": "image:2.14.1-cpu", "TrainingInputMode": "File"},
+    "RoleArn": "arn:aws:iam::123456789012:role/Training",
+    "HyperParameters": {
+        "sagemaker_program": '"train.py"',
+        "sagemaker_submit_directory": '"s3://bucket/source.tar.gz"',
+        "learning_rate": "0.1",
+        "layers": "[1, 2]",
+        "name": '"1e3"',
+        "model_dir": '"s3://bucket/job/model"',
+        "vocabulary": '"s3://bucket/words.txt"',
+    },
+    "Environment": {"ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_MONITOR": "false", "MINE": "yes"},
+    "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
+    "ResourceConfig": {"InstanceType": "ml.c5.xlarge", "InstanceCount": 3, "VolumeSizeInGB": 30},
+    "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+}
+SUBMITS = """
+import boto3, json, sys
+request = json.loads({request!r})
+request["TrainingJobName"] = sys.argv[1]
+boto3.client("sagemaker", region_name="eu-west-1").create_training_job(**request)
+"""
+
+
+def asked(folder: Path, **changes: Any) -> Asked:
+    (folder / "train.py").touch()
+    (folder / "request.json").write_text(json.dumps({**REQUEST, **changes}))
+    return asked_for(str(folder / "request.json"), (), "python", {})
+
+
+def job(folder: Path, **changes: Any) -> RehearsedJob:
+    options = {"checkpoints": folder / "kept", "output": folder / "out", "timeout": 60.0, "mounted": False}
+    return job_for(asked(folder, **changes), hosts=2, channels=(), **options)  # type: ignore[arg-type]
+
+
+def test_a_launch_script_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "submit.py").write_text(SUBMITS.format(request=json.dumps(REQUEST)))
+    found = asked_for(str(tmp_path / "submit.py"), ("a-job",), sys.executable, {"PATH": "/usr/bin:/bin"})
+    assert (found.program, found.source, found.hosts) == ("train.py", tmp_path, 3)
+    assert found.described.request.body["TrainingJobName"] == "a-job"
+
+
+def test_hyperparameters_and_environment_are_those_of_the_request(tmp_path: Path) -> None:
+    found = job(tmp_path)
+    told = found.config_files("algo-1")["hyperparameters.json"]
+    assert json.loads(told["sagemaker_program"]) == "train.py"
+    assert {name: told[name] for name in ("learning_rate", "layers", "name", "vocabulary")} == {
+        "learning_rate": "0.1", "layers": "[1, 2]", "name": '"1e3"', "vocabulary": '"s3://bucket/words.txt"'
+    }  # fmt: skip
+    assert "sagemaker_submit_directory" not in told, "the code is here"
+    assert dict(found.environment) == {"ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_MONITOR": "true", "MINE": "yes"}
+
+
+def test_nothing_is_written_to_s3(tmp_path: Path) -> None:
+    found = asked(tmp_path)
+    assert (found.moved, found.unmoved) == (("model_dir",), ("vocabulary",))
+    told = job(tmp_path).config_files("algo-1")["hyperparameters.json"]
+    assert json.loads(told["model_dir"]) == str(tmp_path / "kept/model_dir")
+    assert (tmp_path / "kept/model_dir").is_dir()
+
+
+def test_what_outlasts_the_hosts(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    assert asked(tmp_path).kept(kept) == [kept / "model_dir"]
+    assert asked(tmp_path, CheckpointConfig={"S3Uri": "s3://bucket/kept"}).kept(kept) == [kept]
+    nothing = asked(tmp_path, HyperParameters={"sagemaker_program": "train.py"})
+    assert nothing.kept(kept) == []
+
+
+FALLS_BACK = """
+import argparse, os
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default=os.environ.get("SM_MODEL_DIR", "/opt/ml/model"))
+parser.add_argument("--kept", default="/opt/ml/checkpoints")
+"""
+
+
+def test_where_the_path_of_a_real_host_is_written_out(tmp_path: Path) -> None:
+    """With hosts as processes it would be the machine's own path: such a script takes another engine, or is refused."""
+    values = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/opt/ml/checkpoints"'}}
+    given = asked(tmp_path, **values)
+    assert given.fixed == ("kept",)
+    (tmp_path / "train.py").write_text(FALLS_BACK)
+    assert given.fixed == ("kept",), "the job gives what the script would fall back on"
+    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+    assert asked_for(str(tmp_path / "request.json"), (), "python", {}).fixed == ("train.py:5",)
+    elsewhere = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/data/kept"'}}
+    (tmp_path / "request.json").write_text(json.dumps({**REQUEST, **elsewhere}))
+    assert asked_for(str(tmp_path / "request.json"), (), "python", {}).fixed == ()
+
+
+@pytest.mark.parametrize(("steps", "same"), [("100", True), ("args.steps", True), ("rows // 32", False)])
+def test_whether_epochs_are_as_long_with_all_data(steps: str, same: bool, tmp_path: Path) -> None:
+    found = asked(tmp_path)
+    (tmp_path / "train.py").write_text(f"model.fit(rows, steps_per_epoch={steps})\n")
+    assert found.same_epochs is same
+
+
+def test_instance_groups_keep_one_host_each(tmp_path: Path) -> None:
+    groups = [
+        {"InstanceGroupName": name, "InstanceType": "ml.c5.xlarge", "InstanceCount": count}
+        for name, count in (("servers", 2), ("workers", 6))
+    ]
+    found = asked(tmp_path, ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 30})
+    assert found.hosts == 8
+    assert [(group.name, len(group.hosts)) for group in groups_of(found, 4)] == [("servers", 2), ("workers", 2)]
+    assert [len(group.hosts) for group in groups_of(found, 1)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import boto3\nboto3.client('sagemaker').create_training_job", "submits no job"),
+        ("import boto3\nif False:\n    boto3.client('sagemaker').create_training_job()", "without a training job"),
+        ("print('trains')", r"submits no job.*`entrypoint local` runs a training script"),
+        ("import boto3\n1 / 0\nboto3.client('sagemaker').create_training_job()", "division by zero"),
+    ],
+)
+def test_what_asks_for_nothing(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "submit.py").write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        asked_for(str(tmp_path / "submit.py"), (), sys.executable, {"PATH": "/usr/bin:/bin"})
+
+
+def test_a_program_that_is_not_here(tmp_path: Path) -> None:
+    found = asked(tmp_path)
+    (tmp_path / "train.py").rename(tmp_path / "elsewhere.py")
+    with pytest.raises(ConfigError, match=r"the program of the job, train\.py, is not found.*wanted --source FOLDER"):
+        asked_for(str(tmp_path / "request.json"), (), "python", {})
+    with pytest.raises(ConfigError, match=r"no program train\.py in --source"):
+        asked_for(str(tmp_path / "request.json"), (), "python", {}, found.source)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    assert asked_for(str(tmp_path / "request.json"), (), "python", {}, tmp_path / "src").source == tmp_path / "src"
+
+
+def test_a_job_that_our_launcher_refuses(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"our launcher refuses the job: .*ENTRYPOINT_MODE"):
+        asked(tmp_path, Environment={"ENTRYPOINT_MODE": "fast"})
+
+
+def test_which_files_a_host_reads_is_seen(tmp_path: Path) -> None:
+    if not shows_reads(tmp_path):
+        pytest.skip("this file system does not note when a file was read")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "whole").write_text("rows")
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part/rows").hardlink_to(tmp_path / "whole")
+    own_files(tmp_path / "part")
+    before = (tmp_path / "part/rows").stat().st_atime
+    (tmp_path / "whole").read_text()
+    assert (tmp_path / "part/rows").stat().st_atime == before
+    (tmp_path / "part/rows").read_text()
+    assert (tmp_path / "part/rows").stat().st_atime > before
+
+
+def test_what_is_kept_holds_something_and_is_no_summary(tmp_path: Path) -> None:
+    for name in ("ckpt-1.index", "ckpt-2.index.tmp", "events.out.tfevents.1"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "empty").touch()
+    assert [path.name for path in files_in([tmp_path])] == ["ckpt-1.index"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nothing.py"], "there is no file"),
+        (["request.json", "--seconds", "0"], "--seconds is 0; wanted a number above 0"),
+        (["request.json", "--speedup", "nan"], "--speedup is nan"),
+        (["request.json", "--channel", "training"], "wanted name=value"),
+        (["request.json", "--channel", "training=x"], "the request has no channel"),
+    ],
+)
+def test_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, words: list[str], told: str) -> None:
+    asked(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run(["rehearse", *words], {}) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_output_that_holds_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    asked(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").touch()
+    monkeypatch.chdir(tmp_path)
+    assert run(["rehearse", "request.json", "--output", "out"], {}) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert (tmp_path / "out/mine").exists()

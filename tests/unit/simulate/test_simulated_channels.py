@@ -1,0 +1,433 @@
+"""Test channels of `entrypoint local`: their options, each host's objects, and the contents of FIFOs."""
+
+import gzip
+import json
+import os
+import re
+import struct
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from waiting import eventually
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.cli import main
+from entrypoint.launcher.job.channels import Distribution, Wrapper
+from entrypoint.simulate.channels import Channel, Compression, InputMode, check_together, parse_channel
+from entrypoint.simulate.delivery import deliver, shown
+from entrypoint.simulate.hidden import is_data
+from entrypoint.simulate.pipe_writer import Stream, feeding
+from sagemaker_tf_data import hidden
+
+LONG = 60.0  # seconds; says when to give up
+SHARDED = Distribution.SHARDED
+
+
+def pipe(folder: Path, **options) -> Channel:
+    return Channel(name="train", source=folder, mode=InputMode.PIPE, **options)
+
+
+@pytest.fixture
+def rows(tmp_path) -> Path:
+    """Make a folder of five objects; by key, as S3 sorts, B comes before a and a/z before a0."""
+    folder = tmp_path / "rows"
+    for key in ("a0", "B", "b", "a/z", "a/y"):
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_text(f"<{key}>")
+    return folder
+
+
+KEYS = ["B", "a/y", "a/z", "a0", "b"]
+
+
+# --- what is asked for ---
+
+
+def test_options_stand_behind_the_folder(tmp_path):
+    word = "train=rows,mode=Pipe,distribution=ShardedByS3Key,shuffle=7,compression=Gzip,wrapper=RecordIO"
+    assert parse_channel(word) == Channel(
+        name="train", source=Path("rows").absolute(), mode=InputMode.PIPE, distribution=SHARDED, shuffle=7,
+        compression=Compression.GZIP, wrapper=Wrapper.RECORD_IO,
+    )  # fmt: skip
+    assert parse_channel("a=m.jsonl,mode=Pipe,attributes=x-ref:y").attributes == ("x-ref", "y")
+
+
+@pytest.mark.parametrize("word, folder", [
+    ("train=rows", "rows"), ("train=a,b", "a,b"), ("train=a=b,c=d/e", "a=b,c=d/e"), ("train=,", ","),
+    ("train=odd,mode=Pipe/", "odd,mode=Pipe"), ("train=a,b=c/,mode=File", "a,b=c"), ("train=x,Y=z", "x,Y=z"),
+])  # fmt: skip
+def test_a_folder_may_be_called_anything(word, folder):
+    assert parse_channel(word) == Channel(name="train", source=Path(folder).absolute())
+
+
+def test_a_mode_for_all_who_say_none():
+    assert parse_channel("train=rows", InputMode.PIPE).mode is InputMode.PIPE
+    assert parse_channel("train=rows,mode=FastFile", InputMode.PIPE).mode is InputMode.FAST_FILE
+
+
+@pytest.mark.parametrize(
+    "word, says",
+    [
+        ("train", "wanted name=value"),
+        ("train=", "wanted name=value"),
+        ("train=,mode=Pipe", "the value a folder"),
+        ("a/b=rows", "wanted 1 to 64 letters"),
+        ("train=rows,mode=pipe", "mode='pipe'; wanted one of File, FastFile, Pipe"),
+        ("train=rows,mod=Pipe", "option 'mod'; wanted one of mode, "),
+        ("train=rows,mode=Pipe,shuffle=yes", "shuffle='yes'; wanted a seed"),
+        ("train=rows,shuffle=7", "has shuffle, and its mode is File; wanted mode=Pipe"),
+        ("train=rows,wrapper=RecordIO", "has wrapper, and its mode is File"),
+        ("train=rows,mode=FastFile,compression=Gzip", "has compression, and its mode is FastFile"),
+        ("train=m,attributes=a", "has attributes, and its mode is File"),
+        ("train=m,mode=Pipe,attributes=a::b", "wanted 1 to 16 names"),
+    ],
+)
+def test_a_channel_that_is_asked_for_wrongly(word, says):
+    with pytest.raises(ConfigError) as error:
+        parse_channel(word)
+    assert says in str(error.value)
+
+
+def test_channels_that_are_in_one_another_s_way(rows):
+    def check(*channels: tuple[str, InputMode]) -> None:
+        check_together([Channel(name=name, source=rows, mode=mode) for name, mode in channels])
+
+    check(("train", InputMode.PIPE), ("train_1", InputMode.PIPE), ("train_x", InputMode.FILE))
+    check(("train", InputMode.FILE), ("train_1", InputMode.FILE))
+    for other in ("train_1", "train-manifest"):
+        with pytest.raises(ConfigError, match="wanted another name"):
+            check(("train", InputMode.PIPE), (other, InputMode.FILE))
+    with pytest.raises(ConfigError, match="train twice"):
+        check(("train", InputMode.PIPE), ("train", InputMode.FILE))
+
+
+@pytest.mark.parametrize(
+    "channel, mode", [(InputMode.FILE, "File"), (InputMode.FAST_FILE, "File"), (InputMode.PIPE, "Pipe")]
+)
+def test_what_the_program_reads_of_it(rows, channel, mode):
+    described = Channel(name="train", source=rows, mode=channel, distribution=SHARDED).described()
+    assert described == {"TrainingInputMode": mode, "S3DistributionType": "ShardedByS3Key", "RecordWrapperType": "None"}
+
+
+# --- who gets what ---
+
+
+def keys(channel: Channel, *where: int) -> list[str]:
+    return [entry.key for entry in channel.of_host(*where)]
+
+
+def test_objects_in_order_of_keys_are_dealt_out_to_hosts(rows):
+    assert keys(pipe(rows), 1, 2) == KEYS
+    sharded = pipe(rows, distribution=SHARDED)
+    assert [keys(sharded, rank, 2) for rank in range(2)] == [["B", "a/z", "b"], ["a/y", "a0"]]
+    assert keys(sharded, 6, 7) == []
+
+
+@given(st.integers(1, 7), st.integers(0, 50), st.integers(0, 3))
+def test_each_object_goes_to_one_host_in_each_pass(tmp_path_factory, hosts, seed, number):
+    folder = tmp_path_factory.getbasetemp() / "dealt"
+    folder.mkdir(exist_ok=True)
+    for name in map(str, range(10)):
+        (folder / name).touch()
+    sharded = pipe(folder, distribution=SHARDED, shuffle=seed)
+    found = [keys(sharded, rank, hosts, number) for rank in range(hosts)]
+    assert Counter(key for own in found for key in own) == Counter(map(str, range(10)))
+    assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+def test_a_seed_means_one_order_on_all_hosts_and_another_in_each_pass(tmp_path):
+    for name in map(str, range(20)):
+        (tmp_path / name).touch()
+    passes = [keys(pipe(tmp_path, shuffle=7), 0, 2, number) for number in range(3)]
+    assert passes == [keys(pipe(tmp_path, shuffle=7), 1, 2, number) for number in range(3)]
+    assert len({tuple(each) for each in passes}) == 3
+    assert keys(pipe(tmp_path, shuffle=8), 0, 2) != passes[0]
+
+
+def test_files_and_lists_of_one_host(rows, tmp_path):
+    whole = Channel(name="whole", source=rows)
+    part = Channel(name="part", source=rows, distribution=SHARDED)
+    data = tmp_path / "data"
+    data.mkdir()
+    channels = [whole, part, pipe(rows)]
+    deliver(channels, data, tmp_path / "parts", 1, 2)
+    assert shown(channels, tmp_path / "parts") == [("whole", rows), ("part", tmp_path / "parts/part")]
+    found = sorted((tmp_path / "parts/part").rglob("*"))
+    assert [path.relative_to(tmp_path / "parts/part").as_posix() for path in found] == ["a", "a/y", "a0"]
+    assert (tmp_path / "parts/part/a/y").read_text() == "<a/y>"
+    assert (data / "part-manifest").read_text() == "part\ns3://local/part/a/y\ns3://local/part/a0\n"
+    assert sorted(path.name for path in data.iterdir()) == ["part-manifest", "train-manifest", "whole-manifest"]
+
+
+LEFT_BEHIND = ("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini")
+
+
+def leave_behind(folder: Path) -> None:
+    for name in LEFT_BEHIND:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+
+
+def test_what_is_no_data_is_neither_streamed_nor_dealt_out_and_is_told(rows, tmp_path):
+    assert pipe(rows).summary == ""
+    leave_behind(rows)
+    sharded = Channel(name="train", source=rows, distribution=SHARDED)
+    for channel in (pipe(rows), sharded):
+        assert keys(channel, 0, 1) == KEYS
+        assert channel.summary == (
+            "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are ignored, as they are "
+            "not data: SageMaker would deliver them, so keep them out of S3"
+        )
+    whole = Channel(name="train", source=rows)
+    assert whole.is_whole  # it is shown as it is
+    assert "are in the folder, as on SageMaker: sagemaker_tf_data ignores them" in whole.summary
+
+
+def test_examples_of_several_records_are_told(tmp_path):
+    told = pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref", "label")).summary
+    assert told.startswith("channel train: each example is 2 records; read it with attributes=['source-ref', 'label']")
+    assert pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref",)).summary == ""
+
+
+def test_a_pipe_of_nothing_but_rests_is_refused(tmp_path):
+    leave_behind(tmp_path)
+    with pytest.raises(ConfigError, match="holds no file with data"):
+        pipe(tmp_path).check()
+
+
+@pytest.mark.parametrize("name", [*KEYS, *LEFT_BEHIND, "a_b", "a.b/c.d", "Thumbs.db/x", "d/THUMBS.DB", "_a/b", "é/_"])
+def test_the_library_of_scripts_has_the_same_rule(name):
+    in_library = re.fullmatch(hidden.data("*"), f"/{name}") and not re.fullmatch(hidden.OF_WINDOWS, f"/{name}")
+    assert is_data(name) == bool(in_library)
+
+
+def test_an_empty_object_beside_gzip_does_no_harm(fed, tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/a").touch()
+    (tmp_path / "rows/b").write_bytes(gzip.compress(b"two"))
+    channel = pipe(tmp_path / "rows", compression=Compression.GZIP)
+    channel.check()
+    with fed(channel) as job:
+        assert job.read(0) == b"two"
+
+
+def test_a_manifest_names_the_objects(rows, tmp_path):
+    manifest = tmp_path / "list.json"
+    manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "a/z"]))
+    channel = Channel(name="train", source=manifest, distribution=SHARDED)
+    channel.check()
+    assert keys(channel, 0, 2) == ["b"]
+    deliver([channel], tmp_path, tmp_path / "parts", 1, 2)
+    assert (tmp_path / "parts/train/a/z").read_text() == "<a/z>"
+
+
+def test_a_manifest_may_name_an_object_twice(rows, tmp_path):
+    manifest = tmp_path / "list.json"
+    manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "b"]))
+    deliver([Channel(name="train", source=manifest)], tmp_path, tmp_path / "parts", 0, 1)
+    assert [path.name for path in (tmp_path / "parts/train").iterdir()] == ["b"]
+
+
+def test_a_manifest_of_s3_names_copies_beside_it(rows, tmp_path):
+    (tmp_path / "bucket").symlink_to(rows)
+    manifest = tmp_path / "list.json"
+    manifest.write_text(json.dumps([{"prefix": "s3://bucket/a/"}, "z"]))
+    assert Channel(name="train", source=manifest).entries[0].parts == (tmp_path / "bucket/a/z",)
+
+
+AUGMENTED = """\
+{"text": "é", "row-ref": "rows/b", "label": {"a": [1, 2]}}
+
+{"row-ref": "rows/B", "label": 3, "text": ""}
+"""
+
+
+def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> Channel:
+    (tmp_path / "lines").write_text(text)
+    return pipe(tmp_path / "lines", attributes=("label", "row-ref", "text"), **options)
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda t: Channel(name="train", source=t / "absent"), "no such folder"),
+        (lambda t: pipe(t / "absent", attributes=("a",)), "no such file; wanted an augmented manifest"),
+        (lambda t: pipe(t / "empty"), "holds no file"),
+        (lambda t: pipe(t / "rows", compression=Compression.GZIP), "B is not a gzip file"),
+        (lambda t: Channel(name="train", source=t / "rows/b", mode=InputMode.FAST_FILE), "its mode is FastFile"),
+        (lambda t: pipe(t / "rows/b"), "not JSON"),
+        (lambda t: pipe(t / "huge", wrapper=Wrapper.RECORD_IO), "larger than a record may be"),
+        (lambda t: augmented(t, "[1]"), "has [1] in line 1; wanted a JSON object"),
+        (lambda t: augmented(t, "{}\n"), "no attribute 'label' in line 1"),
+        (lambda t: augmented(t, AUGMENTED + "{"), "no JSON in line 4"),
+        (lambda t: augmented(t, '{"label": 1, "row-ref": "s3://b/k", "text": ""}'), "copy in BUCKET/KEY beside"),
+        (lambda t: augmented(t, '{"label": 1, "row-ref": 5, "text": ""}'), "wanted the URI of an object"),
+    ],
+)
+def test_a_source_that_is_not_what_the_options_say(rows, tmp_path, make, says):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "huge").mkdir()
+    with (tmp_path / "huge/file").open("wb") as file:
+        file.truncate(1 << 29)
+    with pytest.raises(ConfigError) as error:
+        make(tmp_path).check()
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"prefix": "rows/"}', '["a"]', '[{"prefix": "rows/"}, 5]', '[{"prefix": "rows/"}, "absent"]', "[" * 100_000],
+)
+def test_a_manifest_that_is_none(rows, tmp_path, content):
+    (tmp_path / "list").write_text(content)
+    with pytest.raises(ConfigError, match=r"--channel train=.*(; wanted|and there is no file)"):
+        pipe(tmp_path / "list").check()
+
+
+def test_a_key_that_leads_out_of_the_channel(rows, tmp_path):
+    (tmp_path / "list").write_text(json.dumps([{"prefix": "rows/a/"}, "../b"]))
+    with pytest.raises(ConfigError, match="leads out"):
+        deliver([Channel(name="train", source=tmp_path / "list")], tmp_path, tmp_path / "parts", 0, 1)
+
+
+# --- what comes out of the FIFOs ---
+
+
+@pytest.fixture
+def fed(tmp_path):
+    """Feed a channel of one host; return pass after pass. Nothing of it may be left."""
+    before = set(threading.enumerate())
+    folder = tmp_path / "input"
+    folder.mkdir()
+    problems: list[str] = []
+
+    class Fed:
+        def __init__(self, channel: Channel) -> None:
+            self.channel, self.problems = channel, problems
+            self.around = feeding([Stream(channel=channel, folder=folder, rank=0, hosts=1)], problems.append)
+
+        def __enter__(self) -> "Fed":
+            self.around.__enter__()
+            return self
+
+        def __exit__(self, *how) -> None:
+            self.around.__exit__(*how)
+            assert set(threading.enumerate()) == before
+            assert not list(folder.iterdir())
+
+        def open(self, number: int):
+            path = folder / f"{self.channel.name}_{number}"
+            eventually(path.exists, LONG, f"FIFO {path}")
+            return path.open("rb")
+
+        def read(self, number: int) -> bytes:
+            with self.open(number) as file:
+                return file.read()
+
+    return Fed
+
+
+def records(stream: bytes) -> list[bytes]:
+    """Return the records of RecordIO, read by its definition: MXNet, "recordio.h"."""
+    found = []
+    while stream:
+        magic, length = struct.unpack_from("<II", stream)
+        assert magic == 0xCED7230A
+        found.append(stream[8 : 8 + length])
+        filled = -length % 4
+        assert stream[8 + length : 8 + length + filled] == bytes(filled)
+        stream = stream[8 + length + filled :]
+    return found
+
+
+def test_a_fifo_for_each_pass(fed, rows):
+    with fed(pipe(rows)) as job:
+        for number in range(3):
+            assert job.read(number) == b"<B><a/y><a/z><a0><b>"
+
+
+def test_another_order_in_each_pass(fed, rows):
+    channel = pipe(rows, shuffle=3)
+    with fed(channel) as job:
+        streams = [job.read(number) for number in range(4)]
+    assert streams == ["".join(f"<{key}>" for key in keys(channel, 0, 1, n)).encode() for n in range(4)]
+    assert len(set(streams)) > 1
+
+
+def test_large_and_empty_objects_arrive_whole(fed, tmp_path):
+    content = os.urandom(5_000_001)
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/0").touch()
+    (tmp_path / "rows/1").write_bytes(content)
+    with fed(pipe(tmp_path / "rows", wrapper=Wrapper.RECORD_IO)) as job:
+        assert records(job.read(0)) == [b"", content]
+
+
+@pytest.mark.parametrize("wrapper", Wrapper)
+def test_gzip_is_expanded(fed, tmp_path, wrapper):
+    (tmp_path / "rows").mkdir()
+    texts = [b"one\n" * 1_000_000, b"two"]
+    for name, text in zip("ab", texts, strict=True):
+        (tmp_path / "rows" / name).write_bytes(gzip.compress(text, 1))
+    with fed(pipe(tmp_path / "rows", compression=Compression.GZIP, wrapper=wrapper)) as job:
+        found = job.read(0)
+    assert (records(found) if wrapper is Wrapper.RECORD_IO else [found]) == (
+        texts if wrapper is Wrapper.RECORD_IO else [b"".join(texts)]
+    )
+
+
+def test_attributes_come_in_the_order_asked_for_and_references_as_content(fed, rows, tmp_path):
+    with fed(augmented(tmp_path, wrapper=Wrapper.RECORD_IO)) as job:
+        assert records(job.read(0)) == [b'{"a": [1, 2]}', b"<b>", "é".encode(), b"3", b"<B>", b""]
+    with fed(augmented(tmp_path)) as job:
+        assert job.read(0) == '{"a": [1, 2]}<b>é3<B>'.encode()
+
+
+def test_who_closes_early_gets_the_next_pass(fed, tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/large").write_bytes(bytes(8_000_000))
+    with fed(pipe(tmp_path / "rows")) as job:
+        with job.open(0) as file:
+            assert file.read(10) == bytes(10)
+        assert len(job.read(1)) == 8_000_000
+        with pytest.raises(FileNotFoundError), (tmp_path / "input/train_0").open("rb"):
+            pass
+
+
+def test_nobody_waits_for_a_reader_at_the_end(fed, tmp_path, rows):
+    with fed(pipe(rows)):
+        pass
+    (tmp_path / "rows/large").write_bytes(bytes(8_000_000))
+    with fed(pipe(rows)) as job:
+        job.read(0)
+        file = job.open(1)
+        assert file.read(3) == b"<B>"
+        file.close()  # in the midst of it, as by a process that is killed
+
+
+def test_an_object_that_ends_too_early_is_told(fed, tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/a").write_bytes(gzip.compress(os.urandom(100_000))[:50_000])
+    with fed(pipe(tmp_path / "rows", compression=Compression.GZIP)) as job:
+        job.read(0)
+        assert "channel train, pass 0" in eventually(lambda: "".join(job.problems), LONG)
+
+
+def test_no_thread_where_nothing_is_streamed(rows, tmp_path):
+    before = threading.active_count()
+    stream = Stream(channel=Channel(name="train", source=rows), folder=tmp_path, rank=0, hosts=1)
+    with feeding([stream], print):
+        assert threading.active_count() == before
+
+
+def test_a_plan_of_a_job_that_is_made_up_may_have_channels(capsys):
+    words = ["--hosts", "2", "--channel", "train=rows,distribution=ShardedByS3Key", "--input-mode", "Pipe"]
+    assert main.run(["plan", *words], {}) == 0
+    assert "train        Pipe, ShardedByS3Key" in capsys.readouterr().out
+    assert main.run(["plan", *words[2:]], {}) == 78
+    assert "wanted --hosts N" in capsys.readouterr().err
