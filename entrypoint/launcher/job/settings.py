@@ -481,8 +481,8 @@ def _check_together(settings: Settings) -> None:
     """Raise ConfigError if two settings do not fit each other."""
     if settings.peer_timeout < 2 * settings.heartbeat:
         raise ConfigError(
-            f"ENTRYPOINT_PEER_TIMEOUT is {settings.peer_timeout:g}, ENTRYPOINT_HEARTBEAT {settings.heartbeat:g}; "
-            "wanted at least twice that, or one late heartbeat is taken for a lost host"
+            f"ENTRYPOINT_PEER_TIMEOUT is {settings.peer_timeout:g}, and a host sends a heartbeat every "
+            f"{settings.heartbeat:g} s; wanted at least twice that, or one late heartbeat is taken for a lost host"
         )
     if 0 < settings.max_runtime <= settings.stop_early_seconds:
         raise ConfigError(

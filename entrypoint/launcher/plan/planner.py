@@ -27,5 +27,5 @@ def _check_ports(job: Job, plan: Plan) -> None:
             clash = f"and so has {other}" if other != name else f"beyond {LAST_PORT}"
             raise ConfigError(
                 f"{name} of {host} has port {port}, {clash}; wanted other values of ENTRYPOINT_CONTROL_PORT, "
-                "ENTRYPOINT_SSH_PORT, ENTRYPOINT_PORT_BASE or ENTRYPOINT_PORT_STRIDE"
+                "ENTRYPOINT_PORT_BASE or ENTRYPOINT_PORT_STRIDE"
             )
