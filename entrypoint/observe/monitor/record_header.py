@@ -40,7 +40,7 @@ def limits(job: Job) -> dict[str, Any]:
     """Return the bytes of memory that this host may use, and the size of the disk where models go."""
     import psutil
 
-    from entrypoint.observe.monitor.usage import memory_limit
+    from entrypoint.observe.monitor.host_usage import memory_limit
 
     return {"memory_limit": memory_limit(), "disk_size": psutil.disk_usage(str(job.paths.base)).total}
 

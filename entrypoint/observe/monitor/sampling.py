@@ -7,10 +7,13 @@ from typing import Any
 
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job, Mode
+from entrypoint.observe.monitor.families import Families
+from entrypoint.observe.monitor.host_usage import HostUsage
 from entrypoint.observe.monitor.io_progress import Moves
+from entrypoint.observe.monitor.pipe_fill import fifos_filled
+from entrypoint.observe.monitor.process_usage import ProcessUsage
 from entrypoint.observe.monitor.threads import Threads, Work
 from entrypoint.observe.monitor.traffic import Exchange
-from entrypoint.observe.monitor.usage import Families, HostUsage, ProcessUsage, fifos_filled
 
 Sample = tuple[float, dict[str, Any], dict[str, dict[str, float]], dict[str, list[int]]]
 

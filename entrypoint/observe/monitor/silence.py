@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from entrypoint.observe.monitor.families import Families
 from entrypoint.observe.monitor.progress import Progress
 from entrypoint.observe.monitor.sampling import Sample, Sampling
-from entrypoint.observe.monitor.usage import Families
 
 if TYPE_CHECKING:
     from entrypoint.observe.monitor.stacks import Stack

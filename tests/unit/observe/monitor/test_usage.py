@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from entrypoint.observe.monitor.usage import Families, HostUsage, ProcessUsage, fifos_filled
+from entrypoint.observe.monitor.families import Families
+from entrypoint.observe.monitor.host_usage import HostUsage
+from entrypoint.observe.monitor.pipe_fill import fifos_filled
+from entrypoint.observe.monitor.process_usage import ProcessUsage
 
 WORKS = """
 import os, sys, time

@@ -1,0 +1,37 @@
+"""Measure how many bytes wait in the pipes of channels."""
+
+import array
+import contextlib
+import fcntl
+import os
+import termios
+from collections.abc import Collection, Mapping
+from stat import S_ISFIFO
+
+
+def fifos_filled(channels: Mapping[str, str], pids: Collection[int]) -> dict[str, list[int]]:
+    """Return {channel: [bytes waiting in its pipe, its capacity]} of the pipes (name: path prefix) that `pids` read.
+
+    A pipe is inspected only by the descriptor of its reader. Opening the FIFO ourselves would make us its first reader,
+    for which the writer waits.
+    """
+    found = {}
+    for pid in pids if channels else ():
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    link = os.readlink(entry.path)  # noqa: PTH115
+                    name = next((name for name, path in channels.items() if link.startswith(path)), None)
+                    if name and S_ISFIFO(entry.stat().st_mode):
+                        found[name] = _filled(entry.path)
+    return found
+
+
+def _filled(path: str) -> list[int]:
+    waiting = array.array("i", [0])
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fcntl.ioctl(fd, termios.FIONREAD, waiting)
+        return [waiting[0], fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)]
+    finally:
+        os.close(fd)
