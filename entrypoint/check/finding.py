@@ -1,5 +1,6 @@
 """Hold what a check has found: how bad it is, what is there, what to do, and in which file and line."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from entrypoint.base.severity import Severity
@@ -33,13 +34,22 @@ class Finding:
         return -self.severity, place.file, place.line, self.check
 
 
-def note(check: str, place: Place | None, found: str, instead: str = "") -> Finding:
+def fine(check: str, found: str) -> Finding:
+    return Finding(check=check, severity=Severity.FINE, found=found)
+
+
+def note(check: str, found: str, instead: str = "", place: Place | None = None) -> Finding:
     return Finding(check=check, severity=Severity.NOTE, place=place, found=found, instead=instead)
 
 
-def warning(check: str, place: Place | None, found: str, instead: str) -> Finding:
+def warning(check: str, found: str, instead: str, place: Place | None = None) -> Finding:
     return Finding(check=check, severity=Severity.WARNING, place=place, found=found, instead=instead)
 
 
-def error(check: str, place: Place | None, found: str, instead: str) -> Finding:
+def error(check: str, found: str, instead: str, place: Place | None = None) -> Finding:
     return Finding(check=check, severity=Severity.ERROR, place=place, found=found, instead=instead)
+
+
+def goes(findings: Iterable[Finding]) -> bool:
+    """Return whether a rehearsal says go: no error among its findings."""
+    return all(finding.severity < Severity.ERROR for finding in findings)

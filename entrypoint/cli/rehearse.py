@@ -9,7 +9,7 @@ from pathlib import Path
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.base.secrets import Secrets
-from entrypoint.check.rehearse.finding import goes
+from entrypoint.check.finding import goes
 from entrypoint.check.rehearse.output import as_json, as_text
 from entrypoint.check.rehearse.rehearse import Options, rehearse
 from entrypoint.cli.arguments import ENGINES, add_launch_script

@@ -177,7 +177,7 @@ def test_a_script_that_ignores_sigterm_and_keeps_nothing(rehearse):
     job = rehearse(DEAF, "--seconds", "2", environment=environment, **KEPT, EnableManagedSpotTraining=True)
     assert job.end() == 1
     level, words = job.told("stop")[0]
-    assert level == "error" and "SIGTERM does not end it: algo-1 script had to be killed after 2.0 s" in words
+    assert level == "error" and "SIGTERM does not end it: algo-1 script had to be killed after 2 s" in words
     ((level, words),) = job.told("checkpoints")
     assert level == "error" and "none was written" in words
 

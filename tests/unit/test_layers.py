@@ -63,7 +63,7 @@ MAY_IMPORT = {
         "observe/monitor record simulate"
     ),
     "cli": (
-        "base check/doctor check/rehearse launcher/host launcher/job launcher/places launcher/plan "
+        "base check/finding check/doctor check/rehearse launcher/host launcher/job launcher/places launcher/plan "
         "observe/export observe/live observe/replay observe/report record simulate train"
     ),
     "__main__": "cli",

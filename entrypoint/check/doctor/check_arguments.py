@@ -65,9 +65,9 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         if found[0] in _OF_V3 and read and not tried(source, node) and not set_or_asked(case.code, found[0]):
             yield error(
                 "variable-missing",
-                source.at(node),
                 f"{found[0]} is set by SDK v3's own drivers alone: KeyError",
                 _INSTEAD.get(found[0], "one of the variables of docs/user-code.md"),
+                place=source.at(node),
             )
 
 
@@ -102,10 +102,10 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
                 sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
                 yield error(
                     "argument-unknown",
-                    strict.place,
                     f"the job has hyperparameter {key}{sent}, but the script has no such option: argparse exits with 2 "
                     f"at --{key}",
                     f'args, _ = parser.parse_known_args(), or parser.add_argument("--{key}")',
+                    place=strict.place,
                 )
     yield from _of_values(case, options)
     for option in options:
@@ -113,9 +113,9 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
             name = next(iter(sorted(option.keys, key=len, reverse=True)))
             yield error(
                 "argument-missing",
-                option.use.place,
                 f"{option.names[0]} is required, but the job has no such hyperparameter: argparse exits with 2",
                 f'hyperparameters={{"{name}": ...}}, or default= in place of required=',
+                place=option.use.place,
             )
 
 
@@ -153,10 +153,10 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
             if wanted:
                 yield error(
                     "argument-refused",
-                    option.use.place,
                     f"the job has hyperparameter {key}={value!r}, but {option.names[0]} takes {wanted}: "
                     "argparse exits with 2",
                     'type=lambda text: text.lower() == "true"' if takes_none else "another value, or another type=",
+                    place=option.use.place,
                 )
 
 
@@ -188,9 +188,9 @@ def _of_bools(code: Code) -> Iterator[Finding]:
         if isinstance(kind, ast.Name) and kind.id == "bool":
             yield warning(
                 "bool-argument",
-                use.place,
                 f"{use.written} has type=bool, {_FALSE_IS_TRUE}",
                 'type=lambda text: text.lower() == "true"',
+                place=use.place,
             )
 
 
@@ -210,9 +210,9 @@ def _of_absl(case: Case) -> Iterator[Finding]:
                 more = f", and absl does not read {', '.join(behind)} behind it" if behind else ""
                 yield warning(
                     "bool-flag",
-                    use.place,
                     f"the job has hyperparameter {key}={value!r}, and absl's `--{key} {value}` {what}{more}",
                     f'flags.DEFINE_enum("{key}", "False", ["True", "False"], ...), or DEFINE_integer',
+                    place=use.place,
                 )
 
 
@@ -247,7 +247,7 @@ def _of_channels(case: Case) -> Iterator[Finding]:
 def _absent(place: Place, name: str, there: set[str]) -> Finding:
     return error(
         "channel-missing",
-        place,
         f"the script reads channel {name}, but the job has {', '.join(sorted(there)) or 'none'}",
         f'fit({{"{name}": ...}}), or one of these names',
+        place=place,
     )

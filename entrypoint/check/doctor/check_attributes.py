@@ -32,18 +32,18 @@ def of_attributes(case: Case) -> Iterator[Finding]:
             ):
                 yield warning(
                     "attributes-missing",
-                    use.place,
                     f"channel {', '.join(map(str, read))} has AttributeNames {shown}: each is a record of its own, and "
                     "without attributes= the records of an example are shuffled and dealt out apart",
                     put,
+                    place=use.place,
                 )
         elif (given_names := _texts(given)) and given_names != names:
             yield warning(
                 "attributes-missing",
-                use.place,
                 f"it names the attributes {', '.join(given_names)}, and the job has AttributeNames {shown}: "
                 "records get the wrong names",
                 put,
+                place=use.place,
             )
 
 

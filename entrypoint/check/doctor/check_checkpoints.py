@@ -77,23 +77,23 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
         use = bare[0]
         yield warning(
             "all-save",
-            use.place,
             f"{use.written} is called by every process under the same name: hosts' models are "
             "merged into one model.tar.gz, and on one host ranks write into one another's files",
             "if hvd.rank() == 0: ..."
             if ranks
             else "another folder, such as a temporary one, on all workers but the "
             "first: all must call save, and one's is kept",
+            place=use.place,
         )
     if workers and not ranks and not (case.may_be(Mode.PS) and not case.known):
         alone = next((use for use in saves if guarded(use)), None)
         if alone and not bare and not on_every_branch(saves):
             yield warning(
                 "chief-saves-alone",
-                alone.place,
                 f"{alone.written} is called by one worker alone, but saving may exchange variables of all: that worker "
                 "then waits forever for the others",
                 "save on all workers, to a temporary folder on all but the first",
+                place=alone.place,
             )
 
 
@@ -123,34 +123,34 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
             why = "and nothing is ever put there" if kept else "and a failure loses all of it"
         yield make(
             "no-checkpoint",
-            learns.place,
             f"the training makes no checkpoints{', for which the job has a CheckpointConfig' if kept else ''}, {why}",
             "saver = checkpoints.manager(tf.train.Checkpoint(...)) of sagemaker_tf_data; saver.restore(); saver.save() "
             'after each epoch; or tf.keras.callbacks.BackupAndRestore("/opt/ml/checkpoints/backup")',
+            place=learns.place,
         )
     elif written is not None and not folder:
         make = warning if spot or kept else note
         yield make(
             "checkpoint-elsewhere",
-            written.place,
             f"{written.written} writes to a folder that SageMaker does not keep",
             "/opt/ml/checkpoints, with checkpoint_s3_uri= in the launch script",
+            place=written.place,
         )
     if written is not None and not code.has(*_READS) and not estimators:
         make = warning if spot or kept else note
         yield make(
             "no-resume",
-            written.place,
             "checkpoints are written but never read: a restarted job starts from the beginning",
             "saver.restore(), or model.load_weights(tf.train.latest_checkpoint(folder)), before the training",
+            place=written.place,
         )
     if not code.has("signal.SIGTERM") and not code.mentions("SIGTERM"):
         yield note(
             "no-sigterm",
-            learns.place,
             "SIGTERM, which StopTrainingJob and the end of max_run send, is not handled: what "
             "was learned since the last checkpoint is lost",
             "signal.signal(signal.SIGTERM, lambda *_: sys.exit(...)) around a save, or a flag that the loop looks at",
+            place=learns.place,
         )
 
 
@@ -165,16 +165,16 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
     if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not names_folder:
         yield warning(
             "no-model",
-            learns.place,
             "the training saves nothing: model.tar.gz is empty",
             'model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))',
+            place=learns.place,
         )
     elif saves and not names_folder:
         yield warning(
             "no-model",
-            saves[0].place,
             f"{saves[0].written}: the script never uses SM_MODEL_DIR, so the model may stay on the host",
             'os.path.join(os.environ["SM_MODEL_DIR"], "1")',
+            place=saves[0].place,
         )
     where = str((case.job.hyperparameters if case.job else {}).get("model_dir") or "")
     if where.startswith("s3://") and not code.has("tensorflow_io*", kind=UseKind.IMPORT) and not code.has(_OUR_MANAGER):
@@ -182,9 +182,9 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
             if any(_is_model_dir(case, use.source, each) for each in ast.walk(use.node)):
                 yield warning(
                     "model-dir-s3",
-                    use.place,
                     f"{use.written}: --model_dir is {where}, and TensorFlow since 2.6 has no file system for s3://",
                     'os.environ["SM_MODEL_DIR"], or model_dir=False in the launch script, or `import tensorflow_io`',
+                    place=use.place,
                 )
                 break
 

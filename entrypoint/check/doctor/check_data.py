@@ -78,28 +78,28 @@ def _of_shards(case: Case) -> Iterator[Finding]:
         if _shuffles(code):
             yield note(
                 "no-shards",
-                reads.place,
                 "every rank reads all of the data, each in an order of its own: an epoch of the "
                 "job is as many passes as there are ranks",
                 'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank()), first',
+                place=reads.place,
             )
         else:
             yield warning(
                 "no-shards",
-                reads.place,
                 "every rank reads the same data in the same order: all compute the same gradient, "
                 "so more hosts do not make it faster",
                 'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank())',
+                place=reads.place,
             )
     for use in by_hand:
         if parts and not whole and not own and _is_by_rank_of_all(use):
             yield warning(
                 "shards-twice",
-                use.place,
                 f"SageMaker gives each host a part of channel {', '.join(parts)}, and {use.written} keeps 1 of "
                 f"{case.processes} of that: the rest is never read",
                 'shard(rows, "training") of sagemaker_tf_data, which handles that; or rows.shard(hvd.local_size(), '
                 "hvd.local_rank())",
+                place=use.place,
             )
 
 
@@ -168,10 +168,10 @@ def _of_steps(case: Case) -> Iterator[Finding]:
     )
     yield make(
         "uneven-ranks",
-        learns.place,
         f"nothing makes ranks take the same number of steps: {why}, and a rank with one more waits forever for the "
         "others",
         "batches = end_together(batches) of sagemaker_tf_data, as the last step; or steps_per_epoch=, dataset.take()",
+        place=learns.place,
     )
 
 
@@ -182,9 +182,9 @@ def _of_learning_rate(case: Case) -> Iterator[Finding]:
         return
     yield note(
         "learning-rate",
-        wrapped.place,
         "the learning rate does not depend on the number of ranks, while a step has as many times the rows",
         "learning_rate * hvd.size(), with a warm-up; or its square root for Adam",
+        place=wrapped.place,
     )
 
 
@@ -218,10 +218,10 @@ def _of_batches(case: Case) -> Iterator[Finding]:
         share = f"each of {case.processes} workers" if case.processes else "each worker"
         yield note(
             "batch-size",
-            batch.place,
             f"{batch.written[-40:]} is the batch of all replicas together: {share} gets its part "
             "of these rows, so that more hosts have less to do in each step",
             "batch(batch_size * strategy.num_replicas_in_sync), and a learning rate to match",
+            place=batch.place,
         )
 
 
@@ -235,7 +235,7 @@ def _of_threads(case: Case) -> Iterator[Finding]:
             if not (isinstance(value, ast.Constant) and value.value == 0):
                 yield note(
                     "threads",
-                    use.place,
                     f"{use.written} overrides the launcher's numbers, which divide a host's CPUs among its processes",
                     "nothing, or 0",
+                    place=use.place,
                 )

@@ -50,9 +50,9 @@ def of_code(case: Case) -> Iterator[Finding]:
             if fallback(source, node) is None:
                 yield warning(
                     "host-name",
-                    source.at(node),
                     f"{found[0]!r}: SageMaker advises not to rely on host names",
                     'json.loads(os.environ["SM_HOSTS"])[0]',
+                    place=source.at(node),
                 )
 
 
@@ -69,26 +69,26 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
     if case.may_be(Mode.MWMS) and not code.has(*WORKERS) and not code.has(*SESSIONS):
         yield error(
             "no-strategy",
-            place,
             f"the mode is mwms, on {case.hosts} hosts, and the script makes no "
             f"MultiWorkerMirroredStrategy ({has}): each worker trains alone",
             "strategy = tf.distribute.MultiWorkerMirroredStrategy(), first of all, and the model in strategy.scope()",
+            place=place,
         )
     if case.may_be(Mode.PS) and not code.has(*SERVERS, *SESSIONS, ".Server", ".ClusterSpec"):
         yield error(
             "no-strategy",
-            place,
             f"the mode is ps, and the script uses no parameter servers ({has}): each host trains alone",
             "tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())",
+            place=place,
         )
     ranks = (*HOROVOD, "mpi4py.*", "mpi4py")
     if case.may_be(Mode.MPI) and not code.has(*ranks, kind=UseKind.IMPORT) and not code.has(*HOROVOD):
         yield error(
             "no-strategy",
-            place,
             f"the mode is mpi, with {case.processes} ranks, and the script imports no Horovod ({has}): "
             "each rank trains alone",
             "import horovod.tensorflow.keras as hvd; hvd.init(); hvd.DistributedOptimizer(optimizer)",
+            place=place,
         )
 
 
@@ -101,10 +101,10 @@ def _of_gpus(case: Case) -> Iterator[Finding]:
     if case.mode is Mode.SINGLE and (case.gpus or 0) > 1 and learns and not spread and not case.hides_gpus:
         yield warning(
             "gpus-idle",
-            learns.place,
             f"each host has {case.gpus} GPUs, and one process without a strategy trains on one of them",
             "strategy = tf.distribute.MirroredStrategy(), and the model in strategy.scope(); or "
             'environment={"ENTRYPOINT_MODE": "mpi"} with Horovod',
+            place=learns.place,
         )
 
 
@@ -116,26 +116,26 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
     if not code.has("horovod.*.init", "smdistributed.*.init", "*hvd*.init", kind=UseKind.CALL):
         yield error(
             "hvd-no-init",
-            first,
             "Horovod is imported but never initialised: rank() and size() raise ValueError",
             "hvd.init(), before any other call of Horovod",
+            place=first,
         )
     learns = code.first(".fit", ".GradientTape", ".minimize", ".apply_gradients", ".train", kind=UseKind.CALL)
     if learns and case.processes != 1 and not code.has(*_AVERAGES):
         yield error(
             "hvd-no-average",
-            learns.place,
             "gradients are not averaged over the ranks: each trains a model of its own",
             "optimizer = hvd.DistributedOptimizer(optimizer), or tape = hvd.DistributedGradientTape(tape)",
+            place=learns.place,
         )
     if learns and case.processes != 1 and not code.has(*_BROADCASTS):
         yield warning(
             "hvd-no-broadcast",
-            first,
             "nothing is broadcast from rank 0: ranks begin with different weights, and after a "
             "restore from rank 0's checkpoint",
             "hvd.callbacks.BroadcastGlobalVariablesCallback(0), or hvd.broadcast_variables([*model.variables, "
             "*optimizer.variables], root_rank=0)",
+            place=first,
         )
     if (
         (learns or case.gpus)
@@ -149,9 +149,9 @@ def _of_horovod(case: Case) -> Iterator[Finding]:
             on = f"on hosts with {case.gpus} GPUs, each rank" if case.gpus else "on hosts with several GPUs, each rank"
             yield make(
                 "hvd-no-pin",
-                first,
                 f"{on} takes the memory of all of them, or all ranks take the first",
                 "from sagemaker_tf_data import pin_gpu; pin_gpu(), behind hvd.init()",
+                place=first,
             )
 
 
@@ -163,10 +163,10 @@ def _of_tf_config(case: Case) -> Iterator[Finding]:
             if isinstance(node, ast.Assign) and any(_is_tf_config(target) for target in node.targets):
                 yield note(
                     "tf-config-written",
-                    source.at(node),
                     "the script writes TF_CONFIG over the launcher's, in which roles "
                     "and ports are those of the processes that really run",
                     "no TF_CONFIG of its own, unless it only renames a task",
+                    place=source.at(node),
                 )
 
 
@@ -183,9 +183,9 @@ def _of_servers(case: Case) -> Iterator[Finding]:
         source, node = compared
         yield note(
             "ps-branch",
-            source.at(node),
             "by default the launcher runs the ps tasks itself, so this branch never runs",
             "nothing; or ENTRYPOINT_PS_SERVERS=script, if the servers need options of their own",
+            place=source.at(node),
         )
 
 

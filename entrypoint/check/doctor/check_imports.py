@@ -47,9 +47,9 @@ def of_names(case: Case) -> Iterator[Finding]:
         if source.problem:
             yield error(
                 "syntax",
-                Place(file=source.shown, line=source.line),
                 f"Python 3 cannot parse it: {source.problem}",
                 "Python 3 (`2to3` makes most of Python 2)",
+                place=Place(file=source.shown, line=source.line),
             )
     yield from _of_notebooks(case)
     yield from _of_paths(case)
@@ -62,9 +62,9 @@ def _of_notebooks(case: Case) -> Iterator[Finding]:
         if not tried(use.source, use.node):
             yield error(
                 "notebook-left",
-                use.place,
                 "get_ipython() exists only in a notebook: NameError",
                 "no such line; list what it installs in requirements.txt",
+                place=use.place,
             )
             return
 
@@ -77,9 +77,9 @@ def _of_paths(case: Case) -> Iterator[Finding]:
             make = note if found[0] in _MAY_BE_THERE else warning
             yield make(
                 "path",
-                source.at(node),
                 f"{node.value!r} is a path of one machine, and does not exist in the container",
                 'os.environ["SM_CHANNEL_TRAINING"] to read, SM_MODEL_DIR or SM_OUTPUT_DATA_DIR to write',
+                place=source.at(node),
             )
     if case.code.has("tensorflow_io*", kind=UseKind.IMPORT) or case.code.has(*_READ_S3):
         return
@@ -87,9 +87,9 @@ def _of_paths(case: Case) -> Iterator[Finding]:
         if not any(isinstance(outer, ast.Compare) or _starts(source, outer) for outer in source.around(node)):
             yield warning(
                 "s3-path",
-                source.at(node),
                 f"{node.value!r}: TensorFlow since 2.6 has no file system for s3://",
                 "a channel, whose files lie in SM_CHANNEL_...; or `import tensorflow_io` (TensorFlow 2.14)",
+                place=source.at(node),
             )
             return
 
@@ -111,16 +111,16 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                 if name in ("sys.exit", "os._exit", "exit", "quit") and _is_zero(inner):
                     yield error(
                         "failure-hidden",
-                        source.at(inner),
                         "an exception is caught, and the script exits with 0: the job counts as completed",
                         "raise",
+                        place=source.at(inner),
                     )
             if _only_prints(source, node.body) and _trains(source, source.parents[node]):
                 yield warning(
                     "failure-hidden",
-                    source.at(node),
                     "an exception of the training is caught and printed, and the script continues as if there was none",
                     "raise, after what is printed",
+                    place=source.at(node),
                 )
 
 
@@ -191,10 +191,10 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             place = Place(file=name, line=line)
             if gone:
                 instead = _INSTEAD.get(old, "line 2.14 of the image (build.sh), which has it")
-                yield error("tf-gone", place, f"tf.{old}{more} {gone}", instead)
+                yield error("tf-gone", f"tf.{old}{more} {gone}", instead, place=place)
             elif not shim:
                 yield error(
-                    "tf1-name", place, f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}"
+                    "tf1-name", f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}", place=place
                 )
     for check, name, line, found, instead in found_by_launcher["doubts"]:
         if name:
@@ -203,15 +203,15 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             use = case.code.first(*HOROVOD, kind=UseKind.IMPORT)
         place = use.place if use and not line else Place(file=name, line=line)
         make = note if check == "ps-xla" and case.gpus is None else error
-        yield make(check, place, found, instead[:1].lower() + instead[1:])
+        yield make(check, found, instead[:1].lower() + instead[1:], place=place)
     if "tf1-train" in found_by_launcher["flags"] and case.known and case.together(Mode.PS):
         use = case.code.first(".train", kind=UseKind.CALL)
         yield error(
             "estimator-never-ends",
-            use.place if use else case.code.place,
             "estimator.train with parameter servers connects to "
             "a server at its own address, which it does not start: the job fails after a minute",
             "tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)",
+            place=use.place if use else case.code.place,
         )
 
 

@@ -23,10 +23,10 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
     if launched.missing in _SDK_MODULES:
         yield error(
             "no-sdk",
-            place,
             f"it imports {launched.missing}, which {python} does not have: its request cannot be made",
             "--python PYTHON, of an environment with the SDK (`pip install sagemaker`, or `'sagemaker<3'`); or name a "
             "CreateTrainingJob request (JSON)",
+            place=place,
         )
     elif launched.problem:
         make = note if launched.requests else error
@@ -38,38 +38,38 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
         if launched.problem.startswith("TypeError") and any(each.unversioned for each in launched.launches):
             instead = 'framework_version="2.14", without which SDK v2 has no workers that mirror; it is not sent'
         yield make(
-            "launch-failed",
-            place,
-            f"run without a network, the script fails{more}: {_told(launched)}",
-            instead,
+            "launch-failed", f"run without a network, the script fails{more}: {_told(launched)}", instead, place=place
         )
     elif not launched.requests:
         yield error(
-            "no-request", place, "the script ends without a training job", "a call of fit, train or create_training_job"
+            "no-request",
+            "the script ends without a training job",
+            "a call of fit, train or create_training_job",
+            place=place,
         )
     for launch in launched.launches:
         at = Place(file=shown, line=launch.line)
         if launch.renamed:
             yield note(
                 "argument-renamed",
-                at,
                 f"{', '.join(launch.renamed)}: names of SDK v1, which v2 still takes and warns of",
                 ", ".join(f"{new}=" for new in launch.renamed.values()),
+                place=at,
             )
         for name, value in launch.dropped.items():
             if name == "distribution":
                 mode = next((ours for word, ours in _MODES.items() if word in value), "MODE")
                 yield error(
                     "distribution-dropped",
-                    at,
                     f"{launch.maker} takes distribution={value} and silently drops it: it is not in the request",
                     f'environment={{"ENTRYPOINT_MODE": "{mode}"}}'
                     + (', and "ENTRYPOINT_PROCESSES_PER_HOST"' if "processes_per_host" in value else ""),
+                    place=at,
                 )
             else:
                 yield warning(
                     "argument-dropped",
-                    at,
                     f"{launch.maker} takes {name}={value}, but the SDK never reads it",
                     "another name, or none",
+                    place=at,
                 )

@@ -33,7 +33,7 @@ _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"
 _STARTS = ("subprocess.*", "os.system", "os.popen")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
-_Make = Callable[[str, Place, str, str], Finding]
+_Make = Callable[..., Finding]
 
 
 def of_modules(case: Case) -> Iterator[Finding]:
@@ -44,9 +44,9 @@ def of_modules(case: Case) -> Iterator[Finding]:
     for place, line in brought.from_git:
         yield make(
             "command-missing",
-            place,
             f"{line}: pip needs git for it, which our image does not have (AWS's images have it)",
             "the archive, which pip fetches without git: https://github.com/OWNER/NAME/archive/TAG.tar.gz",
+            place=place,
         )
     yield from _of_commands(case, brought)
 
@@ -78,12 +78,12 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         more = ", and AWS's has it" if name in there else ""
         yield make(
             "module-missing",
-            use.place,
             f"{name} is not in the image of TensorFlow {version}{more}; neither the script's folder nor its "
             "requirements bring it: ModuleNotFoundError",
             _LACKING.get(name)
             or ('pipe_dataset("training", "TFRecord") of sagemaker_tf_data' if name == "sagemaker_tensorflow" else "")
             or f"{package or name.split('.')[0]} in requirements.txt beside the script",
+            place=use.place,
         )
 
 
@@ -147,11 +147,11 @@ def _of_commands(case: Case, brought: Requirements) -> Iterator[Finding]:
             make = _severity(case, command, on_any | AWS_COMMANDS_ON_GPUS)
             yield (make if fails or make is not error else warning)(
                 "command-missing",
-                Place(file=source.shown, line=line),
                 f"{command} is called, which our image does not have{there}",
                 "boto3, or a channel"
                 if command == "aws"
                 else "what Python has for it, or an image of your own with it",
+                place=Place(file=source.shown, line=line),
             )
 
 

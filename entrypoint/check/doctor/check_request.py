@@ -76,13 +76,18 @@ def _of_api(request: Request) -> Iterator[Finding]:
         from botocore import validate
     except ImportError:
         yield note(
-            "api", request.at(), "botocore is not installed", f"pip install '{WHEEL}[aws]', to check it against the API"
+            "api",
+            "botocore is not installed",
+            f"pip install '{WHEEL}[aws]', to check it against the API",
+            place=request.at(),
         )
         return
     report = validate.ParamValidator().validate(request.body, _shape_of_a_request()).generate_report()
     for line in report.splitlines():
         word = re.search(r"(\w+)[^\w]*$", line.partition(",")[0])
-        yield error("api", request.at(word[1] if word else ""), line, "what the API of CreateTrainingJob has there")
+        yield error(
+            "api", line, "what the API of CreateTrainingJob has there", place=request.at(word[1] if word else "")
+        )
 
 
 @functools.cache  # reading the API's model takes a quarter of a second
@@ -100,10 +105,10 @@ def _of_entrypoint(described: Described) -> Iterator[Finding]:
         if launch and launch.command == "train":
             yield warning(
                 "command-keeps-sigterm",
-                request.at(),
                 'command="train" leaves bash as process 1, which keeps the SIGTERM '
                 "of StopTrainingJob: the job is killed after 120 s with nothing saved",
                 'command="exec train"',
+                place=request.at(),
             )
     else:
         drivers = any(each.get("ChannelName") == "sm_drivers" for each in request.channels)
@@ -114,28 +119,28 @@ def _of_entrypoint(described: Described) -> Iterator[Finding]:
         asked = bool(launch and launch.distributed) or any(key.startswith("ENTRYPOINT_") for key in request.environment)
         yield (error if several or asked else warning)(
             "not-our-entrypoint",
-            request.at("ContainerEntrypoint"),
             f"{found} in place of our launcher: no TF_CONFIG, no mode, no failure text of ours",
             "no source_code=: hyperparameter sagemaker_program and a channel `code`; or "
             'distributed=Launcher(mode="...") of examples/tf_launcher; or SourceCode(command="exec train")',
+            place=request.at("ContainerEntrypoint"),
         )
     if any(each.get("ChannelName") == "sm_drivers" for each in request.channels):
         for key, value in request.hyperparameters.items():
             if "'" in str(value):
                 yield error(
                     "sdk-script-breaks",
-                    request.at(key),
                     f"hyperparameter {key} contains ', on which SDK v3's script fails before anything runs",
                     "a value without it",
+                    place=request.at(key),
                 )
         for each in request.channels:
             name = str(each.get("ChannelName"))
             if "-" in name:
                 yield error(
                     "sdk-script-breaks",
-                    request.at(name),
                     f"channel {name} has a - in its name, on which SDK v3's script fails before anything runs",
                     name.replace("-", "_"),
+                    place=request.at(name),
                 )
 
 
@@ -147,34 +152,34 @@ def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding
         # If the message names a hyperparameter or a variable, the place is that line.
         named = re.search(r"\b(sagemaker_\w+|ENTRYPOINT_[A-Z_]+|mp_parameters)\b", problem)
         found, _, wanted = problem.partition("; wanted ")
-        yield error("job-refused", request.at(named[1] if named else ""), found, wanted or "see docs/settings.md")
+        yield error("job-refused", found, wanted or "see docs/settings.md", place=request.at(named[1] if named else ""))
     if job is None:
         return
     alone = job.mode is Mode.SINGLE and len(job.cluster.hosts) > 1 and not described.problems
     if alone and any("no distribution is configured" in text for text in job.warnings):
         yield error(
             "nothing-shared",
-            request.at("InstanceCount"),
             f"{len(job.cluster.hosts)} hosts without a mode of distribution: each runs the script alone, and nothing "
             "is shared",
             _ASSIGN,
+            place=request.at("InstanceCount"),
         )
     for text in job.warnings:
         if "no distribution is configured" not in text:
-            yield warning("job-warning", request.at(), text, "see docs/settings.md")
+            yield warning("job-warning", text, "see docs/settings.md", place=request.at())
     for text in described.plan.notes if described.plan else ():
         unread = "is ShardedByS3Key, and not all" in text
         if text not in job.warnings and not (unread and job.mode is Mode.PS and chief_trains):
             found, _, wanted = text.partition(": wanted ") if unread else (text, "", "")
             make = warning if unread else note
-            yield make("plan-note", request.at(), found, wanted or "nothing, if it is meant so")
+            yield make("plan-note", found, wanted or "nothing, if it is meant so", place=request.at())
     names = {str(each.get("ChannelName")) for each in request.channels}
     if not described.problems and job.program.source == str(job.paths.code) and "code" not in names:
         yield warning(
             "no-code",
-            request.at("HyperParameters"),
             f"nothing brings the code: {job.program.name} must lie in /opt/ml/code of the image",
             "hyperparameter sagemaker_submit_directory (source_dir=), or a channel `code`",
+            place=request.at("HyperParameters"),
         )
 
 
@@ -183,28 +188,28 @@ def _of_image(described: Described, image: str) -> Iterator[Finding]:
     if AWS_IMAGE.match(request.image) and not image:
         yield note(
             "image",
-            request.at("TrainingImage"),
             f"{request.image} is AWS's: it runs sagemaker-training, and none of our code. These findings are for a job "
             "on our image",
             "an image of build.sh, or of build.sh --on",
+            place=request.at("TrainingImage"),
         )
     elif AWS_IMAGE.match(request.image):
-        yield note("image", request.at("TrainingImage"), f"{request.image} is AWS's", f"image_uri={image!r}")
+        yield note("image", f"{request.image} is AWS's", f"image_uri={image!r}", place=request.at("TrainingImage"))
     runs_on = image or request.image
     tag = runs_on.rpartition(":")[2]
     if described.gpus and not AWS_IMAGE.match(runs_on) and tensorflow_of(runs_on) and "gpu" not in tag:
         yield warning(
             "image-and-gpus",
-            request.at("InstanceType"),
             f"the hosts have GPUs, but by its tag {runs_on} is for CPUs: TensorFlow would not use them",
             "build.sh --gpu, or instances without GPUs",
+            place=request.at("InstanceType"),
         )
     if not described.gpus and "gpu" in tag:
         yield note(
             "image-and-gpus",
-            request.at("InstanceType"),
             f"{runs_on} is for GPUs, but the hosts have none",
             "the image for CPUs, which is smaller",
+            place=request.at("InstanceType"),
         )
 
 
@@ -213,10 +218,10 @@ def _of_hyperparameters(request: Request) -> Iterator[Finding]:
         if key in _UNREAD and str(value).strip('"').lower() not in ("false", "", "none", "null"):
             yield warning(
                 "hyperparameter-dropped",
-                request.at(key),
                 f"hyperparameter {key} asks AWS's toolkit for "
                 f"{_UNREAD[key].partition('; wanted ')[0]}, and does nothing here",
                 _UNREAD[key].partition("; wanted ")[2] or "none",
+                place=request.at(key),
             )
         elif (
             key.startswith(params.PREFIX)
@@ -225,18 +230,18 @@ def _of_hyperparameters(request: Request) -> Iterator[Finding]:
         ):
             yield warning(
                 "hyperparameter-dropped",
-                request.at(key),
                 f"hyperparameter {key} is neither a known switch nor an argument of the script: names that begin with "
                 "sagemaker_ never are",
                 "another name, or none",
+                place=request.at(key),
             )
         elif not key.startswith(params.PREFIX) and isinstance(value, str) and _SHELL.search(value.strip('"')):
             yield note(
                 "hyperparameter-as-argv",
-                request.at(key),
                 f"hyperparameter {key} has blanks or shell characters, which AWS's images split or run; here the "
                 "script gets the value as it is",
                 "the value without quotes for the shell",
+                place=request.at(key),
             )
 
 
@@ -246,9 +251,9 @@ def _of_quotes(described: Described) -> Iterator[Finding]:
         if isinstance(value, str) and re.fullmatch(r'"[^"]*"', value.strip()):
             yield warning(
                 "encoded-twice",
-                described.request.at(key),
                 f"hyperparameter {key} is encoded as JSON twice: the script gets {value}, with the quotes",
                 f"{value.strip()[1:-1]!r}, without json.dumps: the SDK encodes it, and the launcher decodes once",
+                place=described.request.at(key),
             )
 
 
@@ -257,42 +262,42 @@ def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Findi
     if request.local:
         yield note(
             "local-mode",
-            request.at(),
             "the job is for the SDK's local mode: one machine, no spot instances, no checkpoints, no Pipe mode",
             "instance_type='ml...' for SageMaker",
+            place=request.at(),
         )
     if request.body.get("EnableManagedSpotTraining") and not request.body.get("CheckpointConfig"):
         yield warning(
             "no-checkpoint-config",
-            request.at("EnableManagedSpotTraining"),
             "spot instances without a CheckpointConfig: what was saved is lost at each interruption, and training "
             "starts from the beginning",
             'checkpoint_s3_uri="s3://..." (v3: checkpoint_config=CheckpointConfig(s3_uri=...))',
+            place=request.at("EnableManagedSpotTraining"),
         )
     for each in request.algorithm.get("MetricDefinitions") or []:
         regex = str(each.get("Regex"))
         if (regex.startswith("^") and _prefixed(described)) or "<stdout>" in regex or "<stderr>" in regex:
             yield warning(
                 "metric-anchored",
-                request.at(str(each.get("Name"))),
                 f"metric {each.get('Name')} looks for {regex!r}, but our lines begin with [host process]: it matches "
                 "nothing",
                 f'{_without_anchor(regex)!r}, or environment={{"ENTRYPOINT_LOG_PREFIX": "false"}}',
+                place=request.at(str(each.get("Name"))),
             )
     if request.body.get("DebugHookConfig") or _profiles(request.body):
         yield note(
             "debugger",
-            request.at("DebugHookConfig"),
             "SageMaker Debugger or its profiler is asked for (SDK v2 does so by default), but no library in our image "
             "serves it",
             "debugger_hook_config=False, disable_profiler=True",
+            place=request.at("DebugHookConfig"),
         )
     if request.body.get("EnableNetworkIsolation") and has_requirements:
         yield warning(
             "isolated-install",
-            request.at("EnableNetworkIsolation"),
             "the network is isolated, so that pip cannot install requirements.txt",
             "the packages in the image, or no isolation",
+            place=request.at("EnableNetworkIsolation"),
         )
 
 

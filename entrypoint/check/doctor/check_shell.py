@@ -21,16 +21,20 @@ def of_shell(case: Case) -> Iterator[Finding]:
     place = Place(file=main.shown, line=1)
     if lines[0].endswith(b"\r"):
         yield note(
-            "line-ends", place, "line ends of Windows: our launcher removes them, AWS's images cannot start such a "
-            "script",
+            "line-ends",
+            "line ends of Windows: our launcher removes them, AWS's images cannot start such a script",
             "line ends of Linux: `dos2unix`, or `*.sh text eol=lf` in .gitattributes",
-        )  # fmt: skip
+            place=place,
+        )
     line = lines[0].decode("utf-8", "replace").strip()
     if asked := _missing(line):
         yield warning(
-            "interpreter-missing", place, f"its first line, {line[:100]!r}, asks for {asked}, which our image lacks: "
-            "without it in yours, the job ends before it starts", "#!/bin/bash, or an image with that interpreter",
-        )  # fmt: skip
+            "interpreter-missing",
+            f"its first line, {line[:100]!r}, asks for {asked}, which our image lacks: "
+            "without it in yours, the job ends before it starts",
+            "#!/bin/bash, or an image with that interpreter",
+            place=place,
+        )
 
 
 def _missing(line: str) -> str:

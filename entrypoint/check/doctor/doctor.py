@@ -188,9 +188,9 @@ def _entry_missing(job: Described) -> list[Finding]:
     return [
         error(
             "entry-missing",
-            job.request.at("sagemaker_program"),
             f"the program is {name}, but {folder} has no such file",
             f"one of {near}" if near else "a folder with the program in it",
+            place=job.request.at("sagemaker_program"),
         )
     ]
 

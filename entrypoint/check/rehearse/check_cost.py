@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from entrypoint.check.finding import Finding
-from entrypoint.check.rehearse.finding import fine, note, span
+from entrypoint.base.wording import duration
+from entrypoint.check.finding import Finding, fine, note
 from entrypoint.check.rehearse.results import COUNTED, Seen
 from entrypoint.check.rehearse.subject import Case
 
@@ -25,7 +25,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
         return
     seconds, why = found
-    here = f"{span(seconds)} at the rate of this machine with {case.hosts} simulated hosts ({why})"
+    here = f"{duration(seconds)} at the rate of this machine with {case.hosts} simulated hosts ({why})"
     if case.speedup is None:
         yield note(
             "hours", f"{here}: a laptop's cores are not {_types(case)}, so hours here do not predict hours there",
@@ -33,7 +33,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         there = seconds / case.speedup
-        yield fine("hours", f"{span(there)} if the real job is {case.speedup:g} times as fast as here: {here}")
+        yield fine("hours", f"{duration(there)} if the real job is {case.speedup:g} times as fast as here: {here}")
         seconds = there
     if case.price is not None:
         cost = seconds / 3600 * case.price * case.request.hosts
@@ -58,8 +58,8 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
     of += f", if the copy of {', '.join(copies)} is whole" if copies else ""
     if run.is_whole and run.seconds:
         start = _start(run)
-        of = f"{of}, plus {span(start)} for the start" if start else of
-        return start + (run.seconds - start) / part, f"{span(run.seconds - start)} for {of}"
+        of = f"{of}, plus {duration(start)} for the start" if start else of
+        return start + (run.seconds - start) / part, f"{duration(run.seconds - start)} for {of}"
     asked = next((value for name in EPOCHS if (value := _number(hyperparameters.get(name, "")))), None)
     epochs, steps = metrics.get("epochs") or asked, metrics.get("epoch_steps")
     if rate and epochs and steps and case.request.same_epochs:

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from entrypoint.check.finding import Finding
+from entrypoint.base.wording import duration, size
+from entrypoint.check.finding import Finding, error, fine, note, warning
 from entrypoint.check.instance_types import memory_of
-from entrypoint.check.rehearse.finding import error, fine, note, size, span, warning
 from entrypoint.check.rehearse.results import Host, Seen
 from entrypoint.check.rehearse.subject import Case, figures
 from entrypoint.launcher.job.job import Mode
@@ -60,7 +60,7 @@ def of_data(case: Case) -> Iterator[Finding]:
         yield fine(
             "data",
             f"{name}: {sample.records:,} records ({sample.kind}) in {sample.files:,} of {least}{sample.of_files:,} "
-            f"files, {whole}; {least}{size(sample.of_size)} in all",
+            f"files, {whole}; {least}{size(sample.of_size, 1024)} in all",
         )
         if sample.no_data:
             yield note(
@@ -93,7 +93,7 @@ def of_end(case: Case) -> Iterator[Finding]:
     run = case.plain
     if run is None:
         return
-    took = f"after {span(run.seconds)}"
+    took = f"after {duration(run.seconds)}"
     if run.is_whole:
         yield fine("end", f"the sample was trained to its end {took}, exit code 0 on all hosts")
         if not any(host.saved for host in run.hosts) and not case.request.moved:
@@ -108,11 +108,12 @@ def of_end(case: Case) -> Iterator[Finding]:
         )
     elif run.kind and _has_begun_nothing(case, run):
         yield error(
-            "end", f"it ran {span(run.trained)}, until it was stopped, read no file and printed no step: no training "
-            "was seen", f"a longer --seconds, if it only starts slowly; else see {run.log}",
+            "end",
+            f"it ran {duration(run.trained)}, until it was stopped, read no file and printed no step: no training was "
+            "seen", f"a longer --seconds, if it only starts slowly; else see {run.log}",
         )  # fmt: skip
     elif run.kind:
-        yield fine("end", f"it ran {span(run.trained)}, until it was stopped")
+        yield fine("end", f"it ran {duration(run.trained)}, until it was stopped")
     else:
         last = " | ".join(run.last_lines)
         yield error("end", f"it ended with code {run.ended.code} without an error message: {last}", f"see {run.log}")
@@ -213,7 +214,7 @@ def of_distributed(case: Case) -> Iterator[Finding]:
             yield fine("distributed", what) if together else error("distributed", what, _NOT_ALONE)
     elif not run.has_failed:
         yield note(
-            "distributed", f"it is not known: {size(run.exchanged)} were exchanged in {span(run.trained)}",
+            "distributed", f"it is not known: {size(run.exchanged, 1024)} were exchanged in {duration(run.trained)}",
             "a longer run (--seconds), or a script that prints its steps (step=300)",
         )  # fmt: skip
 
@@ -240,16 +241,18 @@ def of_memory(case: Case) -> Iterator[Finding]:
     if run is None or not any(host.memory for host in run.hosts):
         return
     used = max(run.hosts, key=lambda host: host.memory)
-    words = f"{size(used.memory)} at most on {used.name}"
+    words = f"{size(used.memory, 1024)} at most on {used.name}"
     for instance_type in dict.fromkeys(case.request.instance_types):
         has = memory_of(instance_type)
         if has is None:
             yield note("memory", f"{words}; how much {instance_type or 'the instance type'} has is not known here")
         elif used.memory > has:
-            yield error("memory", f"{words}, and {instance_type} has {size(has)}", "a larger type, or smaller batches")
+            yield error(
+                "memory", f"{words}, and {instance_type} has {size(has, 1024)}", "a larger type, or smaller batches"
+            )
         elif used.memory > FULL * has:
             yield warning(
-                "memory", f"{words}, of the {size(has)} of {instance_type}", "a larger type: all data need more"
+                "memory", f"{words}, of the {size(has, 1024)} of {instance_type}", "a larger type: all data need more"
             )
         else:
-            yield fine("memory", f"{words}, of the {size(has)} of {instance_type}")
+            yield fine("memory", f"{words}, of the {size(has, 1024)} of {instance_type}")

@@ -4,8 +4,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from entrypoint.check.finding import Finding
-from entrypoint.check.rehearse.finding import error, fine, note, span, warning
+from entrypoint.base.wording import duration
+from entrypoint.check.finding import Finding, error, fine, note, warning
 from entrypoint.check.rehearse.results import RunName, Seen
 from entrypoint.check.rehearse.subject import Case
 from entrypoint.launcher.outcome.outcome import Kind
@@ -41,15 +41,17 @@ def of_stop(case: Case) -> Iterator[Finding]:
         # A warning: the handler of MultiWorkerMirroredStrategy does not end a process, and often nothing needs saving.
         yield (error if case.request.spot else warning)(
             "stop",
-            f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {span(case.budget)}",
+            f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {duration(case.budget)}",
             catch(case),
         )
     elif took > SAGEMAKER_GRACE_SECONDS:
         yield error(
-            "stop", f"it took {span(took)} to end; SageMaker kills after {SAGEMAKER_GRACE_SECONDS:.0f} s", catch(case)
+            "stop",
+            f"it took {duration(took)} to end; SageMaker kills after {SAGEMAKER_GRACE_SECONDS:.0f} s",
+            catch(case),
         )
     else:
-        yield fine("stop", f"SIGTERM ended it within {span(took)}")
+        yield fine("stop", f"SIGTERM ended it within {duration(took)}")
     yield from _of_what_it_left(case, run, acted)
 
 
@@ -82,7 +84,8 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
     elif before:
         yield warning(
             "stop",
-            f"it saves nothing when it is stopped: the last checkpoint was {span(max(0.0, acted - max(before)))} old",
+            "it saves nothing when it is stopped: the last checkpoint was "
+            f"{duration(max(0.0, acted - max(before)))} old",
             catch(case),
         )
     else:
@@ -105,12 +108,13 @@ def of_keeping(case: Case) -> Iterator[Finding]:
         return
     if before:
         first = min(before) - min((p.began for host in run.hosts for p in host.processes), default=run.ended.began)
-        yield fine("checkpoints", f"the first is written {span(max(0.0, first))} after the script's start")
+        yield fine("checkpoints", f"the first is written {duration(max(0.0, first))} after the script's start")
     elif run.ended.acted is None:
         yield error("checkpoints", "it ran to its end without writing a checkpoint", _KEEP)
     else:
         yield severe(
-            "checkpoints", f"none was written within {span(run.trained)}: a job that loses a host loses at least that",
+            "checkpoints",
+            f"none was written within {duration(run.trained)}: a job that loses a host loses at least that",
             f"write them more often, or a longer --seconds to see the first; {_KEEP}",
         )  # fmt: skip
 
@@ -129,7 +133,7 @@ def of_kill(case: Case) -> Iterator[Finding]:
     else:
         took = run.ended.ended - run.ended.acted
         others = "the others" if len(run.hosts) > 1 else "the job"
-        yield fine("kill", f"a host was killed, and {others} had ended {span(took)} later")
+        yield fine("kill", f"a host was killed, and {others} had ended {duration(took)} later")
 
 
 def of_resume(case: Case) -> Iterator[Finding]:

@@ -4,8 +4,7 @@ from collections import Counter
 from typing import Any
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.finding import Finding
-from entrypoint.check.rehearse.finding import goes
+from entrypoint.check.finding import Finding, goes
 from entrypoint.check.rehearse.subject import Case
 
 WIDTH = 110

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from entrypoint.base.severity import Severity
+from entrypoint.base.wording import duration, percent
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.phases import IDLE
 from entrypoint.observe.report.rules.premises import stopped_at, went_well
-from entrypoint.observe.report.rules.verdict import Verdict, duration, percent
+from entrypoint.observe.report.rules.verdict import Verdict
 
 LEAST = 2.0  # host-seconds below which nothing is reported
 

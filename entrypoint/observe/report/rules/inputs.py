@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
+from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import judged, went_well
-from entrypoint.observe.report.rules.verdict import Verdict, duration, percent, size
+from entrypoint.observe.report.rules.verdict import Verdict
 
 LEAST_SECONDS = 2.0  # seconds that were looked at
 EMPTY = 0.05  # share of a pipe's capacity, below which it counts as empty

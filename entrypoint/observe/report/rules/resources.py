@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
+from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import LEAST_SECONDS, hung, judged, went_well
-from entrypoint.observe.report.rules.verdict import Verdict, duration, percent, size
+from entrypoint.observe.report.rules.verdict import Verdict
 
 LEAST_CPU_SECONDS = 2.0  # CPU seconds used, below which nothing is judged
 USED = 0.02  # share of a GPU's time, below which it counts as unused

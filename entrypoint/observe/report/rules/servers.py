@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from entrypoint.base.wording import percent, size
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import judged, trained_long, went_well
 from entrypoint.observe.report.rules.resources import busy_cpus
-from entrypoint.observe.report.rules.verdict import Verdict, percent, size
+from entrypoint.observe.report.rules.verdict import Verdict
 
 LEAST_CPU, LEAST_BYTES = 2.0, 10e6  # CPU seconds and bytes of all servers, below which nothing is judged
 LEAST_BYTES_A_SECOND = 100e6  # bytes a second

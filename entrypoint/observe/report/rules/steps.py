@@ -4,11 +4,12 @@ import statistics
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
+from entrypoint.base.wording import duration, percent
 from entrypoint.observe.report.columns import Series
 from entrypoint.observe.report.host import Process
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.rules.premises import STEADY_SECONDS, went_well
-from entrypoint.observe.report.rules.verdict import Verdict, duration, percent
+from entrypoint.observe.report.rules.verdict import Verdict
 
 LEAST = 20  # steps, and values of a loss, needed for a judgement
 POINTS = 6  # twice as many reports of steps, or three times as many marks, are needed to judge growth

@@ -1,4 +1,4 @@
-"""Define a rule's verdict, and the wording that rules share."""
+"""Define a rule's verdict."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -46,26 +46,3 @@ def _and_of_others(verdict: Verdict, others: set[tuple[str, str]]) -> Verdict:
     what = f"{', '.join(names[:3])}{f' and {len(names) - 3} more hosts' if len(names) > 3 else ''}" if names else ""
     what = what or f"{len(others)} more processes of this host"
     return replace(verdict, text=f"{verdict.text}; the same holds for {what}")
-
-
-def percent(share: float) -> str:
-    """Format a share as a percentage."""
-    return f"{100 * share:.0f} %"
-
-
-def size(count: float) -> str:
-    """Format a number of bytes."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
-
-
-def duration(seconds: float) -> str:
-    """Format a duration in seconds."""
-    if seconds < 1:
-        return f"{1000 * seconds:.3g} ms"
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

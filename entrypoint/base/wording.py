@@ -1,0 +1,25 @@
+"""Put sizes, durations and shares into words."""
+
+
+def percent(share: float) -> str:
+    """Format a share as a percentage."""
+    return f"{100 * share:.0f} %"
+
+
+def size(count: float, base: int = 1000) -> str:
+    """Format a number of bytes: in kB, MB and GB, or with a `base` of 1024 in KiB, MiB and GiB."""
+    *units, largest = ("B", "KiB", "MiB", "GiB", "TiB") if base == 1024 else ("B", "kB", "MB", "GB", "TB")
+    for unit in units:
+        if abs(count) < 1000:
+            return f"{count:.3g} {unit}"
+        count /= base
+    return f"{count:.3g} {largest}"
+
+
+def duration(seconds: float) -> str:
+    """Format a duration in seconds."""
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
