@@ -7,6 +7,8 @@ event `before-call`: by then they are checked against the API's description, and
 sockets and programs; so does the kernel, if it gives us a network namespace. What the script leaves running is killed.
 RESULT is a JSON file: {"requests", "launches", "uploads", "error", "unsealed"}; the last says why there is no such
 namespace.
+
+It is one file: what it imports stays in the script's process, whose own modules may have the same names.
 """
 
 import ast

@@ -4,6 +4,8 @@ It imports no framework. When the script imports one, a few of its functions are
 has the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
 Horovod's own threads get a name. Only numbers are reported. If something fails here it is left out, and the training
 goes on as without it.
+
+It is one file, as each module beside it would be one more name on the path of users' scripts.
 """
 
 import contextlib
