@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import compress
 
@@ -135,17 +135,20 @@ class Injector:
     def _do_to_all(self, case: _Case, hosts: list[str], running: Mapping[str, int]) -> set[str]:
         """Inject a fault into hosts at once, before one notices the end of another; return those that it reached."""
         if len(hosts) < 2:
-            return {host for host in hosts if self._do(case, host, running)}
+            return {host for host in hosts if self._do(case.fault, host, running)}
         with ThreadPoolExecutor(len(hosts)) as pool:
-            done = pool.map(lambda host: self._do(case, host, running), hosts)
+            if case.fault.action is Action.KILL and not case.fault.process:
+                pause = replace(case.fault, action=Action.PAUSE)  # to kill a host takes several signals
+                list(pool.map(lambda host: self._do(pause, host, running), hosts))
+            done = pool.map(lambda host: self._do(case.fault, host, running), hosts)
             return set(compress(hosts, done))
 
-    def _do(self, case: _Case, host: str, running: Mapping[str, int]) -> bool:
+    def _do(self, fault: Fault, host: str, running: Mapping[str, int]) -> bool:
         if host not in running:
             return False
-        if case.fault.action is Action.STALL:
+        if fault.action is Action.STALL:
             return True
-        return self._engine.inject(case.fault, host, running[host])
+        return self._engine.inject(fault, host, running[host])
 
     def _heal(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
         try:

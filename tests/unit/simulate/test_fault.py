@@ -194,6 +194,13 @@ def test_a_fault_is_injected_once_when_its_time_has_come():
     assert story.injector.report() == ["fault: kill algo-2 at 3, after 3.01 s"]
 
 
+def test_all_hosts_are_frozen_before_the_first_is_killed():
+    """Otherwise one that is killed late on a busy machine ends by itself, as another is lost."""
+    done = Story("kill all at 1").at(1.0)
+    assert sorted(done[:3]) == [("pause", host) for host in HOSTS]
+    assert sorted(done[3:]) == [("kill", host) for host in HOSTS]
+
+
 def test_a_fault_that_lasts_is_ended():
     story = Story("cut algo-2 at 1 for 2")
     assert story.at(1.5) == [("cut", "algo-2")]
