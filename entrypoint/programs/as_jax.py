@@ -6,12 +6,14 @@ itself. When the program does,
 - `jax.distributed.initialize()` without arguments finds the coordinator, as it does under Slurm;
 - gloo connects by the address that the other hosts know. By itself it takes that of the machine's own name, which in a
   container may be unknown, or another one;
-- a handler for SIGTERM that the program has set stays in place, where jax would replace it by its own;
+- SIGTERM ends the program or calls its handler, where jax would replace it by its own, unless the program calls
+  `reached_preemption_sync_point`, for which jax has that handler;
 - a program that fails ends at once. Without this, jax waits 300 s for the other processes, which wait for this one.
 """
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import os
 import runpy
@@ -104,19 +106,47 @@ def bind_gloo(module: Any) -> None:
 
 
 def keep_handler(module: Any) -> None:
-    """Have `initialize` leave the program's handler of SIGTERM in place."""
+    """Have `initialize` leave SIGTERM as the program has it, until the program asks jax whether to save.
+
+    jax has a handler that notes the signal for `reached_preemption_sync_point`, and the program goes on. A program that
+    never calls that would train on until it is killed.
+    """
     initialize = module.State.initialize
 
     @functools.wraps(initialize)
-    def keeping(*args: Any, **kwargs: Any) -> Any:
-        handler = signal.getsignal(signal.SIGTERM)
+    def keeping(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = exchange_action(None)
         try:
-            return initialize(*args, **kwargs)
+            return initialize(self, *args, **kwargs)
         finally:
-            if callable(handler) and threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, handler)
+            of_jax, manager = exchange_action(before), self.preemption_sync_manager
+            if manager is not None and not callable(signal.getsignal(signal.SIGTERM)):
+                self.preemption_sync_manager = Manager(manager, of_jax)
 
     module.State.initialize = keeping
+
+
+def exchange_action(action: Any) -> Any:
+    """Return what the kernel does on SIGTERM, as C has it, and set another action unless it is None."""
+    before = ctypes.create_string_buffer(256)  # more than a `struct sigaction` has
+    ctypes.CDLL(None).sigaction(signal.SIGTERM, action, before)
+    return before
+
+
+class Manager:
+    """Stand for jax's manager of preemptions, and give SIGTERM to it when it is asked for the first time."""
+
+    def __init__(self, inner: Any, action: Any) -> None:
+        self.inner, self.action = inner, action
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def reached_sync_point(self, step: int) -> bool:
+        if self.action is not None:
+            exchange_action(self.action)
+            self.action = None
+        return bool(self.inner.reached_sync_point(step))
 
 
 # --- the end of a program that fails ---

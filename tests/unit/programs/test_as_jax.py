@@ -22,8 +22,13 @@ class Slurm(ClusterEnv):
     name = "slurm"
 """,
     "jax/_src/_jax.py": "def make_gloo_tcp_collectives(client, **where):\n    print('gloo', where)\n",
-    "jax/_src/distributed.py": """import atexit, signal, time
+    "jax/_src/distributed.py": """import atexit, ctypes, signal, time
 from jax._src import _jax, clusters
+
+
+class Manager:
+    def reached_sync_point(self, step):
+        return step == 7
 
 
 class State:
@@ -33,7 +38,8 @@ class State:
         first = clusters.ClusterEnv._cluster_types[0]
         print("found", first.is_env_present(), first.get_coordinator_address(timeout_secs=1),
               first.get_process_count(), first.get_process_id(), flush=True)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        ctypes.CDLL(None).signal(signal.SIGTERM, 1)  # ignores it, and Python does not know
+        self.preemption_sync_manager = Manager()
         self.client = object()
         _jax.make_gloo_tcp_collectives(self.client)
         _jax.make_gloo_tcp_collectives(self.client, interface="eth0")
@@ -75,6 +81,17 @@ distributed.WAITS = 600
     "stays.py": "import threading, time, train\nthreading.Thread(target=time.sleep, args=[99]).start()\n1 / 0\n",
     "ends.py": "import sys, train\nfrom jax._src import distributed\ndistributed.WAITS = 0\nsys.exit()\n",
     "alone.py": "import train\nfrom jax._src import distributed\ndistributed.WAITS = 0\nraise ValueError\n",
+    "asks.py": """import os, signal, sys, time
+from jax._src import distributed
+
+distributed.global_state.initialize()
+if "asks" in sys.argv:
+    manager = distributed.global_state.preemption_sync_manager
+    assert [manager.reached_sync_point(step) for step in (6, 7)] == [False, True]
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(1)
+print("goes on")
+""",
     "other.py": "import jax\njax._src.clusters = None\n",
     "package/__init__.py": "",
     "package/__main__.py": "import train\nraise ValueError('bad batch')\n",
@@ -145,6 +162,13 @@ def test_a_program_that_fails_ends_without_waiting_for_the_others(run, words, co
 def test_a_program_that_trains_alone_ends_as_with_python(run, word):
     found = run("alone.py", word)
     assert (found.returncode, found.stdout.splitlines()[-1]) == (1, "waits for the others")
+
+
+@pytest.mark.parametrize(("words", "code"), [([], -15), (["asks"], 0)])
+def test_sigterm_ends_a_program_that_never_asks_jax_whether_to_save(run, words, code):
+    found = run("asks.py", *words)
+    assert found.returncode == code, found.stderr
+    assert ("goes on" in found.stdout) is (code == 0)
 
 
 def test_another_jax_runs_as_it_is(run, tmp_path):
