@@ -64,12 +64,14 @@ FROM debian AS pins
 
 ARG TENSORFLOW
 ARG DEVICE
+ARG JAX=no
 COPY container/gpu /container/gpu/
 COPY container/lines/${TENSORFLOW} /container/line/
 # A pin is a line `name==version \\` and, further in, its hashes. Every file is there, an empty one too.
 RUN mkdir -p /pins/gpu /pins/horovod /pins/checks /pins/image && cd /container/line && \
     cp check.sh /pins/checks/ && if [ -d patches ]; then cp patches/*.patch /pins/horovod/; fi && \
     if [ "$DEVICE" = gpu ]; then \
+        if [ "$JAX" = yes ]; then cat gpu-jax.txt >> gpu.txt && cat gpu-jax-locked.txt >> gpu-locked.txt; fi && \
         cat requirements.txt gpu.txt | sed '/^tensorflow-cpu==/d' > /pins/image/requirements.txt && \
         cat locked.txt gpu-locked.txt | awk '/^([a-z#]|$)/{out = /^tensorflow-cpu==/} !out' > all.txt && \
         cd /container/gpu && cp install.sh fatbinary /pins/gpu/ && cp horovod.* /pins/horovod/ && cp check.py /pins/checks/; \
@@ -154,7 +156,7 @@ ARG KEEP_TF_HEADERS=no
 RUN cd /opt/venv/lib/python3.11/site-packages && \
     pip uninstall -q -y cython && \
     if [ "$KEEP_TF_HEADERS" = no ]; then rm -rf tensorflow/include third_party/eigen*; fi && \
-    for each in tensorflow tensorflow_io tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow; do \
+    for each in tensorflow tensorflow_io tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow jaxlib; do \
         if [ -d $each ]; then find $each -name '*.so*' -type f -exec strip --strip-unneeded {} +; fi; \
     done && \
     strip --strip-unneeded /opt/venv/bin/py-spy mpi4py/*.so nacl/*.so yaml/*.so greenlet/*.so \

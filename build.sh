@@ -18,7 +18,7 @@ readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE 
 # TensorFlow's wheel and SageMaker's training instances; on an ARM machine docker would choose ARM.
 export DOCKER_DEFAULT_PLATFORM=linux/amd64
 
-base='' builder=auto ca_bundle='' device=cpu dry_run=no line='' mirror='' no_cache=no on='' push='' python=''
+base='' builder=auto ca_bundle='' device=cpu dry_run=no jax=no kind=cpu line='' mirror='' no_cache=no on='' push='' python=''
 more_tags=()
 
 usage() {
@@ -38,6 +38,8 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is built by container/onto.Dockerfile.
                       instead of latest
   --gpu               with CUDA, cuDNN and NCCL, and Horovod compiled for them; 5 GB and more. It is called LINE-gpu and
                       TENSORFLOW-gpu-$PYTHON-CUDA-$SYSTEM-VERSION, CUDA like cu129
+  --jax               with jax, for mode jax. The image of TensorFlow 2.21 for CPUs has it anyway; that for GPUs gets jax's
+                      plugin for CUDA 12, 0.5 GB more, and is called LINE-gpu-jax and TENSORFLOW-gpu-jax-$PYTHON-CUDA-...
   --on IMAGE          an image of Linux on amd64 with Python 3.10 or later; it is pulled if it is not on this machine
   --python PATH       its Python that trains. Without it, the first that has TensorFlow of: python, python3, /opt/venv's
                       and /opt/conda's, ...; else the first
@@ -94,6 +96,7 @@ read_arguments() {
         case $option in
             --no-cache) no_cache=yes && shift && continue ;;
             --gpu) device=gpu && shift && continue ;;
+            --jax) jax=yes && shift && continue ;;
             --dry-run) dry_run=yes && shift && continue ;;
             -h | --help) usage && exit 0 ;;
             --tag | --push | --base | --mirror | --ca-bundle | --builder | --on | --python | --tensorflow) ;;
@@ -114,8 +117,8 @@ read_arguments() {
         esac
         shift 2
     done
-    [[ -z $on || -z $base$mirror$line${device#cpu} ]] ||
-        die "--on takes the image as it is; --base, --mirror, --tensorflow and --gpu are for our own image."
+    [[ -z $on || -z $base$mirror$line${device#cpu}${jax#no} ]] ||
+        die "--on takes the image as it is; --base, --mirror, --tensorflow, --gpu and --jax are for our own image."
     [[ -n $on || -z $python ]] || die "--python is for --on IMAGE only: it is that image's Python."
     case $builder in
         auto) ;;
@@ -127,7 +130,7 @@ read_arguments() {
 
 lines() { ls "$HERE/$LINES" | grep '^[0-9]' | paste -sd ' ' -; }
 
-# Sets: line, version, tensorflow, tag.
+# Sets: line, version, tensorflow, tag, kind.
 read_versions() {
     local pins cuda
     line=${line:-$DEFAULT_LINE} pins=$LINES/$line/requirements.txt
@@ -136,12 +139,15 @@ read_versions() {
     [[ -n $version ]] || die "Found no line  version = \"...\"  in $HERE/pyproject.toml." "The image's tag is made from it."
     tensorflow=$(sed -n 's/^tensorflow-cpu==//p' "$pins")
     [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$pins." "The image's tag is made from it."
+    [[ $jax == no ]] || grep -q '^jax==' "$pins" || die "--jax: TensorFlow $line has no jax; wanted --tensorflow 2.21."
     tag=$tensorflow-cpu-$PYTHON-$SYSTEM-$version # in the shape of AWS's
     if [[ $device == gpu ]]; then
         [[ -f ${pins%/*}/gpu.txt ]] || die "--gpu: TensorFlow $line has no image for GPUs: there is no $HERE/${pins%/*}/gpu.txt."
         cuda=$(sed -nE 's/^nvidia-cuda-runtime-cu[0-9]+==([0-9]+)\.([0-9]+)\..*/cu\1\2/p' "${pins%/*}/gpu.txt")
         [[ -n $cuda ]] || die "Found no line  nvidia-cuda-runtime-cu...==...  in $HERE/${pins%/*}/gpu.txt." "The image's tag is made from it."
-        tag=$tensorflow-gpu-$PYTHON-$cuda-$SYSTEM-$version
+        kind=gpu
+        if [[ $jax == yes ]]; then kind=gpu-jax; fi
+        tag=$tensorflow-$kind-$PYTHON-$cuda-$SYSTEM-$version
     fi
     if [[ -n $on ]]; then
         tag=${on%@*}
@@ -312,6 +318,7 @@ build() {
         command+=(--file container/onto.Dockerfile --build-arg "IMAGE=$on" ${python:+--build-arg "PYTHON=$python"})
     else
         command+=(--build-arg "BASE_IMAGE=$base" --build-arg "TENSORFLOW=$line" --build-arg "DEVICE=$device")
+        [[ $kind != gpu-jax ]] || command+=(--build-arg JAX=yes)
         command+=(--build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
     fi
     # A name without a value: docker takes the value from the environment, and it is not on the screen.
@@ -329,7 +336,7 @@ build() {
 # Of a user's image, there is no latest: it is not ours. Nor is one of those that not everybody wants.
 tags() {
     local short=$line
-    if [[ $device == gpu ]]; then short+=-gpu; elif [[ $line == "$DEFAULT_LINE" ]]; then short=latest; fi
+    if [[ $device == gpu ]]; then short+=-$kind; elif [[ $line == "$DEFAULT_LINE" ]]; then short=latest; fi
     if [[ -z $on ]]; then printf '%s\n' "$NAME:$short"; fi
     printf '%s\n' "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"}
 }

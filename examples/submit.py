@@ -308,10 +308,10 @@ def parse(argv=None):
     add = parser.add_argument
     pairs = {"action": "append", "default": [], "type": pair}
     add("program", type=Path, help="a .py or .sh file; its folder is the code")
-    add("--mode", choices=["single", "ps", "mwms", "mpi"], default="single", help="default: single")
+    add("--mode", choices=["single", "ps", "mwms", "mpi", "jax"], default="single", help="default: single")
     add("--instances", type=int, default=1, metavar="N", help="default: 1")
     add("--instance-type", default="ml.c5.xlarge", help="default: ml.c5.xlarge")
-    add("--processes-per-host", metavar="K", help="ranks (mpi) or workers (ps, mwms)")
+    add("--processes-per-host", metavar="K", help="ranks (mpi), processes (jax) or workers (ps, mwms)")
     add("--image", help=f"in ECR; default with --local: {LOCAL_IMAGE}")
     add("--build", action="store_true", help="first run ./build.sh, with --push where the image is in ECR")
     add("--role", help="ARN of the role that the job has; not needed with --local")

@@ -1,12 +1,13 @@
-"""Count records, and give all ranks equally many batches: one batch more on one rank hangs a Horovod job."""
+"""Count records, and give all ranks equally many batches: one batch more on one rank hangs a job of Horovod or JAX."""
 
 import logging
+import os
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from sagemaker_tf_data import channels, places, recordio, sharding
+from sagemaker_tf_data import channels, jax_processes, places, recordio, sharding
 from sagemaker_tf_data.errors import DataError
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def even_steps(
     """Return the fewest batches per pass of all ranks, for `dataset.take` or `steps_per_epoch`.
 
     Counts the records in this process's shard of TFRecord or RecordIO files, and compares them with the other ranks. If
-    the ranks' batches differ, a warning lists their numbers. All ranks must call it, after `hvd.init()`.
+    the ranks' batches differ, a warning lists their numbers. All ranks must call it, after `hvd.init()` or
+    `initialize_jax()`.
 
     Args:
         channel: As for `channels.channel`; in File mode.
@@ -80,7 +82,7 @@ def even_steps(
 
     Raises:
         DataError: As for `files` and `count_records`; or a rank has no batch, which raises on all ranks; or there are
-            several ranks and Horovod has not been initialised.
+            several ranks and neither Horovod nor JAX has been initialised.
     """
     try:
         counted = _of_this_process(channel, pattern, by)
@@ -126,14 +128,16 @@ def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
 
     Call it last, on batches, after `prefetch`, on all ranks, for the same datasets in the same order. If all ranks know
     how many elements they have (`dataset.cardinality()`, which `assert_cardinality` sets), they agree on the fewest
-    here, once; otherwise on each element, by one small allreduce. The dataset is returned unchanged in a single
-    process, and without Horovod: with parameter servers, whose workers do not wait for one another, and with
-    MultiWorkerMirroredStrategy, which ends workers together by itself.
+    here, once; otherwise on each element, by one small allreduce of Horovod's. The dataset is returned unchanged in a
+    single process, and without Horovod or JAX: with parameter servers, whose workers do not wait for one another, and
+    with MultiWorkerMirroredStrategy, which ends workers together by itself.
 
     Raises:
-        DataError: There are several ranks, and Horovod has not been initialised.
+        DataError: There are several ranks, and neither Horovod nor JAX has been initialised; or with JAX, a rank does
+            not know how many elements it has.
     """
-    if (hvd := _horovod()) is None:
+    hvd, jax = _horovod(), _with_jax()
+    if hvd is None and not jax:
         return dataset
     import tensorflow as tf
 
@@ -141,6 +145,12 @@ def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
     _named += 1
     counts = [count for (count,) in _gather([int(dataset.cardinality())])]
     if tf.data.experimental.UNKNOWN_CARDINALITY in counts:
+        if jax:
+            unknown = [rank for rank, count in enumerate(counts) if count == tf.data.experimental.UNKNOWN_CARDINALITY]
+            raise DataError(
+                f"end_together: {_ranks(unknown)} cannot tell the number of elements; with jax, wanted "
+                "dataset.apply(tf.data.experimental.assert_cardinality(N)), or dataset.take(even_steps(...))"
+            )
         return _ask_at_each(dataset, hvd, f"end_together.{_named}")
     finite = [count for count in counts if count != tf.data.experimental.INFINITE_CARDINALITY]
     if not finite:
@@ -183,6 +193,8 @@ def _ask_at_each(dataset: "tf.data.Dataset", hvd: Any, name: str) -> "tf.data.Da
 
 def _gather(numbers: Sequence[int]) -> list[list[int]]:
     """Return the numbers of all ranks, in rank order."""
+    if _with_jax():
+        return jax_processes.gather(numbers)
     if (hvd := _horovod()) is None:
         return [list(numbers)]
     import tensorflow as tf
@@ -191,10 +203,18 @@ def _gather(numbers: Sequence[int]) -> list[list[int]]:
     return [[int(number) for number in row] for row in of_ranks.numpy()]
 
 
+def _with_jax() -> bool:
+    """Return whether several processes train with JAX. DataError if the script has not initialised it."""
+    several = jax_processes.COORDINATOR in os.environ and places.horovod() is None and places.ranks() > 1
+    if several and not jax_processes.is_initialized():
+        raise DataError(f"{places.ranks()} processes, but JAX is not initialised: call initialize_jax() first")
+    return several
+
+
 def _horovod() -> Any:
     """Return Horovod if there are several ranks, else None. DataError if the script has not initialised it."""
     hvd = places.horovod()
-    if hvd is None and places.ranks() > 1:
+    if hvd is None and places.ranks() > 1 and jax_processes.COORDINATOR not in os.environ:
         raise DataError(f"{places.ranks()} ranks, but Horovod is not initialised: call hvd.init() first")
     return hvd if hvd is not None and hvd.size() > 1 else None
 

@@ -1,4 +1,4 @@
-"""Find this process's place among the training processes: from Horovod, Open MPI's variables or TF_CONFIG."""
+"""Find this process's place among the training processes: from Horovod, the launcher's variables or TF_CONFIG."""
 
 import json
 import os
@@ -9,9 +9,10 @@ from typing import Any
 
 from sagemaker_tf_data.errors import DataError
 
-LAUNCHERS = (  # variables of mpirun and horovodrun for size, rank, local size, local rank
+LAUNCHERS = (  # variables of mpirun, horovodrun and mode jax for size, rank, local size, local rank
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("HOROVOD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_LOCAL_RANK"),
+    ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_LOCAL_NUM_PROCESSES", "JAX_LOCAL_PROCESS_ID"),
 )
 
 

@@ -70,7 +70,7 @@ NEVER = {
     ("2.21", "ps_server", "keras3"): COORDINATED,
     ("2.21", "mwms", "keras3"): Never(
         "distribute.values.PerReplica'>) to a Tensor",
-        "Keras 3's `fit` does not train on several hosts",
+        "Keras 3's `fit` does not train on several hosts by TensorFlow; it does [on JAX](jax.md)",
         "https://github.com/keras-team/keras/issues/20585",
     ),
 }
@@ -81,6 +81,16 @@ NO_HOROVOD = Never("No module named 'horovod'", "AWS's image has no Horovod")
 NEVER |= {(line + ON, way, name): why for (line, way, name), why in NEVER.items()} | {
     (line + ON, "horovod", name): NO_HOROVOD for line, interfaces in LINES.items() for name in interfaces
 }
+
+
+# Interfaces of mode jax, on the lines that have it (programs/jax_cell.py): title, and a note.
+ON_JAX = {
+    "fit": ("Keras 3, `fit`", ""),
+    "loop": ("your own training loop, Keras 3", ""),
+    "jit": ("plain JAX: `jit` with shardings", ""),
+    "flax": ("Flax 0.12", "not in the image, and tried by hand: name `flax` in your `requirements.txt`"),
+}
+JAX_LINE = "2.21"
 
 
 HEAD = """# What runs on which TensorFlow
@@ -100,7 +110,22 @@ the coordinator's log warns before training and names a replacement.
 
 def page() -> str:
     """Return docs/matrix.md."""
-    return "\n".join([HEAD, *(table(line, interfaces) for line, interfaces in LINES.items())])
+    return "\n".join([HEAD, *(table(line, interfaces) for line, interfaces in LINES.items()), table_of_jax()])
+
+
+def table_of_jax() -> str:
+    """Return the table of mode jax."""
+    notes = [note for _, note in ON_JAX.values() if note]
+    cells = [f"runs <sup>{notes.index(note) + 1}</sup>" if note else "runs" for _, note in ON_JAX.values()]
+    lines = [
+        f"## JAX, in the image of TensorFlow {JAX_LINE}\n",
+        f"| | {' | '.join(title for title, _ in ON_JAX.values())} |",
+        "|" + "---|" * (len(ON_JAX) + 1),
+        f"| [mode jax](jax.md) | {' | '.join(cells)} |",
+        "",
+        *(f"{number}. {note}" for number, note in enumerate(notes, 1)),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def table(line: str, interfaces: dict[str, Interface]) -> str:

@@ -122,7 +122,7 @@ find_python() {
 make_venv() {
     local python stamp
     stamp=$(cat pyproject.toml "$CONSTRAINTS" | sha256sum | cut -d' ' -f1)
-    if [[ $(cat "$VENV/.stamp" 2>/dev/null) == "$stamp" && -d $VENV/mlflow ]] &&
+    if [[ $(cat "$VENV/.stamp" 2>/dev/null) == "$stamp" && -d $VENV/mlflow && -d $VENV/jax ]] &&
         "$VENV/bin/python" -c 'import entrypoint' 2>/dev/null; then
         return
     fi
@@ -141,6 +141,8 @@ make_venv() {
     pip_install "$VENV/bin/python" --no-deps --upgrade --target "$VENV/sagemaker-training-5.1" sagemaker-training==5.1.4
     # What MLflow wants is not what TensorFlow 2.14 wants: for tests/local/test_mlflow_local.py, whose jobs alone see it.
     pip_install "$VENV/bin/python" --target "$VENV/mlflow" mlflow-skinny==2.22.5
+    # Nor is what jax wants: for tests/local/test_jax_local.py, in the versions of the image that has it.
+    pip_install "$VENV/bin/python" -c container/lines/2.21/requirements.txt --target "$VENV/jax" jax
     printf '%s\n' "$stamp" >"$VENV/.stamp"
 }
 

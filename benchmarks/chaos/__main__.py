@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.chaos.case import Case
-from benchmarks.chaos.draw import draw
+from benchmarks.chaos.draw import SERVANTS, draw
 from benchmarks.chaos.history import History
 from benchmarks.chaos.machine import Heart
 from benchmarks.chaos.observed import Observed
@@ -50,11 +50,12 @@ def _main(given: argparse.Namespace, heart: Heart) -> int:
     netns = os.geteuid() == 0 and not given.processes
     mpi = bool(shutil.which("mpirun")) and Path("/usr/sbin/sshd").exists()
     if given.repeat:
-        return _repeat(given.repeat, heart, netns, mpi, given.keep)
+        return _repeat(given.repeat, heart, netns, mpi, given.keep, given.mode)
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
     print(f"seed {seed}, engine {'netns' if netns else 'process'}{'' if mpi else ', without MPI'}", flush=True)
     record = machine.head("chaos", limits={"seed": seed, "least_faults": given.least_faults, "at_once": given.at_once})
-    jobs = (draw(seed, number, netns=netns, mpi=mpi, least=given.least_faults) for number in itertools.count())
+    drawn = {"netns": netns, "mpi": mpi, "least": given.least_faults, "only": given.mode}
+    jobs = (draw(seed, number, **drawn) for number in itertools.count())
     deadline = time.monotonic() + given.minutes * 60
     failed = _run_all(itertools.islice(jobs, given.first, None), given, heart, deadline, record)
     for case, found in failed:
@@ -70,6 +71,9 @@ def _arguments() -> argparse.Namespace:
     options.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N of the seed")
     options.add_argument("--at-once", type=int, default=3, metavar="K")
     options.add_argument("--minutes", type=float, default=60.0, help="begin no job after so many")
+    options.add_argument(
+        "--mode", choices=sorted(SERVANTS), default="", help="of all jobs; without it, of each its own"
+    )
     options.add_argument("--least-faults", type=int, default=0, metavar="N", help="to happen in each of --jobs")
     options.add_argument("--processes", action="store_true", help="hosts as processes, though we are root")
     options.add_argument("--shrink-seconds", type=float, default=180.0, help="for each case that failed; 0: not")
@@ -198,7 +202,7 @@ def _shrink(case: Case, found: list[str], heart: Heart, given: argparse.Namespac
     print(f"    {small.to_json()}", flush=True)
 
 
-def _repeat(word: str, heart: Heart, netns: bool, mpi: bool, folder: Path) -> int:
+def _repeat(word: str, heart: Heart, netns: bool, mpi: bool, folder: Path, only: str) -> int:
     if Path(word).is_file():
         case = Case.from_json(Path(word).read_text())
     else:
@@ -206,7 +210,7 @@ def _repeat(word: str, heart: Heart, netns: bool, mpi: bool, folder: Path) -> in
         if not (2 <= len(numbers) <= 3 and all(number.isdigit() for number in numbers)):
             sys.exit(f"--repeat is {word!r}; wanted SEED/NUMBER, SEED/NUMBER/LEAST, or a file of --keep")
         seed, number, least = map(int, [*numbers, "0"][:3])
-        case = draw(seed, number, netns=netns, mpi=mpi, least=least)
+        case = draw(seed, number, netns=netns, mpi=mpi, least=least, only=only)
     seen = run(case, heart)
     found = violations(seen)
     print(_everything(seen, found))

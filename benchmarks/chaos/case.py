@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-MODES = ("single", "ps", "ps server", "mwms", "mpi")
+MODES = ("single", "ps", "ps server", "mwms", "mpi")  # from which each case draws; `jax` only if it is asked for
 OWN_FAULTS = ("slow", "pids", "freeze", "hangup")  # done by outside.py; all others are --fault of `entrypoint local`
 DEFAULTS = {"HEARTBEAT": 1.0, "PEER_TIMEOUT": 5.0, "START_TIMEOUT": 13.0, "STOP_GRACE": 3.0, "FAILURE_GRACE": 1.5,
             "KILL_TIMEOUT": 4.0, "RESTARTS": 0.0, "RESTART_BACKOFF": 0.3}  # fmt: skip
@@ -88,7 +88,7 @@ class Case:
                     found.append((host, "script"))
                 case "ps" | "ps server":
                     found.append((host, f"worker/{number - 1}" if number else "chief/0"))
-                case "mwms":
+                case "mwms" | "jax":
                     found.append((host, f"worker/{number}"))
                 case _:
                     found.append((host, f"rank {number}"))

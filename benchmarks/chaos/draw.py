@@ -12,6 +12,7 @@ OTHERS = ("attempt 1", "job succeeded", "started, pid")  # may never be printed
 SERVANTS = {  # what the launcher runs beside the user's programs, by mode
     "single": (),
     "mwms": (),
+    "jax": (),
     "ps": ("ps/{rank}",),
     "ps server": ("ps/{rank}",),
     "mpi": ("sshd", "orted", "mpirun"),
@@ -26,19 +27,20 @@ BETWEEN = ("cut", "hide", "slow", "late", "hangup")  # these take two hosts
 ENDING = ("kill", "kill process", "stop", "stop all", "stop process")  # of kinds, those that a job may end of
 
 
-def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 0) -> Case:
-    """Return case `number` of a seed, with at least so many faults: the same for each call.
+def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 0, only: str = "") -> Case:
+    """Return case `number` of a seed, with at least so many faults: the same for each call. `only`: of this mode.
 
     Most moments are those at which a script writes its n-th line. So they lie in the job's life on slow machines, too.
     """
     dice = random.Random(f"{seed}/{number}")
     mode = dice.choice([mode for mode in MODES if mpi or mode != "mpi"])
+    mode = only or mode
     hosts = dice.choices(range(1, 7), [3, 5, 5, 3, 1, 1])[0]
     case = Case(
         name=f"{seed}/{number}/{least}" if least else f"{seed}/{number}",
         mode=mode,
         hosts=hosts,
-        each=dice.choice([1, 1, 2]) if mode in ("mwms", "mpi") and hosts < 4 else 1,
+        each=dice.choice([1, 1, 2]) if mode in ("mwms", "mpi", "jax") and hosts < 4 else 1,
         netns=netns,
         wrap=dice.choices(["", "sh", "timeout", "setsid"], [9, 1, 1, 1])[0],
         settings={

@@ -138,11 +138,11 @@ def command(case: Case, folder: Path, meeting: Path) -> list[str]:
 
 
 def environment(case: Case) -> dict[str, str]:
-    """Return our environment, without the variables of hosts; parameter servers get a stand-in for TensorFlow."""
+    """Return our environment, without the variables of hosts; with stand-ins for TensorFlow and jax where needed."""
     # Without files of bytecode every process compiles our modules again: half of a job's CPU time.
     foreign = ("ENTRYPOINT_", "SM_", "CHAOS_", "PYTHONDONTWRITEBYTECODE")
     own = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-    path = [str(ROOT / "tests" / "stand_ins")] if case.mode.startswith("ps") else []
+    path = [str(ROOT / "tests" / "stand_ins")] if case.mode.startswith("ps") or case.mode == "jax" else []
     path += [str(SLOW_NAMES)] if any(fault.kind == "slow" for fault in case.faults) else []
     return {**own, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)]), "PIP_NO_INDEX": "1"}
 

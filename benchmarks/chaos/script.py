@@ -15,6 +15,8 @@ import time
 def name():
     if "OMPI_COMM_WORLD_RANK" in os.environ:
         return f"rank {os.environ['OMPI_COMM_WORLD_RANK']}"
+    if "JAX_PROCESS_ID" in os.environ:
+        return f"worker/{os.environ['JAX_PROCESS_ID']}"
     if "TF_CONFIG" in os.environ:
         task = json.loads(os.environ["TF_CONFIG"])["task"]
         return f"{task['type']}/{task['index']}"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Write locked.txt and gpu-locked.txt of a line anew: the versions of its requirements.txt and gpu.txt, with their hashes in
-# the index.
+# Write locked.txt, gpu-locked.txt and gpu-jax-locked.txt of a line anew: the versions of its requirements.txt, gpu.txt and
+# gpu-jax.txt, with their hashes in the index.
 #
 #     container/lines/lock.sh 2.14
 #
-# requirements.txt and gpu.txt are complete, so nothing is resolved here. It needs uv: `pip install uv`.
+# Those are complete, so nothing is resolved here. It needs uv: `pip install uv`.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -32,5 +32,7 @@ lock() {
 
 lock requirements.txt >"$scratch/locked"
 lock gpu.txt >"$scratch/gpu-locked"
+if [[ -f $folder/gpu-jax.txt ]]; then lock gpu-jax.txt >"$scratch/gpu-jax-locked"; fi
 mv "$scratch/locked" "$folder/locked.txt"
 mv "$scratch/gpu-locked" "$folder/gpu-locked.txt"
+if [[ -f $scratch/gpu-jax-locked ]]; then mv "$scratch/gpu-jax-locked" "$folder/gpu-jax-locked.txt"; fi

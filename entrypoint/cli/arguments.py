@@ -64,10 +64,10 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         "--mode",
         metavar="M",
         type=_mode,
-        help="single, ps (parameter_server), mwms (multi_worker_mirrored) or mpi (horovod); default: from the "
+        help="single, ps (parameter_server), mwms (multi_worker_mirrored), mpi (horovod) or jax; default: from the "
         "hyperparameters",
     )
-    add("--processes-per-host", type=int, metavar="K", help="ranks (mpi) or workers (ps, mwms)")
+    add("--processes-per-host", type=int, metavar="K", help="ranks (mpi), processes (jax) or workers (ps, mwms)")
     add(
         "--hyperparameters",
         nargs="*",

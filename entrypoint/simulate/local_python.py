@@ -20,6 +20,7 @@ _NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFI
 _SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}
 _INSTALL = {
     "tensorflow": "TensorFlow for its parameter servers (pip install 'sagemaker-tf-entrypoint[tensorflow]')",
+    "jax": "jax (pip install jax)",
     "mpi4py": "mpi4py (pip install 'sagemaker-tf-entrypoint[mpi]')",
 }
 

@@ -17,7 +17,7 @@ from entrypoint.simulate.local_python import missing
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import write_config
 
-SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py", "numpy", "protobuf")
+SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py", "jax", "numpy", "protobuf")
 
 
 def examine(path: str) -> Iterator[str]:

@@ -57,7 +57,7 @@ class LocalJob:
             raise ConfigError(f"--timeout is {self.timeout:g}; wanted seconds above 0")
         if self.processes_per_host is not None and self.mode in (AskedMode.AUTO, Mode.SINGLE):
             raise ConfigError(
-                f"--processes-per-host is for --mode ps, mwms and mpi; the mode is {self.mode}, "
+                f"--processes-per-host is for --mode ps, mwms, mpi and jax; the mode is {self.mode}, "
                 "in which each host runs the script once"
             )
         for option, port in (("--watch", self.watch), ("--tensorboard", self.tensorboard)):
@@ -138,6 +138,7 @@ class LocalJob:
                 "sagemaker_entrypoint_processes_per_host",
             ),
             Mode.MPI: ({params.MPI_ENABLED: "true"}, params.MPI_PROCESSES_PER_HOST),
+            Mode.JAX: ({"sagemaker_entrypoint_mode": "jax"}, "sagemaker_entrypoint_processes_per_host"),
         }[Mode(self.mode)]
         return switch if self.processes_per_host is None else {**switch, count: str(self.processes_per_host)}
 

@@ -19,8 +19,8 @@ DRIVERS = "/opt/ml/input/data/sm_drivers/distributed_drivers"  # where a contain
 class Launcher(DistributedConfig):
     """How our launcher is to distribute; its other settings go into `environment`, as ever."""
 
-    mode: Literal["single", "ps", "mwms", "mpi"]
-    process_count_per_node: int | None = None  # ranks (mpi) or workers (ps, mwms), called as in the SDK's own classes
+    mode: Literal["single", "ps", "mwms", "mpi", "jax"]
+    process_count_per_node: int | None = None  # ranks, processes or workers, called as in the SDK's own classes
 
     @property
     def driver_dir(self) -> str:

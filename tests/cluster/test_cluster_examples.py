@@ -134,3 +134,17 @@ def test_digits_saved_by_keras_3(image: str, cluster: StartCluster) -> None:
         only_the_first_saved(endings)
         outputs, _ = predict(image, endings["algo-1"].ml, [[[[0.0]] * 8] * 8])
         assert len(outputs[0]) == 10 and abs(sum(outputs[0]) - 1) < 1e-3
+
+
+@pytest.mark.more
+@pytest.mark.skipif(LINE == DEFAULT_LINE, reason="the image of the default line has no jax")
+def test_digits_on_jax(image: str, cluster: StartCluster, figure: Figure) -> None:
+    options: dict[str, Any] = {"mode": "jax", "hosts": 2, "environment": BUSY}
+    with cluster(program="train_jax.py", code=ROOT / "examples/digits", **options) as job:
+        endings = job.wait(within=PATIENCE)
+        only_the_first_saved(endings)
+        accuracy = number(endings["algo-1"], r"test accuracy=(\d\.\d+)")
+        figure(f"digits on JAX: accuracy {accuracy} after", endings["algo-1"].finished - endings["algo-1"].started)
+        assert accuracy >= 0.95
+        outputs, _ = predict(image, endings["algo-1"].ml, [[[[0.0]] * 8] * 8])
+        assert len(outputs[0]) == 10 and abs(sum(outputs[0]) - 1) < 1e-3

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from containers import BUSY, DOCKER_RUN, Cluster, sh
-from matrix import ENVIRONMENT, LINES, NEVER, NO_HOROVOD, ON, WAYS
+from matrix import ENVIRONMENT, JAX_LINE, LINES, NEVER, NO_HOROVOD, ON, ON_JAX, WAYS
 
 from images import BUILD, GPU, LINE, Images, one_at_a_time
 
+JAX_CELL = Path(__file__).resolve().parents[1] / "programs"
 # A stand-in has no GPUs either.
 WHERE = (LINE,) if GPU else (LINE, LINE + ON)
 ALL = [(where, way, name) for where in WHERE for way in WAYS for name in LINES[LINE]]
@@ -93,3 +94,21 @@ def test_a_cell(request: pytest.FixtureRequest, tmp_path: Path, where: str, way:
         assert all(each["keras"].startswith(interface.keras) and each["tasks"] == hosts for each in told)
         assert all(each["weights"] == pytest.approx([1, 2, 3], abs=0.1) for each in told)
         assert len({tuple(each["weights"]) for each in told}) == 1
+
+
+@pytest.mark.more
+@pytest.mark.skipif(LINE != JAX_LINE, reason="the image of another line has no jax")
+@pytest.mark.parametrize("api", [api for api, (_, note) in ON_JAX.items() if not note])
+def test_a_cell_of_jax(request: pytest.FixtureRequest, image: str, tmp_path: Path, api: str) -> None:
+    request.getfixturevalue("of_line")
+    options = {"environment": {**BUSY, "ENTRYPOINT_MODE": "jax"}, "hyperparameters": {"api": api}}
+    with Cluster(image, tmp_path, program="jax_cell.py", code=JAX_CELL, hosts=2, **options) as job:
+        endings = job.wait(within=400).values()
+        assert [ending.exit_code for ending in endings] == [0, 0]
+        told = [
+            json.loads(file.read_text())
+            for ending in endings
+            for file in (ending.ml / "output/data").glob("process-*.json")
+        ]
+        assert sorted(each["index"] for each in told) == [0, 1]
+        assert all((each["tasks"], each["weights"]) == (2, [1.0, 2.0, 3.0]) for each in told)

@@ -289,6 +289,12 @@ def test_a_line_is_built_under_its_own_name() -> None:
     result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21", "--gpu")
     assert " --build-arg DEVICE=gpu " in result.stdout and ":latest" not in result.stdout
     assert "sagemaker-tf-entrypoint:2.21-gpu sagemaker-tf-entrypoint:2.21.0-gpu-py311-cu129-debian12-" in result.stdout
+    result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21", "--gpu", "--jax")
+    assert " --build-arg JAX=yes " in result.stdout
+    assert "entrypoint:2.21-gpu-jax sagemaker-tf-entrypoint:2.21.0-gpu-jax-py311-cu129-debian12-" in result.stdout
+    result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21", "--jax")
+    assert "JAX=yes" not in result.stdout and "sagemaker-tf-entrypoint:2.21 " in result.stdout
+    assert "wanted --tensorflow 2.21" in build_sh("--dry-run", "--base", "some:base", "--jax").stderr
     result = build_sh("--dry-run", "--base", "some:base", "--gpu")
     assert ":latest" not in result.stdout and ":2.14.1-gpu-py311-cu118-debian12-" in result.stdout
     result = build_sh("--dry-run", "--tensorflow", "2.15")

@@ -16,6 +16,7 @@ class Way(StrEnum):
     PS_SERVER = "ps server"
     MWMS = "mwms"
     MPI = "mpi"
+    JAX = "jax"
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -24,8 +25,8 @@ class Way(StrEnum):
         return ("--mode", mode, *(("--env", f"ENTRYPOINT_PS_WORKERS={workers}") if workers else ()))
 
 
-ALL = tuple(Way)
-SEVERAL = tuple(way for way in Way if way is not Way.SINGLE)
+ALL = tuple(way for way in Way if way is not Way.JAX)  # table.py gives mode jax the rows of mwms that matter to it
+SEVERAL = tuple(way for way in ALL if way is not Way.SINGLE)
 SCRIPT_EVERYWHERE = tuple(way for way in SEVERAL if way is not Way.PS_SERVER)  # a script of the user's on each host
 
 COORDINATOR, FOLLOWER, EVERYWHERE = "coordinator", "follower", "every host"
@@ -202,7 +203,7 @@ def script_of(way: Way, host: str) -> str:
     match way:
         case Way.PS | Way.PS_SERVER:
             return f"worker/{rank - 1}" if rank else "chief/0"
-        case Way.MWMS:
+        case Way.MWMS | Way.JAX:
             return f"worker/{rank}"
         case Way.MPI:
             return f"rank {rank}"

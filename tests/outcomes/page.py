@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from outcomes.case import ALL, BOUNDS, COORDINATOR, FOLLOWER, Case, Way
+from outcomes.case import BOUNDS, COORDINATOR, FOLLOWER, Case, Way
 from outcomes.table import CASES, PARTS
 
 _INTRO = """\
@@ -62,6 +62,7 @@ _WAYS = {  # (in the tables, what runs, options, PROCESS)
     ),
     Way.MWMS: ("mwms", "MultiWorkerMirrored", "`--mode mwms`", "`worker/N`"),
     Way.MPI: ("mpi", "MPI and Horovod", "`--mode mpi`", "`rank N`"),
+    Way.JAX: ("jax", "[JAX](jax.md)", "`--mode jax`", "`worker/N`"),
 }
 _EVENTS = {  # event of a case -> event on the page, where that is easier to read; a case's name keeps its event
     "import of what is not there": "import of a missing package",
@@ -86,7 +87,7 @@ _HEAD = "| event | exit code | failure text | soon | in |\n|---|---|---|---|---|
 
 
 def page() -> str:
-    ways = "\n".join(f"| {' | '.join(_WAYS[way])} |" for way in ALL)
+    ways = "\n".join(f"| {' | '.join(_WAYS[way])} |" for way in Way)
     bounds = "\n".join(f"| {b.name} | {b.told:g} | {b.gone:g} | {b.meaning} |" for b in BOUNDS)
     tables = [f"## {title}\n\n{_table(cases)}" for title, cases in PARTS.items()]
     return "\n".join([_INTRO.format(cases=len(CASES), ways=ways), *tables, _OUTRO.format(bounds=bounds)])
@@ -113,7 +114,7 @@ def _row(case: Case) -> tuple[str, ...]:
 def _modes(cases: Iterable[Case], with_places: bool) -> str:
     """Return `all`, or `1 host, ps, mwms`; with the places if the event has another row for others: `mwms: C, F`."""
     ways = {case.way for case in cases}
-    modes = "all" if ways == set(ALL) else ", ".join(_WAYS[way][0] for way in ALL if way in ways)
+    modes = "all" if ways == set(Way) else ", ".join(_WAYS[way][0] for way in Way if way in ways)
     places = [name for where, name in _PLACES.items() if any(case.where == where for case in cases)]
     return f"{modes}: {', '.join(places)}" if with_places and places else modes
 

@@ -172,7 +172,7 @@ def command(case: Case, folder: Path, meeting: str, few: str) -> list[str]:
 def environment(case: Case) -> dict[str, str]:
     """Return our environment without hosts' variables; parameter servers get a stand-in for TensorFlow."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_", "TEST_"))}
-    stand_ins = [str(TESTS / "stand_ins")] if case.way in (Way.PS, Way.PS_SERVER) else []
+    stand_ins = [str(TESTS / "stand_ins")] if case.way in (Way.PS, Way.PS_SERVER, Way.JAX) else []
     stand_ins += [str(FEW)] if case.few else []
     path = os.pathsep.join([*stand_ins, str(TESTS.parent)])
     return {**own, "PYTHONPATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"}

@@ -1,5 +1,9 @@
 """The outcome table: all cases. docs/outcomes.md shows the same rows."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from outcomes.case import Case, Way
 from outcomes.outside import (
     hosts_that_come_back,
     hosts_that_go,
@@ -15,8 +19,36 @@ from outcomes.outside import (
 )
 from outcomes.scripts import deeds, disks, failures_under_stubborn_others, restarts
 
+# Processes of mode jax are the plan's workers, as those of mwms are. local/test_jax_local.py has ends of real ones.
+OF_JAX = {
+    "script raises",
+    "sys.exit(3)",
+    "script is killed",
+    "segmentation fault",
+    "MemoryError",
+    "os._exit(3)",
+    "leaves orphans that hold its stdout, ends well",
+    "script raises; the others ignore SIGTERM",
+    "script is killed once, with ENTRYPOINT_RESTARTS=1",
+    "host is killed",
+    "host is paused for ever",
+    "host is cut off for ever",
+    "host is cut off for 3 s",
+    "SIGTERM; scripts save and end well",
+    "SIGTERM; scripts do nothing about it",
+    "SIGTERM; scripts ignore it",
+}
+
+
+def with_jax(cases: Iterable[Case]) -> Iterator[Case]:
+    for case in cases:
+        yield case
+        if case.way is Way.MWMS and case.when == "run" and case.event in OF_JAX:
+            yield replace(case, way=Way.JAX)
+
+
 _CASES = {
-    maker: tuple(maker())
+    maker: tuple(with_jax(maker()))
     for maker in (
         deeds,
         failures_under_stubborn_others,

@@ -173,6 +173,7 @@ NAMES_OF_MODES = {
     "ps": ["ps", "PS", "parameter_server", "parameter-server", "ParameterServer", "ParameterServerStrategy"],
     "mwms": ["MWMS", "multi_worker_mirrored", "Multi-Worker-Mirrored", "multi_worker_mirrored_strategy"],
     "mpi": ["mpi", "Horovod", "HOROVOD"],
+    "jax": ["jax", "JAX"],
     "single": ["single"],
     "auto": ["auto"],
 }
@@ -203,7 +204,7 @@ COMPLAINTS = {
     "nearly a mode": (["--hosts", "2", "--mode", "mwsm"], "; did you mean mwms?\n"),
     "nearly a field's word": (["--hosts", "2", "--mode", "Parameter-Sever"], "; did you mean parameter_server?\n"),
     "too many": (["--hosts", "2", "--mode", "mpi", "--processes-per-host", "0"], "wanted a whole number from 1"),
-    "no use": (["--hosts", "2", "--processes-per-host", "2"], "is for --mode ps, mwms and mpi"),
+    "no use": (["--hosts", "2", "--processes-per-host", "2"], "is for --mode ps, mwms, mpi and jax"),
     "no pair": (["--hosts", "2", "--hyperparameters", "lr"], "wanted name=value"),
     "a group of nobody": (["--group", "a=0"], "wanted NAME=COUNT"),
     "a group without a number": (["--group", "a=ml.c5.large"], "wanted NAME=COUNT"),
@@ -400,7 +401,7 @@ def test_values_that_describe_no_job(bad):
 # --- ports of hosts that share a machine ---
 
 
-@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi", "jax"])
 @pytest.mark.parametrize("hosts, processes", [(1, 1), (2, 4), (12, 1), (12, 8), (100, 2), (1000, 1)])
 def test_no_two_processes_of_a_local_job_share_a_port(tmp_path, mode, hosts, processes):
     job = local_job(hosts=hosts, mode=mode, processes_per_host=None if mode == "single" else processes)

@@ -333,7 +333,7 @@ def test_importing_the_scripts_library_imports_no_framework():
     out = subprocess.run(
         [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=240
     )
-    assert not {"tensorflow", "keras", "horovod", "numpy", "entrypoint"} & set(out.stdout.split())
+    assert not {"tensorflow", "keras", "horovod", "jax", "numpy", "entrypoint"} & set(out.stdout.split())
 
 
 def test_files_of_tests_have_names_of_their_own():

@@ -38,6 +38,13 @@ def test_what_is_for_gpus_is_locked_as_it_is_pinned(name: str) -> None:
     assert cpu.replace("-cpu", "") in pinned[0]
 
 
+def test_the_plugin_of_jax_is_locked_as_it_is_pinned_and_of_jaxs_version() -> None:
+    pinned, locked = parts(LINES / "2.21/gpu-jax.txt"), parts(LINES / "2.21/gpu-jax-locked.txt")
+    assert pinned == locked, "wanted: container/lines/lock.sh 2.21"
+    (jax,) = (pin for part in parts(LINES / "2.21/requirements.txt") for pin in part if pin.startswith("jax=="))
+    assert {pin.partition("==")[2] for pin in pinned[0]} == {jax.partition("==")[2]}
+
+
 @pytest.mark.parametrize(
     "locked", sorted(LINES.glob("*/*locked.txt")), ids=lambda path: f"{path.parent.name}-{path.name}"
 )

@@ -4,3 +4,5 @@ pip check || [[ $(pip check) == 'tf-keras 2.21.0 requires tensorflow, which is n
 python -c 'import horovod.tensorflow.keras, tensorflow as tf; assert tf.keras.__version__.startswith("3.")'
 export TF_USE_LEGACY_KERAS=1
 python -c 'import horovod.tensorflow.keras, tensorflow as tf, tf_keras; assert tf.keras.Model is tf_keras.Model'
+unset TF_USE_LEGACY_KERAS
+KERAS_BACKEND=jax python -c 'import jax, keras; assert float(keras.ops.sum(jax.jit(lambda x: x @ x)(keras.ops.ones((2, 2))))) == 8'

@@ -24,6 +24,7 @@ _OF_MODES = {
         "each rank has the SM_* of its own host, not those of the first",
         "hosts end with mpirun, not half a minute later",
     ),
+    Mode.JAX: (),
 }
 
 

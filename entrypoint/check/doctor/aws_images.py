@@ -18,7 +18,7 @@ werkzeug wheel wrapt zope-event zope-interface
 _LINES = {
     (2, 14): """google-auth google-auth-oauthlib oauthlib pyasn1 pyasn1-modules requests-oauthlib sagemaker-tensorflow
     tensorflow-estimator tensorflow-io tensorflow-io-gcs-filesystem""",
-    (2, 21): "namex optree pillow tf-keras",
+    (2, 21): "jax jaxlib namex optree pillow tf-keras",
 }
 # Modules of the image that come from none of the pins.
 _OWN = {"entrypoint", "sagemaker_tf_data", "smdistributed", "tensorflow_core"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from entrypoint.check.doctor.context import fallback
 from entrypoint.check.doctor.source import UseKind
-from entrypoint.check.doctor.subject import HOROVOD, SERVERS, SESSIONS, WORKERS, Case
+from entrypoint.check.doctor.subject import HOROVOD, PROCESSES, SERVERS, SESSIONS, WORKERS, Case
 from entrypoint.check.finding import Finding, error, note, warning
 from entrypoint.launcher.job.choices import PsProgram, When
 from entrypoint.launcher.job.job import Mode
@@ -79,6 +79,15 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
             "no-strategy",
             f"the mode is ps, and the script uses no parameter servers ({has}): each host trains alone",
             "tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())",
+            place=place,
+        )
+    if case.may_be(Mode.JAX) and not code.has(*PROCESSES):
+        yield error(
+            "no-strategy",
+            f"the mode is jax, with {case.processes} processes, and the script does not join them ({has}): each "
+            "process trains alone",
+            "sagemaker_tf_data.initialize_jax(), first of all; with Keras, after it "
+            "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))",
             place=place,
         )
     ranks = (*HOROVOD, "mpi4py.*", "mpi4py")

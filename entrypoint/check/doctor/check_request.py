@@ -47,7 +47,7 @@ _READ = {
     "sagemaker_estimator_class_name",
 }
 _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
-_ASSIGN = 'environment={"ENTRYPOINT_MODE": "ps"}, "mwms" or "mpi"; "single" if each host is to train alone'
+_ASSIGN = 'environment={"ENTRYPOINT_MODE": "ps"}, "mwms", "mpi" or "jax"; "single" if each host is to train alone'
 
 
 def of_request(

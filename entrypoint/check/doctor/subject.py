@@ -12,6 +12,7 @@ from entrypoint.launcher.plan.plan import Role
 HOROVOD = ("horovod.*", "smdistributed.dataparallel.*")
 WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
 SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".replica_device_setter")
+PROCESSES = (".initialize_jax", "jax.distributed.initialize", ".distribution.initialize", ".distribution.DataParallel")
 SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "tensorflow.*estimator.*", ".replica_device_setter")
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
@@ -69,7 +70,7 @@ class Case:
 
     @property
     def several(self) -> bool:
-        return any(self.together(mode) for mode in (Mode.MPI, Mode.MWMS, Mode.PS))
+        return any(self.together(mode) for mode in (Mode.MPI, Mode.MWMS, Mode.PS, Mode.JAX))
 
     @property
     def channels(self) -> frozenset[str]:
@@ -85,6 +86,7 @@ def ways_of(code: Code) -> frozenset[Mode]:
         Mode.MPI: code.has(*HOROVOD, "mpi4py.*", kind=UseKind.IMPORT),
         Mode.MWMS: code.has(*WORKERS),
         Mode.PS: code.has(*SERVERS),
+        Mode.JAX: code.has(*PROCESSES),
     }
     return frozenset(mode for mode, there in found.items() if there) or frozenset([Mode.SINGLE])
 

@@ -203,7 +203,7 @@ def of_distributed(case: Case) -> Iterator[Finding]:
     elif case.request.mode == "single":
         yield error(
             "distributed", f"no distribution was asked for: each of {case.request.hosts} hosts trains alone",
-            'environment={"ENTRYPOINT_MODE": "ps"}, "mwms" or "mpi"; "single" if that is meant',
+            'environment={"ENTRYPOINT_MODE": "ps"}, "mwms", "mpi" or "jax"; "single" if that is meant',
         )  # fmt: skip
     elif run.together is not None:
         together, words = run.together

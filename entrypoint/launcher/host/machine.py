@@ -71,8 +71,9 @@ class Machine(Value):
         if spec.gpu_share == NO_GPU:
             return {GPUS: "-1"}
         if of > self.gpus:
-            # TensorFlow takes all of a GPU's memory at its start, unless it is told to take what it needs.
-            return {GPUS: str(index * self.gpus // of), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+            # TensorFlow and jax take most of a GPU's memory at their start, unless they are to take what they need.
+            sparing = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+            return {GPUS: str(index * self.gpus // of), **sparing}
         each = self.gpus // of
         return {GPUS: ",".join(str(number) for number in range(index * each, (index + 1) * each))}
 

@@ -92,7 +92,8 @@ class Spawner:
         if self._job.settings.monitor:
             count[MARKS] = str(self._job.paths.marks)
         stalls = _stall_settings(self._job.settings.hang_after) if spec.duty is Duty.RANK else {}
-        given = {**stalls, **self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
+        defaults = {**stalls, **dict(spec.env_defaults)}
+        given = {**defaults, **self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
         several = len(self._job.cluster.training) > 1 or spec.duty is Duty.RANK
         if spec.program and self._job.settings.monitor and several:
             code, *rest = given.get("PYTHONPATH", "").split(os.pathsep)

@@ -11,6 +11,7 @@ class AskedMode(StrEnum):
     PS = "ps"
     MWMS = "mwms"
     MPI = "mpi"
+    JAX = "jax"
 
 
 class PsProgram(StrEnum):

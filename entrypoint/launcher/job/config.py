@@ -153,6 +153,11 @@ def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
     names = [host.name for host in cluster.hosts]
     if not settings.evaluator:
         return ""
+    if mode is Mode.JAX:
+        raise ConfigError(
+            "ENTRYPOINT_EVALUATOR is set, and the mode is jax, in which every process takes part in every step; wanted "
+            "no evaluator, or ps or mwms"
+        )
     if mode not in (Mode.PS, Mode.MWMS):
         raise ConfigError(f"ENTRYPOINT_EVALUATOR is set, and the mode is {mode}; wanted ps or mwms, or no evaluator")
     name = {"first": names[0], "last": names[-1]}.get(settings.evaluator, settings.evaluator)
@@ -249,17 +254,17 @@ def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bo
 
 
 def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int | None) -> int:
-    """Return our setting; for mpi, else the SDK's hyperparameter, else the number of GPUs of a host; else 1."""
+    """Return our setting; for mpi, else the SDK's hyperparameter; for mpi and jax, else the GPUs of a host; else 1."""
     if settings.processes_per_host:
         return settings.processes_per_host
-    if mode is not Mode.MPI:
+    if mode not in (Mode.MPI, Mode.JAX):
         return 1
-    given = hyperparameters.get(params.MPI_PROCESSES_PER_HOST)
+    given = hyperparameters.get(params.MPI_PROCESSES_PER_HOST) if mode is Mode.MPI else None
     if given in NOT_GIVEN and gpus is None:
+        other = f"hyperparameter {params.MPI_PROCESSES_PER_HOST} (the SDK's processes_per_host), or "
         raise ConfigError(
             "the instance groups are of different types, and no host can see how many GPUs another one has; wanted "
-            f"hyperparameter {params.MPI_PROCESSES_PER_HOST} (the SDK's processes_per_host), or "
-            "ENTRYPOINT_PROCESSES_PER_HOST"
+            f"{other if mode is Mode.MPI else ''}ENTRYPOINT_PROCESSES_PER_HOST"
         )
     if given in NOT_GIVEN:
         return max(1, gpus or 0)
@@ -275,6 +280,6 @@ def _check_size(job: Job) -> None:
     count = hosts * each
     if job.mode is Mode.PS:
         count += job.settings.ps_count or len(job.cluster.serving)
-    most = {Mode.MPI: MAX_RANKS, Mode.PS: MAX_TASKS, Mode.MWMS: MAX_TASKS}.get(job.mode, count)
+    most = {Mode.MPI: MAX_RANKS, Mode.JAX: MAX_RANKS, Mode.PS: MAX_TASKS, Mode.MWMS: MAX_TASKS}.get(job.mode, count)
     if count > most:
         raise ConfigError(f"{count} processes in all ({each} on each of {hosts} hosts); wanted at most {most}")

@@ -21,6 +21,7 @@ class Mode(StrEnum):
     PS = "ps"  # TensorFlow parameter servers, a chief and workers
     MWMS = "mwms"  # MultiWorkerMirroredStrategy
     MPI = "mpi"  # mpirun and Horovod
+    JAX = "jax"  # jax.distributed, for JAX, Flax and Keras 3 with the JAX backend
 
 
 class Tree(Value):

@@ -23,7 +23,8 @@ MAX_PROCESSES_PER_HOST = 512
 LONGEST_TOKEN = 4096
 # The launcher sets these for the programs that it starts. They are no settings, and need no warning inside of a job.
 SET_BY_US = {
-    f"{ENVIRONMENT_PREFIX}{name}" for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MARKS", "MPI_OPTIONS")
+    f"{ENVIRONMENT_PREFIX}{name}"
+    for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MARKS", "MPI_OPTIONS", "ADDRESS")
 }
 _ALSO_CALLED = {
     "parameter_server": AskedMode.PS, "multi_worker_mirrored": AskedMode.MWMS, "horovod": AskedMode.MPI,
@@ -202,13 +203,14 @@ class Settings(Value):
         AskedMode.AUTO,
         mode_named,
         "How to distribute: `ps` (or `parameter_server`), `mwms` (or `multi_worker_mirrored`), `mpi` (or `horovod`), "
-        "`single` (the script on every host, nothing shared), or `auto`: by the hyperparameters of the SageMaker SDK. "
-        "In upper or lower case, with hyphens or underscores.",
+        "`jax`, `single` (the script on every host, nothing shared), or `auto`: by the hyperparameters of SageMaker's "
+        "SDK. In upper or lower case, with hyphens or underscores.",
     )
     processes_per_host: int = _setting(
         0,
         whole_number(1, MAX_PROCESSES_PER_HOST),
-        "Ranks (mpi) or workers (ps, mwms) on each host. Default: mpi one per GPU, else 1; ps and mwms 1.",
+        "Ranks (mpi), processes (jax) or workers (ps, mwms) on each host. Default: mpi and jax one per GPU, else 1; "
+        "ps and mwms 1.",
     )
     ps_workers: choices.PsProgram = _word(
         choices.PsProgram.SCRIPT,
@@ -320,7 +322,7 @@ class Settings(Value):
     )
     pin_gpus: choices.When = _word(
         choices.When.AUTO,
-        "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps and mwms; "
+        "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps, mwms and jax; "
         "scripts for Horovod choose by local rank among all of them.",
     )
     gpu_check: choices.Reaction = _word(

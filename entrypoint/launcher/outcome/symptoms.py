@@ -39,6 +39,9 @@ _TEXTS = re.compile(
     | Horovod\ has\ been\ shut\ down | remote\ process\ exited | connectFullMesh\ failed
     | NCCL\ (error|failure).*(unhandled\ system\ error|remote|internal\ error) | ncclRemoteError|ncclSystemError
     | NCCL\ communicator\ was\ aborted | Timed\ out\ (waiting|initializing) | Watchdog\ caught\ collective
+    # jax
+    | JAX\ distributed\ service\ detected\ fatal\ errors | Gloo\ context\ initialization\ failed
+    | [Bb]arrier\ (has\ failed|timed\ out)
     # Open MPI
     | MPI_ERR_(PROC_FAILED|PROC_ABORTED|REVOKED|UNREACH|CONN) | MPI_ABORT\ was\ invoked | lost\ communication
     | (mpirun|prterun)\ (noticed|detected)\ that | Primary\ job\s+terminated

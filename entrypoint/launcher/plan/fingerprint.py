@@ -17,7 +17,9 @@ except ImportError:
 
 def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
     """Return {thing: version or digest}. Where a host keeps its files does not count."""
-    rows = repr([(s.host, s.name, s.duty, s.argv, s.env, s.ports, s.needs, s.restart) for s in plan.processes])
+    rows = repr(
+        [(s.host, s.name, s.duty, s.argv, s.env, s.env_defaults, s.ports, s.needs, s.restart) for s in plan.processes]
+    )
     rows += repr(sorted({spec.cluster for spec in plan.processes}))
     for path, name in ((job.paths.code, "CODE"), (job.paths.run, "RUN"), (job.paths.base, "BASE")):
         rows = rows.replace(str(path), name)

@@ -16,6 +16,7 @@ from entrypoint.launcher.job.channels import Channels, Reader
 ALL_HOSTS = "*"
 ANY = "*"  # a host's value for a thing that must be the same on other hosts, but not here
 CLUSTER = '"@cluster"'  # in TF_CONFIG: stands for all addresses, a text that the tasks of a job share
+ADDRESS = "ENTRYPOINT_ADDRESS"  # environment variable: by which the other hosts know this one; for as_jax.py
 ATTEMPT = "ENTRYPOINT_RESTART_COUNT"  # environment variable: how often the process was started again
 NO_GPU = (0, 0)  # a `gpu_share`
 PREPARE = "prepare"  # the step that fetches and installs the user's code, once per host
@@ -138,6 +139,7 @@ class ProcessSpec(Value):
     argv: tuple[str, ...] = ()  # the program's, if empty
     program: Command | None = None  # the user's program, whose environment has SM_*
     env: tuple[tuple[str, str], ...] = ()  # what we set, beyond the container's environment and SM_*
+    env_defaults: tuple[tuple[str, str], ...] = ()  # what we set where the container's environment has no value
     cluster: str = ""  # JSON that replaces CLUSTER in `env`
     env_if: tuple[Flag, str, str] | None = None  # with this flag, the second text replaces the first in `env`
     serves: Serves = Serves.NEVER

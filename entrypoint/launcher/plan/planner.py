@@ -2,11 +2,17 @@
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.job import Job, Mode
-from entrypoint.launcher.plan.distributions import mirrored, mpi, parameter_server, parts, sharding, single
+from entrypoint.launcher.plan.distributions import jax, mirrored, mpi, parameter_server, parts, sharding, single
 from entrypoint.launcher.plan.plan import Plan
 
 LAST_PORT = 65535
-_WAYS = {Mode.SINGLE: single.plan, Mode.PS: parameter_server.plan, Mode.MWMS: mirrored.plan, Mode.MPI: mpi.plan}
+_WAYS = {
+    Mode.SINGLE: single.plan,
+    Mode.PS: parameter_server.plan,
+    Mode.MWMS: mirrored.plan,
+    Mode.MPI: mpi.plan,
+    Mode.JAX: jax.plan,
+}
 
 
 def plan_for(job: Job) -> Plan:

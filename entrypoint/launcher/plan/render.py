@@ -54,6 +54,7 @@ def as_json(plan: Plan, only_host: str | None = None, here: Here | None = None) 
                 "command": _masked(spec.argv),
                 "env": spec.environment(()),
                 "env_if": list(spec.env_if or ()),
+                "env_defaults": dict(spec.env_defaults),
                 "shards": plan.channels.shards(spec.reader) if spec.reads else {},
                 "cpu_share": spec.cpu_share,
                 "gpu_share": list(spec.gpu_share or ()),
@@ -131,6 +132,7 @@ def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str
     lines = [f"  {spec.name:<12} {spec.role}" + (f", {spec.task}" if spec.task else "") + _remarks(spec)]
     lines.append("    command   " + command_line(spec.argv))
     lines += [f"    env       {key}={_quote(value)}" for key, value in spec.environment(()).items()]
+    lines += [f"    default   {key}={_quote(value)}" for key, value in spec.env_defaults]
     if spec.env_if:
         lines.append(f"    if {spec.env_if[0]}, {spec.env_if[2]} replaces {spec.env_if[1]} in TF_CONFIG")
     if spec.serves is Serves.MAYBE:

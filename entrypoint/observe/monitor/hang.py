@@ -11,7 +11,7 @@ from typing import Any
 from entrypoint.base.values import Value
 from entrypoint.observe.monitor.wait_sites import WORKS, Doing, Stand
 
-MAY_WAIT_FOR_OTHERS = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.DEVICE, Doing.UNKNOWN, Doing.WAITS}
+MAY_WAIT_FOR_OTHERS = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.JAX, Doing.DEVICE, Doing.UNKNOWN, Doing.WAITS}
 # A main thread that uses more than this, as CPUs and in each waking, makes progress.
 STEADY_CPUS, STEADY_WAKE_SECONDS = 0.0005, 0.0003
 

@@ -23,6 +23,7 @@ class Doing(Enum):
     WORKS = "works"
     COLLECTIVE = "waits in a collective"
     TENSORFLOW = "waits in TensorFlow"
+    JAX = "waits in jax"
     DEVICE = "waits for a GPU"
     SLEEPS = "sleeps"
     LOCK = "waits for a lock"
@@ -53,6 +54,7 @@ _COLLECTIVE = re.compile(
     r"|-packages/(?:horovod|mpi4py)/"
 )
 _TENSORFLOW = re.compile(r"-packages/(?:tensorflow|keras|tf_keras)/")
+_JAX = re.compile(r"/jaxlib/lib\w+\.so|-packages/jax/")  # its collectives, by gloo, are inside of this library, too
 _DEVICE = re.compile(r"/libcuda(?:rt)?\.so|^cu(?:da)?(?:Stream|Event|Ctx|Device)Synchronize")
 _ALLOCATES = re.compile(r"AllocatorRetry")  # TensorFlow waits 10 s for memory of a GPU before it gives up
 
@@ -113,6 +115,8 @@ def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doi
     innermost = str(next((frame["name"] for frame in _frames(pid, first)), ""))
     said = [word for word in (second.waits.get(pid, ""), innermost) if word]
     found = next((doing for word in said for doing, pattern in _WAITS if pattern.search(word)), Doing.WAITS)
+    if found in {Doing.LOCK, Doing.WAITS} and any(map(_JAX.search, marks)):
+        return Doing.JAX
     python = _python_lines(frames)
     if found in {Doing.LOCK, Doing.WAITS} and python and _TENSORFLOW.search(python[0][0]):
         return Doing.TENSORFLOW

@@ -32,6 +32,8 @@ ADVICE = {
     "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
     Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
     "TF_CONFIG as it is?",
+    Mode.JAX: "does the script call sagemaker_tf_data.initialize_jax() or jax.distributed.initialize(), and spread its "
+    "batches over all of jax.devices(), for example by keras.distribution.DataParallel?",
     Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
 }
 EVALUATOR = "evaluator/"  # prefix of an evaluator's name: its steps are not steps of the training

@@ -137,7 +137,11 @@ def runs_at_once() -> bool:
 
 
 def strategy() -> tuple[str, int]:
-    """Return the name of TensorFlow's present strategy, and how many workers it knows."""
+    """Return the name of TensorFlow's present strategy, or of Keras 3's on jax, and how many workers it knows."""
+    distributed, keras = sys.modules.get("jax._src.distributed"), sys.modules.get("keras")
+    if distributed and keras and distributed.global_state.client is not None:
+        spread = keras.distribution.distribution()
+        return (type(spread).__name__, distributed.global_state.num_processes) if spread is not None else ("", 0)
     tensorflow = sys.modules.get("tensorflow")
     if not (tensorflow and tensorflow.distribute.has_strategy()):
         return "", 0

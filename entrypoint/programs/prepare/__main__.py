@@ -30,6 +30,7 @@ CONFIG_ERROR = 78
 STARTED_WITH = {
     "tensorflow": "parameter servers and worker servers are started with it",
     "mpi4py": "ranks are started with it (python -m mpi4py)",
+    "jax": "mode jax is for programs that train with it",
 }
 
 

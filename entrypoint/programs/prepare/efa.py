@@ -14,7 +14,7 @@ from libraries import loads
 
 AMAZON = "0x1d0f"  # vendor of the device on the PCI bus
 PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so")  # aws-ofi-nccl, by which NCCL reaches libfabric
-USES_NCCL = ("mwms", "mpi")
+USES_NCCL = ("mwms", "mpi", "jax")
 SIZES_WITH_EFA = (
     "g4dn.8xlarge", "g4dn.12xlarge", "g5.48xlarge", "p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge",
     "trn1.32xlarge", "p6e-gb200.36xlarge",

@@ -12,7 +12,13 @@ FIT = re.compile(r"\.fit\b")
 KERAS_2 = re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b")
 HOROVOD = re.compile(r"^[^\S\n]*(import|from)\s+(horovod|smdistributed\.dataparallel)\b", re.MULTILINE)
 FIRST_WITH_KERAS_3 = (2, 16)  # of TensorFlow
-INSTEAD = "Set TF_USE_LEGACY_KERAS=1, with tf_keras installed, or train with a loop of your own"
+INSTEAD = (
+    "Set ENTRYPOINT_MODE=jax, and before the model call sagemaker_tf_data.initialize_jax() and "
+    "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False)); or "
+    "ENTRYPOINT_MODE=mpi, and with horovod.tensorflow.keras as hvd call hvd.init() and compile with "
+    "hvd.DistributedOptimizer(optimizer); or set TF_USE_LEGACY_KERAS=1, with tf_keras installed; or train with a loop "
+    "of your own"
+)
 NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several hosts"}
 
 

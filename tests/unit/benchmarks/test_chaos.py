@@ -308,6 +308,9 @@ def test_the_same_seed_draws_the_same_cases():
     drawn = {fault.kind for case in cases for fault in case.faults}
     assert drawn == {kind.split()[0] for kind in KINDS}
     assert {case.mode for case in cases} == {"single", "ps", "ps server", "mwms", "mpi"}
+    of_jax = [draw(7, number, netns=True, only="jax") for number in range(50)]
+    assert {case.mode for case in of_jax} == {"jax"}
+    assert {process for case in of_jax for _, process in case.processes} <= {f"worker/{number}" for number in range(12)}
     assert {case.hosts for case in cases} == set(range(1, 7))
     assert {len(case.faults) for case in cases} == set(range(5))
     assert all(len(draw(7, number, netns=True, least=2).faults) >= 2 for number in range(100))

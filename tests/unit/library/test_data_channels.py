@@ -25,6 +25,16 @@ def ranks(size, rank, local_size):
     }
 
 
+def processes(size, rank, local_size):
+    """Set what the launcher sets for a process of JAX."""
+    return {
+        "JAX_NUM_PROCESSES": str(size),
+        "JAX_PROCESS_ID": str(rank),
+        "JAX_LOCAL_NUM_PROCESSES": str(local_size),
+        "JAX_LOCAL_PROCESS_ID": str(rank % local_size),
+    }
+
+
 def several(*names, distribution=REPLICATED, mode="Pipe"):
     return {name: {"TrainingInputMode": mode, "S3DistributionType": distribution} for name in names}
 
@@ -141,6 +151,7 @@ def test_a_channel_of_another_local_rank():
 def test_the_matrix_of_the_seeds(names, distribution, expected):
     config = several(*names, distribution=distribution)
     parts = [channels.part("train", environ(config, **ranks(4, rank, 2))) for rank in range(4)]
+    assert parts == [channels.part("train", environ(config, **processes(4, rank, 2))) for rank in range(4)]
     assert [(part.count, part.index) for part in parts] == expected
     assert [part.channel for part in parts] == [names[rank % 2 % len(names)] for rank in range(4)]
 

@@ -1,11 +1,13 @@
 """Test entrypoint/programs/on_path/ beside TensorFlow's own Keras, and a short stand-in with Horovod's structure."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -273,3 +275,22 @@ def test_horovods_threads_have_a_name(tmp_path):
     }
     done = subprocess.run([sys.executable, "-c", INITS], env=environment, capture_output=True, text=True, timeout=240)
     assert done.stdout.split() == ["True", "True"], done.stderr
+
+
+def test_a_distribution_of_keras_3_on_jax_is_a_strategy(monkeypatch):
+    """Only with a client of jax's coordinator: without it, each process is alone."""
+    spec = importlib.util.spec_from_file_location("looks_on", ON_PATH / "entrypoint_looks_on.py")
+    looks_on = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(looks_on)
+
+    class DataParallel:
+        pass
+
+    state = SimpleNamespace(client=object(), num_processes=3)
+    set_to: list[object] = [DataParallel()]
+    keras = SimpleNamespace(distribution=SimpleNamespace(distribution=lambda: set_to[0]))
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace(global_state=state))
+    monkeypatch.setitem(sys.modules, "keras", keras)
+    assert looks_on.strategy() == ("DataParallel", 3)
+    set_to[0] = None
+    assert looks_on.strategy() == ("", 0)

@@ -31,12 +31,22 @@ def of(tmp_path: Path, text: str, mode: str, tensorflow: str = "2.21.0", workers
 )
 def test_what_keras_3_does_not_do(tmp_path: Path, text: str, mode: str, says: str) -> None:
     found = of(tmp_path, text, mode)
-    assert found.startswith(says) and "Set TF_USE_LEGACY_KERAS=1" in found
+    assert found.startswith(says) and "set TF_USE_LEGACY_KERAS=1" in found
+    assert "Set ENTRYPOINT_MODE=jax" in found and "DataParallel(auto_shard_dataset=False)" in found
+    assert "ENTRYPOINT_MODE=mpi" in found and "hvd.DistributedOptimizer(optimizer)" in found
 
 
 @pytest.mark.parametrize(
     ("text", "mode"),
-    [(LOOP, "ps"), (LOOP, "mwms"), (OTHERS_FIT, "ps"), (HOROVOD_FIT, "mpi"), (FIT, "mpi"), (FIT, "single")],
+    [
+        (LOOP, "ps"),
+        (LOOP, "mwms"),
+        (OTHERS_FIT, "ps"),
+        (HOROVOD_FIT, "mpi"),
+        (FIT, "mpi"),
+        (FIT, "jax"),
+        (FIT, "single"),
+    ],
 )
 def test_what_it_does(tmp_path: Path, text: str, mode: str) -> None:
     assert of(tmp_path, text, mode) == ""

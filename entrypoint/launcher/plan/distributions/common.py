@@ -29,6 +29,7 @@ from entrypoint.launcher.plan.plan import (
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAMS = PACKAGE / "programs"
 STAND_INS = PACKAGE / "stand_ins"
+AS_JAX = str(PROGRAMS / "as_jax.py")
 # The scripts' library, if our packages lie in a folder that only we see. container/onto/install.py makes both.
 LIBRARY = PACKAGE.parent.parent / "library"
 
@@ -105,13 +106,16 @@ def modules(specs: Iterable[ProcessSpec]) -> list[str]:
     for spec in specs:
         if spec.role in (Role.PS, Role.WORKER) and not spec.program:
             found.add("tensorflow")
-        elif spec.role is Role.RANK and spec.program and spec.program.file.endswith(".py"):
-            found.add("mpi4py")
+        elif spec.program and spec.program.file.endswith(".py"):
+            if spec.role is Role.RANK:
+                found.add("mpi4py")
+            elif AS_JAX in spec.program.python:
+                found.add("jax")
     return sorted(found)
 
 
 def program(job: Job, options: tuple[str, ...] = ()) -> Command:
-    """Return the user's command. `options` are Python's; the last may be a module that runs the program."""
+    """Return the user's command. `options` are Python's; the last may be a module or a file that runs the program."""
     shim = (str(PROGRAMS / "as_tf1.py"),) if job.settings.tf1 is Tf1.SHIM else ()
     return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options, *shim))
 
@@ -192,4 +196,6 @@ def tf_config(task_type: str, index: int, **more: str) -> tuple[str, str]:
 
 
 def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 or noun == "ps" else "s")
+    if number == 1 or noun == "ps":
+        return f"{number} {noun}"
+    return f"{number} {noun}" + ("es" if noun.endswith("s") else "s")

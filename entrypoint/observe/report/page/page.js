@@ -93,7 +93,7 @@
     top.append(el("dl", { class: "facts" },
       fact("Duration", duration(job.seconds), `from ${job.began}`),
       fact("Hosts", String(hosts.length + job.missing), [job.instances.join(", "), `${cpus} CPUs${gpus ? `, ${gpus} GPUs` : ""}`].filter(Boolean).join(" · ")),
-      fact("Mode", { ps: "parameter servers", mwms: "multi-worker mirrored", mpi: "MPI, Horovod", single: "single" }[job.mode] || job.mode || "unknown"),
+      fact("Mode", { ps: "parameter servers", mwms: "multi-worker mirrored", mpi: "MPI, Horovod", jax: "JAX", single: "single" }[job.mode] || job.mode || "unknown"),
       fact("Host-hours", (bill.total / 3600).toPrecision(3), bill.price === null ? "no price given" : `${usd(bill.total)} at $${bill.price} an hour`),
       fact("Idle", bill.total ? share(bill.idle / bill.total) : "–", bill.price === null ? `${duration(bill.idle)} of hosts` : `${duration(bill.idle)} of hosts, ${usd(bill.idle)}`)));
     if (data.notes.length) top.append(el("ul", { class: "notes warning", "aria-label": "What is wrong with the records" }, ...data.notes.map(note => el("li", {}, note))));

@@ -503,3 +503,25 @@ def test_xla_meets_parameter_servers_where_the_chief_has_gpus(change, image, sev
 def test_a_healthy_job_is_left_alone(script: str, change: dict[str, Any], tmp_path: Path) -> None:
     assert look(tmp_path, script, change).findings == ()
     assert merged(REQUEST, {}) == REQUEST
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        ("import keras", True),
+        ("import keras\nfrom sagemaker_tf_data import initialize_jax\ninitialize_jax()", False),
+        ("import jax, keras\njax.distributed.initialize()", False),
+        ("import keras\nkeras.distribution.initialize()", False),
+    ],
+)
+def test_processes_of_jax_that_do_not_join_train_alone(lines: str, wrong: bool, tmp_path: Path) -> None:
+    script = (
+        f"import os\n{lines}\nmodel = keras.Sequential()\nmodel.fit(x, y)\nmodel.export(os.environ['SM_MODEL_DIR'])\n"
+    )
+    jax = {"Environment": {"ENTRYPOINT_MODE": "jax"}, "ResourceConfig": {"InstanceCount": 2}}
+    report = look(tmp_path, script, jax)
+    assert [severity for severity, _ in found(report, "no-strategy")] == ["error"] * wrong
+    assert not found(report, "keras-3-fit")
+    if wrong:
+        (finding,) = [each for each in report.findings if each.check == "no-strategy"]
+        assert "initialize_jax(), first of all" in str(finding)

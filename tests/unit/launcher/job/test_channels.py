@@ -270,7 +270,7 @@ def shards(found: Plan, name: str, host: str = "", flags=()) -> dict[str, tuple[
 EVERYTHING = {name: (name, 1, 0) for name in INPUTS}
 
 
-@pytest.mark.parametrize("mode, process", [("mpi", "rank"), ("mwms", "worker/")])
+@pytest.mark.parametrize("mode, process", [("mpi", "rank"), ("mwms", "worker/"), ("jax", "worker/")])
 def test_ranks_and_mirrored_workers(tmp_path, mode, process):
     found = plan(tmp_path, 3, {"MODE": mode, "PROCESSES_PER_HOST": "2"})
     assert shards(found, f"{process} 3" if mode == "mpi" else f"{process}3") == {

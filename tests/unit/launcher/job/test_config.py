@@ -98,6 +98,11 @@ BAD_REQUESTS = {
     "single against switch": ({MPI: "true"}, {"ENTRYPOINT_MODE": "single"}, ["ENTRYPOINT_MODE=single", MPI]),
     "a switch that is neither": ({MPI: "maybe"}, {}, [f'{MPI} is "maybe"', "true or false"]),
     "a switch that is an object": ({PS: '{"enabled": true}'}, {}, [PS, "true or false"]),
+    "an evaluator with jax": (
+        {},
+        {"ENTRYPOINT_MODE": "jax", "ENTRYPOINT_EVALUATOR": "first"},
+        ["ENTRYPOINT_EVALUATOR", "the mode is jax", "takes part in every step", "wanted no evaluator"],
+    ),
     "no program": ({"sagemaker_program": "null"}, {}, ["no program", "sagemaker_program", "SAGEMAKER_PROGRAM"]),
     "empty program": ({"sagemaker_program": '""'}, {}, ["no program", "train.py"]),
     "no processes": ({}, {"ENTRYPOINT_PROCESSES_PER_HOST": "0"}, ["'0'", "1 to 512"]),
@@ -190,6 +195,10 @@ def test_mode_by_setting(tmp_path, hyperparameters, environment, mode):
         ({MPI: "true", "sagemaker_entrypoint_processes_per_host": "512"}, {}, 4, 512),
         ({PS: "true"}, {}, 4, 1),
         ({MWMS: "true"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 0, 2),
+        ({}, {"ENTRYPOINT_MODE": "jax"}, 0, 1),
+        ({}, {"ENTRYPOINT_MODE": "jax"}, 4, 4),
+        ({PER_HOST: "3"}, {"ENTRYPOINT_MODE": "jax"}, 4, 4),  # that is for MPI
+        ({}, {"ENTRYPOINT_MODE": "jax", "ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 4, 2),
     ],
 )
 def test_processes_per_host(tmp_path, hyperparameters, environment, gpus, count):

@@ -136,6 +136,16 @@ def test_ranks_by_gpus_that_only_some_hosts_see(tmp_path, trains):
         read(tmp_path, {MPI: "true", DISTRIBUTION: "train"}, groups)
 
 
+def test_processes_of_jax_by_gpus_that_only_some_hosts_see(tmp_path):
+    groups = {**GROUPS, "train": ("ml.g5.xlarge", GROUPS["train"][1])}
+    asked = {"sagemaker_entrypoint_mode": "jax", DISTRIBUTION: "train"}
+    with pytest.raises(ConfigError, match=r"how many GPUs another one has; wanted ENTRYPOINT_PROCESSES_PER_HOST$"):
+        read(tmp_path, asked, groups)
+    job = read(tmp_path, {**asked, "sagemaker_entrypoint_processes_per_host": "2"}, groups)
+    there = [(spec.host, spec.name) for spec in plan_for(job).processes if spec.role is Role.WORKER]
+    assert there == [(host, f"worker/{index}") for index, host in enumerate(["algo-10", "algo-10", "algo-3", "algo-3"])]
+
+
 def test_the_evaluator_may_have_a_group_of_its_own(tmp_path):
     groups = {**GROUPS, "data": ("ml.c5.xlarge", ["algo-1", "algo-2"]), "check": ("ml.m5.large", ["algo-11"])}
     job = read(tmp_path, {MWMS: "true", DISTRIBUTION: "train", "sagemaker_entrypoint_evaluator": "algo-11"}, groups)

@@ -8,7 +8,7 @@ from entrypoint.launcher.host.descendants import MARK
 from entrypoint.launcher.job.channels import SHARDS
 from entrypoint.launcher.job.job import MARKS
 from entrypoint.launcher.job.settings import FOR_USERS, SET_BY_US, SETTINGS, Settings, read_settings, settings_table
-from entrypoint.launcher.plan.plan import ATTEMPT
+from entrypoint.launcher.plan.plan import ADDRESS, ATTEMPT
 from entrypoint.launcher.plan.ssh import OPTIONS, RANKS_SOCKET
 from entrypoint.simulate.spec import settings_in
 
@@ -88,7 +88,7 @@ def test_an_unknown_choice_gets_the_nearest_one():
 
 def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
     """As when a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
-    assert {SHARDS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
+    assert {SHARDS, ADDRESS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
     environment = dict.fromkeys(SET_BY_US, "x")
     assert read_settings(environment, {}) == (Settings(), [], [])
     assert settings_in({**environment, "ENTRYPOINT_MODE": "ps"}) == {"ENTRYPOINT_MODE": "ps"}

@@ -116,6 +116,13 @@ REAL = {
     "ps_chief_without_ps": (
         BAD, f"{TF}UnavailableError: failed to connect to all addresses", "coordinator.join()", WEAK),
     "horovod_victim": (BAD, f"{TF}UnknownError: Horovod has been shut down. ...", "hvd.allreduce(x)", WEAK),
+    "jax_gloo": (
+        BAD, "ValueError: UNKNOWN: Gloo all-reduce failed: [external/gloo/gloo/transport/tcp/pair.cc:547] Connection "
+        "closed by peer [10.0.1.2]:25497", "w = step(w,gx,gy)", WEAK),
+    "jax_leader": (
+        killed(6), "F1127 21:09:12.552786   10641 client.h:80] Terminating process because the JAX distributed service "
+        "detected fatal errors. This most likely indicates that another task died; see the other task logs for more "
+        "details. ...", "PollForError", WEAK),
     "socket_reset": (BAD, "ConnectionResetError: [Errno 104] Connection reset by peer", "c.recv(100)", WEAK),
     "socket_refused": (BAD, "ConnectionRefusedError: [Errno 111] Connection refused", "create_connection", WEAK),
     "socket_timeout": (BAD, "TimeoutError: timed out", "c.recv(1)", WEAK),
@@ -449,6 +456,8 @@ SYMPTOMS = {
     "tensorflow.python.distribute.coordinator.cluster_coordinator.PSUnavailableError": "",
     # Horovod, PyTorch
     "horovod.common.exceptions.HorovodInternalError": "HorovodAllreduce failed",
+    "jax.errors.JaxRuntimeError": "DEADLINE_EXCEEDED: Barrier timed out. Id: Shutdown::3740260532475326021::0.",
+    "JaxRuntimeError": "UNKNOWN: Gloo context initialization failed: [external/gloo] Connect timeout [10.0.1.2]:41",
     "torch.distributed.DistBackendError": "NCCL communicator was aborted on rank 1.",
     "RuntimeError": GLOO.removeprefix("RuntimeError: "),
     "torch.distributed.elastic.X": "NCCL WARN Call to recv failed; ncclRemoteError: remote process exited or there was"
@@ -477,6 +486,7 @@ def test_symptom(name):
         ("PermissionError", "[Errno 13] Permission denied"), ("OSError", "[Errno 28] No space left on device"),
         ("EOFError", "EOF when reading a line"), (f"{TF}InvalidArgumentError", "Incompatible shapes"),
         (f"{TF}ResourceExhaustedError", "OOM when allocating"), (f"{TF}OutOfRangeError", "End of sequence"),
+        ("jax.errors.JaxRuntimeError", "UNKNOWN: Gloo all-reduce failed: op.preamble.length <= op.nbytes. 40 vs 4"),
         ("RuntimeError", "CUDA error: an illegal memory access was encountered"), ("MemoryError", ""),
         ("botocore.exceptions.ClientError", "An error occurred (403) when calling the HeadObject operation: Forbidden"),
         ("", "no such channel: train"), ("", "epoch 3: connections 4, peers 7"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from outcomes.case import ALL
+from outcomes.case import Way
 from outcomes.page import page
 from outcomes.table import CASES, PARTS
 
@@ -27,7 +27,7 @@ def test_every_case_has_its_own_name() -> None:
 
 def test_the_table_is_as_large_as_it_was_asked_for() -> None:
     assert len(CASES) >= 150
-    assert {case.way for case in CASES} == set(ALL)
+    assert {case.way for case in CASES} == set(Way)
 
 
 def test_what_fails_is_never_0_and_says_why() -> None:

@@ -72,7 +72,7 @@ def test_every_host_of_a_scenario_makes_the_same_plan(scenario, tmp_path):
 
 requests = st.fixed_dictionaries(
     {
-        "mode": st.sampled_from(["single", "ps", "mwms", "mpi"]),
+        "mode": st.sampled_from(["single", "ps", "mwms", "mpi", "jax"]),
         "processes_per_host": st.integers(1, 5),
         "ps_workers": st.sampled_from(["script", "server"]),
         "ps_servers": st.sampled_from(["server", "script"]),
@@ -187,6 +187,28 @@ def test_every_plan(base, count, request, seed):
         ranks = [spec.name for spec in plan.processes if spec.duty is Duty.RANK]
         assert ranks == [f"rank {n}" for n in range(count * request["processes_per_host"])]
         assert [spec.host for spec in plan.processes if spec.duty is Duty.LAUNCHER] == [plan.hosts[0]]
+    elif mode == "jax":
+        processes = [(spec, dict(spec.env)) for spec in plan.processes if spec.role is Role.WORKER]
+        total = count * request["processes_per_host"]
+        assert [spec.name for spec, _ in processes] == [f"worker/{index}" for index in range(total)]
+        assert [env["JAX_PROCESS_ID"] for _, env in processes] == [str(index) for index in range(total)]
+        assert {env["JAX_NUM_PROCESSES"] for _, env in processes} == {str(total)}
+        assert {env["JAX_COORDINATOR_ADDRESS"] for _, env in processes} == {
+            f"{plan.hosts[0]}:{processes[0][0].ports[0]}"
+        }
+        assert [spec.host for spec, _ in processes if spec.ports] == [plan.hosts[0]]
+        for _, env in processes:  # Keras has names of its own for the same
+            assert env["KERAS_DISTRIBUTION_JOB_ADDRESSES"] == env["JAX_COORDINATOR_ADDRESS"]
+            assert env["KERAS_DISTRIBUTION_NUM_PROCESSES"] == env["JAX_NUM_PROCESSES"]
+            assert env["KERAS_DISTRIBUTION_PROCESS_ID"] == env["JAX_PROCESS_ID"]
+
+
+def test_an_ipv6_address_of_jaxs_coordinator_stands_in_brackets(tmp_path):
+    addresses = json.dumps({"algo-1": "fd00::1", "algo-2": "fd00::2"})
+    plan = plan_for(job_of(tmp_path, names(2), "algo-2", {"mode": "jax", "host_addresses": addresses}))
+    (_, env), (_, other) = [(spec, dict(spec.env)) for spec in plan.processes if spec.role is Role.WORKER]
+    assert env["JAX_COORDINATOR_ADDRESS"] == other["KERAS_DISTRIBUTION_JOB_ADDRESSES"] == "[fd00::1]:8476"
+    assert (env["ENTRYPOINT_ADDRESS"], other["ENTRYPOINT_ADDRESS"]) == ("fd00::1", "fd00::2")
 
 
 def test_a_plan_of_a_thousand_hosts_does_not_take_long(base):

@@ -19,6 +19,7 @@ from entrypoint.launcher.plan.planner import plan_for
 
 V1 = "37 25 0:32 {root} {point} rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct"
 V2 = "29 22 0:26 {root} {point} rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
+SPARING = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 OTHER = "36 25 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n22 1 8:1 / / rw - ext4 /dev/vda rw"
 
 
@@ -161,9 +162,9 @@ def test_who_is_told_to_yield_its_cpu_while_it_waits(duty, share, gpus, expected
         (8, NO_GPU, {"CUDA_VISIBLE_DEVICES": "-1"}),
         (0, NO_GPU, {}),
         (4, (2, 3), {"CUDA_VISIBLE_DEVICES": "2"}),  # as many for each: MultiWorkerMirroredStrategy wants that
-        (1, (1, 2), {"CUDA_VISIBLE_DEVICES": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
-        (2, (1, 4), {"CUDA_VISIBLE_DEVICES": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
-        (2, (2, 4), {"CUDA_VISIBLE_DEVICES": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+        (1, (1, 2), {"CUDA_VISIBLE_DEVICES": "0", **SPARING}),
+        (2, (1, 4), {"CUDA_VISIBLE_DEVICES": "0", **SPARING}),
+        (2, (2, 4), {"CUDA_VISIBLE_DEVICES": "1", **SPARING}),
     ],
 )
 def test_gpus(gpus, share, expected):
@@ -195,6 +196,7 @@ def shares(plan: Plan, host: str = "algo-1") -> dict[str, int]:
         ({"mode": "ps", "ps_workers": "server", "processes_per_host": 3},  # the chief only coordinates
          {"prepare": 0, "ps/0": 2, "chief/0": 2, "worker/0": 2, "worker/1": 2}),
         ({"mode": "ps", "ps_workers": "server"}, {"prepare": 0, "ps/0": 1, "chief/0": 1}),  # it has no other work
+        ({"mode": "jax", "processes_per_host": 2}, {"prepare": 0, "worker/0": 2, "worker/1": 2}),
         ({"mode": "mwms", "processes_per_host": 2, "threads": "off"}, {"prepare": 0, "worker/0": 0, "worker/1": 0}),
     ],
 )  # fmt: skip
@@ -223,6 +225,7 @@ def gpu_parts(plan: Plan) -> dict[str, tuple[int, int]]:
         ({"mode": "mwms", "processes_per_host": 2}, {"worker/0": (0, 2), "worker/1": (1, 2)}),
         ({"mode": "mwms", "processes_per_host": 2, "pin_gpus": "never"}, {}),
         ({"mode": "mwms"}, {}),  # one process has all of them
+        ({"mode": "jax", "processes_per_host": 2}, {"worker/0": (0, 2), "worker/1": (1, 2)}),
         ({"mode": "mwms", "evaluator": "first"}, {"evaluator/0": NO_GPU}),
         ({"mode": "ps"}, {}),
         ({"mode": "ps", "processes_per_host": 2}, {"chief/0": (0, 2), "worker/0": (1, 2)}),

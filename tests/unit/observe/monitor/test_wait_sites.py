@@ -22,6 +22,7 @@ MPI = native("opal_progress", "/usr/lib/x86_64-linux-gnu/libopen-pal.so.40")
 CUDA = native("cuStreamSynchronize", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
 RETRY = native("tensorflow::AllocatorRetry::AllocateRaw", "/opt/venv/lib/libtensorflow_framework.so.2")
 FUTEX = native("pthread_cond_wait", "/usr/lib/x86_64-linux-gnu/libc.so.6")
+JAXLIB = native("0x7efd603e0c49", "/opt/venv/lib/python3.11/site-packages/jaxlib/libjax_common.so")
 NUMPY = native("dgemm_kernel", "/opt/venv/lib/python3.11/site-packages/numpy.libs/libopenblas.so")
 EXECUTE = python("quick_execute", "tensorflow/python/eager/execute.py")
 ALLREDUCE = python("allreduce", "horovod/tensorflow/mpi_ops.py")
@@ -39,6 +40,7 @@ def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> Look:
         pytest.param([CUDA, EXECUTE], 3.0, "", Doing.DEVICE, id="spins until a GPU is ready"),
         pytest.param([NUMPY], 3.0, "", Doing.WORKS, id="computes, started by mpi4py"),
         pytest.param([FUTEX, EXECUTE], 0.0, "futex_wait", Doing.TENSORFLOW, id="waits for an operation"),
+        pytest.param([FUTEX, JAXLIB], 0.0, "futex_wait", Doing.JAX, id="waits for a step of jax"),
         pytest.param([FUTEX, EXECUTE, ALLREDUCE], 0.0, "futex_wait", Doing.COLLECTIVE, id="waits for an allreduce"),
         pytest.param([FUTEX, RETRY, EXECUTE], 0.0, "futex_wait", Doing.WORKS, id="waits for GPU memory, 10 s at most"),
         pytest.param([], 0.0, "hrtimer_nanosleep", Doing.SLEEPS, id="sleeps, started by mpi4py"),

@@ -1,0 +1,228 @@
+"""Run the user's program as one process of a JAX job.
+
+It takes what `python` takes: `as_jax.py train.py ARGUMENT...` or `as_jax.py -m MODULE ARGUMENT...`. It imports no jax
+itself. When the program does,
+
+- `jax.distributed.initialize()` without arguments finds the coordinator, as it does under Slurm;
+- gloo connects by the address that the other hosts know. By itself it takes that of the machine's own name, which in a
+  container may be unknown, or another one;
+- SIGTERM ends the program or calls its handler, where jax would replace it by its own, unless the program calls
+  `reached_preemption_sync_point`, for which jax has that handler;
+- a program that fails ends at once. Without this, jax waits 300 s for the other processes, which wait for this one.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import os
+import runpy
+import signal
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+END_SECONDS = 5.0  # for what the program has registered to run at its end
+DISTRIBUTED = "jax._src.distributed"
+
+
+# --- what is changed in jax ---
+
+
+class Loader:
+    """Load a module with its own loader, and then call `adapt`."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self.inner.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__loader__ = module.__spec__.loader = self.inner
+        self.inner.exec_module(module)
+        for adapt in (find_coordinator, bind_gloo, keep_handler):
+            with contextlib.suppress(Exception):  # another jax: the program runs as it would without us
+                adapt(module)
+
+
+class Finder:
+    """Find jax's module as Python would, and give it our loader."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != DISTRIBUTED:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is Finder else finder.find_spec(name, path, target)
+            if spec:
+                spec.loader = Loader(spec.loader)  # type: ignore[assignment]
+                return spec
+        return None
+
+
+def find_coordinator(module: Any) -> None:
+    """Add this job to the kinds of clusters that `jax.distributed.initialize` recognises, before all others."""
+    base = module.clusters.ClusterEnv
+
+    class Launched(base):  # type: ignore[misc, valid-type]
+        name = "sagemaker-tf-entrypoint"
+
+        @classmethod
+        def is_env_present(cls) -> bool:
+            return "JAX_PROCESS_ID" in os.environ
+
+        @classmethod
+        def get_coordinator_address(cls, **_: Any) -> str:
+            return os.environ["JAX_COORDINATOR_ADDRESS"]
+
+        @classmethod
+        def get_process_count(cls) -> int:
+            return int(os.environ["JAX_NUM_PROCESSES"])
+
+        @classmethod
+        def get_process_id(cls) -> int:
+            return int(os.environ["JAX_PROCESS_ID"])
+
+    base._cluster_types.remove(Launched)
+    base._cluster_types.insert(0, Launched)
+
+
+def bind_gloo(module: Any) -> None:
+    """Have gloo listen on this host's address."""
+    if address := os.environ.get("ENTRYPOINT_ADDRESS"):
+        made = module._jax.make_gloo_tcp_collectives
+
+        @functools.wraps(made)
+        def make(*args: Any, **kwargs: Any) -> Any:
+            return made(*args, **({} if {"hostname", "interface"} & kwargs.keys() else {"hostname": address}), **kwargs)
+
+        module._jax.make_gloo_tcp_collectives = make
+
+
+def keep_handler(module: Any) -> None:
+    """Have `initialize` leave SIGTERM as the program has it, until the program asks jax whether to save.
+
+    jax has a handler that notes the signal for `reached_preemption_sync_point`, and the program goes on. A program that
+    never calls that would train on until it is killed.
+    """
+    initialize = module.State.initialize
+
+    @functools.wraps(initialize)
+    def keeping(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = exchange_action(None)
+        try:
+            return initialize(self, *args, **kwargs)
+        finally:
+            of_jax, manager = exchange_action(before), self.preemption_sync_manager
+            if manager is not None and not callable(signal.getsignal(signal.SIGTERM)):
+                self.preemption_sync_manager = Manager(manager, of_jax)
+
+    module.State.initialize = keeping
+
+
+def exchange_action(action: Any) -> Any:
+    """Return what the kernel does on SIGTERM, as C has it, and set another action unless it is None."""
+    before = ctypes.create_string_buffer(256)  # more than a `struct sigaction` has
+    ctypes.CDLL(None).sigaction(signal.SIGTERM, action, before)
+    return before
+
+
+class Manager:
+    """Stand for jax's manager of preemptions, and give SIGTERM to it when it is asked for the first time."""
+
+    def __init__(self, inner: Any, action: Any) -> None:
+        self.inner, self.action = inner, action
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def reached_sync_point(self, step: int) -> bool:
+        if self.action is not None:
+            exchange_action(self.action)
+            self.action = None
+        return bool(self.inner.reached_sync_point(step))
+
+
+# --- the end of a program that fails ---
+
+
+class Failed:
+    """Hold the exit code of a program that fails while other processes of the job wait for it."""
+
+    code = 0
+
+    @classmethod
+    def note(cls, code: int) -> None:
+        """End this process with `code` when all else is done, or soon; jax does not wait for the other processes."""
+        jax = sys.modules.get(DISTRIBUTED)
+        state = getattr(jax, "global_state", None)
+        if not code or getattr(state, "client", None) is None or state.num_processes < 2:  # type: ignore[union-attr]
+            return
+        cls.code = code
+        state.shutdown = lambda: None  # type: ignore[union-attr]
+        timer = threading.Timer(END_SECONDS, cls.end)
+        timer.daemon = True
+        timer.start()
+
+    @classmethod
+    def end(cls) -> None:
+        if cls.code:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
+            os._exit(cls.code)
+
+
+def code_of(end: SystemExit) -> int:
+    """Return the exit code with which Python ends for a SystemExit."""
+    if end.code is None:
+        return 0
+    return end.code & 0xFF if isinstance(end.code, int) else 1
+
+
+# --- the program ---
+
+
+def main() -> None:
+    module = sys.argv[2] if sys.argv[1:2] == ["-m"] else ""
+    program = "" if module else os.path.abspath(sys.argv[1])  # noqa: PTH100 - keeps links, as `python` does
+    del sys.argv[: 2 if module else 1]
+    if sys.path and Path(sys.path[0]) == Path(__file__).resolve().parent:  # as with `python`
+        sys.path[0] = str(Path(program).resolve().parent) if program else str(Path.cwd())
+    if threads := os.environ.get("TF_NUM_INTRAOP_THREADS"):  # XLA reads NPROC
+        os.environ.setdefault("NPROC", threads)
+    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    atexit.register(Failed.end)  # the first that is registered runs last
+    try:
+        run(program, module)
+    except SystemExit as end:
+        Failed.note(code_of(end))
+        raise
+    except BaseException as error:
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename in (__file__, runpy.run_module.__code__.co_filename):
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        Failed.note(1)
+        sys.exit(1)
+
+
+def run(program: str, module: str) -> None:
+    """Run a file or a module as `python` does, in the main module of this process."""
+    if module:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return
+    script = types.ModuleType("__main__")
+    vars(script).update(__file__=program, __builtins__=__builtins__)
+    sys.modules["__main__"] = script
+    exec(compile(Path(program).read_bytes(), program, "exec"), vars(script))
+
+
+if __name__ == "__main__":
+    main()

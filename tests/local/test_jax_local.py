@@ -1,0 +1,100 @@
+"""Test mode `jax`: without jax, and with it, on two hosts of this machine.
+
+jax lies in a folder of its own, as the NumPy that it wants is not what TensorFlow 2.14 wants.
+"""
+
+import importlib.util
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from hosts import ROOT
+
+JAX = Path(os.environ.get("TEST_JAX") or Path(sys.prefix) / "jax")  # tests/run.sh makes it
+MODE = {"ENTRYPOINT_MODE": "jax"}
+RAISES = "worker/{} (exit code 1): ValueError: bad batch"
+
+
+@pytest.fixture
+def trains(hosts):
+    """Start jobs of two hosts with jax."""
+    if not JAX.exists():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no {JAX}; tests/run.sh makes it")
+
+    def start(environment: dict[str, str] | None = None, **asked: object):
+        environment = {**MODE, "PYTHONPATH": f"{JAX}{os.pathsep}{ROOT}", **(environment or {})}
+        return hosts(2, "jax_cell.py", hyperparameters=asked, environment=environment)
+
+    return start
+
+
+def weights(job) -> list[list[float]]:
+    files = [file for host in job.hosts.values() for file in (host.base / "output/data").glob("process-*.json")]
+    return [json.loads(file.read_text())["weights"] for file in files]
+
+
+def test_a_process_that_raises_ends_the_job_and_is_named(trains):
+    """By itself, jax would wait 300 s for the other process, which waits in a collective for this one."""
+    job = trains(do="raises", steps=100_000)
+    assert job.end(within=200) == [1, 1]
+    assert {text.splitlines()[0] for text in job.failures} == {"algo-1 " + RAISES.format(0)}
+    assert "Shutdown barrier" not in job[1].log + job[2].log
+
+
+@pytest.mark.more
+@pytest.mark.parametrize(
+    ("do", "on", "code", "text"),
+    [
+        ("raises", 1, 1, "algo-2 " + RAISES.format(1)),
+        ("exits", 1, 3, "algo-2 worker/1 (exit code 3)"),
+        ("kills", 0, 137, "algo-1 worker/0 (killed by SIGKILL)"),
+        ("kills", 1, 137, "algo-2 worker/1 (killed by SIGKILL)"),
+    ],
+)
+def test_what_ends_a_process_is_the_cause_and_not_what_others_print(trains, do, on, code, text):
+    job = trains(do=do, on=on, steps=100_000)
+    assert job.end(within=200) == [code, code]
+    assert all(failure.startswith(text) for failure in job.failures)
+
+
+@pytest.mark.more
+def test_two_processes_on_each_host_train_one_model_and_start_again(trains):
+    again = {"ENTRYPOINT_PROCESSES_PER_HOST": "2", "ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.2"}
+    job = trains(again, do="kills at first", on=3)
+    assert job.end(within=300) == [0, 0]
+    assert weights(job) == [[1.0, 2.0, 3.0]] * 4
+    assert "attempt 0 failed: algo-2 worker/3 (killed by SIGKILL)" in job[1].log
+    assert "process 3 of 4, with 1 of 4 devices (cpu)" in job[2].log
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("do", ["saves", ""])
+def test_sigterm_reaches_what_asks_jax_and_ends_what_does_not(trains, do):
+    job = trains(do=do, steps=100_000)
+    job.says("acts at", within=200)
+    job.signal(signal.SIGTERM)
+    assert job.end(within=60) == ([0, 0] if do else [143, 143])
+    steps = {
+        line.rpartition(" ")[2] for host in job.hosts.values() for line in host.log.splitlines() if "saved at" in line
+    }
+    assert len(steps) == bool(do)  # all in one step
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is not None, reason="jax is installed")
+def test_without_jax_the_job_ends_before_the_script_starts(hosts):
+    job = hosts(2, "train.py", code={"train.py": "print('trains')\n"}, environment=MODE)
+    assert job.end() == [78, 78]
+    assert "trains" not in job[1].log
+    (failure,) = {text.splitlines()[0] for text in job.failures}
+    assert "jax is not installed, and mode jax is for programs that train with it. Wanted it in the image" in failure
+
+
+def test_a_program_of_another_language_may_find_jax_elsewhere(hosts):
+    """A shell script may start a Python of its own."""
+    code = {"train.sh": 'echo "$JAX_PROCESS_ID of $JAX_NUM_PROCESSES, $KERAS_BACKEND"\n'}
+    job = hosts(2, "train.sh", code=code, environment={**MODE, "KERAS_BACKEND": "torch"})
+    assert job.end() == [0, 0]
+    assert "1 of 2, torch" in job[2].log
