@@ -29,6 +29,10 @@ _LACKING = {
     "smdistributed.dataparallel.torch": "smdistributed.dataparallel.tensorflow",
     "herring": "horovod.tensorflow",
 }
+_ELSEWHERE = {
+    "jax": "the image of ./build.sh --tensorflow 2.21, which has it, or jax in requirements.txt beside the script",
+    "sagemaker_tensorflow": 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data',
+}
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
 _STARTS = ("subprocess.*", "os.system", "os.popen")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
@@ -69,19 +73,21 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         there = on_aws(case.tensorflow)
         version = ".".join(map(str, case.tensorflow))
         make = _severity(case, name, there)
-        if not (package or name in _LACKING or name == "sagemaker_tensorflow"):
+        if not (package or name in _LACKING or name in _ELSEWHERE):
             if elsewhere:
                 continue
             make = warning if make is error else make
         elif not brought.whole or _is_lazy(use):
             make = warning if make is error else make
+        if name == "jax" and not (case.image and tensorflow_of(case.image)):
+            make = note  # whoever trains with it has probably chosen the image that has it
         more = ", and AWS's has it" if name in there else ""
         yield make(
             "module-missing",
             f"{name} is not in the image of TensorFlow {version}{more}; neither the script's folder nor its "
             "requirements bring it: ModuleNotFoundError",
             _LACKING.get(name)
-            or ('pipe_dataset("training", "TFRecord") of sagemaker_tf_data' if name == "sagemaker_tensorflow" else "")
+            or _ELSEWHERE.get(name)
             or f"{package or name.split('.')[0]} in requirements.txt beside the script",
             place=use.place,
         )

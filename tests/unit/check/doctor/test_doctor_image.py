@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from looking import IMAGE, SCRIPT, found, look
 
+from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.aws_images import AWS_COMMANDS, AWS_COMMANDS_ON_GPUS, distributions, on_aws, ours
+from entrypoint.check.doctor.doctor import examine
 
 ROOT = Path(__file__).resolve().parents[4]
 PANDAS = f"import pandas as pd\n{SCRIPT}"
@@ -49,6 +51,16 @@ def test_the_page_has_what_is_lacking() -> None:
 )
 def test_a_module_of_requirements(change: dict, requirements: str, told: list[tuple[str, int]], tmp_path: Path) -> None:
     assert found(look(tmp_path, PANDAS, change, requirements), "module-missing") == told
+
+
+def test_jax_is_in_the_image_of_another_line(tmp_path: Path) -> None:
+    script = f"import jax\n{SCRIPT}"
+    (told,) = (each for each in look(tmp_path, script, {}).findings if each.check == "module-missing")
+    assert (told.severity, "--tensorflow 2.21" in told.instead) == (Severity.ERROR, True)
+    (tmp_path / "alone.py").write_text("import jax\njax.distributed.initialize()\n")
+    assert found(examine([str(tmp_path / "alone.py")]), "module-missing") == [("note", 1)]
+    mine = {"AlgorithmSpecification": {"TrainingImage": IMAGE.rpartition(":")[0] + ":mine"}}
+    assert found(look(tmp_path, script, mine), "module-missing") == [("note", 1)]
 
 
 @pytest.mark.parametrize("version", ["2.14.1-cpu-py310-ubuntu20.04", "2.19.0-cpu-py312-ubuntu22.04"])
