@@ -223,8 +223,9 @@ def test_an_image_for_other_machines(like_aws: str, images: Images, tmp_path: Pa
 @pytest.mark.parametrize(
     "options, says",
     [
-        (["--base", "x"], "--gpu are for our own image"),
-        (["--gpu"], "--gpu are for our own image"),
+        (["--base", "x"], "--gpu and --jax are for our own image"),
+        (["--gpu"], "--gpu and --jax are for our own image"),
+        (["--jax"], "--gpu and --jax are for our own image"),
         (["--push", "x"], "--push: found 'x'"),
     ],
 )

@@ -269,6 +269,7 @@ def test_every_mode_is_shown(sent: Sent, sdk: str, tmp_path: Path) -> None:
         "single: the script alone on each of 3 hosts",
         "parameter servers: 3 ps, 1 chief, 2 workers (scripts) on 3 hosts",
         "MultiWorkerMirrored: 3 workers on 3 hosts",
+        "JAX: 3 processes on 3 hosts",
         "MPI: 6 ranks on 3 hosts, 2 on each",
     ]
     for request in shown:
