@@ -6,27 +6,23 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from entrypoint.record.line import MOST_NUMBER, WRONG, Line
+from entrypoint.record.lines import About, is_value
 from entrypoint.record.members import Members
 
 MOST_BYTES = 1 << 30  # per record, expanded
 MOST_LINE = 1 << 20
 BATCH_LINES = 200  # parsing lines together is faster than one by one
-WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
-MOST_NUMBER, DEEPEST = 1e20, 8  # the most in an honest line; file systems without a limit report 8 EiB
-# Metrics that count or time something must be finite. Others, such as a loss, may be NaN or infinite, and are shown so.
-COUNTS = {
-    "step", "epoch", "epochs", "epoch_step", "epoch_steps", "steps_per_second", "step_seconds",
-    "max_steps", "total_steps", "train_steps", "num_steps", "steps",
-}  # fmt: skip
+DEEPEST = 8  # the most in an honest line
 
 
-def first_line(data: bytes) -> tuple[float, dict[str, Any]] | None:
-    """Return (time, about) of a record's first line; None if it cannot be read or is not a line of kind `host`."""
+def first_line(data: bytes) -> About | None:
+    """Return a record's first line; None if it cannot be read or is not a line of kind `host`."""
     try:
-        line = json.loads(next(lines_of(data[: 1 << 16], [])))
-        return (number(line[1]), dict(line[2])) if line[0] == "host" else None
+        line = Line.from_line(next(lines_of(data[: 1 << 16], [])))
     except (StopIteration, *WRONG):
         return None
+    return line if isinstance(line, About) else None
 
 
 def count_lines(data: bytes) -> float:
@@ -112,11 +108,6 @@ def is_line(line: Any) -> bool:
     return False
 
 
-def is_value(name: str, value: Any) -> bool:
-    """Return whether a metric of this name may have this value."""
-    return _is_number(value) or (isinstance(value, float) and name not in COUNTS)
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST_NUMBER
 
@@ -130,22 +121,6 @@ def _is_sane(value: Any, depth: int = DEEPEST) -> bool:
     return depth > 0 and all(_is_sane(each, depth - 1) for each in value) if isinstance(value, list) else True
 
 
-def number(value: Any) -> float:
-    """Return a finite number of a sane size; raise ValueError for anything else."""
-    if not _is_number(value):
-        raise ValueError("no number")
-    return float(value)
-
-
-def numbers(values: list[Any]) -> list[float]:
-    """Return a list of such numbers; raise ValueError or TypeError for anything else."""
-    if not abs(sum(values)) < 1e18:
-        raise ValueError("no numbers")
-    return values
-
-
-def text(value: Any, most: int = 200) -> str:
-    """Return a text, cut to `most` characters; raise ValueError if the value is no text."""
-    if not isinstance(value, str):
-        raise ValueError("no text")
+def text(value: str, most: int = 200) -> str:
+    """Return a text, cut to `most` characters."""
     return value if len(value) <= most else value[: most - 3] + "..."

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from entrypoint.record.line import WRONG
 from entrypoint.record.members import Members
-from entrypoint.record.read import MOST_BYTES, MOST_LINE, WRONG, is_line
+from entrypoint.record.read import MOST_BYTES, MOST_LINE, is_line
 
 
 class Tail:

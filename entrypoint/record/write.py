@@ -1,4 +1,4 @@
-"""Write a host's record: a compressed file of lines. observe/monitor/README.md describes the lines."""
+"""Write a host's record: a compressed file of lines. lines.py describes the lines."""
 
 import contextlib
 import io

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from entrypoint.record.read import WRONG
+from entrypoint.record.line import WRONG
 
 KINDS = ("host", "described", "sample", "metric", "mark", "outcome")
 

@@ -27,7 +27,7 @@ class Emf:
         self._metrics: dict[str, float] = {}
 
     def note(self, seconds: float, used: Mapping[str, Any]) -> None:
-        """Note a sample: HOST_PART of README.md."""
+        """Note a sample: `HostUse` of record/lines.py."""
         self._seconds += seconds
         self._worked += sum(used.get("cpu", ())[:2])
         if memory := used.get("memory"):

@@ -20,7 +20,7 @@ _MICRO = 1e-6
 
 
 class HostUsage:
-    """Measure one host: HOST_PART of README.md. Figures that cannot be read are left out."""
+    """Measure one host: `HostUse` of record/lines.py. Figures that cannot be read are left out."""
 
     def __init__(self, free: Path) -> None:
         self._since = Differences()

@@ -38,7 +38,7 @@ class Sampling:
         self._host.look()
 
     def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> Sample:
-        """Return (seconds, HOST_PART, PROCESS_PART, PEER_PART) as README.md defines them.
+        """Return the values of a `Sample` of record/lines.py.
 
         `running`: {name: pid} of the plan's processes; `training`: the names of those that train; `printed`: bytes of
         output by process. The traffic of mpirun and its daemons, such as the ranks' output, is not training.

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.observe.monitor.model import model_of
-from entrypoint.record.read import WRONG, is_value, number
+from entrypoint.record.line import WRONG, number
+from entrypoint.record.lines import is_value
 
 MOST, LONGEST = 100, 1 << 14  # messages read at once, and bytes of each
 MOST_NAMES, LONGEST_NAME = 30, 60  # names of one process until they are taken, and characters of each

@@ -17,7 +17,7 @@ from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.hang import Hangs
 from entrypoint.observe.monitor.wait_sites import Stand
 from entrypoint.observe.monitor.weights import Weights
-from entrypoint.record.read import WRONG
+from entrypoint.record.line import WRONG
 from entrypoint.record.tail import Tail
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.history import REPEAT, in_short
 from entrypoint.launcher.policy.policy import Policy
-from entrypoint.record.read import WRONG, number
+from entrypoint.record.line import WRONG, number
 
 LONGEST = 60 * 86_400.0  # seconds that a job can take
 EVENTS: dict[str, Any] = {

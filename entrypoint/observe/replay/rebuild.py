@@ -12,7 +12,7 @@ from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.record.read import WRONG
+from entrypoint.record.line import WRONG
 
 FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
 RUN = Path("/run/entrypoint")

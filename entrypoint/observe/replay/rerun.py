@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from entrypoint.launcher.job.job import Mode
-from entrypoint.record.read import WRONG
+from entrypoint.record.line import WRONG
 
 OURS = "sagemaker_"  # prefix of hyperparameters that the SDK adds
 # Settings, without ENTRYPOINT_, that depend on where a job ran.

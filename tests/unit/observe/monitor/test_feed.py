@@ -41,8 +41,8 @@ def test_a_record_counts_from_when_the_launcher_began(tmp_path):
     began = time.time() - 100
     feed.tell("outcome", {"kind": "succeeded", "exit_code": 0, "cause": None, "there": []})
     assert feed.finish() == ""
-    at, about = first_line((job.paths.records / "algo-1.jsonl.gz").read_bytes())
-    assert abs(at - began) < 50 and about["host"] == "algo-1"
+    about = first_line((job.paths.records / "algo-1.jsonl.gz").read_bytes())
+    assert about and abs(about.at - began) < 50 and about.host == "algo-1"
 
 
 class Launcher:
