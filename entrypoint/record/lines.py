@@ -1,39 +1,134 @@
-"""Define the lines of a record: a type for each kind. The table of README.md is made from these types."""
+"""Define the lines of a record: a type for each kind. README.md has a table of them, which is made from these types.
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+A line is a JSON array: its kind, which is the name of its type; its time; and the values of its type's fields.
+"""
 
-from entrypoint.record.line import MOST_NUMBER, Line, Part, made, number, plainly
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, ClassVar, NamedTuple, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
+from entrypoint.base.values import Value, fresh, replace
+
+WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
+MOST_NUMBER = 1e20  # the most in an honest line; file systems without a limit report 8 EiB
 # Metrics that count or time something must be finite. Others, such as a loss, may be NaN or infinite, and are shown so.
 COUNTS = {
     "step", "epoch", "epochs", "epoch_step", "epoch_steps", "steps_per_second", "step_seconds",
     "max_steps", "total_steps", "train_steps", "num_steps", "steps",
 }  # fmt: skip
+KINDS: dict[str, type["Line"]] = {}
+
+
+def number(value: Any) -> float:
+    """Return a finite number of a sane size as it is; raise ValueError for anything else."""
+    if type(value) in (int, float) and -MOST_NUMBER < value < MOST_NUMBER:
+        return value  # type: ignore[no-any-return]
+    raise ValueError(f"{value!r} is no number")
+
+
+def is_value(name: str, value: Any) -> bool:
+    """Return whether a metric of this name may have this value."""
+    if type(value) is float:
+        return -MOST_NUMBER < value < MOST_NUMBER or name not in COUNTS
+    return type(value) is int and -MOST_NUMBER < value < MOST_NUMBER
+
+
+class Line(Value):
+    """A line of a record; one of a kind that this version does not know has its time only.
+
+    `positional`: the fields in the array itself; one object after them has the others, `named`. A field whose default
+    is None is left out while it is None.
+    """
+
+    KIND: ClassVar[str] = ""
+    positional: ClassVar[tuple[str, ...]] = ()
+    named: ClassVar[tuple[str, ...]] = ()
+    at: float = fresh(time.time)  # seconds since the epoch by the host's clock
+
+    def __init_subclass__(cls, positional: int = 99) -> None:
+        """Register a type of lines."""
+        super().__init_subclass__()
+        cls.KIND, cls.positional, cls.named = (
+            cls.__name__.lower(),
+            cls.fields[1:][:positional],
+            cls.fields[1:][positional:],
+        )
+        KINDS[cls.KIND] = cls
+
+    def to_json(self) -> bytes:
+        """Return the line as it stands in a record."""
+        known, defaults = self.__dict__, self.defaults
+        array = [self.KIND, round(self.at, 3), *[known[name] for name in self.positional]]
+        if self.named:
+            array.append({k: known[k] for k in self.named if known[k] is not None or defaults.get(k, "") is not None})
+        return _encoded(array).encode()
+
+
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def line_of(found: Any) -> Line:
+    """Return the line of a parsed array; raise one of WRONG if it is malformed."""
+    kind, at, *values = found
+    of = KINDS.get(kind, Line)
+    line = object.__new__(of)
+    known = line.__dict__
+    known.update(of.defaults)
+    known["at"] = number(at)
+    known.update(zip(of.positional, values, strict=False))
+    if of.named:
+        known.update({name: value for name, value in values[len(of.positional)].items() if name in of.named})
+    for name, check in _checks(of):  # type: ignore[arg-type]
+        if not check(known[name]):
+            raise ValueError(f"{kind}: {name} is {known[name]!r}")
+    return line
+
+
+@cache
+def _checks(of: type[Line]) -> list[tuple[str, Callable[[Any], bool]]]:
+    hints = get_type_hints(of, include_extras=True)
+    return [(name, _check(hints[name])) for name in of.fields[1:]]
+
+
+def _check(kind: Any) -> Callable[[Any], bool]:
+    """Return the function that tells whether a value of JSON is of this type; it may raise one of WRONG instead."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return kind.__metadata__[0]  # type: ignore[no-any-return]
+    if origin is UnionType:  # a type or None
+        check = _check(inner[0])
+        return lambda value: value is None or check(value)
+    if origin is Mapping:
+        check = _check(Sequence[inner[1]])  # type: ignore[valid-type]
+        return lambda value: check(list(value.values()))
+    if origin is Sequence:
+        check = _check(inner[0])
+        if inner[0] in (int, float):  # adding is faster than a look at each
+            return lambda value: type(value) in (list, tuple) and sum(map(abs, value)) < MOST_NUMBER
+        return lambda value: type(value) in (list, tuple) and all(map(check, value))
+    if is_typeddict(kind):
+        of = {name: _check(hint) for name, hint in get_type_hints(kind).items()}
+        return lambda value: all(of[name](each) for name, each in value.items() if name in of)
+    if kind in (int, float):
+        return lambda value: type(value) in (int, float) and -MOST_NUMBER < value < MOST_NUMBER
+    return lambda value: kind is Any or type(value) is kind
 
 
 # --- the job and its host ---
 
 
-class Limits(Part):
-    """Limits of the job."""
-
-    stop: float = 0.0  # seconds from SIGTERM to SIGKILL
-
-
-class Channel(Part):
-    """An input channel."""
-
-    mode: str = ""  # File, Pipe or FastFile
-    distribution: str = ""  # FullyReplicated or ShardedByS3Key
-    files: int | None = None
-    bytes: int | None = None
-    more: bool | None = None  # true if not all files were counted
+class Channel(TypedDict, total=False):  # an input channel
+    mode: str  # File, Pipe or FastFile
+    distribution: str  # FullyReplicated or ShardedByS3Key
+    files: int
+    bytes: int
+    more: bool  # true if not all files were counted
 
 
-class About(Line, kind="host", positional=0):
-    """Describe the host and its job; later lines add what takes longer to find out, or replace it."""
-
+class Host(Line, positional=0):  # the host and its job; later lines add what takes longer to find out, or replace it
     version: int | None = None  # of the format: 1
     host: str | None = None
     rank: int | None = None
@@ -45,22 +140,19 @@ class About(Line, kind="host", positional=0):
     cpus: float | None = None
     gpus: int | None = None
     interval: float | None = None  # seconds between two samples
-    limits: Limits | None = None
+    limits: Mapping[str, float] | None = None  # `stop`: seconds from SIGTERM to SIGKILL
     price: float | None = None  # ENTRYPOINT_PRICE, if it is set
     rules: str | None = None  # ENTRYPOINT_RULES, if it is set
     memory_limit: int | None = None  # bytes
     disk_size: int | None = None  # bytes where models go
     channels: Mapping[str, Channel] | None = None
 
-    def updated(self, later: "About") -> "About":
+    def updated(self, later: "Host") -> "Host":
         """Return these facts, with those of a later line."""
-        new = {name: value for name in self.fields[1:] if (value := getattr(later, name)) is not None}
-        return type(self)(**{**self.__dict__, **new})
+        return replace(self, **{name: value for name in self.named if (value := getattr(later, name)) is not None})
 
 
-class Described(Line, kind="described", positional=0):
-    """Hold the job's request, as far as the same plan can be made of it: secrets masked, long values left out."""
-
+class Described(Line, positional=0):  # the job's request, to make the same plan: secrets masked, long values left out
     base: str  # the folder of SageMaker's files
     resourceconfig: Mapping[str, Any]
     inputdataconfig: Mapping[str, Any]
@@ -69,82 +161,54 @@ class Described(Line, kind="described", positional=0):
     open_mpi: int  # major version
 
 
-class Call(Part):
-    """One call of the policy, as launcher/policy/history.py records it. Times are the loop's clock."""
-
-    number: int = 0  # 1 for the first call
-    began: float = 0.0  # when the policy was made
-    at: float = 0.0
-    events: Sequence[Any] = ()  # [name, fields] of each
-    actions: Sequence[Any] = ()  # names, with as much as two actions are compared by
-    quiet: Sequence[Any] = ()  # [at, [event, ...]] of the calls before that had no consequence
-    dropped: int = 0  # such calls that were not kept
+class Call(TypedDict):  # one call of the policy, by launcher/policy/history.py; times are the loop's clock
+    number: int  # 1 for the first
+    began: float  # when the policy was made
+    at: float
+    events: Sequence[Any]  # [name, fields] of each
+    actions: Sequence[Any]  # of each its name, and as much as two actions are compared by
+    quiet: Sequence[Any]  # calls before without consequence: [at, [event, ...]]; see history.py
+    dropped: int  # how many such calls were not kept
 
 
-class Decided(Line, kind="decided", positional=1):
-    """Record one call of the policy, for the replay."""
-
+class Decided(Line):  # a call of the policy that had consequences
     call: Call
 
 
-class Started(Line, kind="process", positional=1):
-    """Note that a process was started."""
-
+class Process(Line, positional=1):  # a process was started
     process: str  # its name, such as worker/1 or rank 3
     pid: int = 0
     role: str = ""  # as in launcher/plan/plan.py
     task: str = ""
 
 
-class Ended(Line, kind="ended"):
-    """Note that a process has ended."""
-
+class Ended(Line):  # a process has ended
     process: str
     how: str  # such as "exit code 0"
 
 
-class PhaseBegan(Line, kind="phase"):
-    """Note the host's phase."""
-
+class Phase(Line):  # the host's phase has changed
     phase: str  # as in launcher/policy/phase.py
 
 
-class Logged(Line, kind="said"):
-    """Keep a line that the launcher has logged."""
-
+class Said(Line):  # the launcher has logged a line
     text: str
 
 
-class Reason(Part):
-    """Why a job failed or was stopped."""
-
-    host: str = ""
-    process: str = ""
-    what: str = ""
-    error: str = ""
-
-
-class JobEnded(Line, kind="outcome", positional=0):
-    """Note how the job ended."""
-
+class Outcome(Line, positional=0):  # how the job ended
     kind: str  # succeeded, failed or stopped
-    exit_code: int = 0
-    cause: Reason | None
-    there: Sequence[
-        str
-    ] = ()  # hosts whose last records are due, as they left in good order; on a follower, the coordinator
+    exit_code: int
+    cause: Mapping[str, str] | None  # `host`, `process`, `what` and `error`
+    there: Sequence[str] = ()  # hosts whose last records are due, as they left in good order; a follower's coordinator
+
+
+LIVES = (Process, Ended, Phase, Outcome)  # lines that a restarted monitor needs; its launcher may send them twice
 
 
 # --- what the host and its processes use ---
 
 
-# The parts of a sample stay JSON's objects and arrays, since records have more samples than all other lines: to make
-# values of them takes the report 40 % longer.
-
-
-class HostUse(TypedDict, total=False):
-    """What a host used; a figure that could not be read is left out."""
-
+class HostUse(TypedDict, total=False):  # what a host used; a figure that could not be read is left out
     cpu: Sequence[float]  # [user, system, waiting for disks, stolen, throttled] seconds
     memory: Sequence[int]  # [anonymous, page cache, what counts against the limit] bytes
     oom: int  # processes that the kernel killed for memory, if any
@@ -156,113 +220,46 @@ class HostUse(TypedDict, total=False):
     unseen: bool  # true if `peers` may lack some bytes
 
 
-class ProcessUse(TypedDict, total=False):
-    """What a process and its descendants used; zeros are left out."""
-
-    cpu: float  # seconds
-    threads: int
-    memory: int  # bytes
-    wait: float  # seconds for disks
-    read: int  # bytes
-    written: int  # bytes
-    stored: int  # bytes to and from disks
-    output: int  # bytes printed
-
-
-class Sample(Line, kind="sample"):
-    """Measure what was used in the `seconds` before this time."""
-
+class Sample(Line):  # what was used in the `seconds` before this time
     seconds: float
     host: HostUse
-    processes: Mapping[str, ProcessUse]
+    # Of each: `cpu` and `wait` for disks in seconds, `threads`; bytes of `memory`, `read`, `written`, `stored` (to and
+    # from disks), `output` (printed). Zeros are left out.
+    processes: Mapping[str, Mapping[str, float]]
     peers: Mapping[str, Sequence[int]]  # by host: [received, sent] bytes between training processes here and there
-
-    @classmethod
-    def of(cls, at: float, values: Sequence[Any]) -> "Line":
-        seconds, host, processes, *more = values
-        peers = more[0] if more else {}
-        for figure in (*host.values(), *peers.values()):
-            _check(figure)
-        for figures in processes.values():
-            if not -MOST_NUMBER < sum(figures.values()) < MOST_NUMBER:
-                raise ValueError(f"{figures!r}: no numbers")
-        return made(cls, {"at": at, "seconds": number(seconds), "host": host, "processes": processes, "peers": peers})
-
-
-def _check(figure: Any) -> None:
-    """Raise one of WRONG if this is no number, nor an array or object of such. Adding is faster than a look at each."""
-    if type(figure) is dict:
-        figure = list(figure.values())
-    if type(figure) is list:
-        if figure and type(figure[0]) is list:
-            for each in figure:
-                _check(each)
-            return
-        figure = sum(figure)
-    if not -MOST_NUMBER < figure < MOST_NUMBER:
-        raise ValueError(f"{figure!r} is no number")
 
 
 # --- what programs report and print ---
 
 
-class Metrics(Line, kind="metric"):
-    """Hold the last value of each metric of a process since the last sample; a loss may be NaN or infinite."""
-
+class Metric(Line):  # the last value of each metric of a process since the last sample
     process: str
-    values: Mapping[str, float]
-
-    @classmethod
-    def of(cls, at: float, values: Sequence[Any]) -> "Line":
-        process, found, *_ = values
-        for name, value in found.items():
-            if not is_value(name, value):
-                raise ValueError(f"{name} is {value!r}")
-        return made(cls, {"at": at, "process": plainly(str, process), "values": found})
+    values: Annotated[Mapping[str, float], lambda found: all(is_value(*each) for each in found.items())]
 
 
-def is_value(name: str, value: Any) -> bool:
-    """Return whether a metric of this name may have this value."""
-    if type(value) is float:
-        return -MOST_NUMBER < value < MOST_NUMBER or name not in COUNTS
-    return type(value) is int and -MOST_NUMBER < value < MOST_NUMBER
-
-
-class Mark(Line, kind="mark", positional=1):
-    """Sum up messages of a process's script since the last sample."""
-
+class Mark(Line, positional=1):  # messages of a process's script since the last sample
     process: str
     what: str  # such as data_wait, step or checkpoint
     seconds: float = 0.0  # in all
     times: int = 1  # messages
 
 
-class WeightSums(Line, kind="weights"):
-    """Hold sums of a process's trained weights, which are NaN if the training has diverged."""
+_Sum = Annotated[float, lambda value: type(value) in (int, float)]  # NaN if a training has diverged
 
+
+class Weights(Line):  # sums of a process's trained weights
     process: str
     step: int
-    norm: float
-    total: float
-
-    @classmethod
-    def of(cls, at: float, values: Sequence[Any]) -> "Line":
-        process, step, norm, total, *_ = values
-        if not (type(norm) in (int, float) and type(total) in (int, float)):
-            raise ValueError("no weights")
-        return cls(at=at, process=plainly(str, process), step=int(number(step)), norm=norm, total=total)
+    norm: _Sum
+    total: _Sum
 
 
-class ModelSeen(Line, kind="model"):
-    """Describe what a process trains, and what Horovod reduces."""
-
+class Model(Line):  # what a process trains, and what Horovod reduces
     process: str
     model: Mapping[str, Any]  # fields of observe/monitor/model.py:Model
 
 
-class LastLines(Line, kind="lines"):
-    """Keep a process's last lines of output: at its end, and while the live page is open."""
-
+class Lines(Line):  # a process's last lines of output: at its end, and while the live page is open
     process: str
     lines: Sequence[str]
 
@@ -270,9 +267,7 @@ class LastLines(Line, kind="lines"):
 # --- signs of a hang ---
 
 
-class Still(NamedTuple):
-    """A process without progress, and what it used per second meanwhile."""
-
+class Silent(NamedTuple):  # a process without progress, and what it used per second meanwhile
     seconds: float  # without a sign of progress
     cpus: float = 0.0
     waiters: float = 0.0  # part of `cpus` used by threads that only wait busily
@@ -281,22 +276,20 @@ class Still(NamedTuple):
     wakes: float = 0.0  # how often the main thread went to sleep
 
 
-class Silent(Line, kind="still"):
-    """Name the processes that show no progress; none if there is progress again."""
+class Still(Line):  # the processes that show no progress; none if there is progress again
+    figures: Mapping[str, Sequence[float]]
 
-    processes: Mapping[str, Still]
+    @property
+    def processes(self) -> dict[str, Silent]:
+        return {name: Silent(*figures[:6]) for name, figures in self.figures.items()}
 
 
-class Stalled(Line, kind="stalled"):
-    """Keep a stall warning of Horovod in the output of a rank of this host."""
-
+class Stalled(Line):  # a stall warning of Horovod in the output of a rank of this host
     ranks: Sequence[int]  # that it reports missing
     words: str = ""
 
 
-class Stacks(Line, kind="stacks", positional=1):
-    """Tell where a process stands."""
-
+class Stacks(Line, positional=1):  # where a process stands
     process: str
     by: str = ""  # the tool
     place: str = ""

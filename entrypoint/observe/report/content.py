@@ -135,9 +135,9 @@ def _epochs(process: Process) -> list[Any]:
 def _channels(host: Host) -> list[dict[str, Any]]:
     found = []
     for name, channel in list((host.about.channels or {}).items())[:100]:
-        words = {"mode": channel.mode[:40], "distribution": channel.distribution[:40]}
-        counts = {key: count for key in ("files", "bytes") if (count := getattr(channel, key)) is not None}
-        found.append({"name": name[:80], **words, **counts, "more": bool(channel.more)})
+        words = {"mode": channel.get("mode", "")[:40], "distribution": channel.get("distribution", "")[:40]}
+        counts = {key: value for key, value in channel.items() if key in ("files", "bytes")}
+        found.append({"name": name[:80], **words, **counts, "more": bool(channel.get("more"))})
     return found
 
 

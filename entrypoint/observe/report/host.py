@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from entrypoint.observe.report.columns import Columns, Series
-from entrypoint.record.lines import About
+from entrypoint.record import lines
 from entrypoint.record.read import text
 
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
@@ -62,7 +62,7 @@ class Host:
 
     name: str
     columns: Columns
-    about: About = field(default_factory=About)
+    about: lines.Host = field(default_factory=lines.Host)
     begin: float | None = None
     end: float = 0.0
     processes: dict[str, Process] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from entrypoint.observe.report.columns import Columns
 from entrypoint.observe.report.host import SERVES, Host, Process
 from entrypoint.observe.report.phases import Span
 from entrypoint.observe.report.reading import read
-from entrypoint.record.lines import About
+from entrypoint.record import lines
 from entrypoint.record.read import count_lines, first_line, text
 
 PIECES, MOST_PIECES, LEAST_PIECES = 40_000, 1024, 32  # pieces of time: of all hosts, and limits for one
@@ -34,10 +34,10 @@ class JobRecord:
     trains_until: float = 0.0
 
     @property
-    def about(self) -> About:
+    def about(self) -> lines.Host:
         """Return the `host` lines of the coordinator's record, or of another; an empty one if there is none."""
         known = (host.about for host in [self.coordinator, *self.hosts] if host and host.about.host)
-        return next(known, About())
+        return next(known, lines.Host())
 
     @property
     def coordinator(self) -> Host | None:

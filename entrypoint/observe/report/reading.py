@@ -4,13 +4,12 @@ A record may be cut, broken or malicious: lines that do not fit are counted and 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.observe.report.host import Host, Mark, Process, Run
 from entrypoint.record import lines
-from entrypoint.record.line import WRONG, Line, line_of
-from entrypoint.record.read import batches, lines_of, parsed, text
+from entrypoint.record.lines import WRONG, Line
+from entrypoint.record.read import batches, parsed, text, texts_of
 
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_SAID, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
@@ -21,12 +20,9 @@ def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) 
     """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
     host = Host(name=name, columns=columns, every=every)
     reader, wrong = _Reader(host, zero), 0
-    for batch in batches(lines_of(data, host.problems), every):
-        for found in parsed(batch):
-            try:
-                reader.take(line_of(found))
-            except WRONG:
-                wrong += 1
+    for batch in batches(texts_of(data, host.problems), every):
+        for line in parsed(batch):
+            wrong += not (line and reader.takes(line))
         if wrong > MOST_WRONG_LINES:
             host.problems.append("the rest was not read")
             break
@@ -39,38 +35,28 @@ def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) 
 class _Reader:
     def __init__(self, host: Host, zero: float) -> None:
         self._host, self._zero = host, zero
-        self._takes: dict[type[Line], Callable[[float, Any], None]] = {
-            lines.About: self._take_about,
-            lines.Started: self._take_started,
-            lines.Ended: self._take_ended,
-            lines.PhaseBegan: self._take_phase,
-            lines.Sample: self._take_sample,
-            lines.Metrics: self._take_metrics,
-            lines.Mark: self._take_mark,
-            lines.Silent: self._take_silent,
-            lines.Stalled: self._take_stalled,
-            lines.Decided: self._take_decided,
-            lines.Stacks: self._take_stacks,
-            lines.Logged: self._take_logged,
-            lines.JobEnded: self._take_job_ended,
-        }
+        kinds = [name.removeprefix("_take_") for name in vars(_Reader) if name.startswith("_take_")]
+        self._takes: dict[str, Callable[..., None]] = {kind: getattr(self, f"_take_{kind}") for kind in kinds}
 
-    def take(self, line: Line) -> None:
-        """Note a line; raise one of WRONG if it is malformed."""
-        at = line.at - self._zero
+    def takes(self, line: Line) -> bool:
+        """Note a line; return whether it can be one of this job."""
+        at, host = line.at - self._zero, self._host
         if not -60 <= at <= LONGEST:
-            raise ValueError("no time of this job")
+            return False
         at = max(0.0, at)
-        if take := self._takes.get(type(line)):
-            take(at, line)
-        host = self._host
+        if take := self._takes.get(line.KIND):
+            try:
+                take(at, line)
+            except WRONG:
+                return False
         host.begin = at if host.begin is None else min(host.begin, at)
         host.end = max(host.end, at)
+        return True
 
-    def _take_about(self, at: float, line: lines.About) -> None:
+    def _take_host(self, at: float, line: lines.Host) -> None:
         self._host.about = self._host.about.updated(line)
 
-    def _take_started(self, at: float, line: lines.Started) -> None:
+    def _take_process(self, at: float, line: lines.Process) -> None:
         process = self._process(line.process)
         process.role, process.task = text(line.role, 40), text(line.task, 80)
         if len(process.runs) < 1000:
@@ -81,7 +67,7 @@ class _Reader:
         if process.runs and process.runs[-1].end is None:
             process.runs[-1].end, process.runs[-1].how = at, text(line.how)
 
-    def _take_phase(self, at: float, line: lines.PhaseBegan) -> None:
+    def _take_phase(self, at: float, line: lines.Phase) -> None:
         if len(self._host.phases) < 1000:
             self._host.phases.append((at, text(line.phase, 40)))
 
@@ -124,7 +110,7 @@ class _Reader:
             both[0] += received * host.every
             both[1] += sent * host.every
 
-    def _take_metrics(self, at: float, line: lines.Metrics) -> None:
+    def _take_metric(self, at: float, line: lines.Metric) -> None:
         process = self._host.processes.get(line.process) or self._process(line.process)
         metrics = process.metrics
         for metric, value in line.values.items():
@@ -144,7 +130,7 @@ class _Reader:
         elif len(process.marks) < MOST_MARKS:
             process.marks.append(Mark(at, text(line.what, 40), line.seconds))
 
-    def _take_silent(self, at: float, line: lines.Silent) -> None:
+    def _take_still(self, at: float, line: lines.Still) -> None:
         for name, still in line.processes.items():
             if len(self._host.still) < MOST_MARKS:
                 self._host.still.append((at, text(name), still.seconds, still.cpus - still.waiters))
@@ -154,7 +140,7 @@ class _Reader:
             self._host.stalled.append(at)
 
     def _take_decided(self, at: float, line: lines.Decided) -> None:
-        for event, *values in line.call.events:
+        for event, *values in line.call["events"]:
             if event == "Prepared" and values:
                 self._host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
 
@@ -163,16 +149,16 @@ class _Reader:
             words = {key: text(getattr(line, key), 20_000) for key in ("by", "place", "inside", "doing", "text")}
             self._host.stacks.append({"at": at, "process": text(line.process), **words})
 
-    def _take_logged(self, at: float, line: lines.Logged) -> None:
+    def _take_said(self, at: float, line: lines.Said) -> None:
         if len(self._host.logged) < MOST_SAID:
             self._host.logged.append((at, text(line.text, 600)))
 
-    def _take_job_ended(self, at: float, line: lines.JobEnded) -> None:
+    def _take_outcome(self, at: float, line: lines.Outcome) -> None:
         cause = line.cause
         self._host.outcome = {
             "kind": text(line.kind, 40),
             "code": int(line.exit_code),
-            "cause": {key: text(getattr(cause, key), 4000) for key in cause.fields} if cause else None,
+            "cause": cause and {key: text(cause.get(key, ""), 4000) for key in ("host", "process", "what", "error")},
         }
 
     def _process(self, name: str) -> Process:

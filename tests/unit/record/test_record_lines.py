@@ -5,6 +5,7 @@
 
 import ast
 import inspect
+import json
 import math
 import re
 import sys
@@ -13,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from entrypoint.record import lines
-from entrypoint.record.line import KINDS, WRONG, Line
-from entrypoint.record.read import lines_of
+from entrypoint.record.lines import KINDS, WRONG, Line, line_of
+from entrypoint.record.read import texts_of
 
 HERE = Path(__file__).resolve()
 PAGE = HERE.parents[3] / "entrypoint/record/README.md"
@@ -23,26 +24,33 @@ BETWEEN = re.compile(r"(<!-- lines:begin -->\n).*(<!-- lines:end -->)", re.DOTAL
 
 
 def table() -> str:
-    """Return what lines.py says of each type, in its order: its docstring, its fields and their comments."""
+    """Return what lines.py says of each type, in its order: its fields, and the comments of both."""
     source = inspect.getsource(lines)
-    rows = ["| line | what it says | its fields |", "|---|---|---|"]
+    rows = ["| line | what it holds | its fields |", "|---|---|---|"]
     for node in ast.parse(source).body:
-        if isinstance(node, ast.ClassDef):
-            kind = getattr(lines, node.name)
-            name = f"`{kind.KIND}`: {node.name}" if issubclass(kind, Line) else f"part {node.name}"
+        kind = getattr(lines, node.name) if isinstance(node, ast.ClassDef) else Line
+        if kind is not Line:
+            is_line = issubclass(kind, Line)
+            name = f"`{kind.KIND}`" if is_line else f"part {node.name}"
             fields = [_of_field(each, source) for each in node.body if isinstance(each, ast.AnnAssign)]
-            place = getattr(kind, "positional", 0) if issubclass(kind, Line) else len(fields)
-            inside = [
-                *fields[:place],
-                *([f"in one object: {fields[place]}", *fields[place + 1 :]] if fields[place:] else []),
-            ]
-            rows.append(f"| {name} | {ast.get_docstring(node)} | {'; '.join(inside)} |".replace("\n", " "))
+            if is_line and kind.named:
+                fields[len(kind.positional)] = f"in one object: {fields[len(kind.positional)]}"
+            rows.append(f"| {name} | {_comment(node.lineno, source)} | {'; '.join(fields)} |")
     return "\n".join(rows)
 
 
 def _of_field(field: ast.AnnAssign, source: str) -> str:
-    comment = source.splitlines()[(field.end_lineno or field.lineno) - 1].partition("  # ")[2]
+    comment = _comment(field.end_lineno or field.lineno, source)
     return f"`{ast.unparse(field.target)}`{': ' * bool(comment)}{comment}"
+
+
+def _comment(number: int, source: str) -> str:
+    """Return the comment at the end of a line, or else those in the lines above it."""
+    rows = source.splitlines()
+    above = []
+    while rows[number - 2 - len(above)].strip().startswith("# ") and not rows[number - 2].startswith("#"):
+        above.insert(0, rows[number - 2 - len(above)].strip().removeprefix("# "))
+    return rows[number - 1].partition("  # ")[2] or " ".join(above)
 
 
 def written() -> str:
@@ -56,12 +64,11 @@ def test_the_page_has_every_line() -> None:
 def test_lines_of_jobs_make_the_same_bytes() -> None:
     seen = set()
     for record in RECORDS:
-        for text in lines_of(record.read_bytes(), []):
-            line = Line.from_line(text)
-            assert Line.from_line(line.to_line()) == line
+        for text in texts_of(record.read_bytes(), []):
+            line = line_of(json.loads(text))
             seen.add(line.KIND)
-            if line.KIND not in ("still", "stalled", "decided"):  # these records have older, shorter forms of them
-                assert line.to_line() == text
+            if line.KIND != "stalled":  # these records have an older, shorter form of it
+                assert line.to_json() == text
     assert seen >= {"host", "process", "ended", "phase", "sample", "metric", "still", "stalled", "said", "outcome"}
 
 
@@ -84,11 +91,11 @@ def test_lines_of_jobs_make_the_same_bytes() -> None:
     ],
 )
 def test_a_line_of_each_kind(text: str) -> None:
-    assert Line.from_line(text.encode()).to_line().decode() == text
+    assert line_of(json.loads(text)).to_json().decode() == text
 
 
 def test_a_kind_that_is_not_known_has_its_time() -> None:
-    assert Line.from_line(b'["later",3.5,{"x":1}]') == Line(at=3.5)
+    assert line_of(["later", 3.5, {"x": 1}]) == Line(at=3.5)
     assert set(KINDS) == {
         kind.KIND for kind in vars(lines).values() if inspect.isclass(kind) and issubclass(kind, Line)
     } - {""}
@@ -100,18 +107,18 @@ def test_a_kind_that_is_not_known_has_its_time() -> None:
         "[]", "{}", "7", '["ended",1]', '["ended",1,"a"]', '["ended",1,"a",2]', '["ended","soon","a","b"]',
         '["ended",NaN,"a","b"]', '["sample",1,1.0,{"cpu":[NaN,1]},{}]', '["sample",1,1.0,{},{"a":{"cpu":"x"}}]',
         '["sample",1,1.0,{"gpus":[[1e300]]},{}]', '["sample",1,true,{},{}]', '["metric",1,"a",{"step":NaN}]',
-        '["metric",1,"a",{"loss":true}]', '["still",1,{"a":[]}]', '["outcome",1,{}]', '["host",1,{"cpus":"8"}]',
+        '["metric",1,"a",{"loss":true}]', '["outcome",1,{}]', '["host",1,{"cpus":"8"}]',
         '["host",1,{"limits":{"stop":null}}]', '["weights",1,"a",1,"x",2]', '[["ended"],1,"a","b"]',
     ],
 )  # fmt: skip
 def test_a_malformed_line(text: str) -> None:
     with pytest.raises(WRONG):
-        Line.from_line(text.encode())
+        line_of(json.loads(text))
 
 
 def test_later_facts_replace_earlier_ones() -> None:
-    first = lines.About(at=1.0, host="algo-1", cpus=8)
-    both = first.updated(lines.About(at=2.0, memory_limit=16, cpus=4))
+    first = lines.Host(at=1.0, host="algo-1", cpus=8)
+    both = first.updated(lines.Host(at=2.0, memory_limit=16, cpus=4))
     assert (both.host, both.cpus, both.memory_limit, both.disk_size) == ("algo-1", 4, 16, None)
     assert math.isclose(both.at, 1.0)
 

@@ -15,7 +15,7 @@ LEAST = 2.0  # host-seconds below which nothing is reported
 def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare the longest checkpoint with the time that a stopped job has for one."""
     for host, process in job.trainers():
-        budget = host.about.limits.stop if host.about.limits else 0.0
+        budget = (host.about.limits or {}).get("stop", 0.0)
         if budget <= 0:
             continue
         longest = max((mark.seconds for mark in process.marks if mark.what == "checkpoint"), default=0.0)

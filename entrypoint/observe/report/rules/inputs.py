@@ -89,9 +89,9 @@ def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Check the number and size of each channel's files, as the monitor has counted them."""
     for host in job.hosts:
         for name, channel in (host.about.channels or {}).items():
-            files, count = channel.files or 0, channel.bytes or 0
+            files, count = channel.get("files", 0), channel.get("bytes", 0)
             if files >= max(threshold, 1) and count / files < SMALL_BYTES:
-                at_least = "at least " if channel.more else ""
+                at_least = "at least " if channel.get("more") else ""
                 yield Verdict(
                     rule="small_files", host=host.name, severity=Severity.WARNING, weight=files / max(threshold, 1),
                     text=f"channel {name[:80]} has {at_least}{files:,.0f} files of {size(count / files)} on average",
