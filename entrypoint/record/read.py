@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Iterator
 
 from entrypoint.record import lines
-from entrypoint.record.lines import WRONG, Line, line_of
 from entrypoint.record.members import Members
 
 MOST_BYTES = 1 << 30  # per record, expanded
@@ -46,21 +45,21 @@ def batches(texts: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
     yield batch
 
 
-def parsed(batch: list[bytes]) -> Iterator[Line | None]:
+def parsed(batch: list[bytes]) -> Iterator[lines.Line | None]:
     """Yield each line, or None if it is malformed. The batch is parsed at once; only if that fails, line by line."""
     try:
         found = json.loads(b"[" + b",".join(batch) + b"]")
-    except WRONG:
+    except lines.WRONG:
         found = []
-    of = line_of if len(found) == len(batch) else lambda text: line_of(json.loads(text))
+    of = lines.line_of if len(found) == len(batch) else lambda text: lines.line_of(json.loads(text))
     for each in found if len(found) == len(batch) else batch:
         try:
             yield of(each)
-        except WRONG:
+        except lines.WRONG:
             yield None
 
 
-def lines_of(data: bytes) -> Iterator[Line]:
+def lines_of(data: bytes) -> Iterator[lines.Line]:
     """Yield the well-formed lines of a record."""
     for batch in batches(texts_of(data, []), 1):
         yield from filter(None, parsed(batch))

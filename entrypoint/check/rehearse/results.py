@@ -13,7 +13,6 @@ from entrypoint.launcher.outcome.outcome import Kind
 from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.metrics import Reader
 from entrypoint.record import lines
-from entrypoint.record.lines import WRONG, Line
 from entrypoint.record.read import lines_of
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
@@ -143,27 +142,26 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: boo
     """Collect the results of a run."""
     folders = folders_of(job)
     records = {folder.host: _record(job.output, folder.host) for folder in folders}
-    all_lines = [(host, line) for host, its in records.items() for line in its]
-    shared = any(isinstance(line, lines.Host) and line.mode == "ps" for _, line in all_lines)
+    every = [(host, line) for host, its in records.items() for line in its]
+    shared = any(isinstance(line, lines.Host) and line.mode == "ps" for _, line in every)
     together = Together(list(records), shared, FEWER_STEPS)
     found = None
     # All records sorted by time: hosts that are simulated on one machine have one clock.
-    for host, line in sorted(all_lines, key=lambda each: each[1].at):
+    for host, line in sorted(every, key=lambda each: each[1].at):
         if not isinstance(line, lines.Process) or line.role not in NOT_TRAINING:
-            with suppress(*WRONG):
+            with suppress(*lines.WRONG):
                 together.note(host, line)
             found = (together.look() if len(records) > 1 else None) or found
-    outcome = next((line for _, line in all_lines if isinstance(line, lines.Outcome)), None)
-    samples = [line for _, line in all_lines if isinstance(line, lines.Sample)]
+    outcome = next((line for _, line in every if isinstance(line, lines.Outcome)), None)
     return Seen(
         name=name,
         ended=ended,
         hosts=tuple(_host(folder, records[folder.host], job, knows_reads) for folder in folders),
         kind=Kind(outcome.kind) if outcome else None,
         cause=_words(outcome.cause) if outcome and outcome.cause else "",
-        said=tuple(dict.fromkeys(line.text.strip() for _, line in all_lines if isinstance(line, lines.Said))),
+        said=tuple(dict.fromkeys(line.text.strip() for _, line in every if isinstance(line, lines.Said))),
         together=found,
-        exchanged=sum(sum(counts) for line in samples for counts in line.peers.values()) // 2,
+        exchanged=sum(sum(map(sum, line.peers.values())) for _, line in every if isinstance(line, lines.Sample)) // 2,
         log=str(log),
         last_lines=tuple(_text(log)[-4096:].strip().splitlines()[-3:]),
     )
@@ -175,7 +173,7 @@ def _words(cause: Mapping[str, str]) -> str:
     return f"{who} ({cause.get('what', '')}){error}"
 
 
-def _record(output: Path, host: str) -> list[Line]:
+def _record(output: Path, host: str) -> list[lines.Line]:
     """Return the lines of a host's record: of the coordinator's copy or the host's own, whichever is longer."""
     paths = list(output.glob(f"algo-*/ml/output/data/record/{host}.jsonl.gz"))
     path = max(paths, key=lambda path: path.stat().st_size, default=None)
@@ -184,9 +182,8 @@ def _record(output: Path, host: str) -> list[Line]:
     return []
 
 
-def _host(folder: HostFolder, record: Sequence[Line], job: LocalJob, knows_reads: bool) -> Host:
+def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows_reads: bool) -> Host:
     processes: dict[str, Process] = {}
-    metrics = []
     memory = 0.0
     for line in record:
         match line:
@@ -194,8 +191,6 @@ def _host(folder: HostFolder, record: Sequence[Line], job: LocalJob, knows_reads
                 processes[name] = Process(name=name, role=role, began=line.at)
             case lines.Ended(process=name) if name in processes:
                 processes[name] = replace(processes[name], ended=line.at, how=line.how)
-            case lines.Metric():
-                metrics.append((line.at, line.process, dict(line.values)))
             case lines.Sample(processes=used):
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
     dealt = tuple((channel.name, _files(folder.parts / channel.name)) for channel in job.channels)
@@ -203,7 +198,7 @@ def _host(folder: HostFolder, record: Sequence[Line], job: LocalJob, knows_reads
     return Host(
         name=folder.host,
         processes=tuple(processes.values()),
-        metrics=tuple(metrics),
+        metrics=tuple((line.at, line.process, dict(line.values)) for line in record if isinstance(line, lines.Metric)),
         memory=int(memory),
         first=_first(folder.log),
         dealt=dealt,

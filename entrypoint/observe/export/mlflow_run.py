@@ -17,7 +17,6 @@ from typing import Any
 from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.points import Point, Points
 from entrypoint.record import lines
-from entrypoint.record.lines import Line
 
 URI = "MLFLOW_TRACKING_URI"
 USED = {"cpu", "memory/bytes", "memory/of limit"}  # figures of a host that are sent, beside those of its GPUs
@@ -49,7 +48,7 @@ class MlflowRun:
         self._sent = time.monotonic()
         self._taken: dict[tuple[str, str], float] = {}
 
-    def add(self, source: Points, lines: Iterable[Line]) -> int:
+    def add(self, source: Points, lines: Iterable[lines.Line]) -> int:
         """Note lines of a host's record; return the number of metrics. They are sent every PACE seconds."""
         found = [self._metric(point) for point in source.of(lines) if self._is_wanted(source, point)]
         self._waiting += found

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from entrypoint.record import lines
-from entrypoint.record.lines import WRONG, Line
 
 KINDS = (lines.Host, lines.Described, lines.Sample, lines.Metric, lines.Mark, lines.Outcome)
 
@@ -36,13 +35,13 @@ class Points:
     def is_coordinator(self) -> bool:
         return self.about is not None and self.about.coordinator == self.host
 
-    def of(self, new: Iterable[Line]) -> Iterator[Point]:
+    def of(self, new: Iterable[lines.Line]) -> Iterator[Point]:
         """Yield the points of lines; skip lines that cannot be right."""
         for line in new:
-            with contextlib.suppress(*WRONG):
+            with contextlib.suppress(*lines.WRONG):
                 yield from list(self._of_line(line))
 
-    def _of_line(self, line: Line) -> Iterator[Point]:
+    def _of_line(self, line: lines.Line) -> Iterator[Point]:
         match line:
             case lines.Host():
                 self.about = self.about.updated(line) if self.about else line

@@ -21,14 +21,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from entrypoint.record import lines
-from entrypoint.record.lines import Line
 
 LINES, SAID, HISTORY = 5, 60, 120  # kept: lines of a process, log lines of the launchers, samples of a host
 MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # limits of what is kept and shown
 RATE_OVER_SECONDS = 30.0  # seconds over which a rate of steps is taken
 # Names that scripts use for the number of all their steps.
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")
-COUNTS = ("step", "epoch", "epochs", "epoch_step", "epoch_steps")
 FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # processes whose progress stands for the job's
 
 
@@ -40,7 +38,7 @@ class View:
         self._said: deque[tuple[float, str, str]] = deque(maxlen=SAID)
         self._outcome: dict[str, Any] | None = None
 
-    def note(self, host: str, line: Line) -> None:
+    def note(self, host: str, line: lines.Line) -> None:
         """Note one line of a host's record; raise one of WRONG if it cannot be right."""
         known = self._hosts.setdefault(host, _Host(host))
         known.heard = max(known.heard, line.at)
@@ -71,7 +69,7 @@ class View:
 
     def state(self, now: float) -> dict[str, Any]:
         """Return the state to show, as of `now`."""
-        about = next((host.about for host in self._hosts.values() if host.about.at), _UNKNOWN)
+        about = next((host.about for host in self._hosts.values() if host.about.at), lines.Host())
         order = {name: rank for rank, name in enumerate((about.hosts or ())[:MOST_HOSTS])}
         hosts = sorted(self._hosts.values(), key=lambda host: order.get(host.name, len(order)))
         return {
@@ -104,12 +102,11 @@ class _Process:
 
     def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
         for name, value in found.items():
-            is_known = name in self.metrics or len(self.metrics) < MOST_METRICS
-            if is_known and (math.isfinite(value) or name not in (*COUNTS, *TOTALS)):
-                self.metrics[str(name)] = float(value)
+            if name in self.metrics or len(self.metrics) < MOST_METRICS:
+                self.metrics[name] = value
         self.reported_at = at
         step = found.get("step")
-        if step is not None and math.isfinite(step):
+        if step is not None:
             if self.steps and step < self.steps[-1][1]:  # the script started again
                 self.steps.clear()
             self.steps.append((at, step))
@@ -125,8 +122,7 @@ class _Process:
         if len(self.steps) > 1:
             (first_at, first), (last_at, last) = self.steps[0], self.steps[-1]
             return (last - first) / (last_at - first_at) if last_at > first_at else None
-        rate = self.metrics.get("steps_per_second", math.nan)
-        return rate if math.isfinite(rate) else None
+        return self.metrics.get("steps_per_second")
 
     @property
     def done(self) -> float | None:
@@ -162,16 +158,13 @@ class _Process:
         }
 
 
-_UNKNOWN = lines.Host(at=0.0)
-
-
 @dataclass
 class _Host:
     name: str
     heard: float = 0.0
     phase: str = "starting"
     ended: bool = False
-    about: lines.Host = _UNKNOWN
+    about: lines.Host = field(default_factory=lambda: lines.Host(at=0.0))
     processes: dict[str, _Process] = field(default_factory=dict)
     now: dict[str, Any] = field(default_factory=dict)
     history: deque[list[float]] = field(default_factory=lambda: deque(maxlen=HISTORY))

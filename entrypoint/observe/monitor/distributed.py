@@ -14,7 +14,6 @@ from entrypoint.observe.monitor import variable_traffic_words as in_words
 from entrypoint.observe.monitor.model import Model, model_of, of_all
 from entrypoint.observe.monitor.variable_traffic import FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
 from entrypoint.record import lines
-from entrypoint.record.lines import Line
 
 Who = tuple[str, str]  # host, process
 MOST_STEPS = 1e15
@@ -49,7 +48,7 @@ class Together:
         self._said_unclear = False
         self.told = False  # whether the last verdict is given
 
-    def note(self, host: str, line: Line) -> None:
+    def note(self, host: str, line: lines.Line) -> None:
         """Note a line of a record; raise one of WRONG if it cannot be right."""
         match line:
             case lines.Process() if host in self._hosts:

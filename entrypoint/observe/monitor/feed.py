@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from entrypoint.launcher.host import descendants
 from entrypoint.observe.monitor import spawn
-from entrypoint.record.lines import LIVES, Said
+from entrypoint.record.lines import LIVES, Line, Said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from entrypoint.launcher.job.job import Job
     from entrypoint.launcher.plan.plan import Plan
     from entrypoint.launcher.policy.events import Event
-    from entrypoint.record.lines import Line
 
 PIECE_BYTES = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output that it gets per second, and at once: more than people read
@@ -104,7 +103,7 @@ class Feed:
         if before:
             before.close()
 
-    def tell(self, line: "Line") -> None:
+    def tell(self, line: Line) -> None:
         """Send the monitor a line of the record."""
         if self._is_wanted:
             text = line.to_json()

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from entrypoint.base.values import Value
 from entrypoint.observe.monitor.wait_sites import WORKS, Doing, Stand
 from entrypoint.record import lines
-from entrypoint.record.lines import Line, Silent
 
 MAY_WAIT_FOR_OTHERS = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.JAX, Doing.DEVICE, Doing.UNKNOWN, Doing.WAITS}
 # A main thread that uses more than this, as CPUs and in each waking, makes progress.
@@ -26,7 +25,7 @@ class Stall(Value):
     words: str = ""
 
 
-def works(still: Silent, may_spin: bool) -> bool:
+def works(still: lines.Silent, may_spin: bool) -> bool:
     """Return whether its numbers alone prove that a process works. With `may_spin`, its main thread may wait busily."""
     if still.cpus - still.waiters - (still.main if may_spin else 0.0) >= WORKS:
         return True
@@ -34,12 +33,12 @@ def works(still: Silent, may_spin: bool) -> bool:
     return STEADY_CPUS < still.ran < WORKS and still.ran > STEADY_WAKE_SECONDS * still.wakes
 
 
-def judged(all_still: Mapping[Who, Silent | None], stall: Stall) -> list[Who]:
+def judged(all_still: Mapping[Who, lines.Silent | None], stall: Stall) -> list[Who]:
     """Return the processes that decide whether there is a hang: those that Horovod reports missing, or else all."""
     return [who for who in all_still if who[1] in stall.ranks] or list(all_still)
 
 
-def may_hang(all_still: Mapping[Who, Silent | None], after: float, may_spin: bool, stall: Stall) -> bool:
+def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: Stall) -> bool:
     """Return whether all have been silent for `after` seconds, and none of the judged processes is sure to work.
 
     `all_still`: every running training process; None for one that has shown progress.
@@ -51,7 +50,7 @@ def may_hang(all_still: Mapping[Who, Silent | None], after: float, may_spin: boo
     return not any(works(still, may_spin) for still in counted if still)
 
 
-def hangs(all_still: Mapping[Who, Silent | None], stands: Mapping[Who, Stand], stall: Stall) -> bool:
+def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Stand], stall: Stall) -> bool:
     """Return whether none of the judged processes works, by their stacks; where a stack is unknown, by numbers."""
     for who in judged(all_still, stall):
         doing, still = stands.get(who, Stand()).doing, all_still[who]
@@ -108,7 +107,7 @@ class Hangs:
 
     def __init__(self, after: float, may_spin: bool) -> None:
         self._after, self._may_spin = after, may_spin
-        self._still: dict[Who, Silent | None] = {}  # running processes
+        self._still: dict[Who, lines.Silent | None] = {}  # running processes
         self._stands: dict[Who, Stand] = {}
         self.stall = Stall()
         self._stalled_at: float | None = None
@@ -117,7 +116,7 @@ class Hangs:
         self._told = False
         self.asked = 0  # how often stacks were requested
 
-    def note(self, host: str, line: Line) -> None:
+    def note(self, host: str, line: lines.Line) -> None:
         """Note a line of a record: a process that runs or has ended, its silence, its stack, or a stall of Horovod."""
         match line:
             case lines.Process():
@@ -130,8 +129,8 @@ class Hangs:
                 self.stall = Stall(ranks=frozenset(f"rank {number}" for number in line.ranks), words=line.words)
                 self._stalled_at = None
             case lines.Stacks() if self._asked_at is not None:
-                stand = Stand(place=line.place, inside=line.inside, doing=_doing(line.doing))
-                self._stands[host, line.process] = stand
+                at = Stand(place=line.place, inside=line.inside, doing=_doing(line.doing))
+                self._stands[host, line.process] = at
 
     @property
     def runs(self) -> bool:

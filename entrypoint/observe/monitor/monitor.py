@@ -27,7 +27,6 @@ from entrypoint.observe.monitor.record_header import about
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.observe.monitor.script_socket import listen
 from entrypoint.record import lines
-from entrypoint.record.lines import Line, line_of
 from entrypoint.record.tail import Tail, wait_for
 from entrypoint.record.write import Record
 
@@ -87,7 +86,7 @@ class Monitor:
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._aside: Aside | None = None
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, start.again)
-        self._fresh: list[Line] = []  # new lines of the record, for the coordinator's `Watch`
+        self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
         self._sampling: Sampling | None = None
         self._delivery: Delivery | None = None  # on a follower
@@ -145,7 +144,7 @@ class Monitor:
                 self._lives.add(line.to_json())
             self._take_in(line)
 
-    def _add(self, line: Line) -> None:
+    def _add(self, line: lines.Line) -> None:
         self._record.add(line)
         if self._job.cluster.is_coordinator:
             self._fresh.append(line)
@@ -168,7 +167,7 @@ class Monitor:
         if message.startswith(b'["decided"'):  # only replay/ reads it
             self._record.add(message)
             return
-        line = line_of(json.loads(message))
+        line = lines.line_of(json.loads(message))
         if isinstance(line, lines.LIVES):
             if message in self._lives:
                 return
@@ -176,7 +175,7 @@ class Monitor:
         self._record.add(message)
         self._take_in(line)
 
-    def _take_in(self, line: Line) -> None:
+    def _take_in(self, line: lines.Line) -> None:
         if self._job.cluster.is_coordinator:
             self._fresh.append(line)
         match line:
@@ -194,13 +193,13 @@ class Monitor:
 
     def _add_marks(self) -> set[str]:
         """Record what scripts have sent by sagemaker_tf_data since the last look; return the processes that did."""
-        marks, metrics, weights = self._marks.take() if self._marks else ({}, {}, [])
+        marks, metrics, others = self._marks.take() if self._marks else ({}, {}, [])
         for process, sums in marks.items():
             for what, (times, seconds) in sums.items():
                 self._add(lines.Mark(process=process, what=what, seconds=round(seconds, 4), times=int(times)))
         for process, values in metrics.items():
             self._printed.reader(process).note(values)
-        for line in (*weights, *(self._marks.take_models() if self._marks else ())):
+        for line in others:
             self._add(line)
         return {*marks, *metrics}
 

@@ -4,11 +4,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.rules import in_words
-from entrypoint.record.lines import Channel, Host
+from entrypoint.record.lines import Host
 
 MOST_FILES, MOST_SECONDS = 20_000, 2.0  # limits for counting the files of one channel
 
@@ -46,9 +47,9 @@ def limits(job: Job) -> Host:
     return Host(memory_limit=memory_limit(), disk_size=psutil.disk_usage(str(job.paths.base)).total)
 
 
-def channels(job: Job) -> dict[str, Channel]:
+def channels(job: Job) -> dict[str, dict[str, Any]]:
     """Return {channel: its mode and distribution, files and bytes}; "more" if not all were counted."""
-    found: dict[str, Channel] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, told in job.input_data_config.items():
         mode = str(told.get("TrainingInputMode", ""))
         found[name] = {"mode": mode, "distribution": str(told.get("S3DistributionType", ""))}
@@ -57,7 +58,7 @@ def channels(job: Job) -> dict[str, Channel]:
     return found
 
 
-def count_files(folder: Path) -> Channel:
+def count_files(folder: Path) -> dict[str, Any]:
     """Return {"files", "bytes"} below a folder, with {"more": true} if counting stopped at a limit."""
     until, files, size = time.monotonic() + MOST_SECONDS, 0, 0
     for each in _sizes(folder):

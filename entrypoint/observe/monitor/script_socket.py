@@ -9,7 +9,6 @@ from typing import Any
 
 from entrypoint.observe.monitor.model import model_of
 from entrypoint.record import lines
-from entrypoint.record.lines import WRONG, is_value, number
 
 MOST, LONGEST = 100, 1 << 14  # messages read at once, and bytes of each
 MOST_NAMES, LONGEST_NAME = 30, 60  # names of one process until they are taken, and characters of each
@@ -53,13 +52,13 @@ class Marks:
         with suppress(OSError):
             for _ in range(MOST):
                 message = self.socket.recv(LONGEST)
-                with suppress(*WRONG):
+                with suppress(*lines.WRONG):
                     self._note(json.loads(message))
 
     def _note(self, told: dict[str, Any]) -> None:
         process = self._name(told["process"])
-        marks = {self._name(what): (number(times), number(seconds)) for what, (times, seconds) in told["marks"].items()}
-        values = {self._name(name): value for name, value in told["metrics"].items() if is_value(name, value)}
+        marks = {self._name(what): (lines.number(n), lines.number(took)) for what, (n, took) in told["marks"].items()}
+        values = {self._name(name): value for name, value in told["metrics"].items() if lines.is_value(name, value)}
         weights = list(map(float, told["weights"]))
         if len(weights) not in (0, 3):
             raise ValueError("no weights")
@@ -76,7 +75,7 @@ class Marks:
                 metrics[name] = float(value)
         if isinstance(model := told.get("model"), dict):  # from programs/on_path/
             self._models[process] = lines.Model(process=process, model=vars(model_of(model)))
-        if weights and is_value("step", weights[0]) and len(self._weights) < MOST:
+        if weights and lines.is_value("step", weights[0]) and len(self._weights) < MOST:
             step, norm, total = weights
             self._weights.append(lines.Weights(process=process, step=int(step), norm=norm, total=total))
 
@@ -86,13 +85,8 @@ class Marks:
             raise ValueError("no name")
         return self._mask(name)[:LONGEST_NAME]
 
-    def take(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, float]], list[lines.Weights]]:
-        """Return the sums since the last call: {process: {what: [times, seconds]}}, {process: metrics}, weights."""
-        taken = self._sums, self._metrics, self._weights
-        self._sums, self._metrics, self._weights = {}, {}, []
+    def take(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, float]], list[lines.Line]]:
+        """Return what came since the last call: {process: {what: [times, seconds]}}, {process: metrics}, and lines."""
+        taken = self._sums, self._metrics, [*self._weights, *self._models.values()]
+        self._sums, self._metrics, self._weights, self._models = {}, {}, [], {}
         return taken
-
-    def take_models(self) -> list[lines.Model]:
-        """Return the models that processes have reported since the last call."""
-        taken, self._models = self._models, {}
-        return list(taken.values())

@@ -18,7 +18,6 @@ from entrypoint.observe.monitor.hang import Hangs
 from entrypoint.observe.monitor.wait_sites import Stand
 from entrypoint.observe.monitor.weights import Weights
 from entrypoint.record import lines
-from entrypoint.record.lines import WRONG, Line
 from entrypoint.record.tail import Tail
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Watch:
         self._tracking = _tracking(job) if tracked else None
         self.live = False  # whether the live page is open
         self._wants = {"stacks": 0, "live": False}  # requests as the other monitors read them
-        with contextlib.suppress(OSError, *WRONG):  # an earlier monitor may have requested stacks already
+        with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
     @property
@@ -72,7 +71,7 @@ class Watch:
         """Return how often stacks were requested until now."""
         return self._hangs.asked
 
-    def look(self, own: Iterable[Line]) -> None:
+    def look(self, own: Iterable[lines.Line]) -> None:
         """Read new lines of all hosts (`own`: of this one), and act on what they show."""
         self._read(own)
         self._look_at_training()
@@ -89,7 +88,7 @@ class Watch:
         if self.live:
             self._show()
 
-    def show_last(self, own: Iterable[Line]) -> None:
+    def show_last(self, own: Iterable[lines.Line]) -> None:
         """Show the end on the live page if it is open, and remove the file that marks it as open."""
         self._read(own)
         if self._tracking:
@@ -102,16 +101,16 @@ class Watch:
         with contextlib.suppress(OSError):
             _write(self._job.paths.records / STATE, self._view.state(time.time()))
 
-    def _read(self, own: Iterable[Line]) -> None:
+    def _read(self, own: Iterable[lines.Line]) -> None:
         wanted = {*SHOWN, *(JUDGED if self.live or not self._together.told else KEPT_ON)}
         found = [(self._me, line) for line in own]
         found += [(host, line) for host, tail in self._tails.items() for line in tail.lines(wanted)]
         for host, line in found:
             for note in (self._view.note, self._judge):
-                with contextlib.suppress(*WRONG):  # anything may have written another host's lines
+                with contextlib.suppress(*lines.WRONG):  # anything may have written another host's lines
                     note(host, line)
 
-    def _judge(self, host: str, line: Line) -> None:
+    def _judge(self, host: str, line: lines.Line) -> None:
         process = getattr(line, "process", "")
         is_process = isinstance(line, lines.Process | lines.Ended)
         if not isinstance(line, JUDGED) or (is_process and not self._is_training(host, process)):

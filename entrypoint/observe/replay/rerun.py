@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from entrypoint.launcher.job.job import Mode
 from entrypoint.record import lines
-from entrypoint.record.lines import WRONG, Line
 
 OURS = "sagemaker_"  # prefix of hyperparameters that the SDK adds
 # Settings, without ENTRYPOINT_, that depend on where a job ran.
@@ -29,7 +28,7 @@ class Gathered:
     reports: dict[str, float] = field(default_factory=dict)  # other host -> time of its last report
 
 
-def gather(record: Sequence[Line]) -> Gathered:
+def gather(record: Sequence[lines.Line]) -> Gathered:
     """Read the lines of one record, in their order."""
     gathered = Gathered()
     for line in record:
@@ -40,7 +39,7 @@ def gather(record: Sequence[Line]) -> Gathered:
             case lines.Lines() if line.lines:
                 gathered.lines[line.process] = line.lines[-1]
             case lines.Decided():
-                with contextlib.suppress(*WRONG):  # skip malformed events
+                with contextlib.suppress(*lines.WRONG):  # skip malformed events
                     _note_decision(gathered, line.at, line.call)
     return gathered
 
@@ -63,7 +62,7 @@ def _note_decision(gathered: Gathered, at: float, call: lines.Call) -> None:
     gathered.asked |= {action[1]["name"] for action in call["actions"] if action[0] in ("Ask", "Force")}
 
 
-def faults(records: Mapping[str, Sequence[Line]]) -> Iterator[str]:
+def faults(records: Mapping[str, Sequence[lines.Line]]) -> Iterator[str]:
     """Yield faults that make `entrypoint local` do to simulated hosts what was done to these.
 
     A process that ends by itself, with an exit code, is no fault: it will do so again. The moment of a kill is the

@@ -10,7 +10,6 @@ from entrypoint.observe.replay.rebuild import rebuild
 from entrypoint.observe.replay.rerun import arguments, faults
 from entrypoint.observe.replay.wording import Narrator, consequences
 from entrypoint.record import lines
-from entrypoint.record.lines import Line
 from entrypoint.record.read import lines_of
 
 WANTED = (lines.Host, lines.Described, lines.Decided, lines.Process, lines.Outcome, lines.Lines)
@@ -23,16 +22,12 @@ class Recorded:
     host: str
     about: lines.Host
     described: lines.Described
-    record: Sequence[Line]  # those of WANTED
+    record: Sequence[lines.Line]  # those of WANTED
 
     @property
     def outcome(self) -> lines.Outcome | None:
         """Return how the job ended by this host's record; None if the record does not have it."""
         return next((line for line in reversed(self.record) if isinstance(line, lines.Outcome)), None)
-
-    @property
-    def gpus(self) -> int:
-        return int(self.about.gpus or 0)
 
 
 def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
@@ -94,7 +89,7 @@ class Played:
 
 def play(recorded: Recorded) -> Played:
     """Play one host's recorded events through the policy."""
-    job, plan = rebuild(recorded.described, recorded.gpus)
+    job, plan = rebuild(recorded.described, int(recorded.about.gpus or 0))
     player = Player(plan, recorded.host, job.settings)
     decided = [line for line in recorded.record if isinstance(line, lines.Decided)]
     played = zip(decided, player.play([line.call for line in decided]), strict=True)
@@ -132,7 +127,7 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
     """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same times."""
     readable = read_all(records)
     first = next(iter(readable.values()))
-    job, _ = rebuild(first.described, first.gpus)
+    job, _ = rebuild(first.described, int(first.about.gpus or 0))
     hosts = first.described.resourceconfig["hosts"]
     wanted = list(faults({name: readable[name].record if name in readable else [] for name in hosts}))
     return arguments(first.described, str(job.mode), job.processes_per_host, program, wanted)

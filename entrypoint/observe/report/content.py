@@ -29,7 +29,7 @@ def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, An
             "name": (about.job or "")[:200], "mode": (about.mode or "")[:40], "begin": round(job.zero),
             "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(job.zero, 4e9))),
             "seconds": digits(job.seconds), "outcome": job.outcome, "missing": len(job.missing),
-            "instances": sorted({host.instance_type for host in job.hosts} - {""})[:5],
+            "instances": sorted({(host.about.instance_type or "")[:60] for host in job.hosts} - {""})[:5],
         },
         "notes": job.notes[:200],
         "rules": {name: value for name, value in job.rules.items() if math.isfinite(value)},
@@ -87,9 +87,9 @@ def _host(job: JobRecord, host: Host, count: int) -> dict[str, Any]:
     most = max(8, MOST_SPANS // max(1, sum(len(each.processes) for each in job.hosts)))
     is_many = sum(len(each.processes) for each in job.hosts) > 2 * MOST_PROCESSES
     return {
-        "name": host.name, "rank": host.rank, "cpus": host.cpus, "gpus": float(host.about.gpus or 0),
+        "name": host.name, "rank": int(host.about.rank or 0), "cpus": host.cpus, "gpus": float(host.about.gpus or 0),
         "memory": digits((host.about.memory_limit or 0) / 1e6), "disk": digits((host.about.disk_size or 0) / 1e9),
-        "type": host.instance_type, "end": digits(host.end),
+        "type": (host.about.instance_type or "")[:60], "end": digits(host.end),
         "seen": [seen[0], seen[-1]] if seen else None,
         "spans": _spans(job.spans[host.name], least, 400),
         "columns": {name: column for name, column in rates.items() if column},

@@ -5,7 +5,6 @@ from typing import Any
 
 from entrypoint.observe.report.columns import Columns, Series
 from entrypoint.record import lines
-from entrypoint.record.read import text
 
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 
@@ -80,19 +79,9 @@ class Host:
     every: int = 1  # one of so many samples was read
 
     @property
-    def rank(self) -> int:
-        """Return its rank; 0 if it is not known."""
-        return int(self.about.rank or 0)
-
-    @property
     def cpus(self) -> float:
         """Return the number of CPUs; 1 if it is not known."""
         return max(1.0, float(self.about.cpus or 0.0))
-
-    @property
-    def instance_type(self) -> str:
-        """Return its instance type; "" if it is not known."""
-        return text(self.about.instance_type or "", 60)
 
     @property
     def trainers(self) -> list[Process]:

@@ -67,8 +67,7 @@ class JobRecord:
     @property
     def price(self) -> float | None:
         """Return the job's own price of a host-hour in USD; None if it has none."""
-        given = self.about.price
-        return given if given is not None and 0 < given < 1e6 else None
+        return given if 0 < (given := self.about.price or 0.0) < 1e6 else None
 
     @property
     def limit(self) -> int:
@@ -134,7 +133,7 @@ def _power_of_two(most: int) -> int:
 
 
 def _put_together(job: JobRecord) -> None:
-    job.hosts.sort(key=lambda host: (host.rank, host.name))
+    job.hosts.sort(key=lambda host: (host.about.rank or 0, host.name))
     widest = max((host.columns.width for host in job.hosts), default=1.0)
     for host in job.hosts:
         while host.columns.width < widest:

@@ -3,16 +3,14 @@
 A record may be cut, broken or malicious: lines that do not fit are counted and left out.
 """
 
-from collections.abc import Callable
-
 from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.observe.report.host import Host, Mark, Process, Run
 from entrypoint.record import lines
-from entrypoint.record.lines import WRONG, Line
 from entrypoint.record.read import batches, parsed, text, texts_of
 
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_SAID, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
+CAUSE = ("host", "process", "what", "error")
 LONGEST = 60 * 86_400.0  # seconds that a job can take; a later time is wrong
 
 
@@ -35,50 +33,73 @@ def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) 
 class _Reader:
     def __init__(self, host: Host, zero: float) -> None:
         self._host, self._zero = host, zero
-        kinds = [name.removeprefix("_take_") for name in vars(_Reader) if name.startswith("_take_")]
-        self._takes: dict[str, Callable[..., None]] = {kind: getattr(self, f"_take_{kind}") for kind in kinds}
 
-    def takes(self, line: Line) -> bool:
+    def takes(self, line: lines.Line) -> bool:
         """Note a line; return whether it can be one of this job."""
         at, host = line.at - self._zero, self._host
         if not -60 <= at <= LONGEST:
             return False
         at = max(0.0, at)
-        if take := self._takes.get(line.KIND):
-            try:
-                take(at, line)
-            except WRONG:
-                return False
-        host.begin = at if host.begin is None else min(host.begin, at)
-        host.end = max(host.end, at)
+        try:
+            self._take(at, line)
+        except lines.WRONG:
+            return False
+        if host.begin is None or at < host.begin:
+            host.begin = at
+        host.end = at if at > host.end else host.end
         return True
 
-    def _take_host(self, at: float, line: lines.Host) -> None:
-        self._host.about = self._host.about.updated(line)
-
-    def _take_process(self, at: float, line: lines.Process) -> None:
-        process = self._process(line.process)
-        process.role, process.task = text(line.role, 40), text(line.task, 80)
-        if len(process.runs) < 1000:
-            process.runs.append(Run(at))
-
-    def _take_ended(self, at: float, line: lines.Ended) -> None:
-        process = self._process(line.process)
-        if process.runs and process.runs[-1].end is None:
-            process.runs[-1].end, process.runs[-1].how = at, text(line.how)
-
-    def _take_phase(self, at: float, line: lines.Phase) -> None:
-        if len(self._host.phases) < 1000:
-            self._host.phases.append((at, text(line.phase, 40)))
+    def _take(self, at: float, line: lines.Line) -> None:
+        host = self._host
+        match line:
+            case lines.Sample():
+                self._take_sample(at, line)
+            case lines.Metric():
+                self._take_metric(at, line)
+            case lines.Host():
+                host.about = host.about.updated(line)
+            case lines.Process():
+                process = self._process(line.process)
+                process.role, process.task = text(line.role, 40), text(line.task, 80)
+                if len(process.runs) < 1000:
+                    process.runs.append(Run(at))
+            case lines.Ended():
+                process = self._process(line.process)
+                if process.runs and process.runs[-1].end is None:
+                    process.runs[-1].end, process.runs[-1].how = at, text(line.how)
+            case lines.Phase() if len(host.phases) < 1000:
+                host.phases.append((at, text(line.phase, 40)))
+            case lines.Mark():
+                process = self._process(line.process)
+                if not (0 <= line.seconds <= LONGEST and line.times >= 1):
+                    raise ValueError("no time that something took")
+                if line.what == "step":
+                    process.step_marks.add(at, line.seconds / line.times)
+                elif len(process.marks) < MOST_MARKS:
+                    process.marks.append(Mark(at, text(line.what, 40), line.seconds))
+            case lines.Still():
+                for name, still in line.processes.items():
+                    if len(host.still) < MOST_MARKS:
+                        host.still.append((at, text(name), still.seconds, still.cpus - still.waiters))
+            case lines.Stalled() if line.ranks and len(host.stalled) < MOST_MARKS:
+                host.stalled.append(at)
+            case lines.Decided():
+                for event, *values in line.call["events"]:
+                    if event == "Prepared" and values:
+                        host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
+            case lines.Stacks() if len(host.stacks) < MOST_STACKS:
+                words = {key: text(getattr(line, key), 20_000) for key in ("by", "place", "inside", "doing", "text")}
+                host.stacks.append({"at": at, "process": text(line.process), **words})
+            case lines.Said() if len(host.logged) < MOST_SAID:
+                host.logged.append((at, text(line.text, 600)))
+            case lines.Outcome(cause=cause):
+                blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None
+                host.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}
 
     def _take_sample(self, at: float, line: lines.Sample) -> None:
         seconds, host, used = line.seconds, self._host, line.host
-        amounts: dict[Key, float] = {}
-        peaks: dict[Key, float] = {}
-        if "cpu" in used:
-            amounts.update(zip(_CPU, used["cpu"], strict=False))
-        if "memory" in used:
-            peaks.update(zip(_MEMORY, used["memory"], strict=False))
+        amounts: dict[Key, float] = dict(zip(_CPU, used.get("cpu", ()), strict=False))
+        peaks: dict[Key, float] = dict(zip(_MEMORY, used.get("memory", ()), strict=False))
         if "disk" in used:
             amounts.update(zip(_DISK, used["disk"], strict=False))
         if "net" in used:
@@ -120,46 +141,6 @@ class _Reader:
                     continue
                 series = metrics[text(metric, 60)] = Series()
             series.add(at, float(value))
-
-    def _take_mark(self, at: float, line: lines.Mark) -> None:
-        process = self._process(line.process)
-        if not (0 <= line.seconds <= LONGEST and line.times >= 1):
-            raise ValueError("no time that something took")
-        if line.what == "step":
-            process.step_marks.add(at, line.seconds / line.times)
-        elif len(process.marks) < MOST_MARKS:
-            process.marks.append(Mark(at, text(line.what, 40), line.seconds))
-
-    def _take_still(self, at: float, line: lines.Still) -> None:
-        for name, still in line.processes.items():
-            if len(self._host.still) < MOST_MARKS:
-                self._host.still.append((at, text(name), still.seconds, still.cpus - still.waiters))
-
-    def _take_stalled(self, at: float, line: lines.Stalled) -> None:
-        if line.ranks and len(self._host.stalled) < MOST_MARKS:
-            self._host.stalled.append(at)
-
-    def _take_decided(self, at: float, line: lines.Decided) -> None:
-        for event, *values in line.call["events"]:
-            if event == "Prepared" and values:
-                self._host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
-
-    def _take_stacks(self, at: float, line: lines.Stacks) -> None:
-        if len(self._host.stacks) < MOST_STACKS:
-            words = {key: text(getattr(line, key), 20_000) for key in ("by", "place", "inside", "doing", "text")}
-            self._host.stacks.append({"at": at, "process": text(line.process), **words})
-
-    def _take_said(self, at: float, line: lines.Said) -> None:
-        if len(self._host.logged) < MOST_SAID:
-            self._host.logged.append((at, text(line.text, 600)))
-
-    def _take_outcome(self, at: float, line: lines.Outcome) -> None:
-        cause = line.cause
-        self._host.outcome = {
-            "kind": text(line.kind, 40),
-            "code": int(line.exit_code),
-            "cause": cause and {key: text(cause.get(key, ""), 4000) for key in ("host", "process", "what", "error")},
-        }
 
     def _process(self, name: str) -> Process:
         name, known = text(name), self._host.processes
