@@ -58,12 +58,11 @@ class Line(Value):
 
     def to_json(self) -> bytes:
         """Return the line as it stands in a record."""
-        known, optional = self.__dict__, self.defaults
-        array = [self.KIND, *map(known.get, self.positional)]
-        array[1] = round(self.at, 3)
-        if self.named:
-            named = {name: known[name] for name in self.named}
-            array.append({k: v for k, v in named.items() if v is not None or optional.get(k, "") is not None})
+        known, named = self.__dict__, self.named
+        array: list[Any] = [self.KIND, *map(known.get, self.positional)]
+        array[1] = round(array[1], 3)
+        if named:
+            array.append({k: known[k] for k in named if known[k] is not None or self.defaults.get(k, "") is not None})
         return _encoded(array).encode()
 
 

@@ -31,18 +31,18 @@ class Columns:
                 return
         if end >= self.width * self.limit:
             self.grow(end)
-        width, whole, parts = self.width, end - start, []
+        width, whole, parts, used, tops = self.width, end - start, [], self.amounts, self.peaks
         first, last = int(start / width), min(self.limit - 1, int(end / width))
         for at in range(first, last + 1):
             seconds = whole if first == last else min(end, (at + 1) * width) - max(start, at * width)
             self.seconds[at] += seconds
             parts.append((at, seconds / whole))
         for key, amount in amounts.items():
-            column = self.amounts.get(key) or self.amounts.setdefault(key, self._zeros())
+            column = used.get(key) or used.setdefault(key, self._zeros())
             for at, part in parts:
                 column[at] += amount * part
         for key, level in peaks.items():
-            column = self.peaks.get(key) or self.peaks.setdefault(key, self._zeros())
+            column = tops.get(key) or tops.setdefault(key, self._zeros())
             for at, _ in parts:
                 if level > column[at]:
                     column[at] = level
