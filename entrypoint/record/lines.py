@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, NamedTuple, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, ClassVar, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from entrypoint.base.values import Value, fresh, replace
 
@@ -241,7 +241,7 @@ class Lines(Line):  # a process's last lines of output: at its end, and while th
     lines: Sequence[str]
 
 
-class Silent(NamedTuple):  # a process without progress, and what it used per second meanwhile
+class Silent(Value):  # a process without progress, and what it used per second meanwhile
     seconds: float  # without a sign of progress
     cpus: float = 0.0
     waiters: float = 0.0  # part of `cpus` used by threads that only wait busily
@@ -255,7 +255,8 @@ class Still(Line):  # the processes that show no progress; none if there is prog
 
     @property
     def processes(self) -> dict[str, Silent]:
-        return {name: Silent(*figures[:6]) for name, figures in self.figures.items()}
+        of = {name: zip(Silent.fields, figures, strict=False) for name, figures in self.figures.items()}
+        return {name: Silent(**dict(values)) for name, values in of.items()}
 
 
 class Stalled(Line):  # a stall warning of Horovod in the output of a rank of this host

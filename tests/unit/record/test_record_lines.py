@@ -105,10 +105,12 @@ def test_a_kind_that_is_not_known_has_its_time() -> None:
     "text",
     [
         "[]", "{}", "7", '["ended",1]', '["ended",1,"a"]', '["ended",1,"a",2]', '["ended","soon","a","b"]',
-        '["ended",NaN,"a","b"]', '["sample",1,1.0,{"cpu":[NaN,1]},{}]', '["sample",1,1.0,{},{"a":{"cpu":"x"}}]',
-        '["sample",1,1.0,{"gpus":[[1e300]]},{}]', '["sample",1,true,{},{}]', '["metric",1,"a",{"step":NaN}]',
-        '["metric",1,"a",{"loss":true}]', '["outcome",1,{}]', '["host",1,{"cpus":"8"}]',
-        '["host",1,{"limits":{"stop":null}}]', '["weights",1,"a",1,"x",2]', '[["ended"],1,"a","b"]',
+        '["ended",NaN,"a","b"]', '["sample",1,1.0,{"cpu":[NaN,1]},{},{}]', '["sample",1,1.0,{},{"a":{"cpu":"x"}},{}]',
+        '["sample",1,1.0,{},{},{"b":[1,-1e300]}]', '["sample",1,1.0,{"gpus":[[1e300]]},{},{}]',
+        '["sample",1,true,{},{},{}]', '["sample",1,1.0,{},{}]', '["lines",1,"a","text"]',
+        '["metric",1,"a",{"step":NaN}]', '["metric",1,"a",{"loss":true}]', '["outcome",1,{}]',
+        '["host",1,{"cpus":"8"}]', '["host",1,{"limits":{"stop":null}}]', '["weights",1,"a",1,"x",2]',
+        '[["ended"],1,"a","b"]',
     ],
 )  # fmt: skip
 def test_a_malformed_line(text: str) -> None:
