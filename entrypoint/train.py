@@ -13,6 +13,7 @@ from entrypoint.launcher import epilogue, places, self_failure, surroundings
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.observe.monitor.feed import Feed
+from entrypoint.record import lines
 
 if TYPE_CHECKING:  # `train` and `entrypoint` import each module only when they need it
     from entrypoint.launcher.control.pages import Routes
@@ -158,6 +159,6 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
     elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
         there = [supervisor.facts.coordinator]
     blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
-    feed.tell("outcome", {"kind": str(masked.kind), "exit_code": masked.exit_code, "cause": blamed, "there": there})
+    feed.tell(lines.Outcome(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there))
     if why := feed.finish():
         log.say(f"the record of this host is incomplete: {why}")

@@ -50,10 +50,11 @@ class _Fields:
     def __init__(self, **given: Any) -> None:
         values = self.__dict__
         values.update(self.defaults)
-        if self._makers:
-            values.update({name: make() for name, make in self._makers.items() if name not in given})
+        for name, make in self._makers.items():
+            if name not in given:
+                values[name] = make()
         values.update(given)
-        if len(values) != len(self._known) or not given.keys() <= self._known:
+        if values.keys() != self._known:
             wanted = ", ".join(self.fields) or "no fields"
             raise TypeError(f"{type(self).__name__} takes {wanted}; got {', '.join(given) or 'none'}")
         if self._checks:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in
 from entrypoint.record.find import find
-from entrypoint.record.read import arrays_of
+from entrypoint.record.read import lines_of
 
 EPILOG = """\
 examples:
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print definitions of the metrics in --name and in a job's records, else of the usual ones; return 0."""
     names = args.name
     if args.place:
-        printed = metrics_in(line for record in find(args.place).values() for line in arrays_of(record))
+        printed = metrics_in(line for record in find(args.place).values() for line in lines_of(record))
         names = names + [name for name in printed if name not in names]
         if not names:
             raise ConfigError(

@@ -7,7 +7,7 @@ from entrypoint.cli.arguments import PLACE
 from entrypoint.observe.export.mlflow_run import MlflowRun
 from entrypoint.observe.export.points import Points
 from entrypoint.record.find import find
-from entrypoint.record.read import arrays_of
+from entrypoint.record.read import lines_of
 
 EPILOG = """\
 examples:
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """
     records = find(args.place)
     run = MlflowRun()
-    count = sum(run.add(Points(host), arrays_of(record)) for host, record in sorted(records.items()))
+    count = sum(run.add(Points(host), lines_of(record)) for host, record in sorted(records.items()))
     run.close()
     print(f"{count} metrics in run {run.id}" if run.id else "nothing written: the records do not say what the job was")
     return 0 if run.id else 1

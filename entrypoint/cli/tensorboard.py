@@ -9,7 +9,7 @@ from entrypoint.observe.export.follow import follow
 from entrypoint.observe.export.points import Points
 from entrypoint.observe.export.tensorboard import EventFiles
 from entrypoint.record.find import find
-from entrypoint.record.read import arrays_of
+from entrypoint.record.read import lines_of
 
 _RECORDS = ("*/ml/output/data/record", "output/data/record", "data/record", "record", ".")
 
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
             folder = Path(args.place)
             count = follow(lambda: [each for part in _RECORDS for each in folder.glob(part)], files, lambda: False)
         else:
-            count = sum(files.add(Points(host), arrays_of(record)) for host, record in find(args.place).items())
+            count = sum(files.add(Points(host), lines_of(record)) for host, record in find(args.place).items())
     except KeyboardInterrupt:
         return 0
     finally:

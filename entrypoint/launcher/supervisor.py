@@ -22,6 +22,7 @@ from entrypoint.launcher.policy.history import History
 from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.policy import Policy
 from entrypoint.launcher.policy.status import status
+from entrypoint.record import lines
 
 if TYPE_CHECKING:
     from entrypoint.launcher.control.pages import Routes
@@ -48,8 +49,10 @@ class Supervisor:
         self.began = time.monotonic() if began is None else began
         self.policy = Policy(host.plan, self.job.cluster.me.name, self.job.settings, self.began)
         self.facts = self.policy.facts
-        mask, tell, wanted = host.log.secret.mask_all, host.tell, self.job.settings.monitor
-        self.history = History(len(host.plan.hosts), self.began, lambda line: tell("decided", mask(line)), wanted)
+        mask, wanted = host.log.secret.mask_all, self.job.settings.monitor
+        self.history = History(
+            len(host.plan.hosts), self.began, lambda call: host.tell(lines.Decided(call=mask(call))), wanted
+        )
         self.errands = Errands(self.job, host.log, host.inbox.put)
         self.peers: Peers | None = None
         self.outcome: Outcome | None = None
@@ -103,10 +106,10 @@ class Supervisor:
             if self._told_phase is Phase.STARTING:
                 _import_for_the_end()
             self._told_phase = self.facts.phase
-            self.host.tell("phase", str(self._told_phase))
+            self.host.tell(lines.Phase(phase=str(self._told_phase)))
         for event in happened:
             if isinstance(event, events.Ended):
-                self.host.tell("ended", event.name, str(event.exit))
+                self.host.tell(lines.Ended(process=event.name, how=str(event.exit)))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         peers, mask = self.peers, self.host.log.secret.mask

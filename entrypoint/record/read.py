@@ -1,32 +1,22 @@
 """Read the lines of a record from bytes that may be cut off, broken or endless, and keep the lines that are sane."""
 
+import itertools
 import json
-import math
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from entrypoint.record import lines
 from entrypoint.record.members import Members
 
 MOST_BYTES = 1 << 30  # per record, expanded
 MOST_LINE = 1 << 20
 BATCH_LINES = 200  # parsing lines together is faster than one by one
-WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
-MOST_NUMBER, DEEPEST = 1e20, 8  # the most in an honest line; file systems without a limit report 8 EiB
-# Metrics that count or time something must be finite. Others, such as a loss, may be NaN or infinite, and are shown so.
-COUNTS = {
-    "step", "epoch", "epochs", "epoch_step", "epoch_steps", "steps_per_second", "step_seconds",
-    "max_steps", "total_steps", "train_steps", "num_steps", "steps",
-}  # fmt: skip
 
 
-def first_line(data: bytes) -> tuple[float, dict[str, Any]] | None:
-    """Return (time, about) of a record's first line; None if it cannot be read or is not a line of kind `host`."""
-    try:
-        line = json.loads(next(lines_of(data[: 1 << 16], [])))
-        return (number(line[1]), dict(line[2])) if line[0] == "host" else None
-    except (StopIteration, *WRONG):
-        return None
+def first_line(data: bytes) -> lines.Host | None:
+    """Return a record's first line; None if it cannot be read or is not a line of kind `host`."""
+    line = next(parsed([*itertools.islice(texts_of(data[: 1 << 16], []), 1)]), None)
+    return line if isinstance(line, lines.Host) else None
 
 
 def count_lines(data: bytes) -> float:
@@ -39,11 +29,11 @@ def count_lines(data: bytes) -> float:
     return count * len(data) / max(1, len(head) - len(expand.unconsumed_tail))
 
 
-def batches(lines: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
+def batches(texts: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
     """Yield lines in batches; of samples and metrics, only those of each `every`th sample, and lines with NaN."""
     batch: list[bytes] = []
     count = 0
-    for line in lines:
+    for line in texts:
         if every > 1 and line.startswith((b'["sample"', b'["metric"')):
             count += line.startswith(b'["sample"')
             if count % every and b"NaN" not in line:
@@ -55,26 +45,27 @@ def batches(lines: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
     yield batch
 
 
-def parsed(lines: list[bytes]) -> Iterator[Any]:
-    """Yield the value of each line; None for a line that cannot be parsed.
-
-    The batch is parsed at once; only if that fails is it parsed line by line.
-    """
+def parsed(batch: list[bytes]) -> Iterator[lines.Line | None]:
+    """Yield each line, or None if it is malformed. The batch is parsed at once; only if that fails, line by line."""
     try:
-        found = json.loads(b"[" + b",".join(lines) + b"]")
-    except WRONG:
+        found = json.loads(b"[" + b",".join(batch) + b"]")
+    except lines.WRONG:
         found = []
-    if len(found) == len(lines):
-        yield from found
-        return
-    for line in lines:
+    of = lines.line_of if len(found) == len(batch) else lambda text: lines.line_of(json.loads(text))
+    for each in found if len(found) == len(batch) else batch:
         try:
-            yield json.loads(line)
-        except WRONG:
+            yield of(each)
+        except lines.WRONG:
             yield None
 
 
-def lines_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
+def lines_of(data: bytes) -> Iterator[lines.Line]:
+    """Yield the well-formed lines of a record."""
+    for batch in batches(texts_of(data, []), 1):
+        yield from filter(None, parsed(batch))
+
+
+def texts_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
     """Yield the whole lines of a record; append what is wrong with the rest to `problems`."""
     members, rest, size = Members(), b"", 0
     for piece in members.expand(data):
@@ -90,62 +81,6 @@ def lines_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
         problems.append("it is empty, or not a record")
 
 
-def arrays_of(data: bytes) -> Iterator[list[Any]]:
-    """Yield the lines of a record that `is_line` accepts."""
-    for batch in batches(lines_of(data, []), 1):
-        yield from (line for line in parsed(batch) if is_line(line))
-
-
-def is_line(line: Any) -> bool:
-    """Return whether a value may be a line of a record: an array of a kind, a time, and values with sane numbers."""
-    match line:
-        case ["decided" | "described", at, _]:  # the readers of these check the values
-            return _is_number(at)
-        case ["metric", at, str(), dict(found)]:
-            return _is_number(at) and all(is_value(name, value) for name, value in found.items())
-        case ["metric", *_]:
-            return False
-        case ["weights", at, str(), step, int() | float(), int() | float()]:  # NaN if a training has diverged
-            return _is_number(at) and _is_number(step)
-        case [str(), at, *values]:
-            return _is_number(at) and _is_sane(values)
-    return False
-
-
-def is_value(name: str, value: Any) -> bool:
-    """Return whether a metric of this name may have this value."""
-    return _is_number(value) or (isinstance(value, float) and name not in COUNTS)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST_NUMBER
-
-
-def _is_sane(value: Any, depth: int = DEEPEST) -> bool:
-    """Return whether all numbers in a value are finite and of a sane size."""
-    if isinstance(value, int | float):
-        return math.isfinite(value) and abs(value) < MOST_NUMBER
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return depth > 0 and all(_is_sane(each, depth - 1) for each in value) if isinstance(value, list) else True
-
-
-def number(value: Any) -> float:
-    """Return a finite number of a sane size; raise ValueError for anything else."""
-    if not _is_number(value):
-        raise ValueError("no number")
-    return float(value)
-
-
-def numbers(values: list[Any]) -> list[float]:
-    """Return a list of such numbers; raise ValueError or TypeError for anything else."""
-    if not abs(sum(values)) < 1e18:
-        raise ValueError("no numbers")
-    return values
-
-
-def text(value: Any, most: int = 200) -> str:
-    """Return a text, cut to `most` characters; raise ValueError if the value is no text."""
-    if not isinstance(value, str):
-        raise ValueError("no text")
+def text(value: str, most: int = 200) -> str:
+    """Return a text, cut to `most` characters."""
     return value if len(value) <= most else value[: most - 3] + "..."

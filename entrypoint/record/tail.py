@@ -1,13 +1,12 @@
 """Read what was added to other hosts' records since the last read, on the coordinator."""
 
-import json
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
+from entrypoint.record.lines import Line
 from entrypoint.record.members import Members
-from entrypoint.record.read import MOST_BYTES, MOST_LINE, WRONG, is_line
+from entrypoint.record.read import MOST_BYTES, MOST_LINE, parsed
 
 
 class Tail:
@@ -17,7 +16,7 @@ class Tail:
         self._path, self._at, self._rest = path, 0, b""
         self._members, self._size = Members(), 0  # bytes, expanded
 
-    def lines(self, kinds: tuple[str, ...]) -> Iterator[list[Any]]:
+    def lines(self, kinds: Collection[type[Line]]) -> Iterator[Line]:
         """Yield the whole lines of these kinds that were added since the last call."""
         try:
             with self._path.open("rb") as file:
@@ -26,24 +25,14 @@ class Tail:
         except OSError:  # the host has sent nothing yet
             return
         self._at += len(data)
-        heads = tuple(f'["{kind}",'.encode() for kind in kinds)
+        heads = tuple(f'["{kind.KIND}",'.encode() for kind in kinds)
         for text in self._members.expand(data):
             self._size += len(text)
             if self._size > MOST_BYTES:  # no honest record is longer
                 return
             *whole, rest = (self._rest + text).split(b"\n") if text else (b"",)
             self._rest = rest if len(rest) <= MOST_LINE else b""
-            for line in whole:
-                if line.startswith(heads) and (found := _array(line)):
-                    yield found
-
-
-def _array(line: bytes) -> list[Any] | None:
-    try:
-        found = json.loads(line)
-        return found if is_line(found) else None
-    except WRONG:
-        return None
+            yield from filter(None, parsed([line for line in whole if line.startswith(heads)]))
 
 
 def wait_for(hosts: Collection[str], folder: Path, within: float) -> None:

@@ -1,15 +1,14 @@
-"""Write a host's record: a compressed file of lines. observe/monitor/README.md describes the lines."""
+"""Write a host's record: a compressed file of lines. lines.py describes the lines."""
 
 import contextlib
 import io
-import json
 import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from entrypoint.record.limits import RECORD_BYTES
+from entrypoint.record.lines import Line
 
 ROOM_BYTES = 1 << 20  # compressed bytes that are kept while they cannot be written; after that, lines are left out
 
@@ -33,18 +32,14 @@ class Record:
         self._missing = 0  # lines left out since writing failed
         self._write()
 
-    def add(self, kind: str, at: float, *values: Any) -> None:
-        """Add a line at a time `at`, in seconds since the epoch."""
-        self.add_line(json.dumps([kind, round(at, 3), *values], separators=(",", ":")).encode())
-
-    def add_line(self, line: bytes) -> None:
-        """Add a line that is already JSON."""
+    def add(self, line: Line | bytes) -> None:
+        """Add a line, which may already be JSON."""
         if self.size + len(self._waiting) >= RECORD_BYTES:
             return
         if len(self._waiting) >= ROOM_BYTES:
             self._missing += 1
             return
-        self._waiting += self._gzip.compress(line + b"\n")
+        self._waiting += self._gzip.compress((line if isinstance(line, bytes) else line.to_json()) + b"\n")
         self._changed = True
 
     def flush(self) -> None:

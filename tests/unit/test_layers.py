@@ -25,20 +25,20 @@ MAY_IMPORT = {
     "launcher/outcome": "base",
     "launcher/plan": "base launcher/job",
     "launcher/policy": "base launcher/job launcher/outcome launcher/plan",
-    "launcher/host": "base launcher/job launcher/outcome launcher/plan launcher/policy",
+    "launcher/host": "base launcher/job launcher/outcome launcher/plan launcher/policy record",
     "launcher/control": "base launcher/host launcher/job launcher/outcome launcher/policy record",
     "launcher/errands": "launcher/control launcher/host launcher/job launcher/policy",
     "launcher/places": "",
     "launcher/surroundings": "base launcher/host launcher/job",
     "launcher/supervisor": (
-        "base launcher/control launcher/errands launcher/host launcher/outcome launcher/plan launcher/policy"
+        "base launcher/control launcher/errands launcher/host launcher/outcome launcher/plan launcher/policy record"
     ),
     "launcher/self_failure": (
         "base launcher/control launcher/host launcher/job launcher/outcome launcher/places launcher/plan "
         "launcher/policy launcher/supervisor launcher/surroundings"
     ),
     "launcher/epilogue": "launcher/host launcher/outcome launcher/policy launcher/supervisor",
-    "observe/live": "base launcher/control",
+    "observe/live": "base launcher/control record",
     "observe/report": "base launcher/job record",
     "observe/export": "base record",
     "observe/replay": "base launcher/job launcher/outcome launcher/plan launcher/policy record",
@@ -48,8 +48,8 @@ MAY_IMPORT = {
     ),
     "train": (
         "base launcher/control launcher/epilogue launcher/host launcher/job launcher/outcome launcher/places "
-        "launcher/plan "
-        "launcher/self_failure launcher/supervisor launcher/surroundings observe/live observe/monitor"
+        "launcher/plan launcher/self_failure launcher/supervisor launcher/surroundings observe/live observe/monitor "
+        "record"
     ),
     "simulate": (
         "base launcher/host launcher/job launcher/outcome launcher/plan observe/export observe/live observe/report "

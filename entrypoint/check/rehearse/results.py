@@ -1,10 +1,10 @@
 """Collect the results of a run from its hosts' records, logs and folders."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from entrypoint.base.python310 import StrEnum
 from entrypoint.check.rehearse.runs import OLD, Ended, files_in
@@ -12,7 +12,8 @@ from entrypoint.check.rehearse.triggers import NOT_TRAINING
 from entrypoint.launcher.outcome.outcome import Kind
 from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.metrics import Reader
-from entrypoint.record.read import arrays_of
+from entrypoint.record import lines
+from entrypoint.record.read import lines_of
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
 
@@ -140,81 +141,64 @@ class Seen:
 def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: bool) -> Seen:
     """Collect the results of a run."""
     folders = folders_of(job)
-    records = {folder.host: list(_record(job.output, folder.host)) for folder in folders}
-    about = [line[2] for lines in records.values() for line in lines[:1]]
-    together = Together(list(records), any(header.get("mode") == "ps" for header in about), FEWER_STEPS)
-    outcome: dict[str, Any] = {}
-    said: dict[str, None] = {}
-    exchanged = 0
+    records = {folder.host: _record(job.output, folder.host) for folder in folders}
+    every = [(host, line) for host, its in records.items() for line in its]
+    shared = any(isinstance(line, lines.Host) and line.mode == "ps" for _, line in every)
+    together = Together(list(records), shared, FEWER_STEPS)
     found = None
-    for lines in records.values():
-        for kind, _, *values in lines:
-            if kind == "outcome" and not outcome:
-                outcome = values[0]
-            if kind == "said":
-                said[str(values[0]).strip()] = None
-            if kind == "sample":
-                exchanged += sum(sum(counts) for counts in values[3].values())
     # All records sorted by time: hosts that are simulated on one machine have one clock.
-    all_lines = [(line[1], host, line) for host, lines in records.items() for line in lines]
-    for at, host, (kind, _, *values) in sorted(all_lines, key=lambda each: each[0]):
-        if kind != "process" or values[1].get("role") not in NOT_TRAINING:
-            together.note(host, at, kind, *values)
+    for host, line in sorted(every, key=lambda each: each[1].at):
+        if not isinstance(line, lines.Process) or line.role not in NOT_TRAINING:
+            with suppress(*lines.WRONG):
+                together.note(host, line)
             found = (together.look() if len(records) > 1 else None) or found
-    cause = outcome.get("cause") or {}
+    outcome = next((line for _, line in every if isinstance(line, lines.Outcome)), None)
     return Seen(
         name=name,
         ended=ended,
         hosts=tuple(_host(folder, records[folder.host], job, knows_reads) for folder in folders),
-        kind=Kind(outcome["kind"]) if outcome else None,
-        cause=_words(cause) if cause else "",
-        said=tuple(said),
+        kind=Kind(outcome.kind) if outcome else None,
+        cause=_words(outcome.cause) if outcome and outcome.cause else "",
+        said=tuple(dict.fromkeys(line.text.strip() for _, line in every if isinstance(line, lines.Said))),
         together=found,
-        exchanged=exchanged // 2,
+        exchanged=sum(sum(map(sum, line.peers.values())) for _, line in every if isinstance(line, lines.Sample)) // 2,
         log=str(log),
         last_lines=tuple(_text(log)[-4096:].strip().splitlines()[-3:]),
     )
 
 
-def _words(cause: dict[str, Any]) -> str:
+def _words(cause: Mapping[str, str]) -> str:
     who = f"{cause.get('host', '')} {cause.get('process', '')}".strip()
     error = f": {cause['error']}" if cause.get("error") else ""
     return f"{who} ({cause.get('what', '')}){error}"
 
 
-def _record(output: Path, host: str) -> Iterator[list[Any]]:
-    """Yield the lines of a host's record: of the coordinator's copy or the host's own, whichever is longer."""
+def _record(output: Path, host: str) -> list[lines.Line]:
+    """Return the lines of a host's record: of the coordinator's copy or the host's own, whichever is longer."""
     paths = list(output.glob(f"algo-*/ml/output/data/record/{host}.jsonl.gz"))
     path = max(paths, key=lambda path: path.stat().st_size, default=None)
-    if path is None:
-        return
-    try:
-        yield from arrays_of(path.read_bytes())
-    except OSError:
-        return
+    with suppress(OSError):
+        return list(lines_of(path.read_bytes())) if path else []
+    return []
 
 
-def _host(folder: HostFolder, lines: list[list[Any]], job: LocalJob, knows_reads: bool) -> Host:
+def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows_reads: bool) -> Host:
     processes: dict[str, Process] = {}
-    metrics = []
-    memory = 0
-    for line in lines:
+    memory = 0.0
+    for line in record:
         match line:
-            case ["process", at, str(name), {"role": str(role)}] if role not in NOT_TRAINING:
-                processes[name] = Process(name=name, role=role, began=at)
-            case ["ended", at, str(name), how] if name in processes:
-                known = processes[name]
-                processes[name] = Process(name=name, role=known.role, began=known.began, ended=at, how=str(how))
-            case ["metric", at, str(name), dict(values)]:
-                metrics.append((at, name, values))
-            case ["sample", _, _, _, dict(used), *_]:
+            case lines.Process(process=name, role=role) if role not in NOT_TRAINING:
+                processes[name] = Process(name=name, role=role, began=line.at)
+            case lines.Ended(process=name) if name in processes:
+                processes[name] = replace(processes[name], ended=line.at, how=line.how)
+            case lines.Sample(processes=used):
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
     dealt = tuple((channel.name, _files(folder.parts / channel.name)) for channel in job.channels)
     read = tuple((name, _read_of(folder.parts / name, files)) for name, files in dealt) if knows_reads else None
     return Host(
         name=folder.host,
         processes=tuple(processes.values()),
-        metrics=tuple(metrics),
+        metrics=tuple((line.at, line.process, dict(line.values)) for line in record if isinstance(line, lines.Metric)),
         memory=int(memory),
         first=_first(folder.log),
         dealt=dealt,

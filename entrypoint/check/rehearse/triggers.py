@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from entrypoint.check.rehearse.runs import Moment, files_in
+from entrypoint.record import lines
 from entrypoint.record.tail import Tail
 
 NOT_TRAINING = ("prepare", "key", "sshd", "mpirun", "ps", "evaluator")  # roles that do not train
@@ -31,15 +32,12 @@ class Progress:
 
     def _read(self) -> None:
         for path in self._output.glob("algo-*/ml/output/data/record/*.jsonl.gz"):
-            for line in self._tails.setdefault(path, Tail(path)).lines(("process", "metric")):
+            for line in self._tails.setdefault(path, Tail(path)).lines((lines.Process, lines.Metric)):
                 match line:
-                    case ["process", at, _, {"role": str(role)}] if role not in NOT_TRAINING and not self._by_steps:
-                        self._note(float(at))
-                    case ["metric", at, _, dict(found)] if self._by_steps and ("step" in found or "epoch" in found):
-                        self._note(float(at))
-
-    def _note(self, at: float) -> None:
-        self._since = at if self._since is None else min(at, self._since)
+                    case lines.Process(role=role) if role not in NOT_TRAINING and not self._by_steps:
+                        self._since = min(line.at, self._since or line.at)
+                    case lines.Metric(values=found) if self._by_steps and ("step" in found or "epoch" in found):
+                        self._since = min(line.at, self._since or line.at)
 
 
 def after(progress: Progress, seconds: float) -> Moment:

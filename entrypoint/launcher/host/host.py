@@ -23,6 +23,7 @@ from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Serves
 from entrypoint.launcher.plan.render import command_line
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, OtherAction
+from entrypoint.record.lines import Line, Process
 
 # Seconds between two checks whether an awaited process listens, and the same as a part of the time since its start:
 # waiting for a process that never listens costs next to nothing.
@@ -42,7 +43,7 @@ class ThisHost:
         environment: Mapping[str, str],
         log: Log,
         begun: Mapping[str, process.Process] | None = None,
-        tell: Callable[..., None] = lambda kind, *values: None,
+        tell: Callable[[Line], None] = lambda line: None,
     ) -> None:
         self.job, self.plan, self.log, self.tell = job, plan, log, tell
         self.inbox = Inbox()
@@ -197,7 +198,7 @@ class ThisHost:
     def _note_started(self, started: process.Process, role: str, task: str) -> None:
         self.processes[started.name] = started
         self._killed.discard(started.name)
-        self.tell("process", started.name, {"pid": started.pid, "role": role, "task": task})
+        self.tell(Process(process=started.name, pid=started.pid, role=role, task=task))
 
     def _look_for_dying(self, names: Iterable[str]) -> None:
         from entrypoint.launcher.outcome.explain import dying

@@ -20,12 +20,8 @@ REPEAT = "Repeat"  # in place of an event: the policy was asked to repeat its me
 class History:
     """Record calls of the policy; for the loop only.
 
-    Each line is {"number", "began", "at", "events", "actions", "quiet",
-    "dropped"}.
-
-    Times are the loop's clock; `began` is when the policy was made. `events` are [name, fields]; `actions` are names,
-    with as much as two actions are compared by. A quiet call is [at, [event, ...]]. It names a repeated report or news
-    and does not copy it: ["Reported", host], ["Informed", the clock's offset].
+    `write` gets a `Call` of record/lines.py. A quiet call names a repeated report or news, and does not copy it:
+    ["Reported", host], ["Informed", the clock's offset].
     """
 
     def __init__(self, hosts: int, began: float, write: Callable[[dict[str, Any]], None], wanted: bool = True) -> None:
@@ -72,17 +68,11 @@ class History:
         quiet, dropped = list(self._quiet), self._dropped
         self._quiet.clear()
         self._dropped, self._number = 0, self._number + 1
-        self._write(
-            {
-                "number": self._number,
-                "began": self._began,
-                "at": now,
-                "events": happened,
-                "actions": [in_short(action) for action in actions],
-                "quiet": quiet,
-                "dropped": dropped,
-            }
-        )
+        short = [in_short(action) for action in actions]
+        self._write({
+            "number": self._number, "began": self._began, "at": now, "events": happened, "actions": short,
+            "quiet": quiet, "dropped": dropped,
+        })  # fmt: skip
 
 
 def in_short(action: Action) -> list[Any]:

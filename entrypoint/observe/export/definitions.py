@@ -2,7 +2,10 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+
+from entrypoint.record import lines
 
 USUAL = ("loss", "accuracy", "val_loss", "val_accuracy", "steps_per_second")
 NUMBER = r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
@@ -40,12 +43,7 @@ def _raw(text: str) -> str:
     return f'r"{text}"' if '"' not in text else repr(text)
 
 
-def metrics_in(lines: Iterable[Sequence[object]]) -> list[str]:
+def metrics_in(all_lines: Iterable[lines.Line]) -> list[str]:
     """Return the names of all metrics in lines of records, the most frequent first."""
-    names: dict[str, int] = {}
-    for line in lines:
-        match line:
-            case ["metric", _, str(), dict(found)]:
-                for name in found:
-                    names[name] = names.get(name, 0) + 1
+    names = Counter(name for line in all_lines if isinstance(line, lines.Metric) for name in line.values)
     return sorted(names, key=lambda name: (-names[name], name))[:MOST]

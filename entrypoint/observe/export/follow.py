@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from entrypoint.observe.export.points import KINDS, Points
+from entrypoint.record.lines import Line
 from entrypoint.record.tail import Tail
 
 AGAIN_SECONDS = 1.0  # seconds between two looks
@@ -15,7 +16,7 @@ ENDING = ".jsonl.gz"
 class Sink(Protocol):
     """Define what writes lines of records for another tool."""
 
-    def add(self, source: Points, lines: Iterable[list[Any]]) -> int:
+    def add(self, source: Points, lines: Iterable[Line]) -> int:
         """Write lines of a host's record; return the number of points in them."""
 
 
@@ -30,6 +31,6 @@ def follow(folders: Callable[[], list[Path]], sink: Sink, is_over: Callable[[], 
                 tails[path] = Tail(path), Points(path.name.removesuffix(ENDING))
             tail, points = tails[path]
             count += sink.add(points, tail.lines(KINDS))
-        if over or (tails and all(points.ended for _, points in tails.values())):
+        if over or (tails and all(points.outcome for _, points in tails.values())):
             return count
         time.sleep(AGAIN_SECONDS)

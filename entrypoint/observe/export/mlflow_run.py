@@ -16,6 +16,7 @@ from typing import Any
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.points import Point, Points
+from entrypoint.record import lines
 
 URI = "MLFLOW_TRACKING_URI"
 USED = {"cpu", "memory/bytes", "memory/of limit"}  # figures of a host that are sent, beside those of its GPUs
@@ -47,14 +48,14 @@ class MlflowRun:
         self._sent = time.monotonic()
         self._taken: dict[tuple[str, str], float] = {}
 
-    def add(self, source: Points, lines: Iterable[list[Any]]) -> int:
+    def add(self, source: Points, lines: Iterable[lines.Line]) -> int:
         """Note lines of a host's record; return the number of metrics. They are sent every PACE seconds."""
         found = [self._metric(point) for point in source.of(lines) if self._is_wanted(source, point)]
         self._waiting += found
         if source.is_coordinator:
-            if not self.id and source.described:
-                self._begin(source)
-            self._status = STATUS.get(source.outcome.get("kind", ""), self._status)
+            if not self.id and source.about and source.described:
+                self._begin(source.about, source.described)
+            self._status = STATUS.get(source.outcome.kind if source.outcome else "", self._status)
         if self.id and time.monotonic() >= self._sent + PACE:
             self._send()
         return len(found)
@@ -65,16 +66,15 @@ class MlflowRun:
             self._send()
             self._client.set_terminated(self.id, self._status)
 
-    def _begin(self, source: Points) -> None:
-        run = self._mlflow.start_run(run_name=source.about.get("job") or None)
+    def _begin(self, about: lines.Host, described: lines.Described) -> None:
+        run = self._mlflow.start_run(run_name=about.job or None)
         self.id = run.info.run_id
-        given = source.described.get("hyperparameters", {})
+        given = described.hyperparameters
         params = [
             self._entities.Param(_UNSAFE.sub("-", name), str(value)[:LONGEST_CHARS]) for name, value in given.items()
         ]
-        labels = {name: str(source.about[name]) for name in ("mode", "instance_type") if source.about.get(name)}
-        labels["hosts"] = str(len(source.about.get("hosts", ())))
-        tags = [self._entities.RunTag(f"sagemaker.{name}", value) for name, value in labels.items()]
+        labels = {"mode": about.mode, "instance_type": about.instance_type, "hosts": str(len(about.hosts or ()))}
+        tags = [self._entities.RunTag(f"sagemaker.{name}", value) for name, value in labels.items() if value]
         for start in range(0, len(params) or 1, PARAMS):
             self._client.log_batch(self.id, params=params[start : start + PARAMS], tags=[] if start else tags)
 

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.points import Points
+from entrypoint.record.lines import Line
 
 _UNSAFE = re.compile(r"[^\w. -]+")
 
@@ -25,7 +26,7 @@ class EventFiles:
         self._folder = folder
         self._writers: dict[str, tuple[IO[bytes], Any]] = {}
 
-    def add(self, source: Points, lines: Iterable[list[Any]]) -> int:
+    def add(self, source: Points, lines: Iterable[Line]) -> int:
         """Write the points of a host's record lines, and flush them for a running TensorBoard; return their number."""
         count = 0
         for count, point in enumerate(source.of(lines), 1):  # noqa: B007

@@ -14,19 +14,19 @@
      "said": [[t, host, text], ...]}
 """
 
-import contextlib
 import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.record import lines
+
 LINES, SAID, HISTORY = 5, 60, 120  # kept: lines of a process, log lines of the launchers, samples of a host
 MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # limits of what is kept and shown
 RATE_OVER_SECONDS = 30.0  # seconds over which a rate of steps is taken
 # Names that scripts use for the number of all their steps.
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")
-COUNTS = ("step", "epoch", "epochs", "epoch_step", "epoch_steps")
 FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # processes whose progress stands for the job's
 
 
@@ -38,52 +38,47 @@ class View:
         self._said: deque[tuple[float, str, str]] = deque(maxlen=SAID)
         self._outcome: dict[str, Any] | None = None
 
-    def note(self, host: str, line: list[Any]) -> None:
-        """Note one line of a host's record; ignore unknown kinds and malformed lines."""
-        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
-            self._note(host, line)
-
-    def _note(self, host: str, line: list[Any]) -> None:
+    def note(self, host: str, line: lines.Line) -> None:
+        """Note one line of a host's record; raise one of WRONG if it cannot be right."""
         known = self._hosts.setdefault(host, _Host(host))
-        known.heard = max(known.heard, float(line[1]))
+        known.heard = max(known.heard, line.at)
         match line:
-            case ["host", at, dict(about)]:
-                known.began = known.began or float(at)
-                known.about.update(_about(about))
-            case ["process", _, str(name), dict(about)]:
-                known.begin(name, str(about.get("role", "")))
-            case ["ended", _, str(name), words]:
-                known.process(name).ended = str(words)
-            case ["phase", _, phase]:
-                known.phase = str(phase)
-            case ["sample", at, seconds, dict(used), dict(processes), *_] if seconds > 0:
-                known.note_sample(at, seconds, used, processes)
-            case ["metric", at, str(name), dict(found)]:
-                known.process(name).note_metrics(at, found)
-            case ["lines", _, str(name), list(lines)]:
-                known.process(name).lines.extend(str(text) for text in lines)
-            case ["still", _, dict(still)]:
+            case lines.Host():
+                known.about = known.about.updated(line) if known.about.at else line
+            case lines.Process():
+                known.begin(line.process, line.role)
+            case lines.Ended():
+                known.process(line.process).ended = line.how
+            case lines.Phase():
+                known.phase = line.phase
+            case lines.Sample() if line.seconds > 0:
+                known.note_sample(line)
+            case lines.Metric():
+                known.process(line.process).note_metrics(line.at, line.values)
+            case lines.Lines():
+                known.process(line.process).lines.extend(line.lines)
+            case lines.Still(processes=still):
                 for process in known.processes.values():
-                    process.still = float(still.get(process.name, [0.0])[0])
-            case ["said", at, text]:
-                self._said.append((float(at), host, str(text)))
-            case ["outcome", _, {"kind": str(), "exit_code": int()} as outcome]:
+                    process.still = still[process.name].seconds if process.name in still else 0.0
+            case lines.Said():
+                self._said.append((line.at, host, line.text))
+            case lines.Outcome():
                 known.ended = True
-                if host == known.about.get("coordinator", host):
-                    self._outcome = outcome
+                if host == (known.about.coordinator or host):
+                    self._outcome = {name: getattr(line, name) for name in line.named}
 
     def state(self, now: float) -> dict[str, Any]:
         """Return the state to show, as of `now`."""
-        about = next((host.about for host in self._hosts.values() if host.about), {})
-        order = {name: rank for rank, name in enumerate(about.get("hosts", ()))}
+        about = next((host.about for host in self._hosts.values() if host.about.at), lines.Host())
+        order = {name: rank for rank, name in enumerate((about.hosts or ())[:MOST_HOSTS])}
         hosts = sorted(self._hosts.values(), key=lambda host: order.get(host.name, len(order)))
         return {
             "version": 1,
             "at": now,
-            "began": min((host.began for host in hosts if host.began), default=now),
-            "name": about.get("job", ""),
-            "mode": about.get("mode", ""),
-            "coordinator": about.get("coordinator", ""),
+            "began": min((host.about.at for host in hosts if host.about.at), default=now),
+            "name": about.job or "",
+            "mode": about.mode or "",
+            "coordinator": about.coordinator or "",
             "outcome": self._outcome,
             "progress": _progress(hosts),
             "hosts": [host.state() for host in hosts],
@@ -97,7 +92,7 @@ class _Process:
     role: str = ""
     ended: str | None = None
     cpus: float = 0.0
-    memory: int = 0
+    memory: float = 0
     still: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
@@ -107,12 +102,11 @@ class _Process:
 
     def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
         for name, value in found.items():
-            is_known = name in self.metrics or len(self.metrics) < MOST_METRICS
-            if is_known and (math.isfinite(value) or name not in (*COUNTS, *TOTALS)):
-                self.metrics[str(name)] = float(value)
+            if name in self.metrics or len(self.metrics) < MOST_METRICS:
+                self.metrics[name] = value
         self.reported_at = at
         step = found.get("step")
-        if step is not None and math.isfinite(step):
+        if step is not None:
             if self.steps and step < self.steps[-1][1]:  # the script started again
                 self.steps.clear()
             self.steps.append((at, step))
@@ -128,8 +122,7 @@ class _Process:
         if len(self.steps) > 1:
             (first_at, first), (last_at, last) = self.steps[0], self.steps[-1]
             return (last - first) / (last_at - first_at) if last_at > first_at else None
-        rate = self.metrics.get("steps_per_second", math.nan)
-        return rate if math.isfinite(rate) else None
+        return self.metrics.get("steps_per_second")
 
     @property
     def done(self) -> float | None:
@@ -168,11 +161,10 @@ class _Process:
 @dataclass
 class _Host:
     name: str
-    began: float = 0.0
     heard: float = 0.0
     phase: str = "starting"
     ended: bool = False
-    about: dict[str, Any] = field(default_factory=dict)
+    about: lines.Host = field(default_factory=lambda: lines.Host(at=0.0))
     processes: dict[str, _Process] = field(default_factory=dict)
     now: dict[str, Any] = field(default_factory=dict)
     history: deque[list[float]] = field(default_factory=lambda: deque(maxlen=HISTORY))
@@ -186,47 +178,35 @@ class _Host:
         self.processes[name] = _Process(name, role)
         return self.processes[name]
 
-    def note_sample(self, at: float, seconds: float, used: Mapping[str, Any], processes: Mapping[str, Any]) -> None:
+    def note_sample(self, line: lines.Sample) -> None:
+        seconds, used = line.seconds, line.host
         user, system = (*used.get("cpu", ()), 0.0, 0.0)[:2]
         memory = (*used.get("memory", ()), 0, 0, 0)[2]
-        limit = self.about.get("memory_limit", 0)
-        gpus = [[float(figure) for figure in gpu] for gpu in used.get("gpus", ())]
-        fifos = {str(name): [int(waiting), int(room)] for name, (waiting, room) in used.get("fifos", {}).items()}
-        more = {"free": int(used.get("free", 0)), "gpus": gpus, "fifos": fifos}
-        cpu = min(1.0, (user + system) / seconds / max(1, self.about.get("cpus", 1)))
+        limit = self.about.memory_limit or 0
+        cpu = min(1.0, (user + system) / seconds / max(1, self.about.cpus or 1))
         self.now = {
             "cpu": round(cpu, 3),
-            "memory": [int(memory), limit],
+            "memory": [memory, limit],
             "net": [int(count / seconds) for count in used.get("net", (0, 0))],
             "disk": [int(count / seconds) for count in used.get("disk", (0, 0))],
-            **{name: value for name, value in more.items() if name in used},
+            **{name: value for name, value in used.items() if name in ("free", "gpus", "fifos")},
         }
-        self.history.append([round(at, 1), round(cpu, 2), round(memory / limit, 3) if limit else 0.0])
-        for name, its in processes.items():
+        self.history.append([round(line.at, 1), round(cpu, 2), round(memory / limit, 3) if limit else 0.0])
+        for name, its in line.processes.items():
             process = self.process(name)
-            process.cpus, process.memory = its.get("cpu", 0.0) / seconds, int(its.get("memory", 0))
+            process.cpus, process.memory = its.get("cpu", 0.0) / seconds, its.get("memory", 0)
 
     def state(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "phase": "ended" if self.ended else self.phase,
-            "instance_type": self.about.get("instance_type", ""),
-            "cpus": self.about.get("cpus", 0),
+            "instance_type": self.about.instance_type or "",
+            "cpus": self.about.cpus or 0,
             "heard": self.heard,
             **self.now,
             "history": list(self.history),
             "processes": [process.state() for process in self.processes.values()],
         }
-
-
-def _about(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of a host and its job."""
-    found: dict[str, Any] = {name: str(header[name]) for name in _TEXTS if name in header}
-    found |= {name: float(header[name]) for name in ("cpus", "memory_limit") if name in header}
-    return found | ({"hosts": [str(name) for name in header["hosts"]][:MOST_HOSTS]} if "hosts" in header else {})
-
-
-_TEXTS = ("job", "mode", "coordinator", "instance_type")
 
 
 def _part(value: float) -> float:

@@ -2,10 +2,10 @@
 
 import threading
 from contextlib import suppress
-from typing import Any
 
 from entrypoint.launcher.job.job import Job
 from entrypoint.observe.monitor.reporting import prepare
+from entrypoint.record.lines import Host
 
 SETTLED_SECONDS = 2.0  # seconds until the coordinator imports what makes the report
 
@@ -14,7 +14,7 @@ class Aside:
     """Run the thread. `found`: facts on this host for its record; the caller removes what it has recorded."""
 
     def __init__(self, job: Job) -> None:
-        self.found: list[dict[str, Any]] = []
+        self.found: list[Host] = []
         self._job = job
         self._over, self._prepares = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
@@ -32,7 +32,7 @@ class Aside:
         with suppress(Exception):  # unknown facts are left out
             self.found.append(limits(self._job))
         with suppress(Exception):
-            self.found.append({"channels": channels(self._job)})
+            self.found.append(Host(channels=channels(self._job)))
         if self._job.cluster.is_coordinator and not self._over.wait(SETTLED_SECONDS):
             self._prepares.set()
             if not self._over.is_set():

@@ -8,7 +8,7 @@ from typing import Any
 from entrypoint.launcher.control.host_calls import Calls
 from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.job import Job
-from entrypoint.record.read import WRONG
+from entrypoint.record.lines import WRONG
 
 PIECE_BYTES = 1 << 17  # bytes at once
 PATIENCE_SECONDS = 2.0  # seconds for an answer

@@ -6,12 +6,13 @@ from typing import Any
 
 from entrypoint.base.secrets import Secrets
 from entrypoint.launcher.job.job import Job
+from entrypoint.record.lines import Described
 
 KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # prefixes of the variables that describe a job
 LONGEST_CHARS = 4096  # characters of a value; of a longer one nothing is kept
 
 
-def described(job: Job, environment: Mapping[str, str]) -> dict[str, Any]:
+def described(job: Job, environment: Mapping[str, str]) -> Described:
     """Return the values of SageMaker's three files and of the environment, secrets masked; long ones are left out."""
     given = {name: value for name, value in environment.items() if name.startswith(KEPT)}
     found = {
@@ -22,8 +23,7 @@ def described(job: Job, environment: Mapping[str, str]) -> dict[str, Any]:
         "environment": {name: value for name, value in given.items() if _is_short(value)},
         "open_mpi": job.open_mpi,
     }
-    masked: dict[str, Any] = Secrets(environment, job.hyperparameters).mask_all(found)
-    return masked
+    return Described(**Secrets(environment, job.hyperparameters).mask_all(found))
 
 
 def _is_short(value: Any) -> bool:

@@ -7,13 +7,13 @@ that traffic.py cannot count, such as all outside of TCP, is not judged.
 
 import math
 import re
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from entrypoint.observe.monitor import variable_traffic_words as in_words
 from entrypoint.observe.monitor.model import Model, model_of, of_all
 from entrypoint.observe.monitor.variable_traffic import FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
+from entrypoint.record import lines
 
 Who = tuple[str, str]  # host, process
 MOST_STEPS = 1e15
@@ -48,25 +48,21 @@ class Together:
         self._said_unclear = False
         self.told = False  # whether the last verdict is given
 
-    def note(self, host: str, at: float, kind: str, *values: Any) -> None:
-        """Note a line of a record; skip it if it cannot be understood."""
-        if host in self._hosts:
-            with suppress(ValueError, TypeError, AttributeError, KeyError, OverflowError):
-                self._note(host, kind, *values)
-
-    def _note(self, host: str, kind: str, *values: Any) -> None:
-        match kind, values:
-            case "process", (str(), *_):
+    def note(self, host: str, line: lines.Line) -> None:
+        """Note a line of a record; raise one of WRONG if it cannot be right."""
+        match line:
+            case lines.Process() if host in self._hosts:
                 self._start(host)
-            case "sample", (seconds, dict(used), dict(processes), dict(peers), *_) if host in self._started:
-                self._hosts[host].is_blind = bool(used.get("unseen"))
+            case lines.Sample() if host in self._started:
+                unseen = bool(line.host.get("unseen"))
+                self._hosts[host].is_blind = unseen
                 for seen in self._hosts.values():
-                    seen.missed = seen.missed or bool(used.get("unseen"))
-                self._note_sample(host, _finite(seconds), processes, peers)
-            case "model", (str(process), dict(told), *_) if host in self._started:
-                self._note_model(host, process, model_of(told))
-            case "metric", (str(process), dict(metrics), *_) if host in self._started:
-                self._note_metrics(host, process, metrics)
+                    seen.missed = seen.missed or unseen
+                self._note_sample(host, line)
+            case lines.Model() if host in self._started:
+                self._note_model(host, line.process, model_of(line.model))
+            case lines.Metric() if host in self._started:
+                self._note_metrics(host, line.process, line.values)
 
     def _start(self, host: str) -> None:
         """Note that a training process has started on a host: all hosts begin again, as they wait for it."""
@@ -88,11 +84,11 @@ class Together:
             for known in self._steps.values():
                 known[1] = 0.0
 
-    def _note_sample(self, host: str, seconds: float, processes: dict[str, Any], peers: dict[str, Any]) -> None:
-        seen = self._hosts[host]
+    def _note_sample(self, host: str, line: lines.Sample) -> None:
+        seen, seconds = self._hosts[host], _finite(line.seconds)
         seen.ran += seconds
-        seen.worked += sum(_finite(used.get("cpu", 0.0)) for used in processes.values())
-        for peer, (received, sent) in peers.items():
+        seen.worked += sum(_finite(used.get("cpu", 0.0)) for used in line.processes.values())
+        for peer, (received, sent) in line.peers.items():
             self._note_bytes(host, peer, _finite(received) + _finite(sent))
         if self._begun:
             seen.seconds += seconds
@@ -120,7 +116,7 @@ class Together:
             self._often += bool(self._reduced) and self._model.asks_for_weights
             self._reduced = model.reduced
 
-    def _note_metrics(self, host: str, process: str, metrics: dict[str, Any]) -> None:
+    def _note_metrics(self, host: str, process: str, metrics: Mapping[str, float]) -> None:
         if "step" in metrics:
             if any(_LEARNS.search(name) for name in metrics):
                 self._begin()

@@ -6,7 +6,8 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedd
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+
+from entrypoint.record.lines import HostUse
 
 EVERY_SECONDS = 60.0  # seconds: CloudWatch keeps a value a minute, and each metric costs
 MOST = 90  # metrics in a line; the format allows 100
@@ -26,8 +27,8 @@ class Emf:
         self._sizes: dict[str, float] = {}
         self._metrics: dict[str, float] = {}
 
-    def note(self, seconds: float, used: Mapping[str, Any]) -> None:
-        """Note a sample: HOST_PART of README.md."""
+    def note(self, seconds: float, used: HostUse) -> None:
+        """Note a sample."""
         self._seconds += seconds
         self._worked += sum(used.get("cpu", ())[:2])
         if memory := used.get("memory"):

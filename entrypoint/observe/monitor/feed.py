@@ -1,7 +1,7 @@
 """Feed the monitor of this host, and act on what it finds. Nothing in the launcher waits for the monitor.
 
 The monitor is a process of its own, started before any other. Its socket keeps messages apart: a message is a line of
-the record in JSON (see monitor/README.md), or output of a process. Output that the monitor is too slow to take is
+the record in JSON (see record/lines.py), or output of a process. Output that the monitor is too slow to take is
 counted and not sent.
 """
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from entrypoint.launcher.host import descendants
 from entrypoint.observe.monitor import spawn
+from entrypoint.record.lines import LIVES, Line, Said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,6 @@ LEAVES_SECONDS = (
 )
 AGAIN, PAUSE = 3, 1.0  # how often it is started again, and seconds before each start
 LOOP_SECONDS = 1.0  # seconds to wait for the launcher's loop to start it, before the loop is asked again
-LIVES = ("process", "ended", "phase", "outcome")  # kinds of lines that a restarted monitor needs
 
 
 class Feed:
@@ -103,16 +103,16 @@ class Feed:
         if before:
             before.close()
 
-    def tell(self, kind: str, *values: Any) -> None:
-        """Send the monitor a line of the record, with the time of now."""
+    def tell(self, line: Line) -> None:
+        """Send the monitor a line of the record."""
         if self._is_wanted:
-            line = json.dumps([kind, round(time.time(), 3), *values], separators=(",", ":")).encode()
-            if len(line) > LONGEST_BYTES:
+            text = line.to_json()
+            if len(text) > LONGEST_BYTES:
                 return  # no socket would take it; readers of the record notice the gap in its numbers
             with self._lock:
-                if kind in LIVES:
-                    self._lives.append(line)
-                self._waiting.append(line)
+                if isinstance(line, LIVES):
+                    self._lives.append(text)
+                self._waiting.append(text)
                 self._send()
 
     def show(self, process: str, lines: bytes) -> None:
@@ -130,7 +130,7 @@ class Feed:
                     return
             if not process:  # the launcher's own lines are not dropped
                 words = lines.decode("utf-8", "replace")
-                self._waiting.append(json.dumps(["said", round(time.time(), 3), words[:PIECE_BYTES]]).encode())
+                self._waiting.append(Said(text=words[:PIECE_BYTES]).to_json())
                 return
             self._unseen[process] += len(lines)
             if self._room >= PIECE_BYTES:

@@ -6,34 +6,16 @@ taken. They show whether a thread computes, or waits busily in Open MPI, NCCL or
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from entrypoint.base.values import Value
 from entrypoint.observe.monitor.wait_sites import WORKS, Doing, Stand
+from entrypoint.record import lines
 
 MAY_WAIT_FOR_OTHERS = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.JAX, Doing.DEVICE, Doing.UNKNOWN, Doing.WAITS}
 # A main thread that uses more than this, as CPUs and in each waking, makes progress.
 STEADY_CPUS, STEADY_WAKE_SECONDS = 0.0005, 0.0003
 
 Who = tuple[str, str]  # host, process
-
-
-class Still(Value):
-    """Describe a silent training process: seconds without a sign of progress, and its use per second meanwhile."""
-
-    seconds: float
-    cpus: float = 0.0
-    waiters: float = 0.0  # part of `cpus` used by threads that only wait busily
-    main: float = 0.0  # part of `cpus` used by the main thread
-    ran: float = 0.0  # part of `main` in which it ran, and did not wait for a CPU
-    wakes: float = 0.0  # how often the main thread went to sleep, per second
-
-    def works(self, may_spin: bool) -> bool:
-        """Return whether its numbers alone prove that it works. With `may_spin`, its main thread may wait busily."""
-        if self.cpus - self.waiters - (self.main if may_spin else 0.0) >= WORKS:
-            return True
-        # A slow, steady loader uses little CPU, but does some work each time it wakes; a poller does next to none.
-        return STEADY_CPUS < self.ran < WORKS and self.ran > STEADY_WAKE_SECONDS * self.wakes
 
 
 class Stall(Value):
@@ -43,12 +25,20 @@ class Stall(Value):
     words: str = ""
 
 
-def judged(all_still: Mapping[Who, Still | None], stall: Stall) -> list[Who]:
+def works(still: lines.Silent, may_spin: bool) -> bool:
+    """Return whether its numbers alone prove that a process works. With `may_spin`, its main thread may wait busily."""
+    if still.cpus - still.waiters - (still.main if may_spin else 0.0) >= WORKS:
+        return True
+    # A slow, steady loader uses little CPU, but does some work each time it wakes; a poller does next to none.
+    return STEADY_CPUS < still.ran < WORKS and still.ran > STEADY_WAKE_SECONDS * still.wakes
+
+
+def judged(all_still: Mapping[Who, lines.Silent | None], stall: Stall) -> list[Who]:
     """Return the processes that decide whether there is a hang: those that Horovod reports missing, or else all."""
     return [who for who in all_still if who[1] in stall.ranks] or list(all_still)
 
 
-def may_hang(all_still: Mapping[Who, Still | None], after: float, may_spin: bool, stall: Stall) -> bool:
+def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: Stall) -> bool:
     """Return whether all have been silent for `after` seconds, and none of the judged processes is sure to work.
 
     `all_still`: every running training process; None for one that has shown progress.
@@ -57,15 +47,15 @@ def may_hang(all_still: Mapping[Who, Still | None], after: float, may_spin: bool
     if not stills or any(still is None or still.seconds < after for still in stills):
         return False
     counted = [all_still[who] for who in judged(all_still, stall)]
-    return not any(still.works(may_spin) for still in counted if still)
+    return not any(works(still, may_spin) for still in counted if still)
 
 
-def hangs(all_still: Mapping[Who, Still | None], stands: Mapping[Who, Stand], stall: Stall) -> bool:
+def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Stand], stall: Stall) -> bool:
     """Return whether none of the judged processes works, by their stacks; where a stack is unknown, by numbers."""
     for who in judged(all_still, stall):
         doing, still = stands.get(who, Stand()).doing, all_still[who]
         # A busy main thread whose stack cannot be read may work.
-        if doing is Doing.WORKS or (doing is Doing.UNKNOWN and still and still.works(may_spin=False)):
+        if doing is Doing.WORKS or (doing is Doing.UNKNOWN and still and works(still, may_spin=False)):
             return False
     return True
 
@@ -117,7 +107,7 @@ class Hangs:
 
     def __init__(self, after: float, may_spin: bool) -> None:
         self._after, self._may_spin = after, may_spin
-        self._still: dict[Who, Still | None] = {}  # running processes
+        self._still: dict[Who, lines.Silent | None] = {}  # running processes
         self._stands: dict[Who, Stand] = {}
         self.stall = Stall()
         self._stalled_at: float | None = None
@@ -126,23 +116,21 @@ class Hangs:
         self._told = False
         self.asked = 0  # how often stacks were requested
 
-    def note(self, host: str, kind: str, *values: Any) -> None:
+    def note(self, host: str, line: lines.Line) -> None:
         """Note a line of a record: a process that runs or has ended, its silence, its stack, or a stall of Horovod."""
-        match kind, values:
-            case "process", (name, *_):
-                self._still[host, name] = None
-            case "ended", (name, *_):
-                self._still.pop((host, name), None)
-            case "still", (told,):
-                for who in [who for who in self._still if who[0] == host]:
-                    numbers = dict(zip(Still.fields, told.get(who[1], ()), strict=False))
-                    self._still[who] = Still(**numbers) if numbers else None
-            case "stalled", (ranks, *words):
-                self.stall = Stall(ranks=frozenset(f"rank {number}" for number in ranks), words=" ".join(words))
+        match line:
+            case lines.Process():
+                self._still[host, line.process] = None
+            case lines.Ended():
+                self._still.pop((host, line.process), None)
+            case lines.Still(processes=silences):
+                self._still |= {who: silences.get(who[1]) for who in self._still if who[0] == host}
+            case lines.Stalled():
+                self.stall = Stall(ranks=frozenset(f"rank {number}" for number in line.ranks), words=line.words)
                 self._stalled_at = None
-            case "stacks", (name, dict(told)) if self._asked_at is not None:
-                place, inside, doing = (str(told.get(key, "")) for key in ("place", "inside", "doing"))
-                self._stands[host, name] = Stand(place=place, inside=inside, doing=_doing(doing))
+            case lines.Stacks() if self._asked_at is not None:
+                at = Stand(place=line.place, inside=line.inside, doing=_doing(line.doing))
+                self._stands[host, line.process] = at
 
     @property
     def runs(self) -> bool:

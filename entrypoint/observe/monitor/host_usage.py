@@ -8,19 +8,19 @@ this namespace.
 import contextlib
 import re
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from entrypoint.launcher.host.cgroups import groups, read
 from entrypoint.observe.monitor.differences import Differences
 from entrypoint.observe.monitor.gpu_usage import Gpus
+from entrypoint.record.lines import HostUse
 
 _MICRO = 1e-6
 
 
 class HostUsage:
-    """Measure one host: HOST_PART of README.md. Figures that cannot be read are left out."""
+    """Measure one host: `HostUse` of record/lines.py. Figures that cannot be read are left out."""
 
     def __init__(self, free: Path) -> None:
         self._since = Differences()
@@ -29,9 +29,9 @@ class HostUsage:
         self._cpu = _folder("cpu", "cpu.stat")
         self._gpus = Gpus()
 
-    def look(self) -> dict[str, Any]:
+    def look(self) -> HostUse:
         """Return what was used since the last look."""
-        found: dict[str, Any] = {"cpu": self._processor_time(), "memory": self._memory_used()}
+        found: HostUse = {"cpu": self._processor_time(), "memory": self._memory_used()}
         events = read(self._memory, "memory.events", "memory.oom_control") if self._memory else ""
         if killed := self._since("oom", _number("oom_kill", events)):
             found["oom"] = int(killed)

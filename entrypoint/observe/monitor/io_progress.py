@@ -21,7 +21,7 @@ class Moves:
     ) -> dict[str, float]:
         """Return the bytes that each process has moved since the last look: to and from disks, pipes, other programs.
 
-        `families`: {name: pids}; `used`: PROCESS_PART of the same time; `peers`: addresses of the job's other hosts.
+        `families`: {name: pids}; `used`: what they used in the same time; `peers`: addresses of the job's other hosts.
         """
         owners = {inode: name for name, pids in families.items() for inode in inodes_of(pids)}
         try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from entrypoint.base.values import State, fresh
 from entrypoint.observe.monitor.requests import LONGEST_CHARS, Wanted
-from entrypoint.record.read import is_value
+from entrypoint.record.lines import is_value
 
 LAST_LINES = 20  # lines between two calls of `take` that are read, of those that may hold a metric
 MOST = 20  # metrics of one process; further names are ignored

@@ -8,7 +8,7 @@ import json
 import select
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.record_header import about
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.observe.monitor.script_socket import listen
+from entrypoint.record import lines
 from entrypoint.record.tail import Tail, wait_for
 from entrypoint.record.write import Record
 
@@ -41,7 +42,6 @@ LEAST, REVIEW = 0.5, 5.0  # least and usual seconds between two reviews: pieces 
 LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds between reviews while the live page is open, in jobs of at most so many hosts
 REST_SECONDS = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
-LIVES = ("process", "ended", "phase", "outcome")  # kinds of lines that the launcher may send again
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
@@ -55,7 +55,7 @@ class Start(Value):
     job: Job
     plan: Plan
     began: float
-    description: Mapping[str, Any]
+    description: lines.Described
     mask: Callable[[str], str]
     tracked: bool
     again: bool
@@ -86,20 +86,20 @@ class Monitor:
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._aside: Aside | None = None
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, start.again)
-        self._fresh: list[list[Any]] = []  # new lines of the record, for the coordinator's `Watch`
+        self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
         self._sampling: Sampling | None = None
         self._delivery: Delivery | None = None  # on a follower
         self._watch: Watch | None = None  # on the coordinator
 
-    def run(self, began: float, description: Mapping[str, Any]) -> None:
+    def run(self, began: float, description: lines.Described) -> None:
         """Read messages, take samples and review them until the launcher closes its end."""
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
         look_at, review_at = time.monotonic() + QUIET_SECONDS, time.monotonic() + min(pace, EARLY_SECONDS)
         self._guard(self._read_earlier)
-        self._guard(lambda: self._add("host", about(self._job), at=began))
-        self._guard(lambda: self._record.add("described", time.time(), description))
+        self._guard(lambda: self._add(about(self._job, began)))
+        self._guard(partial(self._record.add, description))
         poll, end = select.poll(), select.poll()
         poll.register(self._feed, select.POLLIN)
         end.register(self._feed, select.POLLRDHUP)
@@ -140,15 +140,14 @@ class Monitor:
         from entrypoint.observe.monitor.watch import JUDGED, SHOWN
 
         for line in Tail(self._record.path).lines((*SHOWN, *JUDGED)):
-            if line[0] in LIVES:
-                self._lives.add(json.dumps(line, separators=(",", ":")).encode())
+            if isinstance(line, lines.LIVES):
+                self._lives.add(line.to_json())
             self._take_in(line)
 
-    def _add(self, kind: str, *values: Any, at: float | None = None) -> None:
-        at = time.time() if at is None else at
-        self._record.add(kind, at, *values)
+    def _add(self, line: lines.Line) -> None:
+        self._record.add(line)
         if self._job.cluster.is_coordinator:
-            self._fresh.append([kind, at, *values])
+            self._fresh.append(line)
 
     def _hear(self) -> None:
         for kind, process, what in self._inbox.take():
@@ -162,50 +161,47 @@ class Monitor:
         elif process:
             self._printed.hear(process, what.decode("utf-8", "replace"))
         else:
-            self._add("said", what.decode("utf-8", "replace"))
+            self._add(lines.Said(text=what.decode("utf-8", "replace")))
 
     def _note(self, message: bytes) -> None:
         if message.startswith(b'["decided"'):  # only replay/ reads it
-            self._record.add_line(message)
+            self._record.add(message)
             return
-        line = json.loads(message)
-        if line[0] in LIVES:
+        line = lines.line_of(json.loads(message))
+        if isinstance(line, lines.LIVES):
             if message in self._lives:
                 return
             self._lives.add(message)
-        self._record.add_line(message)
+        self._record.add(message)
         self._take_in(line)
 
-    def _take_in(self, line: list[Any]) -> None:
+    def _take_in(self, line: lines.Line) -> None:
         if self._job.cluster.is_coordinator:
             self._fresh.append(line)
         match line:
-            case ["process", _, name, {"pid": pid}]:
-                self._running[name] = pid
-            case ["ended", _, name, _]:
-                self._running.pop(name, None)
-                self._add_lines(name)
-            case ["outcome", _, {"there": there}]:
-                self._there = there
+            case lines.Process():
+                self._running[line.process] = line.pid
+            case lines.Ended():
+                self._running.pop(line.process, None)
+                self._add_lines(line.process)
+            case lines.Outcome():
+                self._there = list(line.there)
 
     def _add_lines(self, *processes: str) -> None:
-        for process, lines in self._printed.take_lines(*processes):
-            self._add("lines", process, lines)
+        for process, last in self._printed.take_lines(*processes):
+            self._add(lines.Lines(process=process, lines=last))
 
     def _add_marks(self) -> set[str]:
         """Record what scripts have sent by sagemaker_tf_data since the last look; return the processes that did."""
-        marks, metrics, weights = self._marks.take() if self._marks else ({}, {}, [])
+        marks, metrics, others = self._marks.take() if self._marks else ({}, {}, [])
         for process, sums in marks.items():
             for what, (times, seconds) in sums.items():
-                self._add("mark", process, {"what": what, "seconds": round(seconds, 4), "times": times})
+                self._add(lines.Mark(process=process, what=what, seconds=round(seconds, 4), times=int(times)))
         for process, values in metrics.items():
             self._printed.reader(process).note(values)
-        for process, told in weights:
-            self._add("weights", process, *told)
-        models = self._marks.take_models() if self._marks else {}
-        for process, model in models.items():
-            self._add("model", process, model)
-        return {*marks, *metrics, *models, *(process for process, _ in weights)}
+        for line in others:
+            self._add(line)
+        return {*marks, *metrics}
 
     def _look(self) -> None:
         if self._sampling is None:
@@ -217,20 +213,19 @@ class Monitor:
             self._aside = Aside(self._job)
             return
         while self._aside and self._aside.found:
-            self._add("host", self._aside.found.pop(0))
+            self._add(self._aside.found.pop(0))
         sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
-        self._add("sample", *sample)
+        self._add(sample)
         missing, words = self._printed.stalls.take()
         if missing:
-            self._add("stalled", missing, words)
+            self._add(lines.Stalled(ranks=missing, words=words))
         told = self._add_marks()
         for process, metrics in self._printed.take_metrics():
-            self._add("metric", process, metrics)
+            self._add(lines.Metric(process=process, values=metrics))
             if self._emf:
                 self._emf.note_metrics(metrics)
-        seconds, host, *_ = sample
         if self._emf:
-            self._emf.note(seconds, host)
+            self._emf.note(sample.seconds, sample.host)
             if self._emf.is_due:
                 self._tell({"print": self._emf.take(time.time())})
         if self._silence:
@@ -245,7 +240,7 @@ class Monitor:
 
     def _review(self) -> None:
         if self._silence and (still := self._silence.still()) is not None:
-            self._add("still", still)
+            self._add(still)
         if self._is_watched():
             self._add_lines()
         if self._job.cluster.is_coordinator:
@@ -281,8 +276,8 @@ class Monitor:
     def _add_stacks(self) -> None:
         """Record the stacks that were taken, and send them at once: the coordinator waits for them."""
         found = self._silence.stacks() if self._silence else {}
-        for name, stack in found.items():
-            self._add("stacks", name, stack.for_record())
+        for line in found:
+            self._add(line)
         if found:
             from entrypoint.observe.monitor.silence import append_stacks
 

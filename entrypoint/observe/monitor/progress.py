@@ -44,7 +44,7 @@ class Progress:
     ) -> None:
         """Note one sample.
 
-        `used`: PROCESS_PART, and `gpus`, as in README.md; `told`: processes whose scripts have sent a message;
+        `used` and `gpus`: as in record/lines.py; `told`: processes whose scripts have sent a message;
         `peer_bytes`: bytes per second between this host and others; `threads`: the work of each process's threads;
         `moved`: bytes that each process has read, written and received. The last two are empty unless measured.
         """
@@ -79,7 +79,7 @@ class Progress:
         return sum(count for _, count in samples) > FILE_BYTES_PER_SECOND * seconds
 
     def still(self, now: float, least: float) -> dict[str, list[float]]:
-        """Return {process: [seconds without a sign of progress, CPUs, CPUs of waiters, ...]}: `still` of README.md.
+        """Return {process: [seconds without a sign of progress, CPUs, ...]}: `Still` of record/lines.py.
 
         Return {} if any process has shown progress within `least` seconds.
         """

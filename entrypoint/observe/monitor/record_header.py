@@ -9,40 +9,42 @@ from typing import Any
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.rules import in_words
+from entrypoint.record.lines import Host
 
 MOST_FILES, MOST_SECONDS = 20_000, 2.0  # limits for counting the files of one channel
 
 
-def about(job: Job) -> dict[str, Any]:
+def about(job: Job, began: float) -> Host:
     """Return the record's first line: the host, the job and its limits."""
     from entrypoint.launcher.host.machine import this_machine
 
     machine, cluster = this_machine(), job.cluster
-    return {
-        "version": 1,
-        "host": cluster.me.name,
-        "rank": cluster.me.rank,
-        "hosts": [host.name for host in cluster.hosts],
-        "coordinator": cluster.coordinator.name,
-        "job": job.name,
-        "mode": str(job.mode),
-        "instance_type": str(job.resource_config.get("current_instance_type", "")),
-        "cpus": machine.cpus,
-        "gpus": machine.gpus,
-        "interval": job.settings.monitor_interval,
-        "limits": {"stop": job.settings.stop_grace},
-        **({"price": job.settings.price} if job.settings.price else {}),
-        **({"rules": in_words(job.settings.rules)} if job.settings.rules else {}),
-    }
+    return Host(
+        at=began,
+        version=1,
+        host=cluster.me.name,
+        rank=cluster.me.rank,
+        hosts=[host.name for host in cluster.hosts],
+        coordinator=cluster.coordinator.name,
+        job=job.name,
+        mode=str(job.mode),
+        instance_type=str(job.resource_config.get("current_instance_type", "")),
+        cpus=machine.cpus,
+        gpus=machine.gpus,
+        interval=job.settings.monitor_interval,
+        limits={"stop": job.settings.stop_grace},
+        price=job.settings.price or None,
+        rules=in_words(job.settings.rules) or None,
+    )
 
 
-def limits(job: Job) -> dict[str, Any]:
+def limits(job: Job) -> Host:
     """Return the bytes of memory that this host may use, and the size of the disk where models go."""
     import psutil
 
     from entrypoint.observe.monitor.host_usage import memory_limit
 
-    return {"memory_limit": memory_limit(), "disk_size": psutil.disk_usage(str(job.paths.base)).total}
+    return Host(memory_limit=memory_limit(), disk_size=psutil.disk_usage(str(job.paths.base)).total)
 
 
 def channels(job: Job) -> dict[str, dict[str, Any]]:

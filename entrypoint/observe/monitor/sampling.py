@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job, Mode
@@ -14,8 +13,7 @@ from entrypoint.observe.monitor.pipe_fill import fifos_filled
 from entrypoint.observe.monitor.process_usage import ProcessUsage
 from entrypoint.observe.monitor.threads import Threads, Work
 from entrypoint.observe.monitor.traffic import Exchange
-
-Sample = tuple[float, dict[str, Any], dict[str, dict[str, float]], dict[str, list[int]]]
+from entrypoint.record.lines import Sample
 
 
 class Sampling:
@@ -38,7 +36,7 @@ class Sampling:
         self._host.look()
 
     def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> Sample:
-        """Return (seconds, HOST_PART, PROCESS_PART, PEER_PART) as README.md defines them.
+        """Return what was used since the last look.
 
         `running`: {name: pid} of the plan's processes; `training`: the names of those that train; `printed`: bytes of
         output by process. The traffic of mpirun and its daemons, such as the ranks' output, is not training.
@@ -56,7 +54,7 @@ class Sampling:
         exchanged = self._exchange.look(trainers)
         if self._exchange.is_blind:
             host["unseen"] = True
-        return round(seconds, 3), host, processes, exchanged
+        return Sample(seconds=round(seconds, 3), host=host, processes=processes, peers=exchanged)
 
     def look_closely(
         self, running: Mapping[str, int], used: Mapping[str, Mapping[str, float]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.observe.monitor.model import model_of
-from entrypoint.record.read import WRONG, is_value, number
+from entrypoint.record import lines
 
 MOST, LONGEST = 100, 1 << 14  # messages read at once, and bytes of each
 MOST_NAMES, LONGEST_NAME = 30, 60  # names of one process until they are taken, and characters of each
@@ -39,8 +39,8 @@ class Marks:
         self._heard: set[str] = set()  # processes that have sent a message
         self._sums: dict[str, dict[str, list[float]]] = {}
         self._metrics: dict[str, dict[str, float]] = {}
-        self._weights: list[tuple[str, list[float]]] = []
-        self._models: dict[str, dict[str, Any]] = {}
+        self._weights: list[lines.Weights] = []
+        self._models: dict[str, lines.Model] = {}
 
     def close(self) -> None:
         """Close the socket and remove its file."""
@@ -52,13 +52,13 @@ class Marks:
         with suppress(OSError):
             for _ in range(MOST):
                 message = self.socket.recv(LONGEST)
-                with suppress(*WRONG):
+                with suppress(*lines.WRONG):
                     self._note(json.loads(message))
 
     def _note(self, told: dict[str, Any]) -> None:
         process = self._name(told["process"])
-        marks = {self._name(what): (number(times), number(seconds)) for what, (times, seconds) in told["marks"].items()}
-        values = {self._name(name): value for name, value in told["metrics"].items() if is_value(name, value)}
+        marks = {self._name(what): (lines.number(n), lines.number(took)) for what, (n, took) in told["marks"].items()}
+        values = {self._name(name): value for name, value in told["metrics"].items() if lines.is_value(name, value)}
         weights = list(map(float, told["weights"]))
         if len(weights) not in (0, 3):
             raise ValueError("no weights")
@@ -74,9 +74,10 @@ class Marks:
             if name in metrics or len(metrics) < MOST_NAMES:
                 metrics[name] = float(value)
         if isinstance(model := told.get("model"), dict):  # from programs/on_path/
-            self._models[process] = vars(model_of(model))
-        if weights and is_value("step", weights[0]) and len(self._weights) < MOST:
-            self._weights.append((process, [int(weights[0]), *weights[1:]]))
+            self._models[process] = lines.Model(process=process, model=vars(model_of(model)))
+        if weights and lines.is_value("step", weights[0]) and len(self._weights) < MOST:
+            step, norm, total = weights
+            self._weights.append(lines.Weights(process=process, step=int(step), norm=norm, total=total))
 
     def _name(self, name: str) -> str:
         """Return a name masked and cut for the record; ValueError if it is empty or not printable."""
@@ -84,16 +85,8 @@ class Marks:
             raise ValueError("no name")
         return self._mask(name)[:LONGEST_NAME]
 
-    def take(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, float]], list[Any]]:
-        """Return the sums since the last call: {process: {what: [times, seconds]}}, {process: metrics}, weights.
-
-        Weights are (process, [step, norm, sum]).
-        """
-        taken = self._sums, self._metrics, self._weights
-        self._sums, self._metrics, self._weights = {}, {}, []
-        return taken
-
-    def take_models(self) -> dict[str, dict[str, Any]]:
-        """Return the models that processes have reported since the last call: {process: a Model's fields}."""
-        taken, self._models = self._models, {}
+    def take(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, float]], list[lines.Line]]:
+        """Return what came since the last call: {process: {what: [times, seconds]}}, {process: metrics}, and lines."""
+        taken = self._sums, self._metrics, [*self._weights, *self._models.values()]
+        self._sums, self._metrics, self._weights, self._models = {}, {}, [], {}
         return taken

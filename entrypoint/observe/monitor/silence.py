@@ -6,14 +6,11 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from entrypoint.observe.monitor.families import Families
 from entrypoint.observe.monitor.progress import Progress
-from entrypoint.observe.monitor.sampling import Sample, Sampling
-
-if TYPE_CHECKING:
-    from entrypoint.observe.monitor.stacks import Stack
+from entrypoint.observe.monitor.sampling import Sampling
+from entrypoint.record import lines
 
 
 class Silence:
@@ -24,16 +21,15 @@ class Silence:
         self._progress = Progress(after)
         self._was_still = False
         self._asked = 0  # number of the request for which stacks were taken last
-        self._taken: queue.SimpleQueue[dict[str, Stack]] = queue.SimpleQueue()
+        self._taken: queue.SimpleQueue[list[lines.Stacks]] = queue.SimpleQueue()
 
-    def note(self, training: Mapping[str, int], sample: Sample, told: Collection[str]) -> None:
+    def note(self, training: Mapping[str, int], sample: lines.Sample, told: Collection[str]) -> None:
         """Note a sample. `training`: {process: pid}; `told`: the processes whose scripts have sent a message.
 
         Threads are inspected only while there is no progress.
         """
-        now, (seconds, host, processes, peers) = time.monotonic(), sample
-        peer_bytes = sum(map(sum, peers.values())) / max(seconds, 0.1)
-        gpus = host.get("gpus", ())
+        now, processes, gpus = time.monotonic(), sample.processes, sample.host.get("gpus", ())
+        peer_bytes = sum(map(sum, sample.peers.values())) / max(sample.seconds, 0.1)
         if self._after and self._progress.still(now, self._after / 4):
             threads, moved = self._sampling.look_closely(training, processes)
             self._progress.look(now, training, processes, gpus, told, peer_bytes, threads, moved)
@@ -41,11 +37,11 @@ class Silence:
             self._sampling.look_no_closer()
             self._progress.look(now, training, processes, gpus, told, peer_bytes)
 
-    def still(self) -> dict[str, list[float]] | None:
-        """Return the values of a record's `still` line; None if there is nothing new."""
+    def still(self) -> lines.Still | None:
+        """Return a line for the record; None if there is nothing new."""
         still = self._progress.still(time.monotonic(), self._after / 2) if self._after else {}
         is_news, self._was_still = bool(still or self._was_still), bool(still)
-        return still if is_news else None
+        return lines.Still(figures=still) if is_news else None
 
     def take_stacks(self, asked: int, training: Mapping[str, int]) -> None:
         """Take the stacks of these processes in a thread, if they were requested again."""
@@ -59,15 +55,15 @@ class Silence:
 
         self._taken.put(take(families, waiting))
 
-    def stacks(self) -> "dict[str, Stack]":
+    def stacks(self) -> list[lines.Stacks]:
         """Return stacks that were taken since the last call."""
         with suppress(queue.Empty):
             return self._taken.get_nowait()
-        return {}
+        return []
 
 
-def append_stacks(path: Path, found: "Mapping[str, Stack]") -> None:
+def append_stacks(path: Path, found: Collection[lines.Stacks]) -> None:
     """Append the stacks to a text file for people; a file that cannot be written is skipped."""
-    texts = [f"{time.ctime()}: no progress", *(f"{name}, {stack.text}" for name, stack in found.items())]
+    texts = [f"{time.ctime()}: no progress", *(f"{line.process}, {line.text}" for line in found)]
     with suppress(OSError), path.open("a") as file:
         file.write("\n\n".join(texts) + "\n\n")

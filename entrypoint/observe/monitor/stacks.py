@@ -16,9 +16,10 @@ from typing import Any
 
 import psutil
 
-from entrypoint.base.values import Value, replace
+from entrypoint.base.values import replace
 from entrypoint.launcher.host.descendants import read_stat
 from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand
+from entrypoint.record import lines
 
 APART_SECONDS = 3.0  # between the two looks
 PATIENCE_SECONDS = 20.0  # limit of py-spy's time for one process
@@ -26,22 +27,7 @@ MOST = 8  # processes of a family that are looked at
 SLOW_BYTES = 1e6  # moved between the looks: the host's disk is then slow, but not gone
 
 
-class Stack(Value):
-    """Describe where a process and its descendants stand, with all stacks as text."""
-
-    by: str  # the tool that took the stack
-    stand: Stand
-    text: str
-
-    def for_record(self) -> dict[str, str]:
-        """Return the values of a record's `stacks` line."""
-        stand = self.stand
-        return {
-            "by": self.by, "place": stand.place, "inside": stand.inside, "doing": stand.doing.value, "text": self.text
-        }  # fmt: skip
-
-
-def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> dict[str, Stack]:
+def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> list[lines.Stacks]:
     """Return the stacks of each family of processes (name: pids), from two looks, APART_SECONDS apart.
 
     The first process of a family may be a shell, or the small program by which mpirun starts a rank. So a process that
@@ -55,7 +41,7 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
     bytes_before = _bytes_of_host()
     time.sleep(APART_SECONDS)
     is_io_slow = _bytes_of_host() - bytes_before > SLOW_BYTES
-    found = {}
+    found = []
     for name, family in pids.items():
         stands = {}
         for pid in family:
@@ -66,7 +52,9 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
                 stands[pid] = replace(stands[pid], doing=Doing.WORKS)
         told = max(stands, key=lambda pid: _weight(stands[pid]), default=0)
         text = "\n\n".join(f"pid {pid}, by {tools[pid]}\n\n{_text(first[pid])}" for pid in family)
-        found[name] = Stack(by=tools.get(told, ""), stand=stands.get(told, Stand()), text=text)
+        at = stands.get(told, Stand())
+        by, doing = tools.get(told, ""), at.doing.value
+        found.append(lines.Stacks(process=name, by=by, place=at.place, inside=at.inside, doing=doing, text=text))
     return found
 
 

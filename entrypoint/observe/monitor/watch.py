@@ -17,15 +17,17 @@ from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.hang import Hangs
 from entrypoint.observe.monitor.wait_sites import Stand
 from entrypoint.observe.monitor.weights import Weights
-from entrypoint.record.read import WRONG
+from entrypoint.record import lines
 from entrypoint.record.tail import Tail
 
 if TYPE_CHECKING:
     from entrypoint.observe.monitor.tracking import Tracking
 
-KEPT_ON = ("still", "stalled", "stacks", "weights")  # kinds of lines for Hangs and Weights, beside SHOWN
-JUDGED = ("process", "ended", "sample", "metric", "model", *KEPT_ON)  # kinds for Together, too
-SHOWN = ("host", "process", "ended", "phase", "metric", "lines", "said", "outcome")  # kinds for View that cost little
+KEPT_ON = (lines.Still, lines.Stalled, lines.Stacks, lines.Weights)  # lines for Hangs and Weights, beside SHOWN
+JUDGED = (lines.Process, lines.Ended, lines.Sample, lines.Metric, lines.Model, *KEPT_ON)  # lines for Together, too
+SHOWN = (  # lines for View that cost little
+    lines.Host, lines.Process, lines.Ended, lines.Phase, lines.Metric, lines.Lines, lines.Said, lines.Outcome
+)  # fmt: skip
 ADVICE = {
     Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single states that this is intended",
     Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
@@ -61,7 +63,7 @@ class Watch:
         self._tracking = _tracking(job) if tracked else None
         self.live = False  # whether the live page is open
         self._wants = {"stacks": 0, "live": False}  # requests as the other monitors read them
-        with contextlib.suppress(OSError, *WRONG):  # an earlier monitor may have requested stacks already
+        with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
     @property
@@ -69,7 +71,7 @@ class Watch:
         """Return how often stacks were requested until now."""
         return self._hangs.asked
 
-    def look(self, own: Iterable[list[Any]]) -> None:
+    def look(self, own: Iterable[lines.Line]) -> None:
         """Read new lines of all hosts (`own`: of this one), and act on what they show."""
         self._read(own)
         self._look_at_training()
@@ -86,7 +88,7 @@ class Watch:
         if self.live:
             self._show()
 
-    def show_last(self, own: Iterable[list[Any]]) -> None:
+    def show_last(self, own: Iterable[lines.Line]) -> None:
         """Show the end on the live page if it is open, and remove the file that marks it as open."""
         self._read(own)
         if self._tracking:
@@ -99,32 +101,27 @@ class Watch:
         with contextlib.suppress(OSError):
             _write(self._job.paths.records / STATE, self._view.state(time.time()))
 
-    def _read(self, own: Iterable[list[Any]]) -> None:
+    def _read(self, own: Iterable[lines.Line]) -> None:
         wanted = {*SHOWN, *(JUDGED if self.live or not self._together.told else KEPT_ON)}
-        for line in own:
-            self._note_safely(self._me, line)
-        for host, tail in self._tails.items():
-            for line in tail.lines(tuple(wanted)):
-                self._note_safely(host, line)
+        found = [(self._me, line) for line in own]
+        found += [(host, line) for host, tail in self._tails.items() for line in tail.lines(wanted)]
+        for host, line in found:
+            for note in (self._view.note, self._judge):
+                with contextlib.suppress(*lines.WRONG):  # anything may have written another host's lines
+                    note(host, line)
 
-    def _note_safely(self, host: str, line: list[Any]) -> None:
-        """Note a line of any host; skip it if it cannot be understood, since anything may have written it."""
-        with contextlib.suppress(*WRONG):
-            self._note(host, line)
-
-    def _note(self, host: str, line: list[Any]) -> None:
-        self._view.note(host, line)
-        kind, at, *values = line
-        is_process = kind in ("process", "ended")
-        if kind not in JUDGED or (is_process and not self._is_training(host, values[0])):
+    def _judge(self, host: str, line: lines.Line) -> None:
+        process = getattr(line, "process", "")
+        is_process = isinstance(line, lines.Process | lines.Ended)
+        if not isinstance(line, JUDGED) or (is_process and not self._is_training(host, process)):
             return
-        if kind == "weights":
-            self._weights.note((host, values[0]), *values[1:4])
+        if isinstance(line, lines.Weights):
+            self._weights.note((host, process), line.step, line.norm, line.total)
         elif is_process:
-            self._weights.forget((host, values[0]))
-        self._hangs.note(host, kind, *values)
-        if not self._together.told and not (values and str(values[0]).startswith(EVALUATOR)):
-            self._together.note(host, at, kind, *values)
+            self._weights.forget((host, process))
+        self._hangs.note(host, line)
+        if not self._together.told and not process.startswith(EVALUATOR):
+            self._together.note(host, line)
 
     def _is_training(self, host: str, process: str) -> bool:
         return process in self._trains[host] or process.startswith("rank ")

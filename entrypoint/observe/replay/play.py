@@ -13,7 +13,7 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.history import REPEAT, in_short
 from entrypoint.launcher.policy.policy import Policy
-from entrypoint.record.read import WRONG, number
+from entrypoint.record.lines import WRONG, Call, number
 
 LONGEST = 60 * 86_400.0  # seconds that a job can take
 EVENTS: dict[str, Any] = {
@@ -38,22 +38,9 @@ class Step:
         return [_comparable(in_short(action)) for action in self.actions] == [_comparable(each) for each in self.then]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Call:
-    """Hold a line of a history in the format of policy/history.py."""
-
-    number: int
-    began: float
-    at: float
-    quiet: list[tuple[float, list[Event]]]
-    dropped: bool
-    happened: tuple[Event, ...]
-    then: list[Any]
-
-
 @dataclass
 class Player:
-    """Play the lines of one host's history in their order."""
+    """Play the calls of one host's history in their order."""
 
     plan: Plan
     host: str
@@ -65,55 +52,47 @@ class Player:
     _number: int = 0
     _last: float = 0.0
 
-    def play(self, lines: Sequence[Any]) -> Iterator[Step | None]:
-        """Yield a step for each line, or None if it cannot be read; ConfigError if the policy cannot go on."""
+    def play(self, calls: Sequence[Call]) -> Iterator[Step | None]:
+        """Yield a step for each call, or None if it cannot be read; ConfigError if the policy cannot go on."""
         policy: Policy | None = None
-        for line in lines:
+        for call in calls:
             try:
-                call = self._read(line)
+                at, began = call["at"], call["began"]
+                quiet, happened = self._read(call)
             except WRONG:
                 self.incomplete.append(f"{self.host}: a line of its history cannot be read")
                 yield None
                 continue
             try:
-                policy = policy or Policy(self.plan, self.host, self.settings, call.began)
-                self._last = self._last or call.began
-                self._note_gaps(call, policy)
-                for quiet_at, quiet in call.quiet:
-                    policy.on(quiet, quiet_at)
-                self._note_heard(call.happened)
-                actions = policy.on(call.happened, call.at) if call.happened else policy.repeat()
-                self._last = call.at
+                policy = policy or Policy(self.plan, self.host, self.settings, began)
+                self._last = self._last or began
+                self._note_gaps(call, quiet, policy)
+                for quiet_at, events_then in quiet:
+                    policy.on(events_then, quiet_at)
+                self._note_heard(happened)
+                actions = policy.on(happened, at) if happened else policy.repeat()
+                self._last = at
             except (*WRONG, AssertionError) as error:
                 raise ConfigError(f"the history of {self.host} cannot be played: {error!r}") from None
             for action in actions:
                 if isinstance(action, events.Finish):
                     self.outcome = action.outcome
-            yield Step(at=call.at - call.began, happened=call.happened, actions=tuple(actions), then=call.then)
+            yield Step(at=at - began, happened=happened, actions=tuple(actions), then=list(call["actions"]))
 
-    def _read(self, line: Any) -> "_Call":
-        """Read one call of the policy; raise one of WRONG if the line is malformed."""
-        began, at = number(line["began"]), number(line["at"])
-        call = _Call(
-            number=int(number(line["number"])),
-            began=began,
-            at=at,
-            quiet=[(number(when), [self._from_short(short) for short in shorts]) for when, shorts in line["quiet"]],
-            dropped=number(line["dropped"]) > 0,
-            happened=tuple(reader(EVENTS[name])(fields) for name, fields in line["events"] if name != REPEAT),
-            then=list(line["actions"]),
-        )
-        if not all(0 <= when - began <= LONGEST for when in (at, *(when for when, _ in call.quiet))):
+    def _read(self, call: Call) -> tuple[list[tuple[float, list[Event]]], tuple[Event, ...]]:
+        """Return the quiet calls before a call, and its events; raise one of WRONG if they cannot be right."""
+        quiet = [(number(when), [self._from_short(short) for short in shorts]) for when, shorts in call["quiet"]]
+        if not all(0 <= when - call["began"] <= LONGEST for when in (call["at"], *(when for when, _ in quiet))):
             raise ValueError("no time of this job")
-        return call
+        return quiet, tuple(reader(EVENTS[name])(fields) for name, fields in call["events"] if name != REPEAT)
 
-    def _note_gaps(self, call: "_Call", policy: Policy) -> None:
-        if call.number != self._number + 1:
-            self.incomplete.append(f"{self.host}: {call.number - self._number - 1} events are not in the record")
-        self._number = call.number
-        if call.dropped and call.quiet:
+    def _note_gaps(self, call: Call, quiet: Sequence[tuple[float, Any]], policy: Policy) -> None:
+        if missing := call["number"] - self._number - 1:
+            self.incomplete.append(f"{self.host}: {missing} events are not in the record")
+        self._number = call["number"]
+        if call["dropped"] and quiet:
             # Only repeated signs of life are dropped from a history: replace them at the rate of the heartbeat.
-            until = call.quiet[0][0]
+            until = quiet[0][0]
             while self._last + self.settings.heartbeat < until:
                 self._last += self.settings.heartbeat
                 policy.on(self._signs_of_life(), self._last)

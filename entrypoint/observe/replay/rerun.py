@@ -4,10 +4,9 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from entrypoint.launcher.job.job import Mode
-from entrypoint.record.read import WRONG
+from entrypoint.record import lines
 
 OURS = "sagemaker_"  # prefix of hyperparameters that the SDK adds
 # Settings, without ENTRYPOINT_, that depend on where a job ran.
@@ -29,28 +28,28 @@ class Gathered:
     reports: dict[str, float] = field(default_factory=dict)  # other host -> time of its last report
 
 
-def gather(record: Sequence[Sequence[Any]]) -> Gathered:
+def gather(record: Sequence[lines.Line]) -> Gathered:
     """Read the lines of one record, in their order."""
     gathered = Gathered()
-    for kind, at, *values in record:
-        gathered.began, gathered.last = gathered.began or at, at
-        match kind, values:
-            case "outcome", _:
+    for line in record:
+        gathered.began, gathered.last = gathered.began or line.at, line.at
+        match line:
+            case lines.Outcome():
                 gathered.left = True
-            case "lines", (str(name), [*_, str(line)]):
-                gathered.lines[name] = line
-            case "decided", (dict(line),):
-                with contextlib.suppress(*WRONG):  # skip malformed lines
-                    _note_decision(gathered, at, line)
+            case lines.Lines() if line.lines:
+                gathered.lines[line.process] = line.lines[-1]
+            case lines.Decided():
+                with contextlib.suppress(*lines.WRONG):  # skip malformed events
+                    _note_decision(gathered, line.at, line.call)
     return gathered
 
 
-def _note_decision(gathered: Gathered, at: float, line: Mapping[str, Any]) -> None:
-    for when, shorts in line["quiet"]:
+def _note_decision(gathered: Gathered, at: float, call: lines.Call) -> None:
+    for when, shorts in call["quiet"]:
         for short in shorts:
             if short[0] == "Reported":
-                gathered.reports[short[1]] = at - (line["at"] - when)
-    for name, fields in line["events"]:
+                gathered.reports[short[1]] = at - (call["at"] - when)
+    for name, fields in call["events"]:
         match name:
             case "Reported":
                 gathered.reports[fields["report"]["host"]] = at
@@ -60,10 +59,10 @@ def _note_decision(gathered: Gathered, at: float, line: Mapping[str, Any]) -> No
                 gathered.signalled = at
             case "Ended" if fields["exit"]["signal"] and fields["name"] not in gathered.asked:
                 gathered.killed.append((at, fields["name"], fields["exit"]["signal"]))
-    gathered.asked |= {action[1]["name"] for action in line["actions"] if action[0] in ("Ask", "Force")}
+    gathered.asked |= {action[1]["name"] for action in call["actions"] if action[0] in ("Ask", "Force")}
 
 
-def faults(records: Mapping[str, Sequence[Sequence[Any]]]) -> Iterator[str]:
+def faults(records: Mapping[str, Sequence[lines.Line]]) -> Iterator[str]:
     """Yield faults that make `entrypoint local` do to simulated hosts what was done to these.
 
     A process that ends by itself, with an exit code, is no fault: it will do so again. The moment of a kill is the
@@ -88,18 +87,15 @@ def faults(records: Mapping[str, Sequence[Sequence[Any]]]) -> Iterator[str]:
                 yield f"kill {shlex.quote(f'{host}:{process}')} {moment}"
 
 
-def arguments(
-    described: Mapping[str, Any], mode: str, processes: int, program: str, wanted: Sequence[str]
-) -> list[str]:
+def arguments(described: lines.Described, mode: str, processes: int, program: str, wanted: Sequence[str]) -> list[str]:
     """Return the arguments of `entrypoint local` for the described job with these faults."""
-    hosts = described["resourceconfig"]["hosts"]
-    words = [program, "--hosts", str(len(hosts)), "--mode", mode]
+    words = [program, "--hosts", str(len(described.resourceconfig["hosts"])), "--mode", mode]
     if processes > 1 and mode != Mode.SINGLE:
         words += ["--processes-per-host", str(processes)]
-    for name, value in described["environment"].items():
+    for name, value in described.environment.items():
         if name.startswith("ENTRYPOINT_") and not name.removeprefix("ENTRYPOINT_").startswith(PLACES):
             words += ["--env", f"{name}={value}"]
-    users = {k: v for k, v in described["hyperparameters"].items() if not k.startswith(OURS) and k != "model_dir"}
+    users = {k: v for k, v in described.hyperparameters.items() if not k.startswith(OURS) and k != "model_dir"}
     if users:
         words += ["--hyperparameters", *(f"{name}={value}" for name, value in users.items())]
     for fault in wanted:

@@ -1,47 +1,33 @@
 """Print what every host of a job knew and decided, from the job's records: the work of `entrypoint replay`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from entrypoint.base.errors import FAULT, ConfigError, printable
+from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.observe.replay.play import Player, Step
 from entrypoint.observe.replay.rebuild import rebuild
 from entrypoint.observe.replay.rerun import arguments, faults
 from entrypoint.observe.replay.wording import Narrator, consequences
-from entrypoint.record.read import arrays_of
+from entrypoint.record import lines
+from entrypoint.record.read import lines_of
 
-WANTED = ("host", "described", "decided", "process", "outcome", "lines")
+WANTED = (lines.Host, lines.Described, lines.Decided, lines.Process, lines.Outcome, lines.Lines)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """Hold the part of a host's record that a replay needs. Its lines are [kind, seconds since the epoch, ...]."""
+    """Hold the part of a host's record that a replay needs."""
 
     host: str
-    about: Mapping[str, Any]
-    described: Mapping[str, Any]
-    lines: list[list[Any]]
-
-    def of(self, kind: str) -> list[list[Any]]:
-        return [line for line in self.lines if line[0] == kind]
+    about: lines.Host
+    described: lines.Described
+    record: Sequence[lines.Line]  # those of WANTED
 
     @property
-    def outcome(self) -> Mapping[str, Any] | None:
+    def outcome(self) -> lines.Outcome | None:
         """Return how the job ended by this host's record; None if the record does not have it."""
-        outcomes = [line[2] for line in self.of("outcome")]
-        return next((each for each in reversed(outcomes) if _is_outcome(each)), None)
-
-    @property
-    def gpus(self) -> int:
-        return int(count) if isinstance(count := self.about.get("gpus", 0), int | float) else 0
-
-
-def _is_outcome(value: Any) -> bool:
-    match value:
-        case {"kind": str(), "exit_code": int(), "cause": None | {"host": str(), "process": str(), "what": str()}}:
-            return True
-    return False
+        return next((line for line in reversed(self.record) if isinstance(line, lines.Outcome)), None)
 
 
 def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
@@ -52,23 +38,22 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
     readable = {name: recorded for name, record in records.items() if (recorded := read(record))}
     if not readable:
         raise ConfigError("no record says what its job was; wanted those of this version, of a job that was monitored")
-    return dict(sorted(readable.items(), key=lambda each: each[0] != each[1].about.get("coordinator")))
+    return dict(sorted(readable.items(), key=lambda each: each[0] != each[1].about.coordinator))
 
 
 def read(record: bytes) -> Recorded | None:
     """Return a record as a value; None if it does not describe its job."""
-    lines = [line for line in arrays_of(record) if len(line) > 2 and line[0] in WANTED]
-    about: dict[str, Any] = {}
-    described = {}
-    for line in lines:
+    wanted = [line for line in lines_of(record) if isinstance(line, WANTED)]
+    about, described = lines.Host(), None
+    for line in wanted:
         match line:
-            case ["host", _, dict(found)]:
-                about |= found
-            case ["described", _, dict(found)]:
-                described = found
-    if not ("host" in about and described):
+            case lines.Host():
+                about = about.updated(line)
+            case lines.Described():
+                described = line
+    if not (about.host and described):
         return None
-    return Recorded(host=str(about["host"]), about=about, described=described, lines=lines)
+    return Recorded(host=about.host, about=about, described=described, record=wanted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +63,7 @@ class Played:
     recorded: Recorded
     steps: list[tuple[float, Step]]
     incomplete: list[str]
-    outcome: Mapping[str, Any] | None
+    outcome: Outcome | None
 
     @property
     def differs(self) -> Step | None:
@@ -88,7 +73,8 @@ class Played:
     @property
     def was_settled_alone(self) -> bool:
         """Return whether a fault of the host's launcher ended it before the policy had anything to decide."""
-        return self.outcome is None and ((self.recorded.outcome or {}).get("cause") or {}).get("what") == FAULT
+        then = self.recorded.outcome
+        return self.outcome is None and then is not None and (then.cause or {}).get("what") == FAULT
 
     @property
     def same_outcome(self) -> bool:
@@ -97,20 +83,18 @@ class Played:
         return (
             not then
             or self.was_settled_alone
-            or (self.outcome is not None and all(then[key] == self.outcome[key] for key in ("kind", "exit_code")))
+            or (self.outcome is not None and _in_words(then) == _in_words(self.outcome))
         )
 
 
 def play(recorded: Recorded) -> Played:
     """Play one host's recorded events through the policy."""
-    job, plan = rebuild(recorded.described, recorded.gpus)
+    job, plan = rebuild(recorded.described, int(recorded.about.gpus or 0))
     player = Player(plan, recorded.host, job.settings)
-    decided = recorded.of("decided")
-    played = zip(decided, player.play([line[2] for line in decided]), strict=True)
-    steps = [(line[1], step) for line, step in played if step]
-    ended = player.outcome
-    outcome = {"kind": str(ended.kind), "exit_code": int(ended.exit_code)} if ended else None
-    return Played(recorded=recorded, steps=steps, incomplete=player.incomplete, outcome=outcome)
+    decided = [line for line in recorded.record if isinstance(line, lines.Decided)]
+    played = zip(decided, player.play([line.call for line in decided]), strict=True)
+    steps = [(line.at, step) for line, step in played if step]
+    return Played(recorded=recorded, steps=steps, incomplete=player.incomplete, outcome=player.outcome)
 
 
 def replay(records: Mapping[str, bytes], only: str | None) -> int:
@@ -143,19 +127,17 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
     """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same times."""
     readable = read_all(records)
     first = next(iter(readable.values()))
-    job, _ = rebuild(first.described, first.gpus)
-    hosts = first.described["resourceconfig"]["hosts"]
-    wanted = list(faults({name: readable[name].lines if name in readable else [] for name in hosts}))
+    job, _ = rebuild(first.described, int(first.about.gpus or 0))
+    hosts = first.described.resourceconfig["hosts"]
+    wanted = list(faults({name: readable[name].record if name in readable else [] for name in hosts}))
     return arguments(first.described, str(job.mode), job.processes_per_host, program, wanted)
 
 
 def lacks(records: Mapping[str, bytes]) -> str:
     """Return the options for what the job had and its bundle lacks: data, secrets, the script's own variables."""
     asked = next(iter(read_all(records).values())).described
-    channels = [f"--channel {name}=DIR" for name in asked["inputdataconfig"]]
-    hidden = [
-        f"--hyperparameters {name}=..." for name, value in asked["hyperparameters"].items() if "***" in str(value)
-    ]
+    channels = [f"--channel {name}=DIR" for name in asked.inputdataconfig]
+    hidden = [f"--hyperparameters {name}=..." for name, value in asked.hyperparameters.items() if "***" in str(value)]
     return ", ".join([*channels, *hidden, "--env NAME=... for variables of the script's own"])
 
 
@@ -171,10 +153,14 @@ def _ending(records: Mapping[str, bytes]) -> str:
     first = next((outcome for outcome in outcomes if outcome), None)
     if first is None:
         return "no host says"
-    cause = first["cause"]
-    return f"{first['kind']}, exit code {first['exit_code']}" + (
+    cause = first.cause
+    return _in_words(first) + (
         f", by {cause['host']} {cause['process']}".rstrip() + f" ({cause['what'].partition(':')[0]})" if cause else ""
     )
+
+
+def _in_words(outcome: Outcome | lines.Outcome | None) -> str:
+    return f"{outcome.kind}, exit code {outcome.exit_code}" if outcome else "no outcome"
 
 
 def _verdict(played: list[Played]) -> int:
@@ -184,14 +170,13 @@ def _verdict(played: list[Played]) -> int:
         host, then = each.recorded.host, each.recorded.outcome
         for why in each.incomplete:
             print(printable(f"incomplete: {why}"))
-        outcome = f"{each.outcome['kind']}, exit code {each.outcome['exit_code']}" if each.outcome else "no outcome"
+        outcome = _in_words(each.outcome)
         if each.was_settled_alone:
             print(f"{host}: a {FAULT} ended it, and nothing was decided")
         elif each.differs or not each.same_outcome:
             code = 1
-            was = f"{then['kind']}, exit code {then['exit_code']}" if then else "no outcome"
             where = f"; first at its second {each.differs.at:.3f}" if each.differs else ""
-            print(f"{host}: {outcome}; the job's was {was}: this version decides otherwise{where}")
+            print(f"{host}: {outcome}; the job's was {_in_words(then)}: this version decides otherwise{where}")
         else:
             print(f"{host}: {outcome}, as then, by the same {len(each.steps)} decisions")
     return code

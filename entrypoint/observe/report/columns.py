@@ -31,21 +31,19 @@ class Columns:
                 return
         if end >= self.width * self.limit:
             self.grow(end)
-        for key in amounts.keys() - self.amounts.keys():
-            self.amounts[key] = self._zeros()
-        for key in peaks.keys() - self.peaks.keys():
-            self.peaks[key] = self._zeros()
-        width, whole, columns = self.width, end - start, self.amounts
+        width, whole, parts, used, tops = self.width, end - start, [], self.amounts, self.peaks
         first, last = int(start / width), min(self.limit - 1, int(end / width))
         for at in range(first, last + 1):
             seconds = whole if first == last else min(end, (at + 1) * width) - max(start, at * width)
             self.seconds[at] += seconds
-            part = seconds / whole
-            for key, amount in amounts.items():
-                columns[key][at] += amount * part
+            parts.append((at, seconds / whole))
+        for key, amount in amounts.items():
+            column = used.get(key) or used.setdefault(key, self._zeros())
+            for at, part in parts:
+                column[at] += amount * part
         for key, level in peaks.items():
-            column = self.peaks[key]
-            for at in range(first, last + 1):
+            column = tops.get(key) or tops.setdefault(key, self._zeros())
+            for at, _ in parts:
                 if level > column[at]:
                     column[at] = level
 

@@ -26,10 +26,10 @@ def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, An
     about = job.about
     return {
         "job": {
-            "name": str(about.get("job", ""))[:200], "mode": str(about.get("mode", ""))[:40], "begin": round(job.zero),
+            "name": (about.job or "")[:200], "mode": (about.mode or "")[:40], "begin": round(job.zero),
             "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(job.zero, 4e9))),
             "seconds": digits(job.seconds), "outcome": job.outcome, "missing": len(job.missing),
-            "instances": sorted({str(host.about.get("instance_type", ""))[:60] for host in job.hosts} - {""})[:5],
+            "instances": sorted({(host.about.instance_type or "")[:60] for host in job.hosts} - {""})[:5],
         },
         "notes": job.notes[:200],
         "rules": {name: value for name, value in job.rules.items() if math.isfinite(value)},
@@ -87,9 +87,9 @@ def _host(job: JobRecord, host: Host, count: int) -> dict[str, Any]:
     most = max(8, MOST_SPANS // max(1, sum(len(each.processes) for each in job.hosts)))
     is_many = sum(len(each.processes) for each in job.hosts) > 2 * MOST_PROCESSES
     return {
-        "name": host.name, "rank": host.rank, "cpus": host.cpus, "gpus": host.figure("gpus"),
-        "memory": digits(host.figure("memory_limit") / 1e6), "disk": digits(host.figure("disk_size") / 1e9),
-        "type": str(host.about.get("instance_type", ""))[:60], "end": digits(host.end),
+        "name": host.name, "rank": int(host.about.rank or 0), "cpus": host.cpus, "gpus": float(host.about.gpus or 0),
+        "memory": digits((host.about.memory_limit or 0) / 1e6), "disk": digits((host.about.disk_size or 0) / 1e9),
+        "type": (host.about.instance_type or "")[:60], "end": digits(host.end),
         "seen": [seen[0], seen[-1]] if seen else None,
         "spans": _spans(job.spans[host.name], least, 400),
         "columns": {name: column for name, column in rates.items() if column},
@@ -133,13 +133,11 @@ def _epochs(process: Process) -> list[Any]:
 
 
 def _channels(host: Host) -> list[dict[str, Any]]:
-    channels = host.about.get("channels")
     found = []
-    for name, channel in list(channels.items())[:100] if isinstance(channels, dict) else ():
-        if isinstance(channel, dict):
-            words = {key: str(channel.get(key, ""))[:40] for key in ("mode", "distribution")}
-            counts = {key: channel.get(key) for key in ("files", "bytes") if isinstance(channel.get(key), int)}
-            found.append({"name": str(name)[:80], **words, **counts, "more": bool(channel.get("more"))})
+    for name, channel in list((host.about.channels or {}).items())[:100]:
+        words = {"mode": channel.get("mode", "")[:40], "distribution": channel.get("distribution", "")[:40]}
+        counts = {key: value for key, value in channel.items() if key in ("files", "bytes")}
+        found.append({"name": name[:80], **words, **counts, "more": bool(channel.get("more"))})
     return found
 
 

@@ -1,10 +1,10 @@
 """Define what the report knows of one host and its processes. Times are seconds since the job's begin."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from entrypoint.observe.report.columns import Columns, Series
+from entrypoint.record import lines
 
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 
@@ -61,8 +61,7 @@ class Host:
 
     name: str
     columns: Columns
-    rank: int = 0
-    about: dict[str, Any] = field(default_factory=dict)
+    about: lines.Host = field(default_factory=lines.Host)
     begin: float | None = None
     end: float = 0.0
     processes: dict[str, Process] = field(default_factory=dict)
@@ -79,15 +78,10 @@ class Host:
     problems: list[str] = field(default_factory=list)
     every: int = 1  # one of so many samples was read
 
-    def figure(self, key: str) -> float:
-        """Return a number of its `host` lines; 0 if it is not known."""
-        value = self.about.get(key)
-        return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
-
     @property
     def cpus(self) -> float:
         """Return the number of CPUs; 1 if it is not known."""
-        return max(1.0, self.figure("cpus"))
+        return max(1.0, float(self.about.cpus or 0.0))
 
     @property
     def trainers(self) -> list[Process]:

@@ -13,7 +13,8 @@ from entrypoint.observe.report.columns import Columns
 from entrypoint.observe.report.host import SERVES, Host, Process
 from entrypoint.observe.report.phases import Span
 from entrypoint.observe.report.reading import read
-from entrypoint.record.read import WRONG, count_lines, first_line, number, text
+from entrypoint.record import lines
+from entrypoint.record.read import count_lines, first_line, text
 
 PIECES, MOST_PIECES, LEAST_PIECES = 40_000, 1024, 32  # pieces of time: of all hosts, and limits for one
 OTHER_CLOCK_SECONDS = 3600.0  # seconds that a host's clock is off, after which it is set right
@@ -33,15 +34,15 @@ class JobRecord:
     trains_until: float = 0.0
 
     @property
-    def about(self) -> dict[str, Any]:
-        """Return the `host` lines of the coordinator's record, or of another; {} if there is none."""
-        known = [host.about for host in [self.coordinator, *self.hosts] if host and host.about]
-        return known[0] if known else {}
+    def about(self) -> lines.Host:
+        """Return the `host` lines of the coordinator's record, or of another; an empty one if there is none."""
+        known = (host.about for host in [self.coordinator, *self.hosts] if host and host.about.host)
+        return next(known, lines.Host())
 
     @property
     def coordinator(self) -> Host | None:
         """Return the coordinator, or the first host if its record is missing; None without records."""
-        name = next((host.about.get("coordinator") for host in self.hosts if host.about), None)
+        name = next((host.about.coordinator for host in self.hosts if host.about.host), None)
         return next((host for host in self.hosts if host.name == name), next(iter(self.hosts), None))
 
     @property
@@ -58,17 +59,15 @@ class JobRecord:
     @property
     def rules(self) -> dict[str, float]:
         """Return the job's own thresholds, and defaults for the other rules."""
-        given = self.about.get("rules")
         try:
-            return thresholds(dict(parse_rules(given))) if isinstance(given, str) else thresholds({})
+            return thresholds(dict(parse_rules(self.about.rules or "")))
         except ValueError:
             return thresholds({})
 
     @property
     def price(self) -> float | None:
         """Return the job's own price of a host-hour in USD; None if it has none."""
-        given = self.about.get("price")
-        return float(given) if isinstance(given, int | float) and 0 < given < 1e6 else None
+        return given if 0 < (given := self.about.price or 0.0) < 1e6 else None
 
     @property
     def limit(self) -> int:
@@ -96,23 +95,24 @@ _STEPS = {"train", "data wait", "checkpoint", "still"}
 def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
     """Read the records {host: bytes}. With `within`, skip samples of long records to read them in so many seconds."""
     firsts = {name: first_line(data) for name, data in records.items()}
-    begins = [found[0] for found in firsts.values() if found]
-    names = [str(found[1].get("coordinator")) for found in firsts.values() if found]
+    begins = [first.at for first in firsts.values() if first]
+    names = [first.coordinator or "" for first in firsts.values() if first]
     leads = next((firsts[name] for name in names if name in firsts), None)  # the coordinator's clock is the job's
-    usual = leads[0] if leads else statistics.median_low(begins) if begins else 0.0
+    usual = leads.at if leads else statistics.median_low(begins) if begins else 0.0
     off = {
-        name: found[0] - usual
-        for name, found in firsts.items()
-        if found and abs(found[0] - usual) > OTHER_CLOCK_SECONDS
+        name: first.at - usual
+        for name, first in firsts.items()
+        if first and abs(first.at - usual) > OTHER_CLOCK_SECONDS
     }
     zero = min((begin for begin in begins if abs(begin - usual) <= OTHER_CLOCK_SECONDS), default=0.0)
     job = JobRecord(hosts=[], zero=zero)
     limit = _power_of_two(PIECES // max(1, len(records)))
     every = math.ceil(sum(map(count_lines, records.values())) / (within * QUICK_LINES)) if within else 1
     began = time.monotonic()
-    interval = _interval(next((found[1] for found in firsts.values() if found), {}))  # one setting for all hosts
+    interval = next((first.interval for first in firsts.values() if first), None)  # one setting for all hosts
+    width = min(60.0, max(0.1, interval or 1.0))
     for name, data in records.items():
-        host = read(name, data, zero + off.get(name, 0.0), Columns(interval, limit), max(1, every))
+        host = read(name, data, zero + off.get(name, 0.0), Columns(width, limit), max(1, every))
         job.hosts.append(host)
         if within and time.monotonic() - began > within * READS * len(job.hosts) / len(records):
             every *= 2
@@ -125,13 +125,6 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
     return job
 
 
-def _interval(about: Mapping[str, Any]) -> float:
-    try:
-        return min(60.0, max(0.1, number(about.get("interval", 1.0))))
-    except WRONG:
-        return 1.0
-
-
 def _power_of_two(most: int) -> int:
     limit = LEAST_PIECES
     while 2 * limit <= min(most, MOST_PIECES):
@@ -140,15 +133,13 @@ def _power_of_two(most: int) -> int:
 
 
 def _put_together(job: JobRecord) -> None:
-    job.hosts.sort(key=lambda host: (host.rank, host.name))
+    job.hosts.sort(key=lambda host: (host.about.rank or 0, host.name))
     widest = max((host.columns.width for host in job.hosts), default=1.0)
     for host in job.hosts:
         while host.columns.width < widest:
             host.columns.grow(host.columns.width * host.columns.limit)
     known = {host.name for host in job.hosts}
-    named = job.about.get("hosts")
-    named = named[:2000] if isinstance(named, list) else []
-    job.missing = [text(name) for name in named if isinstance(name, str) and name not in known]
+    job.missing = [text(name) for name in (job.about.hosts or ())[:2000] if name not in known]
     if job.missing:
         shown = ", ".join(job.missing[:8]) + (f" and {len(job.missing) - 8} more" if len(job.missing) > 8 else "")
         job.notes.append(f"no record of {shown}")

@@ -1,17 +1,16 @@
-"""Read one host's record into a bounded number of figures. monitor/README.md defines its lines.
+"""Read one host's record into a bounded number of figures.
 
 A record may be cut, broken or malicious: lines that do not fit are counted and left out.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.observe.report.host import Host, Mark, Process, Run
-from entrypoint.record.read import WRONG, batches, lines_of, number, numbers, parsed, text
+from entrypoint.record import lines
+from entrypoint.record.read import batches, parsed, text, texts_of
 
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_SAID, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
+CAUSE = ("host", "process", "what", "error")
 LONGEST = 60 * 86_400.0  # seconds that a job can take; a later time is wrong
 
 
@@ -19,12 +18,9 @@ def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) 
     """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
     host = Host(name=name, columns=columns, every=every)
     reader, wrong = _Reader(host, zero), 0
-    for lines in batches(lines_of(data, host.problems), every):
-        for line in parsed(lines):
-            try:
-                reader.take(line)
-            except WRONG:
-                wrong += 1
+    for batch in batches(texts_of(data, host.problems), every):
+        for line in parsed(batch):
+            wrong += not (line and reader.takes(line))
         if wrong > MOST_WRONG_LINES:
             host.problems.append("the rest was not read")
             break
@@ -37,134 +33,114 @@ def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) 
 class _Reader:
     def __init__(self, host: Host, zero: float) -> None:
         self._host, self._zero = host, zero
-        kinds = [name.removeprefix("_take_") for name in vars(_Reader) if name.startswith("_take_")]
-        self._takes: dict[str, Callable[..., None]] = {kind: getattr(self, f"_take_{kind}") for kind in kinds}
 
-    def take(self, line: list[Any]) -> None:
-        """Note a line; raise one of WRONG if it is malformed."""
-        kind, at, *values = line
-        at = number(at) - self._zero
+    def takes(self, line: lines.Line) -> bool:
+        """Note a line; return whether it can be one of this job."""
+        at, host = line.at - self._zero, self._host
         if not -60 <= at <= LONGEST:
-            raise ValueError("no time of this job")
+            return False
         at = max(0.0, at)
-        if kind in self._takes:
-            self._takes[kind](at, *values)
+        try:
+            self._take(at, line)
+        except lines.WRONG:
+            return False
+        if host.begin is None or at < host.begin:
+            host.begin = at
+        host.end = at if at > host.end else host.end
+        return True
+
+    def _take(self, at: float, line: lines.Line) -> None:
         host = self._host
-        host.begin = at if host.begin is None else min(host.begin, at)
-        host.end = max(host.end, at)
+        match line:
+            case lines.Sample():
+                self._take_sample(at, line)
+            case lines.Metric():
+                self._take_metric(at, line)
+            case lines.Host():
+                host.about = host.about.updated(line)
+            case lines.Process():
+                process = self._process(line.process)
+                process.role, process.task = text(line.role, 40), text(line.task, 80)
+                if len(process.runs) < 1000:
+                    process.runs.append(Run(at))
+            case lines.Ended():
+                process = self._process(line.process)
+                if process.runs and process.runs[-1].end is None:
+                    process.runs[-1].end, process.runs[-1].how = at, text(line.how)
+            case lines.Phase() if len(host.phases) < 1000:
+                host.phases.append((at, text(line.phase, 40)))
+            case lines.Mark():
+                process = self._process(line.process)
+                if not (0 <= line.seconds <= LONGEST and line.times >= 1):
+                    raise ValueError("no time that something took")
+                if line.what == "step":
+                    process.step_marks.add(at, line.seconds / line.times)
+                elif len(process.marks) < MOST_MARKS:
+                    process.marks.append(Mark(at, text(line.what, 40), line.seconds))
+            case lines.Still():
+                for name, still in line.processes.items():
+                    if len(host.still) < MOST_MARKS:
+                        host.still.append((at, text(name), still.seconds, still.cpus - still.waiters))
+            case lines.Stalled() if line.ranks and len(host.stalled) < MOST_MARKS:
+                host.stalled.append(at)
+            case lines.Decided():
+                for event, *values in line.call["events"]:
+                    if event == "Prepared" and values:
+                        host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
+            case lines.Stacks() if len(host.stacks) < MOST_STACKS:
+                words = {key: text(getattr(line, key), 20_000) for key in ("by", "place", "inside", "doing", "text")}
+                host.stacks.append({"at": at, "process": text(line.process), **words})
+            case lines.Said() if len(host.logged) < MOST_SAID:
+                host.logged.append((at, text(line.text, 600)))
+            case lines.Outcome(cause=cause):
+                blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None
+                host.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}
 
-    def _take_host(self, at: float, about: dict[str, Any]) -> None:
-        for key, value in dict(about).items():
-            self._host.about[key] = value
-        self._host.rank = int(number(self._host.about.get("rank", 0)))
-
-    def _take_process(self, at: float, name: str, about: dict[str, Any]) -> None:
-        process = self._process(name)
-        process.role, process.task = text(about.get("role", ""), 40), text(about.get("task", ""), 80)
-        if len(process.runs) < 1000:
-            process.runs.append(Run(at))
-
-    def _take_ended(self, at: float, name: str, how: str) -> None:
-        process = self._process(name)
-        if process.runs and process.runs[-1].end is None:
-            process.runs[-1].end, process.runs[-1].how = at, text(how)
-
-    def _take_phase(self, at: float, phase: str) -> None:
-        if len(self._host.phases) < 1000:
-            self._host.phases.append((at, text(phase, 40)))
-
-    def _take_sample(
-        self, at: float, seconds: float, used: dict[str, Any], processes: dict[str, Any], peers: dict[str, Any]
-    ) -> None:
-        seconds, host = number(seconds), self._host
-        amounts: dict[Key, float] = {}
-        peaks: dict[Key, float] = {}
-        for name, keys in _LISTS:
-            if name in used:
-                (peaks if name == "memory" else amounts).update(zip(keys, numbers(used[name]), strict=False))
+    def _take_sample(self, at: float, line: lines.Sample) -> None:
+        seconds, host, used = line.seconds, self._host, line.host
+        amounts: dict[Key, float] = dict(zip(_CPU, used.get("cpu", ()), strict=False))
+        peaks: dict[Key, float] = dict(zip(_MEMORY, used.get("memory", ()), strict=False))
+        if "disk" in used:
+            amounts.update(zip(_DISK, used["disk"], strict=False))
+        if "net" in used:
+            amounts.update(zip(_NET, used["net"], strict=False))
         if "free" in used:
-            amounts["free",] = number(used["free"]) * seconds
+            amounts["free",] = used["free"] * seconds
         if "oom" in used:
-            host.oom += int(number(used["oom"]))
-        for place, (busy, held, size, watts, *_) in enumerate(map(numbers, list(used.get("gpus", ()))[:64])):
+            host.oom += int(used["oom"])
+        for place, (busy, held, size, watts, *_) in enumerate(used.get("gpus", ())[:64]):
             amounts["gpu", str(place)] = busy * seconds
             peaks["gpu memory", str(place)] = held / max(1.0, size)
             host.held_at_first.setdefault(str(place), held / max(1.0, size))
             amounts["gpu watts",] = amounts.get(("gpu watts",), 0.0) + watts * seconds
-        for channel, (waiting, capacity) in list(dict(used.get("fifos", {})).items())[:100]:
-            amounts["fifo", text(channel, 80)] = seconds * number(waiting) / max(1.0, number(capacity))
-        for name, its in processes.items():
+        for channel, (waiting, capacity) in list(used.get("fifos", {}).items())[:100]:
+            amounts["fifo", text(channel, 80)] = seconds * waiting / max(1.0, capacity)
+        for name, its in line.processes.items():
             process = host.processes.get(name) or self._process(name)
             if process.first_output is None and its.get("output"):
                 process.first_output = at
             if "cpu" in its:
-                amounts["process", process.name, "cpu"] = number(its["cpu"])
+                amounts["process", process.name, "cpu"] = its["cpu"]
             if "wait" in its:
-                amounts["process", process.name, "wait"] = number(its["wait"])
+                amounts["process", process.name, "wait"] = its["wait"]
             if "memory" in its:
-                peaks["process", process.name, "memory"] = number(its["memory"])
+                peaks["process", process.name, "memory"] = its["memory"]
         host.columns.add(at - seconds, at, amounts, peaks)
-        for peer, (received, sent) in peers.items():
+        for peer, (received, sent) in line.peers.items():
             both = host.exchanged.setdefault(peer, [0.0, 0.0])
-            both[0] += number(received) * host.every
-            both[1] += number(sent) * host.every
+            both[0] += received * host.every
+            both[1] += sent * host.every
 
-    def _take_metric(self, at: float, name: str, found: dict[str, Any]) -> None:
-        process = self._host.processes.get(name) or self._process(name)
+    def _take_metric(self, at: float, line: lines.Metric) -> None:
+        process = self._host.processes.get(line.process) or self._process(line.process)
         metrics = process.metrics
-        for metric, value in found.items():
-            if not isinstance(value, float | int):
-                raise ValueError("no number")
+        for metric, value in line.values.items():
             series = metrics.get(metric)
             if series is None:
                 if len(metrics) >= MOST_METRICS:
                     continue
                 series = metrics[text(metric, 60)] = Series()
             series.add(at, float(value))
-
-    def _take_mark(self, at: float, name: str, mark: dict[str, Any]) -> None:
-        process = self._process(name)
-        what, seconds, times = text(mark["what"], 40), number(mark.get("seconds", 0)), number(mark.get("times", 1))
-        if not (0 <= seconds <= LONGEST and times >= 1):
-            raise ValueError("no time that something took")
-        if what == "step":
-            process.step_marks.add(at, seconds / times)
-        elif len(process.marks) < MOST_MARKS:
-            process.marks.append(Mark(at, what, seconds))
-
-    def _take_still(self, at: float, still: dict[str, Any]) -> None:
-        for name, (seconds, cpus, *more) in dict(still).items():
-            if len(self._host.still) < MOST_MARKS:
-                waiters = number(more[0]) if more else 0.0
-                self._host.still.append((at, text(name), number(seconds), number(cpus) - waiters))
-
-    def _take_stalled(self, at: float, missing: list[Any]) -> None:
-        if missing and len(self._host.stalled) < MOST_MARKS:
-            self._host.stalled.append(at)
-
-    def _take_decided(self, at: float, decided: dict[str, Any]) -> None:
-        for event, *values in decided["events"]:
-            if event == "Prepared" and values:
-                self._host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
-
-    def _take_stacks(self, at: float, name: str, stack: dict[str, Any]) -> None:
-        if len(self._host.stacks) < MOST_STACKS:
-            words = {key: text(stack.get(key, ""), 20_000) for key in ("by", "place", "inside", "doing", "text")}
-            self._host.stacks.append({"at": at, "process": text(name), **words})
-
-    def _take_said(self, at: float, words: str) -> None:
-        if len(self._host.logged) < MOST_SAID:
-            self._host.logged.append((at, text(words, 600)))
-
-    def _take_outcome(self, at: float, outcome: dict[str, Any]) -> None:
-        cause = outcome.get("cause")
-        self._host.outcome = {
-            "kind": text(outcome["kind"], 40),
-            "code": int(number(outcome.get("exit_code", 0))),
-            "cause": {key: text(cause.get(key, ""), 4000) for key in ("host", "process", "what", "error")}
-            if cause
-            else None,
-        }
 
     def _process(self, name: str) -> Process:
         name, known = text(name), self._host.processes
@@ -175,9 +151,7 @@ class _Reader:
         return known[name]
 
 
-_LISTS: list[tuple[str, list[Key]]] = [
-    ("cpu", [("cpu", state) for state in ("user", "system", "disks", "stolen", "throttled")]),
-    ("memory", [("memory", part) for part in ("programs", "cache", "counted")]),
-    ("disk", [("disk", way) for way in ("read", "written")]),
-    ("net", [("net", way) for way in ("received", "sent")]),
-]
+_CPU: list[Key] = [("cpu", state) for state in ("user", "system", "disks", "stolen", "throttled")]
+_MEMORY: list[Key] = [("memory", part) for part in ("programs", "cache", "counted")]
+_DISK: list[Key] = [("disk", way) for way in ("read", "written")]
+_NET: list[Key] = [("net", way) for way in ("received", "sent")]

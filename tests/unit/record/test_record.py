@@ -13,7 +13,8 @@ import pytest
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import Refused
 from entrypoint.record.limits import RECORD_BYTES
-from entrypoint.record.read import arrays_of
+from entrypoint.record.lines import Host, Said
+from entrypoint.record.read import lines_of
 from entrypoint.record.write import Record
 
 
@@ -30,11 +31,11 @@ def no_room_beyond(size: int):
 
 def add(record: Record, *numbers: int) -> None:
     for number in numbers:
-        record.add("said", number, os.urandom(200).hex())
+        record.add(Said(at=number, text=os.urandom(200).hex()))
 
 
 def numbers(record: Record) -> list[int]:
-    return [line[1] for line in arrays_of(record.path.read_bytes())]
+    return [line.at for line in lines_of(record.path.read_bytes())]
 
 
 def lines(content: bytes) -> list:
@@ -43,14 +44,14 @@ def lines(content: bytes) -> list:
 
 def test_what_was_flushed_can_be_read_before_the_end(tmp_path):
     record = Record(tmp_path / "record/algo-1.jsonl.gz", pytest.fail)
-    record.add("host", 1.23456, {"host": "algo-1"})
-    record.add_line(b'["said",2,"hello"]')
+    record.add(Host(at=1.23456, host="algo-1"))
+    record.add(b'["said",2,"hello"]')
     record.flush()
     seen = record.path.read_bytes()
     assert lines(seen) == [["host", 1.235, {"host": "algo-1"}], ["said", 2, "hello"]]
     record.flush()
     assert record.path.read_bytes() == seen, "nothing new, nothing written"
-    record.add("said", 3.0, "bye")
+    record.add(Said(at=3.0, text="bye"))
     record.close()
     whole = record.path.read_bytes()
     assert whole.startswith(seen) and lines(whole)[-1] == ["said", 3.0, "bye"]

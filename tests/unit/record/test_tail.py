@@ -4,40 +4,41 @@ import random
 
 import pytest
 
+from entrypoint.record.lines import Ended, Metric, Still, Weights, line_of
 from entrypoint.record.tail import Tail
 from entrypoint.record.write import Record
 
 
 def test_lines_as_they_come(tmp_path):
     tail = Tail(tmp_path / "record/algo-2.jsonl.gz")
-    assert list(tail.lines(("still",))) == [], "there is none yet"
+    assert list(tail.lines((Still,))) == [], "there is none yet"
     record = Record(tmp_path / "record/algo-2.jsonl.gz", pytest.fail)
-    record.add("still", 1.0, {})
-    record.add("said", 2.0, "hello")
+    record.add(line_of(["still", 1.0, {}]))
+    record.add(line_of(["said", 2.0, "hello"]))
     record.flush()
-    assert list(tail.lines(("still",))) == [["still", 1.0, {}]]
-    assert list(tail.lines(("still",))) == []
-    record.add("ended", 3.0, "worker", "exit code 0")
+    assert list(tail.lines((Still,))) == [Still(at=1.0, figures={})]
+    assert list(tail.lines((Still,))) == []
+    record.add(line_of(["ended", 3.0, "worker", "exit code 0"]))
     record.close()
-    assert list(tail.lines(("still", "ended"))) == [["ended", 3.0, "worker", "exit code 0"]]
+    assert list(tail.lines((Still, Ended))) == [Ended(at=3.0, process="worker", how="exit code 0")]
 
 
 def test_a_piece_that_ends_anywhere(tmp_path):
     record = Record(tmp_path / "whole/algo-2.jsonl.gz", pytest.fail)
     for number in range(100):
-        record.add("still", float(number), {"worker": [number, 0.1]})
+        record.add(line_of(["still", float(number), {"worker": [number, 0.1]}]))
     record.close()
     whole = record.path.read_bytes()
     tail, found = Tail(tmp_path / "part.gz"), []
     for end in range(0, len(whole) + 50, 50):
         (tmp_path / "part.gz").write_bytes(whole[:end])
-        found += tail.lines(("still",))
-    assert [line[1] for line in found] == list(range(100))
+        found += tail.lines((Still,))
+    assert [line.at for line in found] == list(range(100))
 
 
 def test_what_is_no_record(tmp_path):
     (tmp_path / "algo-2.jsonl.gz").write_bytes(b"no gzip")
-    assert list(Tail(tmp_path / "algo-2.jsonl.gz").lines(("still",))) == []
+    assert list(Tail(tmp_path / "algo-2.jsonl.gz").lines((Still,))) == []
 
 
 HOSTILE = [
@@ -52,13 +53,13 @@ HOSTILE = [
 def test_a_line_that_cannot_be_read_costs_that_line(tmp_path):
     record = Record(tmp_path / "algo-2.jsonl.gz", pytest.fail)
     for line in HOSTILE:
-        record.add_line(line)
-        record.add("still", 1.0, {"script": [1.0, 0.5]})
-    record.add_line(b'["metric",1,"script",{"step":1,"loss":NaN}]')
+        record.add(line)
+        record.add(line_of(["still", 1.0, {"script": [1.0, 0.5]}]))
+    record.add(b'["metric",1,"script",{"step":1,"loss":NaN}]')
     record.close()
-    found = list(Tail(record.path).lines(("still", "metric", "weights")))
-    assert found[:-1] == [["still", 1.0, {"script": [1.0, 0.5]}]] * len(HOSTILE)
-    assert found[-1][3]["step"] == 1, "a loss may be no number, which is to be seen"
+    found = list(Tail(record.path).lines((Still, Metric, Weights)))
+    assert found[:-1] == [Still(at=1.0, figures={"script": [1.0, 0.5]})] * len(HOSTILE)
+    assert found[-1].values["step"] == 1, "a loss may be no number, which is to be seen"
 
 
 def test_a_part_that_is_broken_costs_that_part(tmp_path):
@@ -66,11 +67,11 @@ def test_a_part_that_is_broken_costs_that_part(tmp_path):
     for seed in range(20):
         record = Record(tmp_path / f"{seed}.gz", pytest.fail)
         for number in range(50):
-            record.add("still", float(number), {})
+            record.add(line_of(["still", float(number), {}]))
         record.flush()
         middle = record.size
         for number in range(50, 100):
-            record.add("still", float(number), {})
+            record.add(line_of(["still", float(number), {}]))
         record.flush()
         record._file.close()  # as it is killed
         whole = bytearray(record.path.read_bytes())
@@ -78,9 +79,9 @@ def test_a_part_that_is_broken_costs_that_part(tmp_path):
         whole[at : at + 9] = dice.randbytes(9)
         record.path.write_bytes(whole)
         second = Record(record.path, pytest.fail, again=True)
-        second.add("still", 100.0, {})
+        second.add(line_of(["still", 100.0, {}]))
         second.close()
-        found = [line[1] for line in Tail(record.path).lines(("still",))]
+        found = [line.at for line in Tail(record.path).lines((Still,))]
         assert found[:50] == [float(number) for number in range(50)] and found[-1] == 100.0
 
 
@@ -88,8 +89,8 @@ def test_lines_of_two_monitors_as_they_come(tmp_path):
     tail, path = Tail(tmp_path / "algo-2.jsonl.gz"), tmp_path / "algo-2.jsonl.gz"
     for again in (False, True, True):
         record = Record(path, pytest.fail, again=again)
-        record.add("still", 1.0, {"again": int(again)})
+        record.add(line_of(["still", 1.0, {"again": [int(again)]}]))
         record.flush()
         record._file.close()  # as it is killed
-        assert list(tail.lines(("still",))) == [["still", 1.0, {"again": int(again)}]]
-    assert list(tail.lines(("still",))) == []
+        assert list(tail.lines((Still,))) == [Still(at=1.0, figures={"again": [int(again)]})]
+    assert list(tail.lines((Still,))) == []

@@ -1,7 +1,6 @@
 """Judge the duration of checkpoints, and the time in which hosts wait."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent
@@ -16,9 +15,8 @@ LEAST = 2.0  # host-seconds below which nothing is reported
 def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare the longest checkpoint with the time that a stopped job has for one."""
     for host, process in job.trainers():
-        limits: Any = host.about.get("limits")
-        budget = limits.get("stop") if isinstance(limits, dict) else None
-        if isinstance(budget, bool) or not isinstance(budget, int | float) or budget <= 0:
+        budget = (host.about.limits or {}).get("stop", 0.0)
+        if budget <= 0:
             continue
         longest = max((mark.seconds for mark in process.marks if mark.what == "checkpoint"), default=0.0)
         if longest > 0 and longest >= threshold * budget:

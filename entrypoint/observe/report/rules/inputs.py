@@ -88,12 +88,9 @@ def _disks(host: Host, start: float, end: float) -> Iterator[_Found]:
 def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Check the number and size of each channel's files, as the monitor has counted them."""
     for host in job.hosts:
-        channels = host.about.get("channels")
-        for name, channel in channels.items() if isinstance(channels, dict) else ():
-            files, count = (channel.get(key, 0) for key in ("files", "bytes")) if isinstance(channel, dict) else (0, 0)
-            if not all(isinstance(each, int | float) for each in (files, count)) or files < max(threshold, 1):
-                continue
-            if count / files < SMALL_BYTES:
+        for name, channel in (host.about.channels or {}).items():
+            files, count = channel.get("files", 0), channel.get("bytes", 0)
+            if files >= max(threshold, 1) and count / files < SMALL_BYTES:
                 at_least = "at least " if channel.get("more") else ""
                 yield Verdict(
                     rule="small_files", host=host.name, severity=Severity.WARNING, weight=files / max(threshold, 1),

@@ -95,7 +95,7 @@ def _is_taken(host: Host, gpu: str) -> bool:
 def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Measure the memory that programs hold. The page cache does not count: the kernel can reclaim it."""
     for host in job.hosts:
-        limit, columns = host.figure("memory_limit"), host.columns
+        limit, columns = host.about.memory_limit, host.columns
         held = columns.between(columns.levels(("memory", "programs")), 0, host.end)
         advice = "use smaller batches or shuffle buffers, cache() less, or take an instance with more memory"
         of = f" of {size(limit)}" if limit else ""
@@ -141,7 +141,7 @@ def _slope(values: list[float], width: float) -> float:
 def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Measure the free space where models and outputs go."""
     for host in job.hosts:
-        whole, columns = host.figure("disk_size"), host.columns
+        whole, columns = host.about.disk_size, host.columns
         free = columns.between(columns.per_second(("free",)), 0, host.end)
         if not whole or not free:
             continue

@@ -12,11 +12,13 @@ import pytest
 from builders import read
 from waiting import eventually
 
+from entrypoint.base.values import replace
 from entrypoint.launcher.host.host import ThisHost
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Ready, Role
 from entrypoint.launcher.policy import events
+from entrypoint.record.lines import Line, Process
 
 HOST, OTHER = "algo-1", "algo-2"
 NOBODY = 2**22 + 1  # no process has this number
@@ -52,7 +54,7 @@ def start(tmp_path: Path, log: Log, monkeypatch):
     def make(*specs: ProcessSpec) -> ThisHost:
         plan = Plan(title="", hosts=(HOST, OTHER), processes=specs)
         told.clear()
-        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, tell=lambda *line: told.append(line)))
+        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, tell=told.append))
         return hosts[-1]
 
     yield make
@@ -62,7 +64,7 @@ def start(tmp_path: Path, log: Log, monkeypatch):
             os.waitpid(process.pid, 0)
 
 
-told: list[tuple] = []
+told: list[Line] = []
 
 
 def act(host: ThisHost, *actions: events.Action) -> None:
@@ -86,7 +88,9 @@ def test_a_process_starts_and_its_end_comes_with_its_output(start: Callable) -> 
     act(host, events.Start(spec=script, restarted=2))
     ended = event(host, events.Ended)
     assert (ended.name, ended.exit, ended.output) == ("script", Exit(code=3), "restarted 2\n")
-    assert told == [("process", "script", {"pid": host.processes["script"].pid, "role": "script", "task": ""})]
+    assert [replace(line, at=0.0) for line in told] == [
+        Process(at=0.0, process="script", pid=host.processes["script"].pid, role="script")
+    ]
 
 
 def test_what_cannot_be_started_is_an_event(start: Callable) -> None:

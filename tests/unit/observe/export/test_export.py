@@ -7,6 +7,7 @@ import pytest
 
 from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in, regex
 from entrypoint.observe.export.points import Points
+from entrypoint.record.lines import line_of
 
 LINES = [
     ["host", 100.0, {"cpus": 4, "memory_limit": 1000}],
@@ -14,14 +15,14 @@ LINES = [
      {"rank 0": {"cpu": 1.0, "memory": 9}}, {"algo-2": [10, 30]}],
     ["metric", 103.0, "rank 0", {"step": 7, "loss": 0.5}],
     ["mark", 104.0, "rank 0", {"what": "step", "seconds": 3.0, "times": 6}],
-    ["comet", 105.0], ["metric", 106.0, "rank 0"],
-    ["outcome", 107.0, {}],
+    ["comet", 105.0],
+    ["outcome", 107.0, {"kind": "succeeded", "exit_code": 0, "cause": None}],
 ]  # fmt: skip
 
 
 def test_a_record_as_points():
     points = Points("algo-1")
-    found = {(point.run, point.name): (point.step, point.value) for point in points.of(LINES)}
+    found = {(point.run, point.name): (point.step, point.value) for point in points.of(map(line_of, LINES))}
     assert found["algo-1", "cpu"] == (2, 0.5), "2 s of the job: 4 s of processor time of 8"
     assert found["algo-1", "memory/of limit"] == (2, 0.25)
     assert found["algo-1", "net/in bytes per second"] == (2, 10.0)
@@ -30,7 +31,7 @@ def test_a_record_as_points():
     assert found["algo-1/rank 0", "cpus"] == (2, 0.5)
     assert found["algo-1/rank 0", "loss"] == (7, 0.5)
     assert found["algo-1/rank 0", "seconds/step"] == (7, 0.5)
-    assert points.ended
+    assert points.outcome
 
 
 PRINTED = [
@@ -64,4 +65,4 @@ def test_as_json_they_are_those_of_a_request():
 
 
 def test_what_a_job_has_told_the_most_told_first():
-    assert metrics_in([*LINES, ["metric", 108.0, "rank 1", {"loss": 1}]]) == ["loss", "step"]
+    assert metrics_in(map(line_of, [*LINES, ["metric", 108.0, "rank 1", {"loss": 1}]])) == ["loss", "step"]

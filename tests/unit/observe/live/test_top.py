@@ -11,6 +11,7 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.observe.live.serve import STATE
 from entrypoint.observe.live.top import show, source
 from entrypoint.observe.live.view import View
+from entrypoint.record.lines import line_of
 
 
 @pytest.mark.parametrize(
@@ -58,13 +59,13 @@ def test_an_address_that_is_none() -> None:
 def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
     view, bad = View(), "\x9b31m\x1b]0;owned\x07\u202e\ud800"
     about = {"job": f"job{bad}", "mode": bad, "hosts": ["algo-1"], "coordinator": "algo-1", "cpus": 4}
-    view.note("algo-1", ["host", 1.0, about])
-    view.note("algo-1", ["phase", 1.0, f"running{bad}"])
-    view.note("algo-1", ["process", 1.0, f"script{bad}", {"role": "script"}])
-    view.note("algo-1", ["metric", 1.0, f"script{bad}", {f"loss{bad}": 1.0}])
-    view.note("algo-1", ["process", 1.0, "ps", {"role": "ps"}])
-    view.note("algo-1", ["lines", 1.0, "ps", [f"line{bad}"]])
-    view.note("algo-1", ["said", 1.0, f"said{bad}"])
+    view.note("algo-1", line_of(["host", 1.0, about]))
+    view.note("algo-1", line_of(["phase", 1.0, f"running{bad}"]))
+    view.note("algo-1", line_of(["process", 1.0, f"script{bad}", {"role": "script"}]))
+    view.note("algo-1", line_of(["metric", 1.0, f"script{bad}", {f"loss{bad}": 1.0}]))
+    view.note("algo-1", line_of(["process", 1.0, "ps", {"role": "ps"}]))
+    view.note("algo-1", line_of(["lines", 1.0, "ps", [f"line{bad}"]]))
+    view.note("algo-1", line_of(["said", 1.0, f"said{bad}"]))
     (tmp_path / STATE).write_text(json.dumps(view.state(2.0)))
     assert show(source(str(tmp_path), {}), once=True) == 0
     shown = capsys.readouterr().out

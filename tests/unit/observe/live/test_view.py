@@ -1,5 +1,6 @@
 """Test view.py, what is shown of a job, from its records' lines; and serve.py, who may see it."""
 
+import contextlib
 import json
 import threading
 
@@ -9,6 +10,7 @@ from werkzeug.test import Client
 from entrypoint.launcher.control.pages import is_this_machine
 from entrypoint.observe.live.serve import STATE, WATCHED, Looks, application
 from entrypoint.observe.live.view import LINES, View
+from entrypoint.record.lines import WRONG, line_of
 
 ABOUT = {"version": 1, "hosts": ["algo-1", "algo-2"], "coordinator": "algo-1", "mode": "mpi", "cpus": 4}
 USED = {"cpu": [1.5, 0.5, 0, 0, 0], "memory": [10, 10, 500], "net": [2000, 100], "disk": [0, 30], "free": 9}
@@ -16,10 +18,16 @@ USED = {"cpu": [1.5, 0.5, 0, 0, 0], "memory": [10, 10, 500], "net": [2000, 100],
 
 def view(*lines, host: str = "algo-1") -> View:
     made = View()
-    made.note(host, ["host", 100.0, ABOUT])
+    note(made, host, ["host", 100.0, ABOUT])
     for line in lines:
-        made.note(host, list(line))
+        note(made, host, list(line))
     return made
+
+
+def note(made: View, host: str, line: list) -> None:
+    """Note a line as the coordinator's monitor does."""
+    with contextlib.suppress(*WRONG):
+        made.note(host, line_of(line))
 
 
 def host_of(made: View, name: str = "algo-1") -> dict:
@@ -28,8 +36,8 @@ def host_of(made: View, name: str = "algo-1") -> dict:
 
 def test_hosts_come_in_the_order_of_their_ranks_whoever_was_heard_first():
     made = View()
-    made.note("algo-2", ["phase", 101.0, "running"])
-    made.note("algo-1", ["host", 100.0, ABOUT])
+    note(made, "algo-2", ["phase", 101.0, "running"])
+    note(made, "algo-1", ["host", 100.0, ABOUT])
     state = made.state(130.0)
     assert [host["name"] for host in state["hosts"]] == ["algo-1", "algo-2"]
     assert (state["mode"], state["coordinator"], state["began"], state["at"]) == ("mpi", "algo-1", 100.0, 130.0)
@@ -101,8 +109,8 @@ def test_the_last_lines_of_each_and_how_it_ended():
 
 def test_a_followers_outcome_is_not_the_jobs():
     made = view()
-    made.note("algo-2", ["host", 100.0, {**ABOUT, "host": "algo-2"}])
-    made.note("algo-2", ["outcome", 101.0, {"kind": "failed", "exit_code": 69, "cause": None}])
+    note(made, "algo-2", ["host", 100.0, {**ABOUT, "host": "algo-2"}])
+    note(made, "algo-2", ["outcome", 101.0, {"kind": "failed", "exit_code": 69, "cause": None}])
     assert made.state(200.0)["outcome"] is None
 
 
@@ -134,7 +142,7 @@ def test_kinds_and_forms_that_it_does_not_know_change_nothing():
 def test_a_line_that_is_none_changes_nothing_that_is_shown(line):
     process = ("process", 100.5, "script", {"role": "script"})
     made = view(process, line, ("said", 102.0, "hello"))
-    made.note("algo-1", ["sample", 103.0, 1.0, USED, {"script": {"cpu": 1.0}}, {}])
+    note(made, "algo-1", ["sample", 103.0, 1.0, USED, {"script": {"cpu": 1.0}}, {}])
     state = json.loads(json.dumps(made.state(200.0), allow_nan=False))
     assert state["said"] == [[102.0, "algo-1", "hello"]] and state["outcome"] is None
     assert state["hosts"][0]["cpu"] == 0.5 and state["hosts"][0]["processes"][0]["cpus"] == 1.0

@@ -2,11 +2,12 @@
 
 import pytest
 
-from entrypoint.observe.monitor.hang import Hangs, Stall, Still, hangs, in_words, may_hang, missing
+from entrypoint.observe.monitor.hang import Hangs, Stall, hangs, in_words, may_hang, missing
 from entrypoint.observe.monitor.horovod import Stalls
 from entrypoint.observe.monitor.progress import Progress
 from entrypoint.observe.monitor.threads import Work
 from entrypoint.observe.monitor.wait_sites import Doing, Stand
+from entrypoint.record.lines import Silent, line_of
 
 AFTER = 600.0
 DATA = Stand(place="data.py:41 __next__", doing=Doing.SLEEPS)
@@ -16,11 +17,11 @@ NO_STALL = Stall()
 
 
 def job(*used: float | dict[str, float] | None, seconds: float = AFTER) -> dict:
-    """Return ranks without progress for so long, by CPUs or by fields of Still; None: a rank with progress."""
+    """Return ranks without progress for so long, by CPUs or by fields of Silent; None: a rank with progress."""
     return {
         ("algo-1", f"rank {number}"): None
         if each is None
-        else Still(seconds=seconds, **(each if isinstance(each, dict) else {"cpus": each}))
+        else Silent(seconds=seconds, **(each if isinstance(each, dict) else {"cpus": each}))
         for number, each in enumerate(used)
     }
 
@@ -106,15 +107,15 @@ class TestHangs:
     def heard(self):
         found = Hangs(AFTER, may_spin=False)
         for host in ("algo-1", "algo-2"):
-            found.note(host, "process", "worker", {"pid": 1})
+            found.note(host, line_of(["process", 0.0, "worker", {"pid": 1}]))
         return found
 
     def still(self, heard: Hangs, *hosts: str) -> None:
         for host in hosts:
-            heard.note(host, "still", {"worker": [AFTER, 0.0]})
+            heard.note(host, line_of(["still", 0.0, {"worker": [AFTER, 0.0]}]))
 
     def stacks(self, heard: Hangs, host: str, doing: Doing = Doing.LOCK) -> None:
-        heard.note(host, "stacks", "worker", {"place": host, "inside": "", "doing": doing.value})
+        heard.note(host, line_of(["stacks", 0.0, "worker", {"place": host, "inside": "", "doing": doing.value}]))
 
     def test_once_for_each_hang(self, heard):
         self.still(heard, "algo-1")
@@ -128,7 +129,7 @@ class TestHangs:
             ("algo-1", "worker"): "algo-1", ("algo-2", "worker"): "algo-2"
         }  # fmt: skip
         assert heard.look(4) is None and heard.asked == 1
-        heard.note("algo-1", "still", {})
+        heard.note("algo-1", line_of(["still", 0.0, {}]))
         assert heard.look(5) is None
         self.still(heard, "algo-1")
         heard.look(6)
@@ -144,7 +145,7 @@ class TestHangs:
     def test_it_goes_on_while_stacks_are_taken(self, heard):
         self.still(heard, "algo-1", "algo-2")
         heard.look(0)
-        heard.note("algo-2", "still", {})
+        heard.note("algo-2", line_of(["still", 0.0, {}]))
         for host in ("algo-1", "algo-2"):
             self.stacks(heard, host)
         assert heard.look(1) is None
@@ -162,7 +163,7 @@ class TestHangs:
         assert heard.look(AFTER + 2)
 
     def test_one_that_has_ended_is_not_waited_for(self, heard):
-        heard.note("algo-2", "ended", "worker", "exit code 0")
+        heard.note("algo-2", line_of(["ended", 0.0, "worker", "exit code 0"]))
         self.still(heard, "algo-1")
         heard.look(0)
         self.stacks(heard, "algo-1")
@@ -170,8 +171,8 @@ class TestHangs:
 
     def test_off(self):
         heard = Hangs(0, may_spin=False)
-        heard.note("algo-1", "process", "worker", {"pid": 1})
-        heard.note("algo-1", "still", {"worker": [1e6, 0.0]})
+        heard.note("algo-1", line_of(["process", 0.0, "worker", {"pid": 1}]))
+        heard.note("algo-1", line_of(["still", 0.0, {"worker": [1e6, 0.0]}]))
         assert heard.look(0) is None and heard.asked == 0
 
 
@@ -268,7 +269,7 @@ def test_horovods_warning_is_no_progress_and_tells_who_is_missing():
 
 def test_whom_horovod_misses_is_to_blame():
     heard = Hangs(AFTER, may_spin=True)
-    heard.note("algo-1", "stalled", [1], "1: [HorovodAllreduce]")
+    heard.note("algo-1", line_of(["stalled", 0.0, [1], "1: [HorovodAllreduce]"]))
     stands = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE}
     assert missing(stands, heard.stall) == [("algo-2", "rank 1")]
     assert in_words(stands, heard.stall).endswith("; Horovod reports missing 1: [HorovodAllreduce]")
@@ -277,12 +278,12 @@ def test_whom_horovod_misses_is_to_blame():
 def test_a_stall_that_is_over_blames_nobody():
     places = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE, ("algo-2", "rank 2"): REDUCE}
     heard = Hangs(AFTER, may_spin=True)
-    heard.note("algo-2", "stalled", [1])
+    heard.note("algo-2", line_of(["stalled", 0.0, [1]]))
     heard.look(0)
     heard.look(AFTER)
     assert missing(places, heard.stall) == [("algo-2", "rank 1")]
     heard.look(AFTER + 1)
     assert missing(places, heard.stall) == [("algo-1", "rank 0")]
-    heard.note("algo-2", "stalled", [2])
+    heard.note("algo-2", line_of(["stalled", 0.0, [2]]))
     heard.look(AFTER + 2)
     assert missing(places, heard.stall) == [("algo-2", "rank 2")], "and the next one does"

@@ -5,12 +5,12 @@ Two ranks of Horovod with ENTRYPOINT_HANG_AFTER=20. Rank 1 sleeps in Python and 
 The record of that time knows nothing of threads; and when it is played, nobody may look at the stacks.
 """
 
-import gzip
-import json
 from pathlib import Path
 
 from entrypoint.observe.monitor.hang import Hangs, Who, missing
 from entrypoint.observe.monitor.progress import Progress
+from entrypoint.record import lines
+from entrypoint.record.read import lines_of
 
 AFTER, REVIEW = 20.0, 5.0
 RECORD = Path(__file__).parents[1] / "report" / "records" / "hang-algo-1.jsonl.gz"
@@ -20,23 +20,22 @@ def play() -> tuple[float, float, Hangs, dict[Who, object]]:
     """Return the time of the last progress, the time of the finding, what is known then, and each rank's position."""
     progress, hangs, running, due = Progress(AFTER), Hangs(AFTER, may_spin=True), dict[str, int](), 0.0
     last = 0.0
-    for line in gzip.decompress(RECORD.read_bytes()).splitlines():
-        kind, at, *values = json.loads(line)
-        if kind == "process" and values[0].startswith("rank"):
-            running[values[0]] = values[1]["pid"]
-            hangs.note("algo-1", kind, *values)
-        elif kind == "stalled":
-            hangs.note("algo-1", kind, *values)
-        elif kind == "sample":
-            _, host, processes, _ = values
-            progress.look(at, running, processes, host.get("gpus", ()))
-            if any(processes.get(name, {}).get("output") for name in running):
+    for line in lines_of(RECORD.read_bytes()):
+        at = line.at
+        if isinstance(line, lines.Process) and line.process.startswith("rank"):
+            running[line.process] = line.pid
+            hangs.note("algo-1", line)
+        elif isinstance(line, lines.Stalled):
+            hangs.note("algo-1", line)
+        elif isinstance(line, lines.Sample):
+            progress.look(at, running, line.processes, line.host.get("gpus", ()))
+            if any(line.processes.get(name, {}).get("output") for name in running):
                 last = at
             if at >= due:
                 due = at + REVIEW
                 for name in running if hangs.asked else ():
-                    hangs.note("algo-1", "stacks", name, {"place": "", "inside": "", "doing": ""})
-                hangs.note("algo-1", "still", progress.still(at, AFTER / 2))
+                    hangs.note("algo-1", lines.Stacks(process=name))
+                hangs.note("algo-1", lines.Still(figures=progress.still(at, AFTER / 2)))
                 if stands := hangs.look(at):
                     return last, at, hangs, stands
     raise AssertionError("nothing is told")

@@ -48,7 +48,7 @@ def test_what_a_script_tells_arrives_in_sums(marks, teller):
     sums, metrics, weights = marks.take()
     assert sums == {"rank 3": {"step": [2, 0.75], "checkpoint": [1, 2.0]}}
     assert metrics == {"rank 3": {"loss": 0.5, "step": 7.0}}
-    assert weights == [("rank 3", [7, 12.5, -1.0])]
+    assert [(line.process, line.step, line.norm, line.total) for line in weights] == [("rank 3", 7, 12.5, -1.0)]
     assert marks.take() == ({}, {}, [])
 
 
@@ -205,7 +205,7 @@ def test_a_model_without_trained_weights_is_fitted(monkeypatch, marks, teller):
     fit(keras_callback(weights_every=1, base=Callback), {"loss": 0.5})
     marks.hear()
     _, metrics, weights = marks.take()
-    assert metrics["script"]["step"] == 1 and weights == [] and marks.take_models() == {}
+    assert metrics["script"]["step"] == 1 and weights == []
 
 
 @pytest.mark.parametrize("broken", [{"model": None}, {"model": SimpleNamespace(trainable_variables=[object()])},
@@ -223,7 +223,7 @@ def test_how_many_weights_are_trained_is_told(monkeypatch, marks, teller):
     model = SimpleNamespace(trainable_variables=[SimpleNamespace(shape=(3, 4)), SimpleNamespace(shape=())])
     fit(keras_callback(weights_every=0, base=type("Fitted", (Callback,), {"model": model})), {})
     marks.hear()
-    assert marks.take_models()["script"]["weights"] == 13
+    assert marks.take()[2][0].model["weights"] == 13
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_a_model_that_cannot_be_is_none(marks, tmp_path, model):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(json.dumps(told).encode(), str(tmp_path / "marks.sock"))
     marks.hear()
-    for known in marks.take_models().values():
-        assert 0 <= known["weights"] <= 1e15 and known["dense"] == 0
+    for known in marks.take()[2]:
+        assert 0 <= known.model["weights"] <= 1e15 and known.model["dense"] == 0
 
 
 # --- weights.py ---

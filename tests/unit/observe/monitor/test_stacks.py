@@ -9,8 +9,9 @@ import sys
 import pytest
 from waiting import eventually
 
-from entrypoint.observe.monitor.stacks import Stack, take
+from entrypoint.observe.monitor.stacks import take
 from entrypoint.observe.monitor.wait_sites import Doing
+from entrypoint.record.lines import Stacks
 
 PROGRAM = """
 import ctypes, hashlib, os, select, socket, subprocess, sys, threading, time
@@ -84,10 +85,11 @@ def stacks(tmp_path_factory):
         for process in started.values():
             process.stdout.readline()
         os.kill(started["is stopped"].pid, signal.SIGSTOP)
-        taken: dict[str, Stack] = {}
+        taken: dict[str, Stacks] = {}
 
         def all_have_come_there() -> bool:
-            taken.update(take({what: [process.pid] for what, process in started.items()}, {}))
+            found = take({what: [process.pid] for what, process in started.items()}, {})
+            taken.update({line.process: line for line in found})
             return {what: stands(stack) for what, stack in taken.items()} == STANDS
 
         with contextlib.suppress(AssertionError):  # a test below says which has not
@@ -99,8 +101,8 @@ def stacks(tmp_path_factory):
             process.communicate()
 
 
-def stands(stack: Stack) -> tuple[Doing, str]:
-    return stack.stand.doing, stack.stand.place.split()[-1]
+def stands(stack: Stacks) -> tuple[Doing, str]:
+    return Doing(stack.doing), stack.place.split()[-1]
 
 
 @pytest.mark.parametrize("what", STANDS)
@@ -110,6 +112,6 @@ def test_what_a_process_does(stacks, what):
 
 def test_what_people_read(stacks):
     """That a script has ended but for a thread, and which; and the stacks of a process."""
-    place = stacks["has ended but for a thread"].stand.place
+    place = stacks["has ended but for a thread"].place
     assert place.startswith("the end of the script, which waits for its thread uploader in program.py:")
     assert "program.py" in stacks["sleeps"].text

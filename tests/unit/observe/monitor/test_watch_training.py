@@ -4,6 +4,7 @@ import pytest
 from builders import read
 
 from entrypoint.observe.monitor.watch import Watch
+from entrypoint.record.lines import line_of
 from entrypoint.record.write import Record
 
 REQUIRED = {"ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
@@ -28,9 +29,9 @@ class Watched:
         self.write(["process", 0, "worker/0", {"pid": 1}], ["process", 0, "worker/1", {"pid": 1}])
 
     def write(self, mine, others):
-        self.other.add(*others[:1], others[1], *others[2:])
+        self.other.add(line_of(others))
         self.other.flush()
-        self.watch.look([mine])
+        self.watch.look([line_of(mine)])
 
     def train(self, seconds, exchange=0, **told):
         for _ in range(seconds // 2):
@@ -104,12 +105,12 @@ def differ(job, *steps):
 def test_an_evaluator_and_hosts_outside_of_the_distribution_train_alone_as_they_are_meant_to(watched):
     job = watched()
     outside = Record(job.records / "algo-3.jsonl.gz", pytest.fail)
-    outside.add("process", 0, "script", {"pid": 1})
+    outside.add(line_of(["process", 0, "script", {"pid": 1}]))
     job.write(["process", 0, "evaluator/0", {"pid": 2}], ["ended", 0, "evaluator/0", "exit code 0"])
     for _ in range(120):
         job.train(2, exchange=10**8, weights=10**6, dense=10**6, workers=2)
-        outside.add("metric", job.now, "script", {"step": 20 * job.now, "loss": 1.0})
-        outside.add("sample", job.now, 2.0, {}, {"script": {"cpu": 1.8}}, {})
+        outside.add(line_of(["metric", job.now, "script", {"step": 20 * job.now, "loss": 1.0}]))
+        outside.add(line_of(["sample", job.now, 2.0, {}, {"script": {"cpu": 1.8}}, {}]))
         outside.flush()
     outside.close()
     assert [words[:16] for words in job.said] == ["distributed: yes"] and job.blamed == []

@@ -9,6 +9,7 @@ from builders import read as job_of
 
 from entrypoint.base.codec import plain, reader
 from entrypoint.base.errors import FAULT, ConfigError
+from entrypoint.base.values import replace
 from entrypoint.cli.main import run
 from entrypoint.launcher.outcome.outcome import Cause, Exit, failed
 from entrypoint.launcher.plan.planner import plan_for
@@ -22,6 +23,7 @@ from entrypoint.observe.replay import timeline
 from entrypoint.observe.replay.play import EVENTS
 from entrypoint.observe.replay.rerun import arguments, faults
 from entrypoint.observe.replay.wording import Narrator
+from entrypoint.record.lines import Line, Outcome, line_of
 
 CAUSE = Cause(host="algo-2", process="script", what="exit code 1", error="ValueError: x", code=1, exit=Exit(code=1))
 BEGAN = 1000.0
@@ -42,7 +44,7 @@ class Life:
             "gpus": 0,
         }
         told = described(self.job, {"ENTRYPOINT_MODE": "single", "HOME": "/root", **options})
-        self.lines = [["host", BEGAN, about], ["described", BEGAN, told]]
+        self.lines = [["host", BEGAN, about], json.loads(told.to_json())]
         self.outcome = None
 
     def on(self, at: float, *happened: events.Event):
@@ -94,7 +96,7 @@ def life(tmp_path):
 def test_a_history_is_played_to_the_same_decisions(life):
     played = timeline.play(timeline.read(life.record))
     assert played.differs is None and played.same_outcome and played.incomplete == []
-    assert played.outcome == {"kind": "failed", "exit_code": 1}
+    assert (played.outcome.kind, played.outcome.exit_code) == ("failed", 1)
     assert len(played.steps) == len(life.decisions)
 
 
@@ -158,7 +160,7 @@ def test_secrets_are_not_in_a_description(tmp_path):
         "PATH": "/bin",
         "SM_Y": "y" * 9999,
     }
-    told = json.dumps(described(job, environment))
+    told = described(job, environment).to_json().decode()
     assert "hidden" not in told and "/bin" not in told and "yyy" not in told
 
 
@@ -190,9 +192,10 @@ def test_events_survive_json(event):
 # --- rerun.py ---
 
 
-def told(*lines) -> list[list]:
+def told(*lines) -> list[Line]:
     first = ["process", 100.0, "script", {"pid": 1}]
-    return [first, *lines, ["outcome", 190.0, {"kind": "failed", "exit_code": 1, "cause": None}]]
+    last = ["outcome", 190.0, {"kind": "failed", "exit_code": 1, "cause": None}]
+    return [line_of(line) for line in (first, *lines, last)]
 
 
 def decision(at: float, *happened, actions=(), quiet=()) -> list:
@@ -223,7 +226,7 @@ def test_a_stop_a_lost_host_and_a_frozen_one():
     assert list(faults({"algo-1": stopped})) == ["stop algo-1 at 10.0"]
     heard = [[119.0, [["Reported", "algo-3"]]]]
     coordinator = told(decision(120.0, ["LinkEnded", {"host": "algo-2"}]), decision(125.0, quiet=heard))
-    alone = [["process", 100.0, "script", {"pid": 1}]]
+    alone = [line_of(["process", 100.0, "script", {"pid": 1}])]
     assert list(faults({"algo-1": coordinator, "algo-2": alone, "algo-3": alone})) == [
         "kill algo-2 at 20.0", "pause algo-3 at 19.0"
     ]  # fmt: skip
@@ -231,11 +234,9 @@ def test_a_stop_a_lost_host_and_a_frozen_one():
 
 def test_the_same_job_on_this_machine(life):
     environment = {"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_TOKEN": "***", "ENTRYPOINT_CONTROL_PORT": "7", "SM_X": "1"}
-    asked = {
-        **life.lines[1][2],
-        "environment": environment,
-        "hyperparameters": {"sagemaker_program": "a.py", "lr": 0.1},
-    }
+    asked = replace(
+        line_of(life.lines[1]), environment=environment, hyperparameters={"sagemaker_program": "a.py", "lr": 0.1}
+    )
     assert arguments(asked, "ps", 2, "src/train.py", ["kill algo-2 at 3"]) == [
         "src/train.py", "--hosts", "2", "--mode", "ps", "--processes-per-host", "2", "--env", "ENTRYPOINT_RESTARTS=2",
         "--hyperparameters", "lr=0.1", "--fault", "kill algo-2 at 3",
@@ -260,8 +261,8 @@ def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkey
 
 def test_a_host_whose_launcher_had_a_fault_decided_nothing():
     cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
-    lines = [["outcome", 1.0, {"kind": "failed", "exit_code": 70, "cause": cause, "there": []}]]
-    recorded = timeline.Recorded(host="algo-1", about={}, described={}, lines=lines)
+    lines = [Outcome(kind="failed", exit_code=70, cause=cause)]
+    recorded = timeline.Recorded(host="algo-1", about=None, described=None, record=lines)
     played = timeline.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
     assert played.same_outcome
 
@@ -284,7 +285,7 @@ def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
     life.lines = [*life.lines[:3], *hostile, *more, *life.lines[3:], *more]
     assert timeline.replay({"algo-1": life.record}, None) == 0
     said = capsys.readouterr().out
-    assert said.count("a line of its history cannot be read") == len(HOSTILE)
+    assert said.count("a line of its history cannot be read") == 5, "all that are lines of a record"
     assert "as then, by the same" in said
     assert timeline.once_more({"algo-1": life.record}, "train.py")
     assert timeline.compare({"algo-1": life.record}, {"algo-1": life.record}) == 0

@@ -19,7 +19,7 @@ def test_a_whole_record():
     (host,) = job.hosts
     assert job.notes == [] and job.missing == []
     assert job.outcome == {"kind": "succeeded", "code": 0, "cause": None}
-    assert host.cpus == 8 and host.figure("memory_limit") == 16 * GB
+    assert host.cpus == 8 and host.about.memory_limit == 16 * GB
     assert host.columns.total(("cpu", "user")) == pytest.approx(4.0 * 65)
     assert host.columns.total(("process", "script", "cpu")) == pytest.approx(4.0 * 60)
     assert list(host.processes["script"].steps.values)[-1] == 600
