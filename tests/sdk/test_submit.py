@@ -498,7 +498,7 @@ def test_mask_rcnn_with_data_in_s3_on_efs_and_on_fsx(sent: Sent, tmp_path: Path)
 def test_blocks_with_instance_groups(sent: Sent, sdk: str, tmp_path: Path) -> None:
     ((request,),) = blocks_with(sent, sdk, "ENTRYPOINT_PS_GROUPS")
     plan = plan_for(check_any(request, tmp_path))
-    assert [spec.name for spec in plan.on("algo-1") if spec.runs_program or spec.name.startswith("ps/")] == ["ps/0"]
+    assert {spec.name for spec in plan.on("algo-1")} == {"prepare", "ps/0"}
     assert {spec.name for spec in plan.processes if spec.runs_program} == {"chief/0", "worker/0"}
 
 
@@ -509,13 +509,6 @@ def test_ranks_on_a_group_and_data_on_another(sent: Sent, sdk: str, tmp_path: Pa
             "MPI: 16 ranks on 2 hosts, 8 on each; 2 hosts outside"
         ]
     assert sdk == "v3" or list(blocks_with(sent, sdk, '"instance_groups": [gpus]'))
-
-
-def test_parameter_servers_on_a_group_by_hyperparameters(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    for (request,) in blocks_with(sent, sdk, "sagemaker_entrypoint_ps_groups"):
-        plan = plan_for(check_any(request, tmp_path))
-        assert {spec.name for spec in plan.on("algo-1")} == {"prepare", "ps/0"}
-        assert {spec.name for spec in plan.processes if spec.runs_program} == {"chief/0", "worker/0"}
 
 
 def test_blocks_with_spot_instances(sent: Sent, sdk: str) -> None:

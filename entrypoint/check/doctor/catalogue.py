@@ -76,8 +76,7 @@ CHECKS = {
         "script",
         "error, warning, note",
         "An import that neither the image nor the script's folder nor its requirements bring. A warning where that is "
-        "not certain: a module of no known package, requirements that may bring more, an import in a function, an "
-        "image of one's own; a note where the image is AWS's, and has it.",
+        "not certain; a note where the image is AWS's, and has it.",
     ),
     "command-missing": (
         "script",
