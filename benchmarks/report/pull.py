@@ -10,7 +10,7 @@ from benchmarks.report.figures import Measured, Ratio, Run, ratio, where
 WAYS = {"own": "docker's own", "unpigz": "unpigz"}
 OURS, BEFORE = "ours", "ours, before"
 MOST = 0.5  # of the time before: the aim
-MEASURES = ("pull_s", "download_s", "unpack_s", "cpu_s", "first_run_s")
+MEASURES = ("pull_s", "unpack_s", "cpu_s", "first_run_s")
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
@@ -26,15 +26,14 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
 def sizes(record: dict[str, Any]) -> list[str]:
     """Return a row for each image."""
     lines = [
-        "| image | compressed, MB | layers | the largest, MB | unpacked, MB | files |",
-        "|---|---|---|---|---|---|",
+        "| image | compressed, MB | layers | unpacked, MB | files |",
+        "|---|---|---|---|---|",
     ]
     for name, image in record["images"].items():
         cells = [
             name,
             f"{image['compressed_bytes'] / 1e6:,.0f}",
             str(image["layers"]),
-            f"{image['largest_layer_bytes'] / 1e6:,.0f}",
             f"{image['bytes'] / 1e6:,.0f}",
             f"{image['files']:,}",
         ]
@@ -46,9 +45,8 @@ def table(record: dict[str, Any]) -> list[str]:
     """Return a row for each image and each way: medians of the rounds (least to most)."""
     several = len(ways(record["runs"])) > 1
     lines = [
-        "| gzip by " * several
-        + "| image | the pull, s | all fetched after, s | unpacking, s | CPU, s | first start, s |",
-        "|---" * several + "|---|---|---|---|---|---|",
+        "| gzip by " * several + "| image | the pull, s | unpacking, s | CPU, s | first start, s |",
+        "|---" * several + "|---|---|---|---|---|",
     ]
     for way in ways(record["runs"]):
         for name in dict.fromkeys(run["image"] for run in record["runs"]):

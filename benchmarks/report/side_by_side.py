@@ -33,7 +33,7 @@ NOT_PLOTTED = (
 MORE_IS_BETTER = ("lines_per_s",)
 PAIRS = (  # measures that share a table
     ("start_s", "tail_s"), ("leaving_s", "launcher_tail_s"), ("launcher_memory_bytes", "launcher_cpu_s"),
-    ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"),
+    ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"), ("told_s", "gone_s"),
 )  # fmt: skip
 FEW = 2  # cases that the table of aims names
 NOT_JUDGED = ("leaving_s",)  # it is TensorFlow's and MPI's, whatever launcher started them
@@ -76,6 +76,10 @@ class Row:
         return self.ratio is None and bool(self.ours and self.toolkit and self.ours.values and self.toolkit.cut)
 
     @property
+    def is_share(self) -> bool:
+        return self.measure.endswith("_share")
+
+    @property
     def is_worse(self) -> bool:
         """Return whether the toolkit does better."""
         return self._is_loss(self.ratio, self.toolkit)
@@ -88,7 +92,7 @@ class Row:
         if self.measure in NOT_JUDGED:
             return False
         if to is None:  # a ratio to a share of 0 does not exist
-            found = self.ours and other and self.measure.endswith("_share") and other.median == 0
+            found = self.ours and other and self.is_share and other.median == 0
             return bool(found and self.ours and self.ours.median)
         return to.value < 1 if self.measure in MORE_IS_BETTER else to.value > 1
 
@@ -121,10 +125,11 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
 
 def paired(of_section: list[Row]) -> list[tuple[list[str], dict[str, dict[str, Row]]]]:
     """Return the tables of a section: their measures, one or a pair, and {case: {measure: row}}."""
-    left = list(dict.fromkeys(row.measure for row in of_section if not row.measure.endswith("_share")))
+    there = {row.measure for row in of_section if not row.is_share}
+    left = [measure for measure in SECTIONS[of_section[0].section] if measure in there]
     found = []
     while left:
-        both = next((pair for pair in PAIRS if left[0] in pair and set(pair) <= set(left)), (left[0],))
+        both = next((pair for pair in PAIRS if left[0] == pair[0] and pair[1] in left), (left[0],))
         cases: dict[str, dict[str, Row]] = {}
         for row in of_section:
             if row.measure in both:
