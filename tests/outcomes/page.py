@@ -10,20 +10,18 @@ _INTRO = """\
 # How jobs end
 
 Look up an event to see how the job ends: the [exit code](exit-codes.md) of all hosts, the first line of
-`/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon the hosts are gone. `tests/outcomes`
-makes this page and runs every row in each mode that it names, on several hosts and at several moments: {cases}
-runs.
+`/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon the hosts are gone. The tests run
+every row in each mode that it names, on several hosts and at several moments: {cases} runs.
 
 In all rows:
 
-- Every host exits by itself, with the same exit code and failure text. If HOST ends differently, because it was killed,
-  paused or cut off, the row says so.
+- Every host exits by itself, with the same exit code and failure text; of a HOST that was killed, paused or cut off,
+  the row says how it ends.
 - A failed job never exits with 0, and a job that succeeded always does.
 - No process, private key, socket, container or network is left.
 
-HOST and PROCESS are where the event happens, OTHER is another host, `...` is some text. Without a failure text
-there is no failure file. *Soon* names a [bound](#how-soon). *In* has the modes; C: on the coordinator (algo-1), F:
-on a follower. [Try it](#try-it).
+HOST and PROCESS are where the event happens, OTHER is another host; C: the coordinator (algo-1), F: a follower.
+`...` is some text. Without a failure text there is no failure file. *Soon* names a [bound](#how-soon).
 
 | mode | what runs | `entrypoint local` | PROCESS |
 |---|---|---|---|
@@ -33,8 +31,7 @@ on a follower. [Try it](#try-it).
 _OUTRO = """\
 ## How soon
 
-Seconds until all hosts know the outcome, and until the last of them is gone. The bounds are for an idle machine; the
-tests print what they measured.
+Seconds until all hosts know the outcome, and until the last of them is gone, on an idle machine.
 
 | bound | all know | all gone | counted |
 |---|---|---|---|
@@ -42,8 +39,8 @@ tests print what they measured.
 
 ## Try it
 
-The first two lines list the cases of a row and run one of them, in seconds; the third does it by hand, with a
-[fault](local.md#inject-faults) of its own:
+List the cases of a row (`tests/outcomes` makes this page), run one of them, in seconds, or do it by hand, with a
+[fault](local.md#inject-faults) of your own:
 
     python -m pytest tests/local/test_outcome_table.py --collect-only -q -k mwms-script_raises
     python -m pytest tests/local/test_outcome_table.py -k mwms-script_raises-follower-end
