@@ -23,8 +23,8 @@ In all rows:
 HOST and PROCESS are where the event happens, OTHER is another host; C: the coordinator (algo-1), F: a follower.
 `...` is some text. Without a failure text there is no failure file. *Soon* names a [bound](#how-soon).
 
-| mode | what runs | `entrypoint local` | PROCESS |
-|---|---|---|---|
+| mode | what runs | PROCESS |
+|---|---|---|
 {ways}
 """
 
@@ -47,19 +47,14 @@ List the cases of a row (`tests/outcomes` makes this page), run one of them, in 
     entrypoint local train.py --hosts 3 --mode mwms --fault 'kill algo-2 at 10'
 """
 
-_WAYS = {  # (in the tables, what runs, options, PROCESS)
-    Way.SINGLE: ("1 host", "one script", "`--hosts 1`", "`script`"),
-    Way.SCRIPTS: ("single", "the same script on several hosts", "`--mode single`", "`script`"),
-    Way.PS: ("ps", "parameter servers, scripts as workers", "`--mode ps`", "`chief/0` on C, `worker/N` on F"),
-    Way.PS_SERVER: (
-        "ps-server",
-        "parameter servers, servers as workers; followers run no script",
-        "`--mode ps --env ENTRYPOINT_PS_WORKERS=server`",
-        "`chief/0`",
-    ),
-    Way.MWMS: ("mwms", "MultiWorkerMirrored", "`--mode mwms`", "`worker/N`"),
-    Way.MPI: ("mpi", "MPI and Horovod", "`--mode mpi`", "`rank N`"),
-    Way.JAX: ("jax", "[JAX](jax.md)", "`--mode jax`", "`worker/N`"),
+_WAYS = {  # (in the tables, what runs, PROCESS)
+    Way.SINGLE: ("1 host", "one script", "`script`"),
+    Way.SCRIPTS: ("single", "the same script on several hosts", "`script`"),
+    Way.PS: ("ps", "parameter servers, scripts as workers", "`chief/0` on C, `worker/N` on F"),
+    Way.PS_SERVER: ("ps-server", "`ps` with `ENTRYPOINT_PS_WORKERS=server`: a script on C alone", "`chief/0`"),
+    Way.MWMS: ("mwms", "MultiWorkerMirrored", "`worker/N`"),
+    Way.MPI: ("mpi", "MPI and Horovod", "`rank N`"),
+    Way.JAX: ("jax", "[JAX](jax.md)", "`worker/N`"),
 }
 _EVENTS = {  # event of a case -> event on the page, where that is easier to read; a case's name keeps its event
     "import of what is not there": "import of a missing package",
