@@ -115,21 +115,17 @@ def apart(runs: list[Run]) -> float:
 
 
 def hyperparameters(runs: list[Run]) -> list[str]:
-    """Return AUC and its difference to the defaults' on the same rows, round by round; speed as a ratio to theirs."""
+    """Return the difference of AUC to the defaults' on the same rows, round by round; speed as a ratio to theirs."""
     if not runs:
         return []
-    lines = ["| | AUC | more than with the defaults, by round | examples/s, times theirs |", "|---|---|---|---|"]
     usual = where(runs, name=DEFAULTS)
-    for name in dict.fromkeys(run["name"] for run in sorted(runs, key=lambda run: run["name"] != DEFAULTS)):
+    auc = spread(measured(usual, "auc"), ".4f")
+    lines = [f"| | AUC, more than with the defaults ({auc}) | examples/s, times theirs |", "|---|---|---|"]
+    for name in dict.fromkeys(run["name"] for run in runs if run["name"] != DEFAULTS):
         mine = where(runs, name=name)
         gains = by_round(mine, usual, "auc", operator.sub)
         speeds = by_round(mine, usual, "examples_per_s", operator.truediv)
-        cells = [name, spread(measured(mine, "auc"), ".4f")]
-        if name == DEFAULTS or gains is None:
-            cells += ["", ""]
-        else:
-            cells += [spread(gains, "+.4f"), spread(speeds, ".2f")]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"| {name} | {spread(gains, '+.4f')} | {spread(speeds, '.2f')} |")
     return lines
 
 

@@ -28,7 +28,7 @@ from benchmarks.side_by_side.aims import AIMS
 Records = dict[str, dict[str, Any]]
 FOLDER = "docs/benchmarks"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
-MADE = "<!-- Made by `python -m benchmarks.report` from the JSON beside it; changes to this file are lost. -->"
+MADE = "<!-- Made by `python -m benchmarks.report`: changes are lost. -->"
 IN_BLOCKS = (f"{FOLDER}/profile.md", f"{FOLDER}/README.md", "README.md")  # the rest of these files is written by hand
 BY_HAND = (f"{FOLDER}/gpu.md",)  # pages of what was seen once, without a JSON record
 PAGES = {  # what: (title, what its template takes beside the record)
