@@ -10,7 +10,7 @@ from benchmarks.report.figures import Measured, Ratio, Run, ratio, where
 WAYS = {"own": "docker's own", "unpigz": "unpigz"}
 OURS, BEFORE = "ours", "ours, before"
 MOST = 0.5  # of the time before: the aim
-MEASURES = ("pull_s", "unpack_s", "cpu_s", "first_run_s")
+TIMES = {"pull_s": "the pull, s", "unpack_s": "unpacking, s", "cpu_s": "CPU, s", "first_run_s": "first start, s"}
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
@@ -26,25 +26,15 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
 def table(record: dict[str, Any]) -> list[str]:
     """Return a row for each image and each way: its size, and medians of the rounds (least to most)."""
     several = len(ways(record["runs"])) > 1
-    heads = [
-        "image",
-        "compressed, MB",
-        "unpacked, MB",
-        "files",
-        "the pull, s",
-        "unpacking, s",
-        "CPU, s",
-        "first start, s",
-    ]
+    heads = ("image", "compressed, MB", "unpacked, MB", "files", *TIMES.values())
     lines = ["| gzip by " * several + f"| {' | '.join(heads)} |", "|---" * (several + len(heads)) + "|"]
     for way in ways(record["runs"]):
         for name in dict.fromkeys(run["image"] for run in record["runs"]):
             if runs := where(record["runs"], way=way, image=name):
                 image = record["images"][name]
-                cells = [f"{image[size] / 1e6:,.0f}" for size in ("compressed_bytes", "bytes")] + [
-                    f"{image['files']:,}"
-                ]
-                cells += [spread([run["measures"][measure] for run in runs], ".1f") for measure in MEASURES]
+                cells = [f"{image[size] / 1e6:,.0f}" for size in ("compressed_bytes", "bytes")]
+                cells.append(f"{image['files']:,}")
+                cells += [spread([run["measures"][measure] for run in runs], ".1f") for measure in TIMES]
                 lines.append(f"| {called(way)} " * several + f"| {name} | {' | '.join(cells)} |")
     return lines
 
