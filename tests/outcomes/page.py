@@ -11,7 +11,7 @@ _INTRO = """\
 
 Look up an event to see how the job ends: the [exit code](exit-codes.md) of all hosts, the first line of
 `/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon the hosts are gone. The tests run
-every row in each mode that it names, on several hosts and at several moments: {cases} runs.
+every event in each of its modes, on several hosts and at several moments: {cases} runs.
 
 In all rows:
 
@@ -21,7 +21,8 @@ In all rows:
 - No process, private key, socket, container or network is left.
 
 HOST and PROCESS are where the event happens, OTHER is another host; C: the coordinator (algo-1), F: a follower.
-`...` is some text. Without a failure text there is no failure file. *Soon* names a [bound](#how-soon).
+`...` is some text. Without a failure text there is no failure file. *Soon* names a [bound](#how-soon). An event has
+its modes in brackets, unless it was run in all.
 
 | mode | what runs | PROCESS |
 |---|---|---|
@@ -75,7 +76,7 @@ _EVENTS = {  # event of a case -> event on the page, where that is easier to rea
     "script takes more memory than its host has": "script takes more memory than HOST has",
 }
 _PLACES = {COORDINATOR: "C", FOLLOWER: "F"}
-_HEAD = "| event | exit code | failure text | soon | in |\n|---|---|---|---|---|"
+_HEAD = "| event | exit code | failure text | soon |\n|---|---|---|---|"
 
 
 def page() -> str:
@@ -93,7 +94,8 @@ def _table(cases: Iterable[Case]) -> str:
     events: dict[tuple[str, ...], list[str]] = {}
     for event, kinds in rows.items():
         for cells, same in kinds.items():
-            events.setdefault((*cells, _modes(same, len(kinds) > 1)), []).append(_cell(_EVENTS.get(event, event)))
+            modes = _modes(same, len(kinds) > 1)
+            events.setdefault(cells, []).append(_cell(_EVENTS.get(event, event)) + (f" ({modes})" if modes else ""))
     lines = [f"| {' | '.join(['<br>'.join(alike), *cells])} |" for cells, alike in events.items()]
     return "\n".join([_HEAD, *lines]) + "\n"
 
@@ -104,9 +106,9 @@ def _row(case: Case) -> tuple[str, ...]:
 
 
 def _modes(cases: Iterable[Case], with_places: bool) -> str:
-    """Return `all`, or `1 host, ps, mwms`; with the places if the event has another row for others: `mwms: C, F`."""
+    """Return `1 host, ps, mwms`; "" of all; with the places if the event has another row for others: `mwms: C, F`."""
     ways = {case.way for case in cases}
-    modes = "all" if ways == set(Way) else ", ".join(_WAYS[way][0] for way in Way if way in ways)
+    modes = "" if ways == set(Way) else ", ".join(_WAYS[way][0] for way in Way if way in ways)
     places = [name for where, name in _PLACES.items() if any(case.where == where for case in cases)]
     return f"{modes}: {', '.join(places)}" if with_places and places else modes
 
