@@ -463,18 +463,14 @@ def block_of(page: Path) -> str:
     return page.read_text().partition(pages.BEGIN)[2].partition(pages.END)[0]
 
 
-def judged() -> list[side_by_side.Row]:
-    runs = pages.records(FOLDER)["side-by-side"]["runs"]
-    return [row for row in side_by_side.rows(runs) if row.measure not in side_by_side.NOT_JUDGED]
-
-
 def is_worse(row: side_by_side.Row) -> bool:
     value = row.ratio.value if row.ratio else 1
     return value < 1 if row.measure in side_by_side.MORE_IS_BETTER else value > 1
 
 
 def lost() -> list[side_by_side.Row]:
-    return [row for row in judged() if row.met is False or is_worse(row)]
+    runs = pages.records(FOLDER)["side-by-side"]["runs"]
+    return [row for row in side_by_side.rows(runs) if row.met is False or is_worse(row)]
 
 
 def test_the_benchmarks_page_shows_all_that_is_slower_and_every_aim_that_was_missed():
