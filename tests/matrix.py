@@ -95,16 +95,15 @@ JAX_LINE = "2.21"
 
 HEAD = """# What runs on which TensorFlow
 
-Which ways of distributing ([modes](modes.md)) train with which interface of TensorFlow, on each line of the image
+Which [modes](modes.md) train with which interface of TensorFlow, on each line of the image
 ([which to take](image.md#which-tensorflow)). Where Keras 3's `fit`, or an Estimator beside worker servers, will fail,
 the coordinator's log warns before training and names a replacement.
 
 - **Tests.** Each cell is a test (`tests/cluster/test_cluster_matrix.py`): two hosts in containers (one in the first
   row) train three weights, and all tasks must end with the right ones. If a "no" begins to work, its test fails.
-- **`--on`** is [our entrypoint on](onto.md) a stand-in for AWS's image of that TensorFlow, made after their public
-  Dockerfile. All cells are tested on it, too; where it differs, the cell has a note.
-- **CPUs only**, also in the images [for GPUs](image.md#for-gpus). Other jobs of all modes ran on [one H100 and one
-  H200](benchmarks/gpu.md).
+- **`--on`** is [our entrypoint on](onto.md) a stand-in for AWS's image, made after their public Dockerfile: all cells
+  are tested on it, too; a note says where it differs.
+- **CPUs only.** Other jobs of all modes ran on [one H100 and one H200](benchmarks/gpu.md).
 """
 
 

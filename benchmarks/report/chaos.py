@@ -20,25 +20,22 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "bad": [run for run in runs if run["violations"]],
         "enough": [run for run in runs if len(run["happened"]) >= least],
         "others": [run for run in runs if len(run["happened"]) < least],
-        "tables": {
-            key: {name: _ends(where(runs, **{key: name})) for name in sorted({run[key] for run in runs})}
-            for key in ("mode", "hosts")
+        "modes": {mode: _ends(where(runs, mode=mode)) for mode in sorted({run["mode"] for run in runs})},
+        "hosts": dict(sorted(Counter(run["hosts"] for run in runs).items())),
+        "faults": {
+            kind: [sum(run[what].count(kind) for run in runs) for what in HOW]
+            for kind in sorted({kind for run in runs for kind in run["drawn"]})
         },
-        "faults": {kind: _fault(kind, runs) for kind in sorted({kind for run in runs for kind in run["drawn"]})},
         "counts": dict(sorted(Counter(len(run["happened"]) for run in runs).items())),
         "stood_still": max((run["measures"]["stood_still_s"] for run in runs), default=0),
     }
-
-
-def violated(runs: list[Run]) -> int:
-    return sum(bool(run["violations"]) for run in runs)
 
 
 def _ends(runs: list[Run]) -> list[Any]:
     ends = Counter(_end(run["exits"]) for run in runs)
     known = [ends[code] for code in CODES]
     times = [_times(runs, measure) for measure in ("wall_s", "end_s")]
-    return [len(runs), *known, len(runs) - sum(known), violated(runs), *times]
+    return [len(runs), *known, len(runs) - sum(known), *times]
 
 
 def _end(exits: list[str]) -> str:
@@ -51,8 +48,3 @@ def _end(exits: list[str]) -> str:
 def _times(runs: list[Run], measure: str) -> str:
     known = [run["measures"][measure] for run in runs if measure in run["measures"]]
     return f"{words.number(median(known))} ({words.number(max(known))})" if known else ""
-
-
-def _fault(kind: str, runs: list[Run]) -> list[int]:
-    own = [run for run in runs if kind in run["drawn"]]
-    return [*(sum(run[what].count(kind) for run in own) for what in HOW), len(own), violated(own)]

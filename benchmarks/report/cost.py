@@ -20,7 +20,7 @@ MODES = {
     "mwms": "MultiWorkerMirrored",
     "mpi": "MPI, Horovod",
 }
-JOBS_PER_DAY, FAILED_SHARE, HOSTS = 100, 0.05, (2, 16, 64)  # examples; a year costs in proportion to the jobs
+JOBS_PER_DAY, FAILED_SHARE, HOSTS = 100, 0.05, (2, 16)  # examples; a year costs in proportion to the jobs
 YEAR = 365  # days
 Growth = dict[str, dict[int, Measured]]  # what many-hosts measured, or nothing
 

@@ -28,7 +28,7 @@ from benchmarks.side_by_side.aims import AIMS
 Records = dict[str, dict[str, Any]]
 FOLDER = "docs/benchmarks"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
-MADE = "<!-- Made by `python -m benchmarks.report` from the JSON beside it; changes to this file are lost. -->"
+MADE = "<!-- Made by `python -m benchmarks.report`: changes are lost. -->"
 IN_BLOCKS = (f"{FOLDER}/profile.md", f"{FOLDER}/README.md", "README.md")  # the rest of these files is written by hand
 BY_HAND = (f"{FOLDER}/gpu.md",)  # pages of what was seen once, without a JSON record
 PAGES = {  # what: (title, what its template takes beside the record)
@@ -108,7 +108,6 @@ def pages(found: Records) -> dict[str, str]:
 def headlines(record: dict[str, Any], of_cost: dict[str, Any]) -> dict[str, Any]:
     """Return what the templates of the two first pages take: wins, losses and their counts."""
     rows = side_by_side.rows(record["runs"])
-    judged = [row for row in rows if row.measure not in side_by_side.NOT_JUDGED]
     lost = [row for row in rows if row.is_worse or row.met is False]
     return {
         "record": record,
@@ -117,8 +116,8 @@ def headlines(record: dict[str, Any], of_cost: dict[str, Any]) -> dict[str, Any]
         "worse": sum(row.is_worse for row in lost),
         "missed": sum(any(row.aim is aimed and row.met is False for row in lost) for aimed in AIMS),
         "aims": len(AIMS),
-        "to_toolkit": [row for row in judged if row.ratio],
-        "drivers": [row for row in judged if row.ratio_to_drivers],
+        "to_toolkit": [row for row in rows if row.ratio],
+        "drivers": [row for row in rows if row.ratio_to_drivers],
         "to_drivers": [row for row in rows if row.is_worse_than_drivers],
         "slower": LOST,
         "anchor": re.sub(r"[^\w -]", "", LOST.lstrip("# ")).lower().replace(" ", "-"),

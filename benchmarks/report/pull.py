@@ -10,7 +10,7 @@ from benchmarks.report.figures import Measured, Ratio, Run, ratio, where
 WAYS = {"own": "docker's own", "unpigz": "unpigz"}
 OURS, BEFORE = "ours", "ours, before"
 MOST = 0.5  # of the time before: the aim
-MEASURES = ("pull_s", "download_s", "unpack_s", "cpu_s", "first_run_s")
+TIMES = {"pull_s": "the pull, s", "unpack_s": "unpacking, s", "cpu_s": "CPU, s", "first_run_s": "first start, s"}
 
 
 def context(record: dict[str, Any]) -> dict[str, Any]:
@@ -18,42 +18,23 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
     rounds = len({run["round"] for run in record["runs"]})
     lines = gains(record["runs"])
     return {
-        "table": table(record), "several": len(ways(record["runs"])) > 1, "sizes": sizes(record), "rounds": rounds,
+        "table": table(record), "several": len(ways(record["runs"])) > 1, "rounds": rounds,
         "found": medians(record["runs"]), "gains": lines, "gain": ", ".join(gain(line) for line in lines[2:]),
     }  # fmt: skip
 
 
-def sizes(record: dict[str, Any]) -> list[str]:
-    """Return a row for each image."""
-    lines = [
-        "| image | compressed, MB | layers | the largest, MB | unpacked, MB | files |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, image in record["images"].items():
-        cells = [
-            name,
-            f"{image['compressed_bytes'] / 1e6:,.0f}",
-            str(image["layers"]),
-            f"{image['largest_layer_bytes'] / 1e6:,.0f}",
-            f"{image['bytes'] / 1e6:,.0f}",
-            f"{image['files']:,}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
 def table(record: dict[str, Any]) -> list[str]:
-    """Return a row for each image and each way: medians of the rounds (least to most)."""
+    """Return a row for each image and each way: its size, and medians of the rounds (least to most)."""
     several = len(ways(record["runs"])) > 1
-    lines = [
-        "| gzip by " * several
-        + "| image | the pull, s | all fetched after, s | unpacking, s | CPU, s | first start, s |",
-        "|---" * several + "|---|---|---|---|---|---|",
-    ]
+    heads = ("image", "compressed, MB", "unpacked, MB", "files", *TIMES.values())
+    lines = ["| gzip by " * several + f"| {' | '.join(heads)} |", "|---" * (several + len(heads)) + "|"]
     for way in ways(record["runs"]):
         for name in dict.fromkeys(run["image"] for run in record["runs"]):
             if runs := where(record["runs"], way=way, image=name):
-                cells = [spread([run["measures"][measure] for run in runs], ".1f") for measure in MEASURES]
+                image = record["images"][name]
+                cells = [f"{image[size] / 1e6:,.0f}" for size in ("compressed_bytes", "bytes")]
+                cells.append(f"{image['files']:,}")
+                cells += [spread([run["measures"][measure] for run in runs], ".1f") for measure in TIMES]
                 lines.append(f"| {called(way)} " * several + f"| {name} | {' | '.join(cells)} |")
     return lines
 

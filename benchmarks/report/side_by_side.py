@@ -18,7 +18,7 @@ SECTIONS = {  # the group of cases: what is shown of it
     "start and tail": ("start_s", "tail_s"),
     "failure": ("gone_s",),
     "stop": ("told_s", "gone_s"),
-    "real job": ("wall_s", "start_s", "tail_s", "leaving_s", "launcher_tail_s"),
+    "real job": ("wall_s", "start_s", "tail_s", "launcher_tail_s"),
     "unread output": ("told_s", "saved_s", "held_s", "gone_s", "lost_share"),
     LAUNCHER: ("launcher_memory_bytes", "launcher_cpu_s"),
     "log": ("lines_per_s", "cpu_us_per_line", "split_share", "mislabelled_share", "unlabelled_share"),
@@ -26,17 +26,15 @@ SECTIONS = {  # the group of cases: what is shown of it
 NOT_PLOTTED = (
     ("stop", "told_s"),
     ("real job", "start_s"),
-    ("real job", "leaving_s"),
     *(("unread output", each) for each in SECTIONS["unread output"]),
     *(("log", each) for each in SECTIONS["log"][2:]),
 )
 MORE_IS_BETTER = ("lines_per_s",)
 PAIRS = (  # measures that share a table
-    ("start_s", "tail_s"), ("leaving_s", "launcher_tail_s"), ("launcher_memory_bytes", "launcher_cpu_s"),
-    ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"),
+    ("start_s", "tail_s"), ("launcher_memory_bytes", "launcher_cpu_s"),
+    ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"), ("told_s", "gone_s"),
 )  # fmt: skip
 FEW = 2  # cases that the table of aims names
-NOT_JUDGED = ("leaving_s",)  # it is TensorFlow's and MPI's, whatever launcher started them
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,10 @@ class Row:
         return self.ratio is None and bool(self.ours and self.toolkit and self.ours.values and self.toolkit.cut)
 
     @property
+    def is_share(self) -> bool:
+        return self.measure.endswith("_share")
+
+    @property
     def is_worse(self) -> bool:
         """Return whether the toolkit does better."""
         return self._is_loss(self.ratio, self.toolkit)
@@ -85,10 +87,8 @@ class Row:
         return self._is_loss(self.ratio_to_drivers, self.drivers)
 
     def _is_loss(self, to: Ratio | None, other: Measured | None) -> bool:
-        if self.measure in NOT_JUDGED:
-            return False
         if to is None:  # a ratio to a share of 0 does not exist
-            found = self.ours and other and self.measure.endswith("_share") and other.median == 0
+            found = self.ours and other and self.is_share and other.median == 0
             return bool(found and self.ours and self.ours.median)
         return to.value < 1 if self.measure in MORE_IS_BETTER else to.value > 1
 
@@ -121,10 +121,11 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
 
 def paired(of_section: list[Row]) -> list[tuple[list[str], dict[str, dict[str, Row]]]]:
     """Return the tables of a section: their measures, one or a pair, and {case: {measure: row}}."""
-    left = list(dict.fromkeys(row.measure for row in of_section if not row.measure.endswith("_share")))
+    there = {row.measure for row in of_section if not row.is_share}
+    left = [measure for measure in SECTIONS[of_section[0].section] if measure in there]
     found = []
     while left:
-        both = next((pair for pair in PAIRS if left[0] in pair and set(pair) <= set(left)), (left[0],))
+        both = next((pair for pair in PAIRS if left[0] == pair[0] and pair[1] in left), (left[0],))
         cases: dict[str, dict[str, Row]] = {}
         for row in of_section:
             if row.measure in both:

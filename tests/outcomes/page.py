@@ -10,31 +10,29 @@ _INTRO = """\
 # How jobs end
 
 Look up an event to see how the job ends: the [exit code](exit-codes.md) of all hosts, the first line of
-`/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon the hosts are gone. `tests/outcomes`
-makes this page and runs every row in each mode that it names, on several hosts and at several moments: {cases}
-runs.
+`/opt/ml/output/failure`, which becomes the job's `FailureReason`, and how soon the hosts are gone. The tests run
+every event in each of its modes, on several hosts and at several moments: {cases} runs.
 
 In all rows:
 
-- Every host exits by itself, with the same exit code and failure text. If HOST ends differently, because it was killed,
-  paused or cut off, the row says so.
+- Every host exits by itself, with the same exit code and failure text; of a HOST that was killed, paused or cut off,
+  the row says how it ends.
 - A failed job never exits with 0, and a job that succeeded always does.
 - No process, private key, socket, container or network is left.
 
-HOST and PROCESS are where the event happens, OTHER is another host, `...` is some text. Without a failure text
-there is no failure file. *Soon* names a [bound](#how-soon). *In* has the modes; C: on the coordinator (algo-1), F:
-on a follower. [Try it](#try-it).
+HOST and PROCESS are where the event happens, OTHER is another host; C: the coordinator (algo-1), F: a follower.
+`...` is some text. Without a failure text there is no failure file. *Soon* names a [bound](#how-soon). An event has
+its modes in brackets, unless it was run in all.
 
-| mode | what runs | `entrypoint local` | PROCESS |
-|---|---|---|---|
+| mode | what runs | PROCESS |
+|---|---|---|
 {ways}
 """
 
 _OUTRO = """\
 ## How soon
 
-Seconds until all hosts know the outcome, and until the last of them is gone. The bounds are for an idle machine; the
-tests print what they measured.
+Seconds until all hosts know the outcome, and until the last of them is gone, on an idle machine.
 
 | bound | all know | all gone | counted |
 |---|---|---|---|
@@ -42,27 +40,22 @@ tests print what they measured.
 
 ## Try it
 
-The first two lines list the cases of a row and run one of them, in seconds; the third does it by hand, with a
-[fault](local.md#inject-faults) of its own:
+List the cases of a row (`tests/outcomes` makes this page), run one of them, in seconds, or do it by hand, with a
+[fault](local.md#inject-faults) of your own:
 
     python -m pytest tests/local/test_outcome_table.py --collect-only -q -k mwms-script_raises
     python -m pytest tests/local/test_outcome_table.py -k mwms-script_raises-follower-end
     entrypoint local train.py --hosts 3 --mode mwms --fault 'kill algo-2 at 10'
 """
 
-_WAYS = {  # (in the tables, what runs, options, PROCESS)
-    Way.SINGLE: ("1 host", "one script", "`--hosts 1`", "`script`"),
-    Way.SCRIPTS: ("single", "the same script on several hosts", "`--mode single`", "`script`"),
-    Way.PS: ("ps", "parameter servers, scripts as workers", "`--mode ps`", "`chief/0` on C, `worker/N` on F"),
-    Way.PS_SERVER: (
-        "ps-server",
-        "parameter servers, servers as workers; followers run no script",
-        "`--mode ps --env ENTRYPOINT_PS_WORKERS=server`",
-        "`chief/0`",
-    ),
-    Way.MWMS: ("mwms", "MultiWorkerMirrored", "`--mode mwms`", "`worker/N`"),
-    Way.MPI: ("mpi", "MPI and Horovod", "`--mode mpi`", "`rank N`"),
-    Way.JAX: ("jax", "[JAX](jax.md)", "`--mode jax`", "`worker/N`"),
+_WAYS = {  # (in the tables, what runs, PROCESS)
+    Way.SINGLE: ("1 host", "one script", "`script`"),
+    Way.SCRIPTS: ("single", "the same script on several hosts", "`script`"),
+    Way.PS: ("ps", "parameter servers, scripts as workers", "`chief/0` on C, `worker/N` on F"),
+    Way.PS_SERVER: ("ps-server", "`ps` with `ENTRYPOINT_PS_WORKERS=server`: a script on C alone", "`chief/0`"),
+    Way.MWMS: ("mwms", "MultiWorkerMirrored", "`worker/N`"),
+    Way.MPI: ("mpi", "MPI and Horovod", "`rank N`"),
+    Way.JAX: ("jax", "[JAX](jax.md)", "`worker/N`"),
 }
 _EVENTS = {  # event of a case -> event on the page, where that is easier to read; a case's name keeps its event
     "import of what is not there": "import of a missing package",
@@ -83,7 +76,7 @@ _EVENTS = {  # event of a case -> event on the page, where that is easier to rea
     "script takes more memory than its host has": "script takes more memory than HOST has",
 }
 _PLACES = {COORDINATOR: "C", FOLLOWER: "F"}
-_HEAD = "| event | exit code | failure text | soon | in |\n|---|---|---|---|---|"
+_HEAD = "| event | exit code | failure text | soon |\n|---|---|---|---|"
 
 
 def page() -> str:
@@ -101,7 +94,8 @@ def _table(cases: Iterable[Case]) -> str:
     events: dict[tuple[str, ...], list[str]] = {}
     for event, kinds in rows.items():
         for cells, same in kinds.items():
-            events.setdefault((*cells, _modes(same, len(kinds) > 1)), []).append(_cell(_EVENTS.get(event, event)))
+            modes = _modes(same, len(kinds) > 1)
+            events.setdefault(cells, []).append(_cell(_EVENTS.get(event, event)) + (f" ({modes})" if modes else ""))
     lines = [f"| {' | '.join(['<br>'.join(alike), *cells])} |" for cells, alike in events.items()]
     return "\n".join([_HEAD, *lines]) + "\n"
 
@@ -112,9 +106,9 @@ def _row(case: Case) -> tuple[str, ...]:
 
 
 def _modes(cases: Iterable[Case], with_places: bool) -> str:
-    """Return `all`, or `1 host, ps, mwms`; with the places if the event has another row for others: `mwms: C, F`."""
+    """Return `1 host, ps, mwms`; "" of all; with the places if the event has another row for others: `mwms: C, F`."""
     ways = {case.way for case in cases}
-    modes = "all" if ways == set(Way) else ", ".join(_WAYS[way][0] for way in Way if way in ways)
+    modes = "" if ways == set(Way) else ", ".join(_WAYS[way][0] for way in Way if way in ways)
     places = [name for where, name in _PLACES.items() if any(case.where == where for case in cases)]
     return f"{modes}: {', '.join(places)}" if with_places and places else modes
 
