@@ -24,10 +24,6 @@ class Bill:
         """Return the host-seconds in which hosts waited."""
         return sum(seconds for phase, seconds in self.phases.items() if phase in IDLE)
 
-    def cost(self, seconds: float) -> float | None:
-        """Return the cost of so many host-seconds in USD; None without a price."""
-        return None if self.price is None else seconds / 3600 * self.price
-
 
 def bill_of(job: JobRecord, price: float | None = None) -> Bill:
     """Return the job's bill, with phases in the order of a job."""

@@ -99,11 +99,8 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
     names = [first.coordinator or "" for first in firsts.values() if first]
     leads = next((firsts[name] for name in names if name in firsts), None)  # the coordinator's clock is the job's
     usual = leads.at if leads else statistics.median_low(begins) if begins else 0.0
-    off = {
-        name: first.at - usual
-        for name, first in firsts.items()
-        if first and abs(first.at - usual) > OTHER_CLOCK_SECONDS
-    }
+    away = {name: first.at - usual for name, first in firsts.items() if first}
+    off = {name: seconds for name, seconds in away.items() if abs(seconds) > OTHER_CLOCK_SECONDS}
     zero = min((begin for begin in begins if abs(begin - usual) <= OTHER_CLOCK_SECONDS), default=0.0)
     job = JobRecord(hosts=[], zero=zero)
     limit = _power_of_two(PIECES // max(1, len(records)))

@@ -13,12 +13,8 @@ QUIET_SECONDS = 30.0  # without progress: a process that is stopped then was stu
 
 def went_well(job: JobRecord) -> bool:
     """Return whether advice on speed helps: the job neither failed nor hung. A job that still runs goes well."""
-    return not (failed(job) or hung(job))
-
-
-def failed(job: JobRecord) -> bool:
-    """Return whether the job failed."""
-    return job.outcome is not None and job.outcome["kind"] == "failed"
+    failed = job.outcome is not None and job.outcome["kind"] == "failed"
+    return not (failed or hung(job))
 
 
 def hung(job: JobRecord) -> bool:
@@ -35,12 +31,8 @@ def hung(job: JobRecord) -> bool:
     times += [at for host in job.hosts for at in host.stalled if at >= recent]
     if _all_still(job, recent):
         times.append(job.trains_until)
-    return max(times, default=0.0) > _last_step(job)
-
-
-def _last_step(job: JobRecord) -> float:
-    series = [each.times[-1] for _, process in job.trainers() for each in (process.steps, process.step_marks) if each]
-    return max(series, default=0.0)
+    steps = [each.times[-1] for _, process in job.trainers() for each in (process.steps, process.step_marks) if each]
+    return max(times, default=0.0) > max(steps, default=0.0)
 
 
 def _all_still(job: JobRecord, since: float) -> bool:
