@@ -33,9 +33,7 @@ PIECE_BYTES = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output that it gets per second, and at once: more than people read
 LONGEST_BYTES = 1 << 17  # bytes of a line of the record
 KEPT_LINES = 1000  # lines of the record that may wait to be sent
-LEAVES_SECONDS = (
-    4.5  # seconds for its end; on the coordinator it reads the other hosts (1 s) and makes the report (3 s)
-)
+LEAVES_SECONDS = 4.5  # for its end; on the coordinator it reads the other hosts (1 s) and makes the report (3 s)
 AGAIN, PAUSE = 3, 1.0  # how often it is started again, and seconds before each start
 LOOP_SECONDS = 1.0  # seconds to wait for the launcher's loop to start it, before the loop is asked again
 

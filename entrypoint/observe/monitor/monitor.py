@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from entrypoint.base.values import Value
 from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan, Role
@@ -45,47 +44,30 @@ REST_SECONDS = 0.1  # seconds in which messages gather: to be woken for each lin
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
-class Start(Value):
-    """Hold what the monitor gets at its start.
+class Monitor:
+    """Write the record of one host, and watch the job.
 
-    `began`: when the launcher started, in seconds since the epoch; `description`: the job's, for the record; `mask`
-    hides secrets; `tracked`: the job is reported to MLflow; `again`: an earlier monitor of this host died.
+    `mask` hides secrets; `tracked`: the job is reported to MLflow; `again`: an earlier monitor of this host died.
     """
 
-    job: Job
-    plan: Plan
-    began: float
-    description: lines.Described
-    mask: Callable[[str], str]
-    tracked: bool
-    again: bool
-
-
-def run(feed: socket.socket, start: Start) -> None:
-    """Run as the monitor until the launcher closes its end of the socket."""
-    with suppress(OSError):
-        Path("/proc/self/comm").write_text("monitor")
-    Monitor(feed, start).run(start.began, start.description)
-
-
-class Monitor:
-    """Write the record of one host, and watch the job."""
-
-    def __init__(self, feed: socket.socket, start: Start) -> None:
-        job, plan = start.job, start.plan
+    def __init__(
+        self, feed: socket.socket, job: Job, plan: Plan, mask: Callable[[str], str], tracked: bool, again: bool
+    ) -> None:
+        with suppress(OSError):
+            Path("/proc/self/comm").write_text("monitor")
         self._feed, self._inbox = feed, inbox.Inbox(feed)
-        self._job, self._me, self._tracked = job, job.cluster.me.name, start.tracked
+        self._job, self._me, self._tracked = job, job.cluster.me.name, tracked
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
         self._guard = Guard(self._say)
         self._printed = Printed(job.settings.metrics, self._say)
-        self._marks = listen(job.paths.marks, start.mask)
+        self._marks = listen(job.paths.marks, mask)
         emf = job.settings.emf
         self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._aside: Aside | None = None
-        self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, start.again)
+        self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, again)
         self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
         self._sampling: Sampling | None = None
@@ -93,7 +75,10 @@ class Monitor:
         self._watch: Watch | None = None  # on the coordinator
 
     def run(self, began: float, description: lines.Described) -> None:
-        """Read messages, take samples and review them until the launcher closes its end."""
+        """Read messages, take samples and review them until the launcher closes its end.
+
+        `began`: when the launcher started, in seconds since the epoch; `description`: the job's, for the record.
+        """
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
         look_at, review_at = time.monotonic() + QUIET_SECONDS, time.monotonic() + min(pace, EARLY_SECONDS)

@@ -20,13 +20,8 @@ def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> 
     """Make the report of all records; return the lines to log: the worst verdicts, or why there is no report."""
     try:
         heard, told = os.pipe()
-    except OSError as error:
-        return [_why_not(records, str(error))]
-    try:
         pid = os.fork()
-    except OSError as error:
-        os.close(heard)
-        os.close(told)
+    except OSError as error:  # this process ends soon, and with it a pipe that is left open
         return [_why_not(records, str(error))]
     if pid == 0:
         _make(records, report, within, told)

@@ -60,7 +60,11 @@ class Watch:
         self._weights = Weights()
         self._wrong: dict[str, str] = {}  # logged findings that may end the job: {what: words}
         self._view = View()
-        self._tracking = _tracking(job) if tracked else None
+        self._tracking: Tracking | None = None
+        if tracked:
+            from entrypoint.observe.monitor import tracking  # imports subprocess, which few jobs need
+
+            self._tracking = tracking.Tracking(job.paths.records)
         self.live = False  # whether the live page is open
         self._wants = {"stacks": 0, "live": False}  # requests as the other monitors read them
         with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
@@ -178,9 +182,3 @@ def _write(path: Path, value: object) -> None:
     scratch = path.with_suffix(".new")
     scratch.write_text(json.dumps(value))
     scratch.replace(path)
-
-
-def _tracking(job: Job) -> "Tracking":
-    from entrypoint.observe.monitor import tracking  # imports subprocess, which few jobs need
-
-    return tracking.Tracking(job.paths.records)
