@@ -73,7 +73,6 @@ class Feed:
             self._begin(spawn.fork)
 
     def _remove_earlier(self) -> None:
-        """Remove the records and the report of an earlier run."""
         with contextlib.suppress(OSError):
             if self._job.paths.records.exists():
                 import shutil
@@ -102,7 +101,6 @@ class Feed:
             before.close()
 
     def tell(self, line: Line) -> None:
-        """Send the monitor a line of the record."""
         if self._is_wanted:
             text = line.to_json()
             if len(text) > LONGEST_BYTES:
@@ -233,9 +231,7 @@ class Feed:
                 self._is_done = True
 
     def finish(self) -> str:
-        """Let the monitor write what it has, and on the coordinator read the other hosts.
-
-        Return what went wrong, if anything.
+        """Let the monitor write what it has, and on the coordinator read the other hosts; return what went wrong.
 
         It waits for at most `LEAVES` seconds, and as long again if the monitor was killed: another one then finishes.
         """

@@ -134,7 +134,6 @@ class Hangs:
 
     @property
     def runs(self) -> bool:
-        """Return whether a training process runs."""
         return bool(self._still)
 
     def look(self, now: float) -> dict[Who, Stand] | None:

@@ -24,7 +24,7 @@ from entrypoint.observe.monitor.guard import Guard
 from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.record_header import about
 from entrypoint.observe.monitor.reporting import make_report
-from entrypoint.observe.monitor.script_socket import listen
+from entrypoint.observe.monitor.script_socket import Marks
 from entrypoint.record import lines
 from entrypoint.record.tail import Tail, wait_for
 from entrypoint.record.write import Record
@@ -61,7 +61,9 @@ class Monitor:
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
         self._guard = Guard(self._say)
         self._printed = Printed(job.settings.metrics, self._say)
-        self._marks = listen(job.paths.marks, mask)
+        self._marks: Marks | None = None
+        with suppress(OSError):  # for example, its path is too long
+            self._marks = Marks(job.paths.marks, mask)
         emf = job.settings.emf
         self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
@@ -228,24 +230,23 @@ class Monitor:
             self._add(still)
         if self._is_watched():
             self._add_lines()
+        wanted = 0  # how often stacks were requested until now
         if self._job.cluster.is_coordinator:
-            self._take_stacks(self._watch_over_all())
+            if self._watch is None:
+                from entrypoint.observe.monitor.watch import Watch
+
+                self._watch = Watch(self._job, self._trains, self._tell, self._tracked)
+            fresh, self._fresh = self._fresh, []
+            self._watch.look(fresh)
+            wanted = self._watch.wanted
         elif self._delivery:
-            self._take_stacks(self._delivery.wants.get("stacks", 0))
+            wanted = self._delivery.wants.get("stacks", 0)
+        if self._silence:
+            self._silence.take_stacks(wanted, self._training())
 
     def _is_watched(self) -> bool:
         """Return whether somebody has the job's live page open."""
         return bool(self._watch.live if self._watch else self._delivery and self._delivery.wants.get("live"))
-
-    def _watch_over_all(self) -> int:
-        """Check the records of all hosts; return how often stacks were requested until now."""
-        if self._watch is None:
-            from entrypoint.observe.monitor.watch import Watch
-
-            self._watch = Watch(self._job, self._trains, self._tell, self._tracked)
-        fresh, self._fresh = self._fresh, []
-        self._watch.look(fresh)
-        return self._watch.wanted
 
     def _tell(self, message: dict[str, Any]) -> None:
         with suppress(OSError):
@@ -253,10 +254,6 @@ class Monitor:
 
     def _say(self, words: str) -> None:
         self._tell({"say": words})
-
-    def _take_stacks(self, wanted: int) -> None:
-        if self._silence:
-            self._silence.take_stacks(wanted, self._training())
 
     def _add_stacks(self) -> None:
         """Record the stacks that were taken, and send them at once: the coordinator waits for them."""

@@ -10,12 +10,6 @@ from pathlib import Path
 WITHIN_SECONDS = 3.0  # seconds, after which it is killed, and the job ends without
 
 
-def prepare() -> None:
-    """Import the report's modules while there is time: that takes as long as the report of a small job."""
-    import entrypoint.observe.report.make
-    import entrypoint.record.find  # noqa: F401
-
-
 def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> list[str]:
     """Make the report of all records; return the lines to log: the worst verdicts, or why there is no report."""
     try:

@@ -81,7 +81,10 @@ class Watch:
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
             self._tell_hang(stands)
-        self.live = _is_fresh(self._job.paths.records / WATCHED)
+        self.live = False
+        with contextlib.suppress(OSError):
+            watched_at = (self._job.paths.records / WATCHED).stat().st_mtime
+            self.live = time.time() - watched_at < STILL_WATCHED_SECONDS
         if self._tracking:
             self._tracking.look(self._hangs.runs, self._say)
         wants = {"stacks": self._hangs.asked, "live": self.live}
@@ -170,12 +173,6 @@ def _is_to_be_judged(job: Job) -> bool:
     # Ranks on hosts that are simulated on one machine exchange data in shared memory.
     shared = job.mode is Mode.MPI and job.cluster.me.address.startswith("127.")
     return len(job.cluster.training) > 1 and not meant and over_tcp and not shared
-
-
-def _is_fresh(path: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return time.time() - path.stat().st_mtime < STILL_WATCHED_SECONDS
-    return False
 
 
 def _write(path: Path, value: object) -> None:

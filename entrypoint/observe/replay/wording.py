@@ -57,7 +57,6 @@ _DULL = {"host", "fingerprints", "public_keys", "exits", "cause_at", "stopping_a
 
 
 def consequences(actions: tuple[Action, ...]) -> Iterator[str]:
-    """Describe each action."""
     for action in actions:
         match action:
             case events.Start(spec=spec):

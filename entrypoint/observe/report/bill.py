@@ -16,7 +16,6 @@ class Bill:
 
     @property
     def total(self) -> float:
-        """Return all host-seconds."""
         return sum(self.phases.values())
 
     @property

@@ -24,7 +24,6 @@ class Columns:
         return array("d", bytes(8 * self.limit))
 
     def add(self, start: float, end: float, amounts: Mapping[Key, float], peaks: Mapping[Key, float]) -> None:
-        """Add use from `start` to `end`."""
         if not 0 <= start < end:
             start = max(0.0, start)
             if start >= end:
@@ -101,7 +100,6 @@ class Series:
         self._every, self._count = 1, 0
 
     def add(self, at: float, value: float) -> None:
-        """Note a value."""
         if not math.isfinite(value):
             self.broken = self.broken or (at, value)
             return

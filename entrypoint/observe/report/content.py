@@ -21,7 +21,6 @@ NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_secon
 
 
 def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, Any]:
-    """Return everything that the page shows."""
     index = {host.name: at for at, host in enumerate(job.hosts)}
     count = max(1, min(job.limit, math.ceil(job.seconds / job.width)))
     about = job.about

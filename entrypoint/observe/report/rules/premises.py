@@ -1,5 +1,7 @@
 """Check whether a job can be judged: it trained, went on to its end, and took long enough. Pure."""
 
+from collections.abc import Iterator
+
 from entrypoint.base.errors import ExitCode
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
@@ -51,6 +53,13 @@ def judged(job: JobRecord, host: Host) -> tuple[float, float] | None:
     """Return the begin and end of a host's training; None if it was too short to be judged."""
     start, end = job.training(host)
     return (start, end) if end - start >= LEAST_SECONDS else None
+
+
+def well_judged(job: JobRecord) -> Iterator[tuple[Host, float, float]]:
+    """Yield (host, begin, end) of each training that can be judged, if the job went well."""
+    for host in job.hosts if went_well(job) else ():
+        if training := judged(job, host):
+            yield host, *training
 
 
 def trained_long(job: JobRecord) -> bool:
