@@ -1,4 +1,7 @@
-"""Divide the time of each process and host into phases, by its record. docs/report.md says what each phase is."""
+"""Divide the time of each process and host into phases, by its record.
+
+docs/report.md says what each phase is; `still` is its *no progress*.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
