@@ -3,6 +3,7 @@
 import io
 import tarfile
 import zlib
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -19,16 +20,10 @@ def records_in(folder: Path) -> dict[str, bytes]:
     found = {}
     for path in sorted(folder.glob(f"*{ENDING}"))[:MOST_HOSTS]:
         if path.is_file():
-            found[path.name.removesuffix(ENDING)] = _read(path)
+            found[host := path.name.removesuffix(ENDING)] = b""
+            with suppress(OSError), path.open("rb") as file:
+                found[host] = file.read(RECORD_BYTES)
     return found
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(RECORD_BYTES)
-    except OSError:
-        return b""
 
 
 def find(place: str) -> dict[str, bytes]:
@@ -43,14 +38,8 @@ def find(place: str) -> dict[str, bytes]:
     if path.is_file():
         with path.open("rb") as file:
             return _of_archive(file, place)
-    for folder in (
-        path,
-        path / "record",
-        path / "data/record",
-        path / "output/data/record",
-        path / "ml/output/data/record",
-    ):
-        if found := records_in(folder):
+    for below in ("", "record", "data/record", "output/data/record", "ml/output/data/record"):
+        if found := records_in(path / below):
             return found
     # Each host has its own folder: in the output of `entrypoint local`, and after a follower lost the coordinator.
     deeper = [*path.glob("*/ml/output/data/record"), *path.glob("*/output/data/record")]

@@ -50,14 +50,12 @@ class Line(Value):
     at: float = fresh(time.time)  # seconds since the epoch by the host's clock
 
     def __init_subclass__(cls, positional: int = 99) -> None:
-        """Register a type of lines."""
         super().__init_subclass__()
         cls.KIND = cls.__name__.lower()
         cls.positional, cls.named = cls.fields[: positional + 1], cls.fields[positional + 1 :]
         KINDS[cls.KIND] = cls
 
     def to_json(self) -> bytes:
-        """Return the line as it stands in a record."""
         known, named = self.__dict__, self.named
         array: list[Any] = [self.KIND, *map(known.get, self.positional)]
         array[1] = round(array[1], 3)

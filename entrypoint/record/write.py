@@ -68,10 +68,16 @@ class Record:
                 del self._waiting[:count]
                 self.size += count
         except OSError as error:
-            self._note_trouble(error.strerror or str(error))
+            why = error.strerror or str(error)
+            if not self._trouble:
+                kept = f"up to {ROOM_BYTES >> 20} MB of it are kept in memory until they can be"
+                self._say(f"warning: the record of this host cannot be written to {self.path.parent}: {why}; {kept}")
+            self._trouble = why
             return
         if self._trouble and not self._waiting:
-            self._note_end_of_trouble()
+            missing = f"; {self._missing} lines are missing" if self._missing else ", and nothing is missing"
+            self._say(f"the record of this host can be written again{missing}")
+            self._trouble, self._missing = "", 0
 
     def _open(self) -> None:
         """Open the file. If somebody has removed it, create it again with all that was written."""
@@ -84,14 +90,3 @@ class Record:
             with contextlib.closing(before):
                 before.seek(0)
                 self._waiting[:0] = before.read()
-
-    def _note_trouble(self, why: str) -> None:
-        if not self._trouble:
-            kept = f"up to {ROOM_BYTES >> 20} MB of it are kept in memory until they can be"
-            self._say(f"warning: the record of this host cannot be written to {self.path.parent}: {why}; {kept}")
-        self._trouble = why
-
-    def _note_end_of_trouble(self) -> None:
-        missing = f"; {self._missing} lines are missing" if self._missing else ", and nothing is missing"
-        self._say(f"the record of this host can be written again{missing}")
-        self._trouble, self._missing = "", 0

@@ -3,13 +3,12 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from entrypoint.record import lines
 
 USUAL = ("loss", "accuracy", "val_loss", "val_accuracy", "steps_per_second")
 NUMBER = r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
-SDKS = ("v2", "v3", "json")
 MOST = 40  # definitions that SageMaker accepts for a job
 
 
@@ -22,21 +21,13 @@ def definitions(names: Sequence[str], sdk: str) -> str:
     """Return the definitions as code for an SDK ("v2", "v3"), or as "json" for a request."""
     if sdk == "json":
         return json.dumps([{"Name": name, "Regex": regex(name)} for name in names], indent=1)
-    make: Callable[[str], str] = _of_v3 if sdk == "v3" else _of_v2
-    rows = "".join(f"    {make(name)},\n" for name in names)
+    form = "MetricDefinition(name={}, regex={})" if sdk == "v3" else '{{"Name": {}, "Regex": {}}}'
+    rows = "".join(f"    {form.format(json.dumps(name), _raw(regex(name)))},\n" for name in names)
     if sdk == "v3":
         return f"from sagemaker.core.training.configs import MetricDefinition\n\nmetrics = [\n{rows}]\n" + (
             "trainer = ModelTrainer(...).with_metric_definitions(metrics)"
         )
     return f"metrics = [\n{rows}]\nestimator = Estimator(..., metric_definitions=metrics)"
-
-
-def _of_v2(name: str) -> str:
-    return f'{{"Name": {json.dumps(name)}, "Regex": {_raw(regex(name))}}}'
-
-
-def _of_v3(name: str) -> str:
-    return f"MetricDefinition(name={json.dumps(name)}, regex={_raw(regex(name))})"
 
 
 def _raw(text: str) -> str:

@@ -49,7 +49,6 @@ class EventFiles:
         return self._writers[run][1]
 
     def close(self) -> None:
-        """Close all files."""
         for file, _ in self._writers.values():
             file.close()
         self._writers.clear()

@@ -60,20 +60,18 @@ def application(folder: Path, looks: Looks) -> Callable[[dict[str, Any], Any], I
     """Return a WSGI application with the page of one job, for browsers on this machine only."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        route = ROUTES.get(environ.get("PATH_INFO", ""))
-        status, body = HTTPStatus.OK, b""
+        route, status = ROUTES.get(environ.get("PATH_INFO", "")), HTTPStatus.OK
         if not is_this_machine(environ.get("HTTP_HOST", "")):
             status = HTTPStatus.FORBIDDEN
         elif environ["REQUEST_METHOD"] != "GET":
             status = HTTPStatus.METHOD_NOT_ALLOWED
         elif not route:
             status = HTTPStatus.NOT_FOUND
-        else:
-            body = route.body(folder)
+        body, is_page = json.dumps({"error": status.phrase}).encode(), False
+        if route and status is HTTPStatus.OK:
+            body, is_page = route.body(folder), route.is_page
             looks.note()
-        if status != HTTPStatus.OK:
-            body, route = json.dumps({"error": status.phrase}).encode(), None
-        start_response(f"{status.value} {status.phrase}", headers(body, is_page=bool(route and route.is_page)))
+        start_response(f"{status.value} {status.phrase}", headers(body, is_page=is_page))
         return [body]
 
     return answer

@@ -33,16 +33,23 @@ def source(where: str, environment: Mapping[str, str]) -> Source:
         return lambda: _ask(where.rstrip("/") + serve.LIVE, token)
     if not where and (BASE / "input/config/resourceconfig.json").exists():
         return lambda: _ask(f"http://localhost:{port}{serve.LIVE}", token)
-    folder = Path(where) if where else _newest(Path("out"))
+    folder = Path(where)
+    if not where:
+        runs = [path for path in Path("out").glob("*") if path.is_dir()]
+        if not runs:
+            raise ConfigError(f"there is no job in out/ and none in {BASE}; wanted its folder, or http://HOST:PORT")
+        folder = max(runs, key=lambda path: path.stat().st_mtime)
     if not folder.is_dir():
         raise ConfigError(
             f"{folder} is not a folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT"
         )
     found = sorted(folder.glob("*/ml/output/data/record")) or [folder]
-    return lambda: _read(_of_coordinator(found))
+    return lambda: _read(found)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folders: list[Path]) -> dict[str, Any]:
+    """Return the state in the folder of the host that shows the job, or the first while none does."""
+    folder = next((folder for folder in folders if (folder / serve.STATE).exists()), folders[0])
     try:
         return _checked(json.loads(serve.state(folder)))
     except (ValueError, RecursionError) as error:
@@ -59,18 +66,6 @@ def _checked(state: Any) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError):
         raise ValueError("what answers is not a job's control port") from None
     return state
-
-
-def _of_coordinator(folders: list[Path]) -> Path:
-    """Return the folder of the host that shows the job, or the first while none does."""
-    return next((folder for folder in folders if (folder / serve.STATE).exists()), folders[0])
-
-
-def _newest(folder: Path) -> Path:
-    runs = [path for path in folder.glob("*") if path.is_dir()]
-    if not runs:
-        raise ConfigError(f"there is no job in {folder}/ and none in {BASE}; wanted its folder, or http://HOST:PORT")
-    return max(runs, key=lambda path: path.stat().st_mtime)
 
 
 def _ask(address: str, token: str) -> dict[str, Any]:
@@ -136,7 +131,9 @@ def _drawn(state: Mapping[str, Any]) -> Any:
 def _rows(state: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for host in state["hosts"]:
-        first = [host["name"], host["phase"], *_used(host)]
+        first = [host["name"], host["phase"], "", "", ""]
+        if "memory" in host:
+            first[2:] = f"{host['cpu']:.0%}", _bytes(host["memory"][0]), "/".join(map(_bytes, host["net"]))
         for process in host["processes"] or [None]:
             rows.append([printable(cell) for cell in (*first, *(_of(process) if process else [""] * 5))])
             first = [""] * len(first)
@@ -160,25 +157,14 @@ def _headline(state: Mapping[str, Any]) -> str:
     return printable(" · ".join(words))
 
 
-def _used(host: Mapping[str, Any]) -> list[str]:
-    if "memory" not in host:
-        return ["", "", ""]
-    return [f"{host['cpu']:.0%}", _bytes(host["memory"][0]), "/".join(_bytes(count) for count in host["net"])]
-
-
 def _of(process: Mapping[str, Any]) -> list[str]:
-    metrics = [
-        f"{name}={_number(value)}" for name, value in process["metrics"].items() if not name.startswith("epoch_")
-    ]
+    numbers = {name: value for name, value in process["metrics"].items() if not name.startswith("epoch_")}
+    metrics = [f"{name}={value if isinstance(value, str) else f'{value:.6g}'}" for name, value in numbers.items()]
     shown = " ".join(metrics) or (process["lines"][-1] if process["lines"] else "")
     rate = "" if process["rate"] is None or process["ended"] else f"{process['rate']:.2f}"
     if process["ended"] is not None:
         return [process["name"], process["ended"], "", rate, shown]
     return [process["name"], f"{process['cpus']:.2f}", _bytes(process["memory"]), rate, shown]
-
-
-def _number(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.6g}"
 
 
 def _bytes(count: float) -> str:

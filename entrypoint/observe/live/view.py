@@ -68,7 +68,6 @@ class View:
                     self._outcome = {name: getattr(line, name) for name in line.named}
 
     def state(self, now: float) -> dict[str, Any]:
-        """Return the state to show, as of `now`."""
         about = next((host.about for host in self._hosts.values() if host.about.at), lines.Host())
         order = {name: rank for rank, name in enumerate((about.hosts or ())[:MOST_HOSTS])}
         hosts = sorted(self._hosts.values(), key=lambda host: order.get(host.name, len(order)))

@@ -4,7 +4,6 @@ import threading
 from contextlib import suppress
 
 from entrypoint.launcher.job.job import Job
-from entrypoint.observe.monitor.reporting import prepare
 from entrypoint.record.lines import Host
 
 SETTLED_SECONDS = 2.0  # seconds until the coordinator imports what makes the report
@@ -35,5 +34,6 @@ class Aside:
             self.found.append(Host(channels=channels(self._job)))
         if self._job.cluster.is_coordinator and not self._over.wait(SETTLED_SECONDS):
             self._prepares.set()
-            if not self._over.is_set():
-                prepare()
+            if not self._over.is_set():  # importing them takes as long as the report of a small job
+                import entrypoint.observe.report.make
+                import entrypoint.record.find  # noqa: F401

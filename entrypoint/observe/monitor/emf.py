@@ -28,7 +28,6 @@ class Emf:
         self._metrics: dict[str, float] = {}
 
     def note(self, seconds: float, used: HostUse) -> None:
-        """Note a sample."""
         self._seconds += seconds
         self._worked += sum(used.get("cpu", ())[:2])
         if memory := used.get("memory"):

@@ -33,9 +33,7 @@ PIECE_BYTES = 1 << 14  # bytes of output in one message
 RATE, BURST = 1 << 15, 1 << 18  # bytes of output that it gets per second, and at once: more than people read
 LONGEST_BYTES = 1 << 17  # bytes of a line of the record
 KEPT_LINES = 1000  # lines of the record that may wait to be sent
-LEAVES_SECONDS = (
-    4.5  # seconds for its end; on the coordinator it reads the other hosts (1 s) and makes the report (3 s)
-)
+LEAVES_SECONDS = 4.5  # for its end; on the coordinator it reads the other hosts (1 s) and makes the report (3 s)
 AGAIN, PAUSE = 3, 1.0  # how often it is started again, and seconds before each start
 LOOP_SECONDS = 1.0  # seconds to wait for the launcher's loop to start it, before the loop is asked again
 
@@ -75,7 +73,6 @@ class Feed:
             self._begin(spawn.fork)
 
     def _remove_earlier(self) -> None:
-        """Remove the records and the report of an earlier run."""
         with contextlib.suppress(OSError):
             if self._job.paths.records.exists():
                 import shutil
@@ -104,7 +101,6 @@ class Feed:
             before.close()
 
     def tell(self, line: Line) -> None:
-        """Send the monitor a line of the record."""
         if self._is_wanted:
             text = line.to_json()
             if len(text) > LONGEST_BYTES:
@@ -235,9 +231,7 @@ class Feed:
                 self._is_done = True
 
     def finish(self) -> str:
-        """Let the monitor write what it has, and on the coordinator read the other hosts.
-
-        Return what went wrong, if anything.
+        """Let the monitor write what it has, and on the coordinator read the other hosts; return what went wrong.
 
         It waits for at most `LEAVES` seconds, and as long again if the monitor was killed: another one then finishes.
         """

@@ -23,10 +23,8 @@ class Gpus:
         found = []
         for handle in self._handles:
             with contextlib.suppress(Exception):  # NVML has exceptions of its own; a lost GPU has no figures
-                rates, memory = (
-                    self._nvml.nvmlDeviceGetUtilizationRates(handle),
-                    self._nvml.nvmlDeviceGetMemoryInfo(handle),
-                )
+                rates = self._nvml.nvmlDeviceGetUtilizationRates(handle)
+                memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
                 watts = self._nvml.nvmlDeviceGetPowerUsage(handle) / 1000
                 found.append([rates.gpu / 100, memory.used, memory.total, round(watts, 1), rates.memory / 100])
         return found

@@ -129,12 +129,11 @@ class Hangs:
                 self.stall = Stall(ranks=frozenset(f"rank {number}" for number in line.ranks), words=line.words)
                 self._stalled_at = None
             case lines.Stacks() if self._asked_at is not None:
-                at = Stand(place=line.place, inside=line.inside, doing=_doing(line.doing))
+                at = Stand(place=line.place, inside=line.inside, doing=Doing(line.doing))
                 self._stands[host, line.process] = at
 
     @property
     def runs(self) -> bool:
-        """Return whether a training process runs."""
         return bool(self._still)
 
     def look(self, now: float) -> dict[Who, Stand] | None:
@@ -159,7 +158,3 @@ class Hangs:
             self._not_before = now + self._after
             return stands if self._told else None
         return None
-
-
-def _doing(word: str) -> Doing:
-    return Doing(word) if word in {each.value for each in Doing} else Doing.UNKNOWN

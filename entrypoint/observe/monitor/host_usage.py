@@ -30,7 +30,6 @@ class HostUsage:
         self._gpus = Gpus()
 
     def look(self) -> HostUse:
-        """Return what was used since the last look."""
         found: HostUse = {"cpu": self._processor_time(), "memory": self._memory_used()}
         events = read(self._memory, "memory.events", "memory.oom_control") if self._memory else ""
         if killed := self._since("oom", _number("oom_kill", events)):

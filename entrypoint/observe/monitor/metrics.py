@@ -69,7 +69,6 @@ class Reader(State):
                 self._last.append(line[:LONGEST_CHARS])
 
     def note(self, values: Mapping[str, float]) -> None:
-        """Note metrics that were not printed."""
         for name, value in values.items():
             self._note(name, value)
 

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from entrypoint.base.values import Value
 from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan, Role
@@ -25,7 +24,7 @@ from entrypoint.observe.monitor.guard import Guard
 from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.record_header import about
 from entrypoint.observe.monitor.reporting import make_report
-from entrypoint.observe.monitor.script_socket import listen
+from entrypoint.observe.monitor.script_socket import Marks
 from entrypoint.record import lines
 from entrypoint.record.tail import Tail, wait_for
 from entrypoint.record.write import Record
@@ -45,47 +44,32 @@ REST_SECONDS = 0.1  # seconds in which messages gather: to be woken for each lin
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
-class Start(Value):
-    """Hold what the monitor gets at its start.
+class Monitor:
+    """Write the record of one host, and watch the job.
 
-    `began`: when the launcher started, in seconds since the epoch; `description`: the job's, for the record; `mask`
-    hides secrets; `tracked`: the job is reported to MLflow; `again`: an earlier monitor of this host died.
+    `mask` hides secrets; `tracked`: the job is reported to MLflow; `again`: an earlier monitor of this host died.
     """
 
-    job: Job
-    plan: Plan
-    began: float
-    description: lines.Described
-    mask: Callable[[str], str]
-    tracked: bool
-    again: bool
-
-
-def run(feed: socket.socket, start: Start) -> None:
-    """Run as the monitor until the launcher closes its end of the socket."""
-    with suppress(OSError):
-        Path("/proc/self/comm").write_text("monitor")
-    Monitor(feed, start).run(start.began, start.description)
-
-
-class Monitor:
-    """Write the record of one host, and watch the job."""
-
-    def __init__(self, feed: socket.socket, start: Start) -> None:
-        job, plan = start.job, start.plan
+    def __init__(
+        self, feed: socket.socket, job: Job, plan: Plan, mask: Callable[[str], str], tracked: bool, again: bool
+    ) -> None:
+        with suppress(OSError):
+            Path("/proc/self/comm").write_text("monitor")
         self._feed, self._inbox = feed, inbox.Inbox(feed)
-        self._job, self._me, self._tracked = job, job.cluster.me.name, start.tracked
+        self._job, self._me, self._tracked = job, job.cluster.me.name, tracked
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
         self._guard = Guard(self._say)
         self._printed = Printed(job.settings.metrics, self._say)
-        self._marks = listen(job.paths.marks, start.mask)
+        self._marks: Marks | None = None
+        with suppress(OSError):  # for example, its path is too long
+            self._marks = Marks(job.paths.marks, mask)
         emf = job.settings.emf
         self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._aside: Aside | None = None
-        self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, start.again)
+        self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, again)
         self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
         self._sampling: Sampling | None = None
@@ -93,7 +77,10 @@ class Monitor:
         self._watch: Watch | None = None  # on the coordinator
 
     def run(self, began: float, description: lines.Described) -> None:
-        """Read messages, take samples and review them until the launcher closes its end."""
+        """Read messages, take samples and review them until the launcher closes its end.
+
+        `began`: when the launcher started, in seconds since the epoch; `description`: the job's, for the record.
+        """
         settings = self._job.settings
         pace = min(REVIEW, max(LEAST, settings.hang_after / 4)) if settings.hang_after else REVIEW
         look_at, review_at = time.monotonic() + QUIET_SECONDS, time.monotonic() + min(pace, EARLY_SECONDS)
@@ -243,24 +230,23 @@ class Monitor:
             self._add(still)
         if self._is_watched():
             self._add_lines()
+        wanted = 0  # how often stacks were requested until now
         if self._job.cluster.is_coordinator:
-            self._take_stacks(self._watch_over_all())
+            if self._watch is None:
+                from entrypoint.observe.monitor.watch import Watch
+
+                self._watch = Watch(self._job, self._trains, self._tell, self._tracked)
+            fresh, self._fresh = self._fresh, []
+            self._watch.look(fresh)
+            wanted = self._watch.wanted
         elif self._delivery:
-            self._take_stacks(self._delivery.wants.get("stacks", 0))
+            wanted = self._delivery.wants.get("stacks", 0)
+        if self._silence:
+            self._silence.take_stacks(wanted, self._training())
 
     def _is_watched(self) -> bool:
         """Return whether somebody has the job's live page open."""
         return bool(self._watch.live if self._watch else self._delivery and self._delivery.wants.get("live"))
-
-    def _watch_over_all(self) -> int:
-        """Check the records of all hosts; return how often stacks were requested until now."""
-        if self._watch is None:
-            from entrypoint.observe.monitor.watch import Watch
-
-            self._watch = Watch(self._job, self._trains, self._tell, self._tracked)
-        fresh, self._fresh = self._fresh, []
-        self._watch.look(fresh)
-        return self._watch.wanted
 
     def _tell(self, message: dict[str, Any]) -> None:
         with suppress(OSError):
@@ -268,10 +254,6 @@ class Monitor:
 
     def _say(self, words: str) -> None:
         self._tell({"say": words})
-
-    def _take_stacks(self, wanted: int) -> None:
-        if self._silence:
-            self._silence.take_stacks(wanted, self._training())
 
     def _add_stacks(self) -> None:
         """Record the stacks that were taken, and send them at once: the coordinator waits for them."""

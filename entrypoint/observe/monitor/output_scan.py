@@ -25,7 +25,6 @@ class Printed:
         self.stalls = Stalls()
 
     def hear(self, process: str, text: str) -> None:
-        """Note lines of a process."""
         self._bytes[process] += len(self.stalls.without(process, text))
         self.reader(process).read(text)
         self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(text))
@@ -35,7 +34,6 @@ class Printed:
         self._bytes[process] += count
 
     def reader(self, process: str) -> Reader:
-        """Return the reader of a process's metrics."""
         return self._readers.setdefault(process, Reader(wanted=self._wanted))
 
     def take_bytes(self) -> Counter[str]:

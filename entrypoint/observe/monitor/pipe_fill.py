@@ -8,6 +8,8 @@ import termios
 from collections.abc import Collection, Mapping
 from stat import S_ISFIFO
 
+from entrypoint.observe.monitor.sockets import descriptors
+
 
 def fifos_filled(channels: Mapping[str, str], pids: Collection[int]) -> dict[str, list[int]]:
     """Return {channel: [bytes waiting in its pipe, its capacity]} of the pipes (name: path prefix) that `pids` read.
@@ -16,14 +18,11 @@ def fifos_filled(channels: Mapping[str, str], pids: Collection[int]) -> dict[str
     for which the writer waits.
     """
     found = {}
-    for pid in pids if channels else ():
-        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    link = os.readlink(entry.path)  # noqa: PTH115
-                    name = next((name for name, path in channels.items() if link.startswith(path)), None)
-                    if name and S_ISFIFO(entry.stat().st_mode):
-                        found[name] = _filled(entry.path)
+    for _, descriptor, link in descriptors(pids if channels else ()):
+        name = next((name for name, path in channels.items() if link.startswith(path)), None)
+        with contextlib.suppress(OSError):
+            if name and S_ISFIFO(os.stat(descriptor).st_mode):  # noqa: PTH116
+                found[name] = _filled(descriptor)
     return found
 
 

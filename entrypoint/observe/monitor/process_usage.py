@@ -23,12 +23,8 @@ class ProcessUsage:
             sums: dict[str, float] = {}
             for pid in pids:
                 for key, value in _of_process(pid).items():
-                    counter = (pid, key)
-                    if key in _SIZES:
-                        amount = value
-                    else:
-                        amount = self._since(counter, value)
-                        seen.add(counter)
+                    seen.add((pid, key))
+                    amount = value if key in _SIZES else self._since((pid, key), value)
                     sums[key] = sums.get(key, 0) + amount
             found[name] = {
                 key: round(value, 3) if key in _TIMES else int(value) for key, value in sums.items() if value

@@ -1,16 +1,20 @@
-"""Collect the record's `host` lines: what the job is, and what the host has."""
+"""Collect the first lines of a record: what the job is, what the host has, and the job's request."""
 
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from entrypoint.base.secrets import Secrets
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.rules import in_words
-from entrypoint.record.lines import Host
+from entrypoint.record.lines import Described, Host
 
+KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # prefixes of the variables that describe a job
+LONGEST_CHARS = 4096  # characters of a value; of a longer one nothing is kept
 MOST_FILES, MOST_SECONDS = 20_000, 2.0  # limits for counting the files of one channel
 
 
@@ -36,6 +40,24 @@ def about(job: Job, began: float) -> Host:
         price=job.settings.price or None,
         rules=in_words(job.settings.rules) or None,
     )
+
+
+def described(job: Job, environment: Mapping[str, str]) -> Described:
+    """Return the values of SageMaker's three files and of the environment, secrets masked; long ones are left out."""
+    given = {name: value for name, value in environment.items() if name.startswith(KEPT)}
+    found = {
+        "base": str(job.paths.base),
+        "resourceconfig": job.resource_config,
+        "inputdataconfig": job.input_data_config,
+        "hyperparameters": {name: value for name, value in job.hyperparameters.items() if _is_short(value)},
+        "environment": {name: value for name, value in given.items() if _is_short(value)},
+        "open_mpi": job.open_mpi,
+    }
+    return Described(**Secrets(environment, job.hyperparameters).mask_all(found))
+
+
+def _is_short(value: Any) -> bool:
+    return len(value if isinstance(value, str) else json.dumps(value)) <= LONGEST_CHARS
 
 
 def limits(job: Job) -> Host:

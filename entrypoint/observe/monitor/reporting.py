@@ -10,23 +10,12 @@ from pathlib import Path
 WITHIN_SECONDS = 3.0  # seconds, after which it is killed, and the job ends without
 
 
-def prepare() -> None:
-    """Import the report's modules while there is time: that takes as long as the report of a small job."""
-    import entrypoint.observe.report.make
-    import entrypoint.record.find  # noqa: F401
-
-
 def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> list[str]:
     """Make the report of all records; return the lines to log: the worst verdicts, or why there is no report."""
     try:
         heard, told = os.pipe()
-    except OSError as error:
-        return [_why_not(records, str(error))]
-    try:
         pid = os.fork()
-    except OSError as error:
-        os.close(heard)
-        os.close(told)
+    except OSError as error:  # this process ends soon, and with it a pipe that is left open
         return [_why_not(records, str(error))]
     if pid == 0:
         _make(records, report, within, told)

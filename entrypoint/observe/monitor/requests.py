@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from entrypoint.record.read import text
+
 T = TypeVar("T")
 LONGEST_CHARS = 1000  # characters of a line that are looked at
 PATIENCE_SECONDS = 0.25  # seconds of processor time for one line, after which the expression is left out
@@ -35,7 +37,11 @@ class Wanted:
             try:
                 found = _within(PATIENCE_SECONDS, self._pattern.search, line[:LONGEST_CHARS])
             except _TooLong:
-                self._leave_out(self._pattern.pattern)
+                self._say(
+                    f"warning: ENTRYPOINT_METRICS: the expression of {self.name!r} takes over {PATIENCE_SECONDS:g} s a "
+                    f"line of output, and is no longer used: {text(self._pattern.pattern)}"
+                )
+                self._pattern = None
                 break
             self._room -= time.thread_time() - began
             value = _number(found[1]) if found else None
@@ -43,18 +49,10 @@ class Wanted:
                 return value
         return None
 
-    def _leave_out(self, expression: str) -> None:
-        self._pattern = None
-        shown = expression if len(expression) <= 200 else f"{expression[:197]}..."
-        self._say(
-            f"warning: ENTRYPOINT_METRICS: the expression of {self.name!r} takes over {PATIENCE_SECONDS:g} s a line "
-            f"of output, and is no longer used: {shown}"
-        )
 
-
-def _number(text: str | None) -> float | None:
+def _number(group: str | None) -> float | None:
     try:
-        return None if text is None else float(text)  # None: the group has matched nothing
+        return None if group is None else float(group)  # None: the group has matched nothing
     except ValueError:
         return None
 

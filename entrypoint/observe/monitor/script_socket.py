@@ -15,13 +15,6 @@ MOST_NAMES, LONGEST_NAME = 30, 60  # names of one process until they are taken, 
 MOST_PROCESSES = 256  # processes in all; messages of more are dropped
 
 
-def listen(path: Path, mask: Callable[[str], str]) -> "Marks | None":
-    """Open the socket; return None if that is impossible, for example because its path is too long."""
-    with suppress(OSError):
-        return Marks(path, mask)
-    return None
-
-
 class Marks:
     """Receive messages of `sagemaker_tf_data.marks`, and drop all others. OSError if the socket cannot be opened.
 
@@ -43,12 +36,10 @@ class Marks:
         self._models: dict[str, lines.Model] = {}
 
     def close(self) -> None:
-        """Close the socket and remove its file."""
         self.socket.close()
         self._path.unlink(missing_ok=True)
 
     def hear(self) -> None:
-        """Read the messages that have come."""
         with suppress(OSError):
             for _ in range(MOST):
                 message = self.socket.recv(LONGEST)

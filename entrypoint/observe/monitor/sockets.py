@@ -89,12 +89,13 @@ def _end(family: int, address: bytes, port: bytes) -> End:
 
 def inodes_of(pids: Collection[int]) -> dict[int, int]:
     """Return {inode of a socket: process that has it open} for these processes."""
-    found = {}
+    return {int(link[8:-1]): pid for pid, _, link in descriptors(pids) if link.startswith("socket:[")}
+
+
+def descriptors(pids: Collection[int]) -> Iterator[tuple[int, str, str]]:
+    """Yield (pid, path of the descriptor, what it leads to) for all that these processes have open."""
     for pid in pids:
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    link = os.readlink(entry.path)  # noqa: PTH115
-                    if link.startswith("socket:["):
-                        found[int(link[8:-1])] = pid
-    return found
+                    yield pid, entry.path, os.readlink(entry.path)  # noqa: PTH115

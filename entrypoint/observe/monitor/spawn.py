@@ -120,15 +120,11 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan", began: float, aga
         if not again:
             _leave_the_launcher(feed)
         from entrypoint.base.secrets import Secrets
-        from entrypoint.observe.monitor.description import described
-        from entrypoint.observe.monitor.monitor import Start, run
+        from entrypoint.observe.monitor.monitor import Monitor
+        from entrypoint.observe.monitor.record_header import described
 
         mask = Secrets(os.environ, job.hyperparameters).mask
-        told = described(job, os.environ)
-        start = Start(
-            job=job, plan=plan, began=began, description=told, mask=mask, tracked=is_tracked(), again=again
-        )  # fmt: skip
-        run(feed, start)
+        Monitor(feed, job, plan, mask, is_tracked(), again).run(began, described(job, os.environ))
         feed.send(b'{"done": true}')
     except Exception:
         import traceback

@@ -45,8 +45,7 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
     for name, family in pids.items():
         stands = {}
         for pid in family:
-            second = _look(pid, [])
-            second = replace(second, stacks=_dump(pid)[0])
+            second = replace(_look(pid, []), stacks=_dump(pid)[0])
             stands[pid] = stand(pid, first[pid], second, {waiting.get(name, 0)})
             if stands[pid].doing is Doing.DISK and is_io_slow:
                 stands[pid] = replace(stands[pid], doing=Doing.WORKS)

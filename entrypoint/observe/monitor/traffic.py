@@ -10,9 +10,7 @@ from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.observe.monitor.sockets import Connection, End, connections, inodes_of
 
 LOOK_AGAIN_SECONDS = 10.0  # seconds until names that did not resolve are looked up again
-EVERY_SECONDS = (
-    2.0  # seconds between two looks: the kernel takes milliseconds for each, however few connections there are
-)
+EVERY_SECONDS = 2.0  # between two looks: the kernel takes milliseconds for each, however few connections there are
 
 
 class Exchange:

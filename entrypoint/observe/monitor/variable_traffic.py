@@ -13,9 +13,7 @@ LEAST_SECONDS = 20.0  # of training before anything is judged
 WORKED = 60.0  # CPU seconds required of programs that do not report steps
 FIRST_EPOCH = 4.0  # factor on the steps during the first epoch: hosts may average their weights after each epoch
 SILENT, FEW = 2.0, 10.0  # bytes per step (if the number of weights is no help), and in all: less counts as nothing
-SERVED_BYTES = (
-    100.0  # bytes a step: with parameter servers, a worker may sit beside the one that holds nearly all weights
-)
+SERVED_BYTES = 100.0  # a step: with parameter servers, a worker may sit beside the one that holds nearly all weights
 LARGE_SECOND, LARGE_STEP = 2000.0, 1000.0  # bytes per second and step of a large exchange, if weights are unknown
 LOOK_SECONDS = 2.0  # bytes within this time are one exchange; traffic.py looks as often
 WINDOW_SECONDS, WINDOW_STEPS = 10.0, 5.0  # least length of a window, over which a rate is computed

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from entrypoint.base.wording import size
 from entrypoint.observe.monitor.model import Model
 from entrypoint.observe.monitor.variable_traffic import WIDTH_BYTES, Exchanged
 
@@ -22,7 +23,7 @@ def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str]) -> st
     last = f"{steps:.0f} steps" if first.steps else f"{seconds:.0f} s"
     if first.has_only_scalars(model):
         return f"{who} alone ({_of_horovod(model)}, in {first.steps:.0f} steps)"
-    what = f"{_size(first.since)}, and no gradients{_of(model, ' of {} weights')}," if first.since else "nothing"
+    what = f"{size(first.since)}, and no gradients{_of(model, ' of {} weights')}," if first.since else "nothing"
     return f"{who} alone (exchanged {what} with other hosts in {'the last ' * bool(first.large_seconds)}{last})"
 
 
@@ -59,9 +60,9 @@ def _figure(hosts: Mapping[str, Exchanged], has_begun: bool) -> str:
     seconds = max(host.seconds if has_begun else host.ran for host in hosts.values())
     total = _total(hosts, has_begun)
     if len(rates) == len(hosts):
-        rate = f"{_size(sum(rates) / 2)} a step"
+        rate = f"{size(sum(rates) / 2)} a step"
     else:
-        rate = f"{_size(total / steps)} a step" if steps else f"{_size(total / max(1.0, seconds))} a second"
+        rate = f"{size(total / steps)} a step" if steps else f"{size(total / max(1.0, seconds))} a second"
     return f"{len(hosts)} hosts exchange {rate}"
 
 
@@ -70,11 +71,3 @@ def _count(number: float) -> str:
         if number >= least:
             return f"{number / least:.3g} {word}"
     return f"{number:,.0f}"
-
-
-def _size(number: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} GB"

@@ -37,6 +37,10 @@ class Doing(Enum):
     WAITS = "waits"
     UNKNOWN = ""
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Doing":
+        return cls.UNKNOWN  # of a newer version's record
+
 
 # Names of the innermost native function, or of the kernel's function in which a thread waits (wchan).
 _WAITS = (

@@ -60,7 +60,11 @@ class Watch:
         self._weights = Weights()
         self._wrong: dict[str, str] = {}  # logged findings that may end the job: {what: words}
         self._view = View()
-        self._tracking = _tracking(job) if tracked else None
+        self._tracking: Tracking | None = None
+        if tracked:
+            from entrypoint.observe.monitor import tracking  # imports subprocess, which few jobs need
+
+            self._tracking = tracking.Tracking(job.paths.records)
         self.live = False  # whether the live page is open
         self._wants = {"stacks": 0, "live": False}  # requests as the other monitors read them
         with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
@@ -77,7 +81,10 @@ class Watch:
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
             self._tell_hang(stands)
-        self.live = _is_fresh(self._job.paths.records / WATCHED)
+        self.live = False
+        with contextlib.suppress(OSError):
+            watched_at = (self._job.paths.records / WATCHED).stat().st_mtime
+            self.live = time.time() - watched_at < STILL_WATCHED_SECONDS
         if self._tracking:
             self._tracking.look(self._hangs.runs, self._say)
         wants = {"stacks": self._hangs.asked, "live": self.live}
@@ -168,19 +175,7 @@ def _is_to_be_judged(job: Job) -> bool:
     return len(job.cluster.training) > 1 and not meant and over_tcp and not shared
 
 
-def _is_fresh(path: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return time.time() - path.stat().st_mtime < STILL_WATCHED_SECONDS
-    return False
-
-
 def _write(path: Path, value: object) -> None:
     scratch = path.with_suffix(".new")
     scratch.write_text(json.dumps(value))
     scratch.replace(path)
-
-
-def _tracking(job: Job) -> "Tracking":
-    from entrypoint.observe.monitor import tracking  # imports subprocess, which few jobs need
-
-    return tracking.Tracking(job.paths.records)

@@ -48,17 +48,11 @@ class Weights:
                 return True, f"equal weights{after_all} on all {len(told)} processes after step {step}"
             if self._said is None and self._differ >= IN_A_ROW:
                 self._said = False
-                return False, self._words(step, told)
+                shown = [f"{process} on {host} {norm:.6g}" for (host, process), (norm, _) in sorted(told.items())]
+                norms = ", ".join(shown[:6]) + (f" and {len(shown) - 6} more" if len(shown) > 6 else "")
+                words = f"weights differ {IN_A_ROW} times in a row, now after step {step}: their norm is {norms}"
+                return False, f"distributed: NO: {words}"
         return None
-
-    @staticmethod
-    def _words(step: int, told: Mapping[Who, tuple[float, float]]) -> str:
-        shown = [f"{process} on {host} {norm:.6g}" for (host, process), (norm, _) in sorted(told.items())]
-        more = f" and {len(shown) - 6} more" if len(shown) > 6 else ""
-        norms = f"{', '.join(shown[:6])}{more}"
-        return (
-            f"distributed: NO: weights differ {IN_A_ROW} times in a row, now after step {step}: their norm is {norms}"
-        )
 
 
 def are_equal(told: Mapping[Who, tuple[float, float]]) -> bool:

@@ -29,7 +29,6 @@ class Gathered:
 
 
 def gather(record: Sequence[lines.Line]) -> Gathered:
-    """Read the lines of one record, in their order."""
     gathered = Gathered()
     for line in record:
         gathered.began, gathered.last = gathered.began or line.at, line.at

@@ -80,15 +80,10 @@ class Played:
     def same_outcome(self) -> bool:
         """Return whether the job ends as recorded; True if the record has no outcome."""
         then = self.recorded.outcome
-        return (
-            not then
-            or self.was_settled_alone
-            or (self.outcome is not None and _in_words(then) == _in_words(self.outcome))
-        )
+        return not then or self.was_settled_alone or _in_words(then) == _in_words(self.outcome)
 
 
 def play(recorded: Recorded) -> Played:
-    """Play one host's recorded events through the policy."""
     job, plan = rebuild(recorded.described, int(recorded.about.gpus or 0))
     player = Player(plan, recorded.host, job.settings)
     decided = [line for line in recorded.record if isinstance(line, lines.Decided)]
@@ -153,10 +148,8 @@ def _ending(records: Mapping[str, bytes]) -> str:
     first = next((outcome for outcome in outcomes if outcome), None)
     if first is None:
         return "no host says"
-    cause = first.cause
-    return _in_words(first) + (
-        f", by {cause['host']} {cause['process']}".rstrip() + f" ({cause['what'].partition(':')[0]})" if cause else ""
-    )
+    who = f", by {cause['host']} {cause['process']}".rstrip() if (cause := first.cause) else ""
+    return _in_words(first) + who + (f" ({cause['what'].partition(':')[0]})" if cause else "")
 
 
 def _in_words(outcome: Outcome | lines.Outcome | None) -> str:

@@ -7,6 +7,7 @@ from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts
 from entrypoint.launcher.policy.events import Action, Event
+from entrypoint.record.read import text
 
 SHOWN_CHARS = 160  # characters of a text
 
@@ -56,7 +57,6 @@ _DULL = {"host", "fingerprints", "public_keys", "exits", "cause_at", "stopping_a
 
 
 def consequences(actions: tuple[Action, ...]) -> Iterator[str]:
-    """Describe each action."""
     for action in actions:
         match action:
             case events.Start(spec=spec):
@@ -93,6 +93,5 @@ def _spaced(name: str) -> str:
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 3] + "..."
+def _short(words: str) -> str:
+    return text(" ".join(words.split()), SHOWN_CHARS)

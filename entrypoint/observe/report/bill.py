@@ -16,17 +16,12 @@ class Bill:
 
     @property
     def total(self) -> float:
-        """Return all host-seconds."""
         return sum(self.phases.values())
 
     @property
     def idle(self) -> float:
         """Return the host-seconds in which hosts waited."""
         return sum(seconds for phase, seconds in self.phases.items() if phase in IDLE)
-
-    def cost(self, seconds: float) -> float | None:
-        """Return the cost of so many host-seconds in USD; None without a price."""
-        return None if self.price is None else seconds / 3600 * self.price
 
 
 def bill_of(job: JobRecord, price: float | None = None) -> Bill:

@@ -24,7 +24,6 @@ class Columns:
         return array("d", bytes(8 * self.limit))
 
     def add(self, start: float, end: float, amounts: Mapping[Key, float], peaks: Mapping[Key, float]) -> None:
-        """Add use from `start` to `end`."""
         if not 0 <= start < end:
             start = max(0.0, start)
             if start >= end:
@@ -53,24 +52,19 @@ class Columns:
             self.width *= 2
             half = bytes(8 * (self.limit - self.limit // 2))
             self.seconds = array("d", map(sum, _pairs(self.seconds))) + array("d", half)
-            for key, column in self.amounts.items():
-                self.amounts[key] = array("d", map(sum, _pairs(column))) + array("d", half)
-            for key, column in self.peaks.items():
-                self.peaks[key] = array("d", map(max, _pairs(column))) + array("d", half)
+            for columns, joined in ((self.amounts, sum), (self.peaks, max)):
+                for key, column in columns.items():
+                    columns[key] = array("d", map(joined, _pairs(column))) + array("d", half)
 
     def per_second(self, key: Key) -> list[float | None]:
         """Return a key's amounts per second; None for pieces without samples, [] for an unknown key."""
-        column = self.amounts.get(key)
-        if column is None:
-            return []
-        return [amount / seconds if seconds > 0 else None for amount, seconds in zip(column, self.seconds, strict=True)]
+        both = zip(self.amounts.get(key, ()), self.seconds, strict=False)
+        return [amount / seconds if seconds > 0 else None for amount, seconds in both]
 
     def levels(self, key: Key) -> list[float | None]:
         """Return a key's peaks, in the form of `per_second`."""
-        column = self.peaks.get(key)
-        if column is None:
-            return []
-        return [peak if seconds > 0 else None for peak, seconds in zip(column, self.seconds, strict=True)]
+        both = zip(self.peaks.get(key, ()), self.seconds, strict=False)
+        return [peak if seconds > 0 else None for peak, seconds in both]
 
     def total(self, key: Key, start: float = 0.0, end: float = math.inf) -> float:
         """Return a key's amount in the pieces that begin in this time."""
@@ -106,7 +100,6 @@ class Series:
         self._every, self._count = 1, 0
 
     def add(self, at: float, value: float) -> None:
-        """Note a value."""
         if not math.isfinite(value):
             self.broken = self.broken or (at, value)
             return

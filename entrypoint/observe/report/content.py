@@ -2,6 +2,7 @@
 
 import math
 import time
+from itertools import pairwise
 from typing import Any
 
 from entrypoint.observe.report.bill import Bill
@@ -20,7 +21,6 @@ NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_secon
 
 
 def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, Any]:
-    """Return everything that the page shows."""
     index = {host.name: at for at, host in enumerate(job.hosts)}
     count = max(1, min(job.limit, math.ceil(job.seconds / job.width)))
     about = job.about
@@ -69,7 +69,11 @@ def _column(values: list[float | None], count: int, unit: float = 1.0) -> str | 
     if not any(values):
         return None
     factor = 1.0 / unit
-    return " ".join(["" if value is None else f"{value * factor:.4g}" for value in values[:count]])
+    return _words([value and value * factor for value in values[:count]], 4)
+
+
+def _words(values: list[float | None], figures: int) -> str:
+    return " ".join(["" if value is None else f"{value:.{figures}g}" for value in values])
 
 
 def _host(job: JobRecord, host: Host, count: int) -> dict[str, Any]:
@@ -123,13 +127,9 @@ def _spans(spans: list[Span], least: float, most: int) -> list[list[Any]]:
 
 def _epochs(process: Process) -> list[Any]:
     """Return the times at which the printed number of the epoch changed."""
-    series, found = process.metrics.get("epoch", Series()), []
-    for before, after, at in (
-        zip(series.values[:-1], series.values[1:], series.times[1:], strict=True) if series else ()
-    ):
-        if after != before:
-            found.append(digits(at))
-    return found[:200]
+    series = process.metrics.get("epoch", Series())
+    changes = zip(series.times[1:], pairwise(series.values), strict=True)
+    return [digits(at) for at, (before, after) in changes if after != before][:200]
 
 
 def _channels(host: Host) -> list[dict[str, Any]]:
@@ -178,26 +178,18 @@ def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str
                 if name not in NO_METRIC and len(series):
                     reporters.setdefault(name, []).append((host, process))
     names = sorted(reporters, key=lambda name: (not is_loss(name), -len(reporters[name]), name))[:MOST_METRICS]
-    return [
-        {
-            "name": name,
-            "processes": len(reporters[name]),
-            "lines": [
-                {
-                    "host": index[host.name],
-                    "process": process.name,
-                    "values": _exact(process.metrics[name].in_pieces(job.width, count)),
-                }
-                for host, process in reporters[name][:MOST_LINES]
-            ],
-        }
-        for name in names
-    ]
-
-
-def _exact(values: list[float | None]) -> str:
-    """Return a column with six digits, since metrics change little."""
-    return " ".join(["" if value is None else f"{value:.6g}" for value in values])
+    found = []
+    for name in names:
+        shown = [
+            {
+                "host": index[host.name],
+                "process": process.name,
+                "values": _words(process.metrics[name].in_pieces(job.width, count), 6),
+            }
+            for host, process in reporters[name][:MOST_LINES]
+        ]
+        found.append({"name": name, "processes": len(reporters[name]), "lines": shown})
+    return found
 
 
 def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:

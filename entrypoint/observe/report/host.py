@@ -85,5 +85,4 @@ class Host:
 
     @property
     def trainers(self) -> list[Process]:
-        """Return the processes that train."""
         return [process for process in self.processes.values() if process.trains]

@@ -71,7 +71,6 @@ class JobRecord:
 
     @property
     def limit(self) -> int:
-        """Return the number of pieces in each host's columns."""
         return self.hosts[0].columns.limit if self.hosts else 0
 
     @property
@@ -85,7 +84,6 @@ class JobRecord:
         return (spans[0].start, spans[-1].end) if spans else (0.0, 0.0)
 
     def trainers(self) -> list[tuple[Host, Process]]:
-        """Return (host, process) for each process that trains."""
         return [(host, process) for host in self.hosts for process in host.trainers]
 
 
@@ -99,14 +97,12 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
     names = [first.coordinator or "" for first in firsts.values() if first]
     leads = next((firsts[name] for name in names if name in firsts), None)  # the coordinator's clock is the job's
     usual = leads.at if leads else statistics.median_low(begins) if begins else 0.0
-    off = {
-        name: first.at - usual
-        for name, first in firsts.items()
-        if first and abs(first.at - usual) > OTHER_CLOCK_SECONDS
-    }
+    away = {name: first.at - usual for name, first in firsts.items() if first}
+    off = {name: seconds for name, seconds in away.items() if abs(seconds) > OTHER_CLOCK_SECONDS}
     zero = min((begin for begin in begins if abs(begin - usual) <= OTHER_CLOCK_SECONDS), default=0.0)
     job = JobRecord(hosts=[], zero=zero)
-    limit = _power_of_two(PIECES // max(1, len(records)))
+    most = min(MOST_PIECES, max(LEAST_PIECES, PIECES // max(1, len(records))))
+    limit = 1 << (most.bit_length() - 1)  # a power of two
     every = math.ceil(sum(map(count_lines, records.values())) / (within * QUICK_LINES)) if within else 1
     began = time.monotonic()
     interval = next((first.interval for first in firsts.values() if first), None)  # one setting for all hosts
@@ -123,13 +119,6 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
         job.notes.append(f"the records are long: one of every {most} samples was read; `entrypoint report` reads all")
     _put_together(job)
     return job
-
-
-def _power_of_two(most: int) -> int:
-    limit = LEAST_PIECES
-    while 2 * limit <= min(most, MOST_PIECES):
-        limit *= 2
-    return limit
 
 
 def _put_together(job: JobRecord) -> None:

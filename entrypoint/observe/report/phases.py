@@ -1,17 +1,6 @@
 """Divide the time of each process and host into phases, by its record.
 
-start        the launcher reads the job and starts
-prepare      code and requirements are installed
-rendezvous   the host waits for the other hosts
-import       from the start of the program to its first output
-first step   from there to the first step that it reports
-train        the program takes steps, or reports none
-checkpoint, evaluation, data wait    as the program marks them
-still        no process has shown any sign of progress, and none worked
-serve        only parameter servers run
-restart      a failed attempt is over, and the next one has not begun
-idle         the programs of this host have ended, while others' still run
-end          all programs of the job have ended
+docs/report.md says what each phase is; `still` is its *no progress*.
 """
 
 from dataclasses import dataclass
@@ -26,6 +15,7 @@ ORDER = (
 IDLE = {"rendezvous", "data wait", "still", "restart", "idle"}  # time that is paid for without computing
 # A host's phase is the first of these that one of its processes is in.
 _FIRST = ("checkpoint", "evaluation", "train", "data wait", "first step", "import", "still")
+_BY_ROLE = {"prepare": "prepare", "key": "prepare", "ps": "serve", "evaluator": "evaluation"}
 _MARKED = {"checkpoint": "checkpoint", "evaluation": "evaluation", "data_wait": "data wait"}
 WORKS = 0.2  # CPUs: a process that uses less waits, as in monitor/wait_sites.py
 LOOKED_SECONDS = 30.0  # seconds after which a look at the stacks is told at the latest
@@ -45,15 +35,9 @@ def of_process(process: Process, host: Host) -> list[Span]:
     found: list[Span] = []
     for run in process.runs:
         end = host.end if run.end is None else max(run.start, run.end)
-        if process.role in ("prepare", "key"):
-            found.append(Span("prepare", run.start, end))
-        elif process.role in ("sshd", "mpirun"):
-            continue
-        elif process.role == "ps":
-            found.append(Span("serve", run.start, end))
-        elif process.role == "evaluator":
-            found.append(Span("evaluation", run.start, end))
-        else:
+        if phase := _BY_ROLE.get(process.role):
+            found.append(Span(phase, run.start, end))
+        elif process.role not in ("sshd", "mpirun"):
             found += _of_run(process, run, end, host)
     return found
 
@@ -77,12 +61,8 @@ def _of_run(process: Process, run: Run, end: float, host: Host) -> list[Span]:
 
 def _waits(host: Host, name: str, since: float, at: float, cpus: float) -> bool:
     """Return whether a process only waited: by its stacks in that time, or else by its CPU time."""
-    looks = [
-        stack["doing"]
-        for stack in host.stacks
-        if stack["process"] == name and since <= stack["at"] <= at + LOOKED_SECONDS
-    ]
-    known = [doing for doing in looks if doing]
+    looks = [each for each in host.stacks if each["process"] == name and since <= each["at"] <= at + LOOKED_SECONDS]
+    known = [each["doing"] for each in looks if each["doing"]]
     return known[-1] != "works" if known else cpus < WORKS
 
 

@@ -100,14 +100,11 @@ class _Reader:
         seconds, host, used = line.seconds, self._host, line.host
         amounts: dict[Key, float] = dict(zip(_CPU, used.get("cpu", ()), strict=False))
         peaks: dict[Key, float] = dict(zip(_MEMORY, used.get("memory", ()), strict=False))
-        if "disk" in used:
-            amounts.update(zip(_DISK, used["disk"], strict=False))
-        if "net" in used:
-            amounts.update(zip(_NET, used["net"], strict=False))
+        amounts.update(zip(_DISK, used.get("disk", ()), strict=False))
+        amounts.update(zip(_NET, used.get("net", ()), strict=False))
         if "free" in used:
             amounts["free",] = used["free"] * seconds
-        if "oom" in used:
-            host.oom += int(used["oom"])
+        host.oom += int(used.get("oom", 0))
         for place, (busy, held, size, watts, *_) in enumerate(used.get("gpus", ())[:64]):
             amounts["gpu", str(place)] = busy * seconds
             peaks["gpu memory", str(place)] = held / max(1.0, size)
@@ -119,10 +116,7 @@ class _Reader:
             process = host.processes.get(name) or self._process(name)
             if process.first_output is None and its.get("output"):
                 process.first_output = at
-            if "cpu" in its:
-                amounts["process", process.name, "cpu"] = its["cpu"]
-            if "wait" in its:
-                amounts["process", process.name, "wait"] = its["wait"]
+            amounts.update({("process", process.name, what): its[what] for what in ("cpu", "wait") if what in its})
             if "memory" in its:
                 peaks["process", process.name, "memory"] = its["memory"]
         host.columns.add(at - seconds, at, amounts, peaks)

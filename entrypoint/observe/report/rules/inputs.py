@@ -6,7 +6,7 @@ from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.premises import judged, went_well
+from entrypoint.observe.report.rules.premises import well_judged
 from entrypoint.observe.report.rules.verdict import Verdict
 
 LEAST_SECONDS = 2.0  # seconds that were looked at
@@ -17,10 +17,7 @@ SMALL_BYTES = 256_000  # bytes
 
 def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare a host's waits for data by the script's marks, empty pipes, and waits for disks; report the largest."""
-    for host in job.hosts if went_well(job) else ():
-        if (training := judged(job, host)) is None:
-            continue
-        start, end = training
+    for host, start, end in well_judged(job):
         share, text, process = max([*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)], default=NONE)
         if share >= threshold and share > 0:
             yield Verdict(

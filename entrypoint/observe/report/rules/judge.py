@@ -8,21 +8,12 @@ from entrypoint.observe.report.rules import ends, inputs, resources, servers, st
 from entrypoint.observe.report.rules.verdict import Verdict, worst_first
 
 Check = Callable[[JobRecord, float], Iterator[Verdict]]
-CHECKS: dict[str, Check] = {
-    "input_bound": inputs.input_bound,
-    "cpu_starved": resources.cpu_starved,
-    "gpu_starved": resources.gpu_starved,
-    "memory": resources.memory,
-    "straggler": steps.straggler,
-    "ps_unbalanced": servers.ps_unbalanced,
-    "loss": steps.loss,
-    "step_growth": steps.step_growth,
-    "checkpoint": ends.checkpoint,
-    "disk": resources.disk,
-    "network": servers.network,
-    "small_files": inputs.small_files,
-    "idle": ends.idle,
-}
+_ALL: tuple[Check, ...] = (
+    inputs.input_bound, resources.cpu_starved, resources.gpu_starved, resources.memory, steps.straggler,
+    servers.ps_unbalanced, steps.loss, steps.step_growth, ends.checkpoint, resources.disk, servers.network,
+    inputs.small_files, ends.idle,
+)  # fmt: skip
+CHECKS = {check.__name__: check for check in _ALL}  # a rule has the name of its function
 
 
 def judge(job: JobRecord, thresholds: Mapping[str, float]) -> list[Verdict]:

@@ -1,5 +1,7 @@
 """Check whether a job can be judged: it trained, went on to its end, and took long enough. Pure."""
 
+from collections.abc import Iterator
+
 from entrypoint.base.errors import ExitCode
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
@@ -13,12 +15,8 @@ QUIET_SECONDS = 30.0  # without progress: a process that is stopped then was stu
 
 def went_well(job: JobRecord) -> bool:
     """Return whether advice on speed helps: the job neither failed nor hung. A job that still runs goes well."""
-    return not (failed(job) or hung(job))
-
-
-def failed(job: JobRecord) -> bool:
-    """Return whether the job failed."""
-    return job.outcome is not None and job.outcome["kind"] == "failed"
+    failed = job.outcome is not None and job.outcome["kind"] == "failed"
+    return not (failed or hung(job))
 
 
 def hung(job: JobRecord) -> bool:
@@ -35,12 +33,8 @@ def hung(job: JobRecord) -> bool:
     times += [at for host in job.hosts for at in host.stalled if at >= recent]
     if _all_still(job, recent):
         times.append(job.trains_until)
-    return max(times, default=0.0) > _last_step(job)
-
-
-def _last_step(job: JobRecord) -> float:
-    series = [each.times[-1] for _, process in job.trainers() for each in (process.steps, process.step_marks) if each]
-    return max(series, default=0.0)
+    steps = [each.times[-1] for _, process in job.trainers() for each in (process.steps, process.step_marks) if each]
+    return max(times, default=0.0) > max(steps, default=0.0)
 
 
 def _all_still(job: JobRecord, since: float) -> bool:
@@ -59,6 +53,13 @@ def judged(job: JobRecord, host: Host) -> tuple[float, float] | None:
     """Return the begin and end of a host's training; None if it was too short to be judged."""
     start, end = job.training(host)
     return (start, end) if end - start >= LEAST_SECONDS else None
+
+
+def well_judged(job: JobRecord) -> Iterator[tuple[Host, float, float]]:
+    """Yield (host, begin, end) of each training that can be judged, if the job went well."""
+    for host in job.hosts if went_well(job) else ():
+        if training := judged(job, host):
+            yield host, *training
 
 
 def trained_long(job: JobRecord) -> bool:

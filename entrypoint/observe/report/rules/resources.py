@@ -6,7 +6,7 @@ from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.premises import LEAST_SECONDS, hung, judged, went_well
+from entrypoint.observe.report.rules.premises import LEAST_SECONDS, hung, judged, well_judged, went_well
 from entrypoint.observe.report.rules.verdict import Verdict
 
 LEAST_CPU_SECONDS = 2.0  # CPU seconds used, below which nothing is judged
@@ -47,11 +47,10 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
     GPUs that TensorFlow cannot use are left out: the launcher reports them at the start.
     """
-    for host in job.hosts if went_well(job) else ():
-        training = judged(job, host)
-        seconds = host.columns.observed(*training) if training else 0.0
+    for host, *training in well_judged(job):
+        seconds = host.columns.observed(*training)
         keys = [key for key in host.columns.amounts if key[0] == "gpu"]
-        if training is None or not seconds or not keys or host.unused_gpus:
+        if not seconds or not keys or host.unused_gpus:
             continue
         busy = {key[1]: host.columns.total(key, *training) / seconds for key in keys}
         mean = sum(busy.values()) / len(busy)

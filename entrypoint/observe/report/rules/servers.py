@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from entrypoint.base.wording import percent, size
 from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.premises import judged, trained_long, went_well
+from entrypoint.observe.report.rules.premises import trained_long, well_judged, went_well
 from entrypoint.observe.report.rules.resources import busy_cpus
 from entrypoint.observe.report.rules.verdict import Verdict
 
@@ -18,15 +18,11 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     servers = [(host, process) for host in job.hosts for process in host.processes.values() if process.role == "ps"]
     if len(servers) < 2 or not (went_well(job) and trained_long(job)):
         return
-    worked = {
-        (host.name, process.name): host.columns.total(("process", process.name, "cpu")) for host, process in servers
-    }
-    own = {host.name for host, _ in servers if not host.trainers}
-    moved = {
-        (host.name, process.name): sum(map(sum, host.exchanged.values()))
-        for host, process in servers
-        if host.name in own
-    }
+    worked, moved = {}, {}
+    for host, process in servers:
+        worked[host.name, process.name] = host.columns.total(("process", process.name, "cpu"))
+        if not host.trainers:
+            moved[host.name, process.name] = sum(map(sum, host.exchanged.values()))
     for amounts, least, words in (
         (worked, LEAST_CPU, lambda amount: f"uses {amount:.3g} CPU-seconds"),
         (moved, LEAST_BYTES, lambda amount: f"exchanges {size(amount)}"),
@@ -35,10 +31,10 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if total < least or len(amounts) < 2:
             continue
         mean = total / len(amounts)
-        (host, process), most = max(amounts.items(), key=lambda item: item[1])
+        (name, server), most = max(amounts.items(), key=lambda item: item[1])
         if most >= threshold * mean and most > mean:
             yield Verdict(
-                rule="ps_unbalanced", host=host, process=process, weight=most / mean / max(threshold, 0.1),
+                rule="ps_unbalanced", host=name, process=server, weight=most / mean / max(threshold, 0.1),
                 text=f"{words(most)}, {most / mean:.1f} times the average of {len(amounts)} parameter servers",
                 advice="divide large variables (variable_partitioner=tf.distribute.experimental.partitioners."
                 "MinSizePartitioner()), or use fewer parameter servers",
@@ -47,10 +43,7 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Find hosts whose traffic stays near its peak, which is then the network's limit, while nothing else is busy."""
-    for host in job.hosts if went_well(job) else ():
-        if (training := judged(job, host)) is None:
-            continue
-        start, end = training
+    for host, start, end in well_judged(job):
         columns = host.columns
         for way in ("received", "sent"):
             rates = columns.between(columns.per_second(("net", way)), start, end)

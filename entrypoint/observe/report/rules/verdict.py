@@ -18,12 +18,6 @@ class Verdict:
     severity: Severity = Severity.WARNING
     weight: float = 1.0  # order among verdicts of one severity: larger is worse
 
-    @property
-    def line(self) -> str:
-        """Return the verdict as one log line."""
-        where = " ".join(filter(None, [self.process, "on" if self.process and self.host else "", self.host]))
-        return f"{self.rule}: {where + ': ' if where else ''}{self.text}; {self.advice}"
-
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return the worst verdict of each rule, sorted. Its text names the other hosts or processes with the problem."""

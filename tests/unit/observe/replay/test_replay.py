@@ -18,7 +18,7 @@ from entrypoint.launcher.policy.artifacts import Artifacts, File
 from entrypoint.launcher.policy.events import News, Reach, Report
 from entrypoint.launcher.policy.history import MOST_HOSTS, History
 from entrypoint.launcher.policy.policy import Policy
-from entrypoint.observe.monitor.description import described
+from entrypoint.observe.monitor.record_header import described
 from entrypoint.observe.replay import timeline
 from entrypoint.observe.replay.play import EVENTS
 from entrypoint.observe.replay.rerun import arguments, faults
