@@ -65,26 +65,26 @@ def _with_log(began: float, signals: list[int], spare: self_failure.Spare) -> in
             secret = Secrets(os.environ, job.hyperparameters)
             prefix = job.settings.log_prefix
             log = Log(host, prefix=prefix is not LogPrefix.OFF, streams=prefix is LogPrefix.STREAMS, secret=secret)
-            job = surroundings.settled(job, os.environ, log.say)
+            job = surroundings.settled(job, os.environ, log.print)
             plan = _plan(job, log)
             feed = Feed(job, plan, began)  # fork before a second thread exists
             log.show = feed.show
             supervisor = _supervisor(began, job, plan, log, spare, feed)
-            feed.listen(supervisor.host.inbox.put, log.say, log.write, supervisor.host.inbox.ask)
+            feed.listen(supervisor.host.inbox.put, log.print, log.write, supervisor.host.inbox.ask)
             outcome = supervisor.run(signals)
         except ConfigError as error:
-            log.say(f"error: {error}")
+            log.print(f"error: {error}")
             outcome = self_failure.end_misconfigured(error, host, log, spare, signals)
     except Exception as error:
         spare.free()
         settled = supervisor.facts.outcome if supervisor else None  # the other hosts know this one
-        outcome = settled or self_failure.outcome_of_fault(error, host, log.say)
+        outcome = settled or self_failure.outcome_of_fault(error, host, log.print)
         descendants.end_descendants(within=10.0)
-        self_failure.report_to_others(outcome, supervisor, signals, log.say)
+        self_failure.report_to_others(outcome, supervisor, signals, log.print)
     tree = Tree(base=base)
     complaints = [report.write_failure(tree.failure, outcome, log.secret), report.write_success(tree.success, outcome)]
     for complaint in filter(None, complaints):
-        log.say(complaint)
+        log.print(complaint)
     if supervisor is not None and supervisor.outcome is not None:
         epilogue.log_evidence(supervisor, supervisor.outcome, log)
     if feed:
@@ -97,10 +97,10 @@ def _plan(job: "Job", log: Log) -> "Plan":
     from entrypoint.launcher.plan.planner import plan_for
 
     plan = plan_for(job)
-    log.say(plan.title)
+    log.print(plan.title)
     if job.cluster.is_coordinator:  # one host logs them for all
         for note in plan.notes:
-            log.say(f"warning: {note}")
+            log.print(f"warning: {note}")
     _look_for_programs(job, plan)
     return plan
 
@@ -114,7 +114,7 @@ def _supervisor(
 
     gc.freeze()
     gc.enable()
-    return Supervisor(ThisHost(job, plan, os.environ, log, begun, feed.tell), spare.free, began, _pages)
+    return Supervisor(ThisHost(job, plan, os.environ, log, begun, feed.record), spare.free, began, _pages)
 
 
 def _pages() -> "Routes":
@@ -159,6 +159,6 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
     elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
         there = [supervisor.facts.coordinator]
     blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
-    feed.tell(lines.Outcome(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there))
+    feed.record(lines.Outcome(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there))
     if why := feed.finish():
-        log.say(f"the record of this host is incomplete: {why}")
+        log.print(f"the record of this host is incomplete: {why}")

@@ -56,7 +56,7 @@ class ConfigErrors(list[ConfigError]):
 
 
 class CodeError(_OneLine):
-    """Report that the user's code is not where the job says it is."""
+    """Report that the user's code is not where the job has it."""
 
 
 def printable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Log, write and print what is left to say when the job has ended."""
+"""Log, write and print the causes, seconds and losses of a job that has ended."""
 
 import contextlib
 import os
@@ -27,17 +27,17 @@ def log_evidence(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
         from entrypoint.launcher.policy import evidence
 
         for line in evidence.in_short(facts, outcome):
-            log.say(line)
+            log.print(line)
         tails = {name: log.tail(name) for name in supervisor.host.processes}
         text = evidence.in_full(facts, outcome, tails, now)
         complaints.append(report.write_evidence(paths.evidence(facts.host), text, log.secret))
-    told = {**summary(facts, outcome, now), "pid": os.getpid()}
-    if seconds := [f"{key} {value}" for key, value in told["seconds"].items() if value is not None]:
-        log.say("seconds: " + ", ".join(seconds))
+    totals = {**summary(facts, outcome, now), "pid": os.getpid()}
+    if seconds := [f"{key} {value}" for key, value in totals["seconds"].items() if value is not None]:
+        log.print("seconds: " + ", ".join(seconds))
     if where := supervisor.job.settings.summary:
-        complaints.append(report.write_summary(Path(where), told, log.secret))
+        complaints.append(report.write_summary(Path(where), totals, log.secret))
     for complaint in filter(None, complaints):
-        log.say(complaint)
+        log.print(complaint)
 
 
 def write_out(log: Log, host: str, supervisor: "Supervisor | None", signals: list[int]) -> None:
@@ -54,5 +54,5 @@ def write_out(log: Log, host: str, supervisor: "Supervisor | None", signals: lis
     with contextlib.suppress(OSError):
         if not os.path.samestat(os.fstat(1), os.fstat(2)):
             stderr = Log(host, fd=2)
-            stderr.say(words)
+            stderr.print(words)
             stderr.finish(patience=STDERR_SECONDS)

@@ -44,5 +44,5 @@ class Errands:
         try:
             found = inventory.take(self._job.paths, len(self._job.cluster.hosts))
         except Exception as error:  # the job has succeeded; this failure must not change that
-            self._log.say(f"cannot see what is in {self._job.paths.model}: {type(error).__name__}: {error}")
+            self._log.print(f"cannot see what is in {self._job.paths.model}: {type(error).__name__}: {error}")
         self._put(events.Inventoried(artifacts=found))

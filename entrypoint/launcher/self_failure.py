@@ -46,16 +46,16 @@ class Spare:
         importlib.invalidate_caches()  # Python takes a folder that it could not open for an empty one
 
 
-def outcome_of_fault(error: Exception, host: str, say: Callable[[str], None]) -> Outcome:
+def outcome_of_fault(error: Exception, host: str, log: Callable[[str], None]) -> Outcome:
     """Return the outcome of a fault of ours, or of a container that refuses to run us."""
     import traceback
 
     from entrypoint.launcher.host.resource_limits import in_words, refused
 
     if why := refused(error):
-        say(f"error: {why}")
+        log(f"error: {why}")
         return _own_failure(host, "configuration", why, ExitCode.CONFIG)
-    say("".join(traceback.format_exception(error)))
+    log("".join(traceback.format_exception(error)))
     return _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
 
 
@@ -78,7 +78,7 @@ def end_misconfigured(error: ConfigError, host: str, log: "Log", spare: Spare, s
 
 
 def report_to_others(
-    outcome: Outcome, supervisor: "Supervisor | None", signals: list[int], say: Callable[[str], None]
+    outcome: Outcome, supervisor: "Supervisor | None", signals: list[int], log: Callable[[str], None]
 ) -> None:
     """Report a fault of ours to the other hosts, since the control channel may never have been opened."""
     from entrypoint.launcher.control import emergency_report
@@ -86,7 +86,7 @@ def report_to_others(
 
     facts = supervisor.facts if supervisor else None
     # They know the outcome already, unless this host settled on it without reaching anybody.
-    if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.hosts.heard):
+    if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.hosts.last_contact):
         return
     received = len(signals)
     note_signals(signals)
@@ -99,13 +99,13 @@ def report_to_others(
         attempt = supervisor.facts.attempt.number if supervisor else 0
         within = STARTING_SECONDS if supervisor is None or supervisor.peers is None else RUNNING_SECONDS
         secret = Secrets(os.environ, job.hyperparameters)
-        left = emergency_report.tell(
+        left = emergency_report.send(
             job.cluster, job.settings, outcome.with_texts(secret.mask), attempt, within, lambda: len(signals) > received
         )
         if left:
-            say(f"not reached: {', '.join(left)}")
+            log(f"not reached: {', '.join(left)}")
     except Exception as error:
-        say(f"the other hosts could not be informed: {type(error).__name__}: {error}")
+        log(f"the other hosts could not be informed: {type(error).__name__}: {error}")
 
 
 def end_without_log(error: Exception, signals: list[int]) -> int:
@@ -118,15 +118,15 @@ def end_without_log(error: Exception, signals: list[int]) -> int:
     base, stdout = places.base_folder(), Sink(1)
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
 
-    def say(message: str) -> None:
+    def log(message: str) -> None:
         stdout.put(f"[{host}] {message}\n".encode("utf-8", "replace"))
         stdout.hand_over()
 
     mask = Secrets(os.environ).mask
-    outcome = outcome_of_fault(error, host, lambda message: say(mask(message)))
-    report_to_others(outcome, None, signals, say)
+    outcome = outcome_of_fault(error, host, lambda message: log(mask(message)))
+    report_to_others(outcome, None, signals, log)
     if complaint := report.write_failure(Tree(base=base).failure, outcome):
-        say(complaint)
+        log(complaint)
     stdout.finish(hurries=lambda: bool(signals))
     return outcome.exit_code
 

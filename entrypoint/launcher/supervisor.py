@@ -33,10 +33,7 @@ BROKEN_SECONDS = 5.0  # seconds beyond the grace in which a launcher with a faul
 
 
 class Supervisor:
-    """Run `host`'s part of its plan. `began`: when the launcher started; `routes`: what people may look at.
-
-    `spare` frees the file descriptors that are held for the worst case.
-    """
+    """Run `host`'s part of its plan. `routes`: what people may look at; `spare` frees descriptors that are held."""
 
     def __init__(
         self,
@@ -51,12 +48,12 @@ class Supervisor:
         self.facts = self.policy.facts
         mask, wanted = host.log.secret.mask_all, self.job.settings.monitor
         self.history = History(
-            len(host.plan.hosts), self.began, lambda call: host.tell(lines.Decided(call=mask(call))), wanted
+            len(host.plan.hosts), self.began, lambda call: host.record(lines.Decided(call=mask(call))), wanted
         )
         self.errands = Errands(self.job, host.log, host.inbox.put)
         self.peers: Peers | None = None
         self.outcome: Outcome | None = None
-        self._told_phase: Phase | None = None
+        self._recorded_phase: Phase | None = None
 
     def run(self, signals: list[int], early: Sequence[Event] = ()) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, here or everywhere.
@@ -81,7 +78,7 @@ class Supervisor:
                 fault, give_up = error, time.monotonic() + self.job.settings.failure_grace + BROKEN_SECONDS
                 import traceback
 
-                self.host.log.say(traceback.format_exc())
+                self.host.log.print(traceback.format_exc())
                 self.host.inbox.put(broken(error))
             if fault and time.monotonic() > give_up:  # our facts may be wrong now: do not wait for them
                 raise fault
@@ -102,14 +99,14 @@ class Supervisor:
         self.host.forget_ended(happened)
         now = time.monotonic()
         self._carry_out(self.history.note(happened, now, self.policy.on(happened, now)))
-        if self.facts.phase is not self._told_phase:
-            if self._told_phase is Phase.STARTING:
+        if self.facts.phase is not self._recorded_phase:
+            if self._recorded_phase is Phase.STARTING:
                 _import_for_the_end()
-            self._told_phase = self.facts.phase
-            self.host.tell(lines.Phase(phase=str(self._told_phase)))
+            self._recorded_phase = self.facts.phase
+            self.host.record(lines.Phase(phase=str(self._recorded_phase)))
         for event in happened:
             if isinstance(event, events.Ended):
-                self.host.tell(lines.Ended(process=event.name, how=str(event.exit)))
+                self.host.record(lines.Ended(process=event.name, how=str(event.exit)))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         peers, mask = self.peers, self.host.log.secret.mask
@@ -149,13 +146,13 @@ class Supervisor:
         job, host = self.job, self.host
         if host.plan.processes:
             self._decide(events.Fingerprinted(fingerprints=fingerprint(job, host.plan)))
-        status, say = self._ask_status, host.log.say
-        self.peers = Peers(job.cluster, job.settings, host.inbox.put, status, say, store(job), self._routes)
+        status, log = self._ask_status, host.log.print
+        self.peers = Peers(job.cluster, job.settings, host.inbox.put, status, log, store(job), self._routes)
         self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
 
     def _ask_status(self) -> dict[str, Any]:
-        told = self.host.inbox.ask(lambda: status(self.facts, time.monotonic()), patience=1)
-        return dict(self.host.log.secret.mask_all(told))
+        found = self.host.inbox.ask(lambda: status(self.facts, time.monotonic()), patience=1)
+        return dict(self.host.log.secret.mask_all(found))
 
 
 def _import_for_the_end() -> None:

@@ -1,8 +1,4 @@
-"""Adapt the job to the container around it, and prepare what the user's programs inherit.
-
-This user may not be able to write to the usual folders, and the environment may name a proxy that would stand between
-the hosts. What can be placed elsewhere is placed there; what is lost is logged once, at the start.
-"""
+"""Adapt the job to this container: folders where this user may write, no proxy between hosts; log what is lost."""
 
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
@@ -17,10 +13,7 @@ _made: list[Path] = []  # folders that are removed when the launcher ends
 
 
 def with_run_folder(job: Job, environment: MutableMapping[str, str]) -> Job:
-    """Make the private folder for keys and sockets (mode 0700).
-
-    If it cannot be made, use a temporary folder, unless a setting asked for this one: then raise ConfigError.
-    """
+    """Make the private run folder (mode 0700), or a temporary one, unless a setting asked for this: ConfigError."""
     folder, asked = job.paths.run, job.settings.run_dir
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -38,7 +31,7 @@ def with_temporary_folder(job: Job, environment: MutableMapping[str, str]) -> Jo
     return replace(job, paths=replace(job.paths, run=_made[-1]))
 
 
-def settled(job: Job, environment: MutableMapping[str, str], say: Callable[[str], None]) -> Job:
+def settled(job: Job, environment: MutableMapping[str, str], log: Callable[[str], None]) -> Job:
     """Return the job as this container can run it, and update the environment that the programs inherit."""
     job, notes = folders.settled(job)
     if place := folders.place_for_others(job.paths.run, environment):
@@ -47,10 +40,10 @@ def settled(job: Job, environment: MutableMapping[str, str], say: Callable[[str]
         )
         environment["TMPDIR"] = place
     if job.settings.no_proxy is NoProxy.HOSTS and (found := proxies.proxies_in(environment)):
-        notes.append(proxies.told(found, len(job.cluster.hosts)))
+        notes.append(proxies.describe(found, len(job.cluster.hosts)))
         environment.update(proxies.spared(environment, proxies.names_of(job.cluster, environment)))
     for line in notes:
-        say(line)
+        log(line)
     return job
 
 

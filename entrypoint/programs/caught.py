@@ -414,10 +414,10 @@ def apart(do: Callable[[], None]) -> None:
 
     Without a namespace, processes that lose their parent become our children (Linux, prctl).
     """
-    tell_kernel(36, 1)  # PR_SET_CHILD_SUBREAPER
+    prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
     child = os.fork()
     if child == 0:
-        tell_kernel(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         do()
         os._exit(1)
     ended: list[int] = []
@@ -431,7 +431,7 @@ def apart(do: Callable[[], None]) -> None:
     os._exit(0)
 
 
-def tell_kernel(what: int, value: int) -> None:
+def prctl(what: int, value: int) -> None:
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(what, value, 0, 0, 0)
 

@@ -40,7 +40,7 @@ DAEMONS = {
 }
 # Around everything, for users whose shell is sh. Nobody's profile is read here.
 PROFILE = re.compile(r"\( test ! -r \./\.profile \|\| \. \./\.profile;(.*)\) *")
-TELLING = re.compile(
+RISKY_NAMES = re.compile(
     r"agent|args|chdir|command|component|debugger|dir|env|events|exec|file|launch|output|param|path|plugin|prefix|script"
     r"|server|tmp|uri|xterm"
 )
@@ -84,7 +84,7 @@ def complaint(words: list[str], asked_for: set[str]) -> str:
         if name in FIXED:
             plain = bool(FIXED[name].fullmatch(value))
         else:
-            plain = value.isdigit() or not (TELLING.search(name) or FOR_A_SHELL & set(value))
+            plain = value.isdigit() or not (RISKY_NAMES.search(name) or FOR_A_SHELL & set(value))
         if not plain and value not in asked_for and not MADE_FROM.get(name, set()) & asked_for:
             return f"{daemon}'s setting {name} is {value!r}, which no option of this job asks for"
     return ""

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 
-HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def receive(connection: socket.socket) -> tuple[dict, list[int]]:
@@ -56,7 +56,7 @@ def outlives(pid: int, parent: int) -> bool:
 
 def stand_for(pid: int, parent: int) -> int:
     """Stand in for a rank that runs apart: end as that does, or when our parent ends."""
-    for number in HEARD:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # the supervisor ends ranks
     return 70 if outlives(pid, parent) else end_as(os.waitpid(pid, 0)[1])
 
@@ -93,7 +93,7 @@ def main() -> int:
         return 70
     environment = {**order["env"], **added_by_mpirun(parent)}
     # The program handles signals for this rank's group; this process only waits. No signal may get lost in between.
-    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         pid = os.fork()
     except OSError as error:
@@ -102,9 +102,9 @@ def main() -> int:
         return 127
     if pid == 0:
         try:
-            for number in (*HEARD, signal.SIGPIPE, signal.SIGXFSZ):
+            for number in (*SIGNALS, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.chdir(order["cwd"])
@@ -115,9 +115,9 @@ def main() -> int:
             os._exit(127)
     if signal.SIGTERM in signal.sigpending():  # it came before the program was there
         os.kill(pid, signal.SIGTERM)
-    for number in HEARD:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     os.close(out)
     os.close(err)
     if is_apart:  # Open MPI also waits for the end of our output

@@ -83,7 +83,7 @@ def line_of(found: Any) -> Line:
 
 @cache
 def _test(of: type[Line]) -> Callable[[dict[str, Any]], bool]:
-    """Return what tells whether a line's fields have their types, or raises one of WRONG."""
+    """Return a function that checks the types of a line's fields, or raises one of WRONG."""
     hints = get_type_hints(of, include_extras=True)
     tests = " and ".join(_source(hints[name], f"line[{name!r}]") for name in of.fields)
     # Compiled, since a report takes an eighth longer with a function for each field.
@@ -91,7 +91,7 @@ def _test(of: type[Line]) -> Callable[[dict[str, Any]], bool]:
 
 
 def _source(kind: Any, value: str) -> str:
-    """Return an expression that tells whether a value of JSON, itself an expression, is of this type."""
+    """Return an expression that checks whether a value of JSON, itself an expression, is of this type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return str(kind.__metadata__[0].format(value))

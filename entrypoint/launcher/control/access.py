@@ -103,10 +103,7 @@ class Callers:
                 self._note(name, {str(answer[4][0]) for answer in answers})
 
     def _next(self) -> str:
-        """Wait for a name to look up: one not looked up since somebody asked.
-
-        Names that were never found come first.
-        """
+        """Wait for a name to look up since somebody asked; names that were never found come first."""
         with self._changed:
             while True:
                 now = time.monotonic()

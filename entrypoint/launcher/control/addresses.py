@@ -21,10 +21,7 @@ class Addresses:
         self._changed = threading.Condition()
 
     def of(self, host: Host, within: float) -> tuple[str, ...]:
-        """Return a host's addresses.
-
-        If none is known, look and wait for `within` seconds; raise Unreachable if none is found.
-        """
+        """Return a host's addresses. If none is known, look for up to `within` seconds, then raise Unreachable."""
         if host.is_at_number:
             return (host.address,)
         with self._changed:

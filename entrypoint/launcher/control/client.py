@@ -21,7 +21,7 @@ from entrypoint.launcher.control.access import MESSAGE_BYTES
 
 CONNECTING_SECONDS = 1.0  # seconds: the other's kernel answers, however busy its processes are
 NEXT_SECONDS = 0.25  # seconds until another connection is tried; the kernel itself repeats a lost packet after 1 s
-UNHEARD_MS = 1000  # milliseconds within which the other's kernel must confirm what we sent
+UNACKNOWLEDGED_MS = 1000  # milliseconds within which the other's kernel must confirm what we sent
 _BLOCK = 1 << 16
 _MAX_HEAD = 1 << 14
 _STATUS = re.compile(rb"HTTP/1\.\d (\d{3})\b")
@@ -37,7 +37,7 @@ class Answer(Value):
     status: int
     body: bytes
     asked: float  # when the request was sent, on the monotonic clock
-    heard: float  # when the answer was complete
+    received: float  # when the answer was complete
     address: str  # the other's address, as a number
     link: socket.socket | None = None  # the connection, if both sides keep it
     rest: bytes = b""  # bytes that came behind the answer
@@ -82,9 +82,9 @@ def post(
             if left <= 0 or len(text) > _MAX_HEAD + MESSAGE_BYTES:
                 raise TimeoutError(f"no end of an answer within {timeout:g} s")
             connection.settimeout(left)
-        heard = time.monotonic()
+        received = time.monotonic()
         status, body, rest, stays = whole
-        answer = Answer(status=status, body=body, asked=asked, heard=heard, address=found)
+        answer = Answer(status=status, body=body, asked=asked, received=received, address=found)
         if stay and stays:
             stack.pop_all()
             answer = replace(answer, link=connection, rest=rest)
@@ -106,10 +106,7 @@ def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
 
 
 def connected(addresses: Sequence[str], port: int, timeout: float, source: str) -> socket.socket:
-    """Return the first connection to any of these addresses. An address that refuses is not tried again.
-
-    Each attempt waits twice as long as the one before, so that a slow network is reached, too.
-    """
+    """Return the first connection to any of these addresses. Each attempt waits twice as long as the last."""
     deadline, patience = time.monotonic() + timeout, NEXT_SECONDS
     error: OSError = TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
     waiting = deque(addresses)
@@ -128,4 +125,4 @@ def connected(addresses: Sequence[str], port: int, timeout: float, source: str) 
 def prepare(connection: socket.socket) -> None:
     """Set up a connection: send without delay, and detect soon that the other side does not confirm."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)

@@ -19,7 +19,7 @@ AGAIN_SECONDS = 0.2  # seconds between two attempts
 ANSWERING_SECONDS = 1.0  # seconds
 
 
-def tell(
+def send(
     cluster: Cluster, settings: Settings, outcome: Outcome, attempt: int, within: float, enough: Callable[[], bool]
 ) -> list[str]:
     """Report our end to the coordinator, which informs all others; as the coordinator, report it to all.

@@ -31,10 +31,9 @@ from entrypoint.launcher.policy.events import Event, Informed, Rejected, Replace
 TOKEN_HEADER = "X-Entrypoint-Token"
 TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress spells it
 RECORD = "/record/"  # followed by the host and the position of a piece of its record
-# The first two are for hosts; the last two are the live page and its data.
-HEARS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts send to one another
+ENDPOINTS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts send to one another
 STATUS_AT_ONCE = 2  # of the server's threads, so that requests for the page are answered, too
-SAY_AGAIN_SECONDS = 1.0  # seconds between two events about a host that is refused
+REPEAT_SECONDS = 1.0  # seconds between two events about a host that is refused
 
 Put = Callable[[Event], None]
 Status = Callable[[], dict[str, Any]]
@@ -60,12 +59,12 @@ class Control:
     ) -> None:
         self.callers = Callers(cluster)
         self._cluster, self._token, self._put = cluster, token.encode(), put
-        self._refusals = _Refusals(cluster, put)
         self._followers = frozenset(host.name for host in cluster.followers if cluster.is_coordinator)
+        self._refusals = _Refusals(self._followers, put)
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news, self._life = news, json.dumps(life).encode()
         self._records = records  # on the coordinator
-        self._takes = {**HEARS, **dict.fromkeys(routes, "GET")}
+        self._takes = {**ENDPOINTS, **dict.fromkeys(routes, "GET")}
         self._routes = routes  # what people may look at
         self._lives: dict[str, Any] = {}  # host -> the life of its launcher
         self._lock = threading.Lock()  # the server, its threads and the reader of links call this
@@ -166,17 +165,14 @@ class Control:
 class _Refusals:
     """Report, on the coordinator, hosts of the job that are refused for a reason that will not change by itself."""
 
-    def __init__(self, cluster: Cluster, put: Put) -> None:
-        self._followers = {host.name for host in cluster.followers} if cluster.is_coordinator else set()
-        self._put, self._lock = put, threading.Lock()
+    def __init__(self, followers: frozenset[str], put: Put) -> None:
+        self._followers, self._put, self._lock = followers, put, threading.Lock()
         self._noted: dict[str, float] = {}
 
     def note(self, hosts: frozenset[str], why: str) -> None:
         now = time.monotonic()
         with self._lock:
-            due = [
-                host for host in hosts & self._followers if now >= self._noted.get(host, -math.inf) + SAY_AGAIN_SECONDS
-            ]
+            due = [host for host in hosts & self._followers if now >= self._noted.get(host, -math.inf) + REPEAT_SECONDS]
             self._noted.update(dict.fromkeys(due, now))
         for host in due:
             self._put(Rejected(host=host, why=why))

@@ -23,18 +23,11 @@ class Calls:
         self._addresses = Addresses()
 
     def __call__(self, host: Host, path: str, message: bytes, timeout: float, stay: bool = False) -> Answer:
-        """POST to another host.
-
-        Raise Unreachable if the host takes no connection, OSError if it does not answer, Refused if it refuses.
-        """
+        """POST to a host. Raise Unreachable without a connection, OSError without an answer, or Refused."""
         try:
-            addresses, port = (
-                self._addresses.of(host, within=CONNECTING_SECONDS),
-                host.port(self._settings.control_port),
-            )
-            answer = post(
-                addresses, port, path, message, timeout, source=self._source, headers=self._headers, stay=stay
-            )
+            addresses = self._addresses.of(host, within=CONNECTING_SECONDS)
+            port, more = host.port(self._settings.control_port), {"source": self._source, "headers": self._headers}
+            answer = post(addresses, port, path, message, timeout, stay=stay, **more)
         except Unreachable:
             self._addresses.look_for(host)  # and use the known addresses meanwhile
             raise

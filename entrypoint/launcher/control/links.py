@@ -68,7 +68,7 @@ class Links:
         with self._lock:
             return self._at.get(host)
 
-    def tell(self, host: str, message: bytes) -> bool:
+    def send(self, host: str, message: bytes) -> bool:
         """Send a message to a host if that needs no waiting. Return whether it was sent."""
         with self._lock:
             link = self._of.get(host)
@@ -115,8 +115,8 @@ class Links:
         for message in whole:
             answer = link.answer(bytes(message))
             with self._lock:
-                heard = bool(answer) and self._of.get(link.host) is link and self._send(link, answer)
-            if not heard:
+                sent = bool(answer) and self._of.get(link.host) is link and self._send(link, answer)
+            if not sent:
                 self._end(link, LinkEnded(host=link.host) if link.hung_up else None)
                 return
         if not block:
@@ -134,10 +134,7 @@ class Links:
 
 
 def messages(connection: socket.socket, text: bytes) -> Iterator[bytes]:
-    """Yield what a follower receives over its link, beginning with `text`, until the link ends.
-
-    Raise OSError if the coordinator's kernel did not confirm what we sent.
-    """
+    """Yield what comes over a follower's link. Raise OSError if the coordinator's kernel confirmed nothing."""
     while True:
         *whole, text = text.split(b"\n")
         yield from whole

@@ -1,7 +1,4 @@
-"""Answer browsers safely: the headers of what they get, the names that they may ask for, and the pages as routes.
-
-The pages themselves are given to the control channel (observe/live/serve.py has them); it knows none of them.
-"""
+"""Answer browsers safely: the headers of what they get, the names that they may ask for, the pages as routes."""
 
 import contextlib
 import ipaddress

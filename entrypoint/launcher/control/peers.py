@@ -28,18 +28,8 @@ from entrypoint.launcher.control.wire import Refused, news_from_json, to_json
 from entrypoint.launcher.host.resource_limits import Shortage
 from entrypoint.launcher.job.cluster import Cluster
 from entrypoint.launcher.job.settings import Settings
-from entrypoint.launcher.policy.events import (
-    Answered,
-    Broken,
-    Event,
-    Informed,
-    LinkEnded,
-    News,
-    Rejected,
-    Replaced,
-    Report,
-    Unreached,
-)
+from entrypoint.launcher.policy import events
+from entrypoint.launcher.policy.events import Event, News, Report
 
 RETRY_SECONDS = 0.05  # seconds until the first retry if the coordinator is not reached; the pause doubles each time,
 TRIES = 2000.0  # until all followers together retry so often a second: more would slow the coordinator's start
@@ -75,12 +65,12 @@ class Peers:
         settings: Settings,
         put: Put,
         status: Status,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         records: Records | None = None,
         routes: Callable[[], Routes] = dict,
     ) -> None:
         self._cluster, self._settings = cluster, settings
-        self._put, self._status, self._say = put, status, say
+        self._put, self._status, self._log = put, status, log
         self._records, self._routes = records, routes
         self._lock = threading.Condition()
         self._report: Report | None = None
@@ -91,7 +81,7 @@ class Peers:
         self._shortage = Shortage(put)
         self._report_again = False
         self._clock = Clock()  # of the coordinator
-        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # tells launchers on one host apart
+        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # distinguish launchers on one host
         self._asked = 0.0  # when we last reported over our link
         self._answered = False
         self._delivered = threading.Event()
@@ -109,21 +99,18 @@ class Peers:
             self._lock.notify_all()
 
     def announce(self, news: News) -> None:
-        """Send the coordinator's new facts to the followers.
-
-        A follower without a link gets them with its next report.
-        """
+        """Send the coordinator's new facts over the links; other followers get them with their next report."""
         with self._lock:
             self._news = _in_json(news)
             for follower in self._cluster.followers:
-                self._links.tell(follower.name, self._news)
+                self._links.send(follower.name, self._news)
 
-    def _keep(self, host: str, connection: socket.socket, answer: Answer, said: bytes) -> None:
-        """Take over a follower's connection. Send what is new since `said`, the answer for which it was kept."""
+    def _keep(self, host: str, connection: socket.socket, answer: Answer, body: bytes) -> None:
+        """Take over a follower's connection. Send what is new since `body`, the answer for which it was kept."""
         self._links.keep(host, connection, answer)
         with self._lock:
-            if not said.startswith(self._news[:-1]):
-                self._links.tell(host, self._news)
+            if not body.startswith(self._news[:-1]):
+                self._links.send(host, self._news)
 
     def knock(self, host: str) -> None:
         """Check in a thread whether a follower takes a connection. Put Unreached if it does not."""
@@ -133,7 +120,7 @@ class Peers:
 
         def knock(address: str) -> None:
             if not self._call.takes_connection(follower, address, KNOCK_SECONDS):
-                self._put(Unreached(host=host))
+                self._put(events.Unreached(host=host))
 
         with contextlib.suppress(RuntimeError):  # no thread is left: the host will be lost by its silence
             threading.Thread(target=knock, args=(address,), name="knock", daemon=True).start()
@@ -165,18 +152,19 @@ class Peers:
                         self._delivered.set()
             except Refused as error:
                 refused_since = refused_since or time.monotonic()
-                # FORBIDDEN: our name may not resolve there yet. Other reasons do not change by themselves.
                 coordinator = self._cluster.coordinator.name
-                refused = error.status != FORBIDDEN
-                self._put(Rejected(host=coordinator, why=str(error)) if refused else Answered(host=coordinator))
+                if error.status == FORBIDDEN:  # our name may not resolve there yet; other reasons stay
+                    self._put(events.Answered(host=coordinator))
+                else:
+                    self._put(events.Rejected(host=coordinator, why=str(error)))
                 if time.monotonic() - refused_since > self._settings.peer_timeout and str(error) != complaint:
                     complaint = str(error)
-                    self._say(f"the coordinator refuses our report: {complaint}")
+                    self._log(f"the coordinator refuses our report: {complaint}")
                 time.sleep(RETRY_SECONDS)
             except (OSError, ValueError) as error:
                 self._shortage.note(error)
                 if isinstance(error, Unreachable):
-                    self._put(Unreached(host=self._cluster.coordinator.name))
+                    self._put(events.Unreached(host=self._cluster.coordinator.name))
                 reached = False
                 self._drop_link()
                 time.sleep(again)
@@ -184,7 +172,7 @@ class Peers:
 
     def _bring(self, report: bytes) -> None:
         """Send a report to the coordinator and read its answer; over our link, if there is one."""
-        # The kernel repeats a lost answer for UNHEARD at most: leave time for another attempt.
+        # The kernel repeats a lost answer for UNACKNOWLEDGED_MS at most: leave time for another attempt.
         patience = self._settings.peer_timeout / 2
         if link := self._link:
             with self._lock:
@@ -203,44 +191,44 @@ class Peers:
         answer = self._call(self._cluster.coordinator, "/report", report, timeout=patience, stay=stay)
         if answer.link:
             self._hold(answer.link, answer.rest)
-        self._hear(answer.body, answer.asked, answer.heard)
+        self._receive(answer.body, answer.asked, answer.received)
 
-    def _hear(self, said: bytes, asked: float, heard: float) -> None:
+    def _receive(self, body: bytes, asked: float, received: float) -> None:
         """Take news from a message. The answer to a report is news, too."""
-        data = json.loads(said)
+        data = json.loads(body)
         news = news_from_json(data)
         life = str(data.get("life", ""))
         with self._lock:  # two threads come here: with answers to POSTs, and with messages of the link
             self._coordinators_life = self._coordinators_life or life
             replaced = bool(life) and life != self._coordinators_life
             if "clock" in data and not replaced:
-                self._clock.compare(asked, data["clock"], heard)
+                self._clock.compare(asked, data["clock"], received)
                 self._answered = True
                 self._lock.notify_all()
             offset = self._clock.offset
         coordinator = self._cluster.coordinator.name
-        self._put(Replaced(host=coordinator) if replaced else Informed(news=news, offset=offset))
+        self._put(events.Replaced(host=coordinator) if replaced else events.Informed(news=news, offset=offset))
 
-    def _hold(self, link: socket.socket, said: bytes) -> None:
+    def _hold(self, link: socket.socket, body: bytes) -> None:
         link.settimeout(None)
         self._link, self._link_again = link, time.monotonic() + self._settings.heartbeat
         try:
-            threading.Thread(target=self._listen, args=(link, said), name="link", daemon=True).start()
+            threading.Thread(target=self._listen, args=(link, body), name="link", daemon=True).start()
         except RuntimeError:  # no thread is left: it goes on without a link
             self._link = None
             link.close()
 
-    def _listen(self, link: socket.socket, said: bytes) -> None:
+    def _listen(self, link: socket.socket, body: bytes) -> None:
         """Take what comes over our link until it ends. Then report at once, so that the coordinator notices us."""
         coordinator = self._cluster.coordinator.name
-        ended: Event = LinkEnded(host=coordinator)
+        ended: Event = events.LinkEnded(host=coordinator)
         with link:  # closed only when the end was put: to whoever reports meanwhile it is one that has ended
             with contextlib.suppress(Refused, ValueError):
                 try:
-                    for message in messages(link, said):
-                        self._hear(message, self._asked, time.monotonic())
+                    for message in messages(link, body):
+                        self._receive(message, self._asked, time.monotonic())
                 except OSError:
-                    ended = Unreached(host=coordinator)
+                    ended = events.Unreached(host=coordinator)
             with self._lock:
                 if self._link is link:
                     self._link = None
@@ -274,7 +262,7 @@ class Peers:
                 where, number = f"{listen or 'any address'} port {port}", getattr(error, "errno", None)
                 reason = os.strerror(number) if number else error
                 why = f"the control channel cannot listen on {where}: {reason}; set ENTRYPOINT_CONTROL_PORT"
-                self._put(Broken(why=why, code=ExitCode.INTERNAL))
+                self._put(events.Broken(why=why, code=ExitCode.INTERNAL))
             return
         finally:
             self._tried_to_open.set()

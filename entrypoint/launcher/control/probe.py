@@ -1,8 +1,4 @@
-"""Look for other hosts: check that the name resolves and that the control port answers over the job's interface.
-
-There are up to a thousand hosts, so they are checked in parallel, AT_ONCE of them at a time. One thread waits for all
-connections; only name servers need threads of their own.
-"""
+"""Check, many at once, that hosts' names resolve and that their control ports answer over the job's interface."""
 
 import concurrent.futures
 import contextlib
@@ -21,9 +17,7 @@ from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.policy.events import Reach
 
 AT_ONCE = 64
-PATIENCE_SECONDS = (
-    3.0  # seconds for one address of a host; in these, attempts of NEXT_SECONDS and more, as packets may be lost
-)
+PATIENCE_SECONDS = 3.0  # for one address of a host, in attempts of NEXT_SECONDS and more: packets may be lost
 RESOLVING_SECONDS = 5.0  # seconds after which a resolver that does not answer is given up
 
 Way = tuple[Any, ...]  # as getaddrinfo returns it: family, kind, protocol, name, address
@@ -91,10 +85,7 @@ def _side_by_side(looks: Iterable[Look]) -> dict[str, Reach]:
 
 
 def _reach(cluster: Cluster, host: Host, ways: list[Way] | str, port: int) -> Look:
-    """Connect to a host at the first of its addresses that works.
-
-    Each attempt waits twice as long as the one before, as in client.py.
-    """
+    """Connect to the first address that works. Each attempt waits twice as long, as in client.py."""
     if isinstance(ways, str):
         return Reach(host=host.name, why=ways)
     why = ""
@@ -112,12 +103,8 @@ def _reach(cluster: Cluster, host: Host, ways: list[Way] | str, port: int) -> Lo
             left, patience = left - patience, 2 * patience
         if not error:
             return Reach(host=host.name, address=str(address[0]))
-        silent = error == EINPROGRESS
-        why = (
-            f"port {port} does not answer within {PATIENCE_SECONDS:g} s"
-            if silent
-            else f"port {port}: {os.strerror(error)}"
-        )
+        silence = f" does not answer within {PATIENCE_SECONDS:g} s"
+        why = f"port {port}" + (silence if error == EINPROGRESS else f": {os.strerror(error)}")
     over = f" (over {cluster.interface})" if cluster.interface else ""
     return Reach(host=host.name, address=str(ways[0][4][0]), why=why + over)
 
@@ -130,8 +117,7 @@ def _from_here(cluster: Cluster, kind: Sequence[Any]) -> socket.socket:
         if own.startswith("127."):  # hosts that are simulated on this machine
             probe.bind((own, 0))
         elif cluster.interface:
-            # It needs a right that a container may lack, and support in the kernel; otherwise the system's routes
-            # decide.
+            # It needs a right that a container may lack, and a kernel that can; else the system's routes decide.
             with contextlib.suppress(OSError):
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, cluster.interface.encode())
     except OSError:

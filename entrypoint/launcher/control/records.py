@@ -14,21 +14,16 @@ _PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
 
 
 class Records:
-    """Keep files HOST.jsonl.gz in `folder`.
-
-    The answers carry what the coordinator's own monitor has written into `wants`.
-    """
+    """Keep files HOST.jsonl.gz in `folder`. Answers carry what the coordinator's monitor wrote into `wants`."""
 
     def __init__(self, folder: Path, wants: Path, followers: Container[str]) -> None:
         self.folder, self._wants, self._followers = folder, wants, followers
         self._lock = threading.Lock()  # a piece that was given up and its next attempt may come together
 
     def take(self, path: str, hosts: Container[str], piece: bytes) -> bytes:
-        """Add a piece to the record of one of these hosts.
+        """Add a piece to the record of one of these hosts. Return how much is here, and what is wanted of that host.
 
-        Return how much of it is here, and what is wanted of that host.
-
-        A piece that does not begin where the record ends is not taken: the answer tells the host where to continue.
+        A piece that does not begin where the record ends is not taken: the answer shows where to continue.
         """
         asked = _PATH.fullmatch(path)
         if not asked or asked[1] not in self._followers:

@@ -8,7 +8,7 @@ Requests of hosts are answered by the thread that reads them: they never wait, a
 Requests of people may have to wait for the supervisor, and have threads.
 
 Waitress documents none of this as an interface; the image pins its version. Of a channel we use what its own tasks use:
-`requests`, `write_soon`, `close_when_flushed`, `will_close`; and `total_outbufs_len`, since nothing else tells whether
+`requests`, `write_soon`, `close_when_flushed`, `will_close`; and `total_outbufs_len`, since nothing else shows whether
 all was sent. Of the server: the methods that are replaced here, and `active_channels`.
 """
 
@@ -96,10 +96,7 @@ class _Channel(HTTPChannel):
 
 
 def _listening(address: str, port: int) -> socket.socket:
-    """Return a socket that listens on one address, or on all IPv4 and IPv6 addresses of this host.
-
-    Raise OSError if it fails.
-    """
+    """Listen on one address, or on all IPv4 and IPv6 addresses. Raise OSError if it fails."""
     if not address and socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -123,10 +120,7 @@ def _is_quick(channel: _Channel) -> bool:
 
 
 class ControlServer(TcpWSGIServer):
-    """Run a waitress server whose callers are limited. Raise OSError if it cannot listen; `run()` serves.
-
-    `keep` takes over the connections that followers want to keep open.
-    """
+    """Run waitress with limits for callers. Raise OSError if it cannot listen. `keep` takes connections over."""
 
     channel_class = _Channel
 

@@ -1,7 +1,4 @@
-"""Convert reports and news to JSON and back. Raise Refused for what no host of this job would send.
-
-`base/codec.py` reads a message by the types of `Report` and `News`.
-"""
+"""Convert reports and news to JSON and back, by their types. Refuse what no host of this job would send."""
 
 import re
 from collections.abc import Container

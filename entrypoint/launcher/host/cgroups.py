@@ -1,7 +1,6 @@
 """Read this process's control groups, in which the kernel accounts for memory and CPUs, in version 1 or 2.
 
-See the kernel's admin-guide/cgroup-v2 and cgroup-v1. A container sees its own group at the mount point, whatever the
-group's path is outside.
+See the kernel's admin-guide/cgroup-v2 and cgroup-v1. A container sees its own group at the mount point.
 """
 
 import contextlib
@@ -10,10 +9,7 @@ from pathlib import Path
 
 
 def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list[Path]]:
-    """Yield the folders of our group and its ancestors, whose limits apply to us as well.
-
-    There is one list for each hierarchy that may have this controller; none if /proc does not show our groups.
-    """
+    """Yield the folders of our group and its ancestors for each hierarchy that may have this controller."""
     try:
         own = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
         mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
@@ -34,10 +30,7 @@ def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list
 
 
 def read(folder: Path, *names: str) -> str:
-    """Return the contents of the files of these names.
-
-    Each version has names of its own; the other's files are absent.
-    """
+    """Return the contents of these files. Each version has names of its own; the other's files are absent."""
     found = ""
     for name in names:
         with contextlib.suppress(OSError):
@@ -47,5 +40,5 @@ def read(folder: Path, *names: str) -> str:
 
 def most_processes() -> int | None:
     """Return the least limit of processes and threads of our group and its ancestors; None if there is none."""
-    said = [read(folder, "pids.max").strip() for group in groups("pids") for folder in group]
-    return min((int(most) for most in said if most.isdecimal()), default=None)  # "max" is no limit
+    limits = [read(folder, "pids.max").strip() for group in groups("pids") for folder in group]
+    return min((int(most) for most in limits if most.isdecimal()), default=None)  # "max" is no limit

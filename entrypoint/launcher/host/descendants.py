@@ -1,8 +1,8 @@
 """Find the descendants of this host's processes, end them, and name those that SIGKILL does not end.
 
-The kernel tells which process descends from which: as PID 1 or subreaper we adopt every process that loses its parent,
-so nothing leaves our tree, whatever its session or process group. The environment of an adopted process tells to which
-process of the plan it belongs.
+The kernel shows which process descends from which: as PID 1 or subreaper we adopt every process that loses its parent,
+so nothing leaves our tree, whatever its session or process group. The environment of an adopted process names the
+process of the plan that it belongs to.
 
 At a stop no process gets SIGTERM from us twice, since a second one would interrupt the saving that the first began:
 
@@ -91,10 +91,7 @@ def where_it_is(stat: Stat) -> str:
 
 
 class Descendants:
-    """Find the descendants of `processes`, those of the plan.
-
-    `are_users(name)` tells whether one is the user's program.
-    """
+    """Find the descendants of `processes`, those of the plan. `are_users(name)`: it is the user's program."""
 
     def __init__(self, processes: Mapping[str, Process], are_users: Callable[[str], bool]) -> None:
         self._processes, self._are_users = processes, are_users
@@ -102,7 +99,7 @@ class Descendants:
         self._children: dict[int, list[Stat]] = {}
         self._owners: dict[tuple[int, int], str | None] = {}  # of those that we adopted
         self._owned: dict[str | None, list[Stat]] = {}
-        self.told: dict[tuple[int, int], float] = {}  # process that got SIGTERM from us -> when
+        self.terminated: dict[tuple[int, int], float] = {}  # process that got SIGTERM from us -> when
 
     def look(self) -> None:
         """Read which processes exist now."""
@@ -194,7 +191,7 @@ class Ending(State):
     def ask(self, now: float) -> None:
         """Send SIGTERM to the process group."""
         self._asked, self._tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
-        self.descendants.told |= {
+        self.descendants.terminated |= {
             stat.key: now for stat in self.descendants.of(self.name) if self.process.in_group(stat.group)
         }
         self.process.signal(signal.SIGTERM)
@@ -211,8 +208,8 @@ class Ending(State):
         for stat in self.living:
             if self.forced:
                 send(stat, signal.SIGKILL)
-            elif now >= self._asked and stat.key not in self.descendants.told and self._is_due(stat, now):
-                self.descendants.told[stat.key] = now
+            elif now >= self._asked and stat.key not in self.descendants.terminated and self._is_due(stat, now):
+                self.descendants.terminated[stat.key] = now
                 send(stat, signal.SIGTERM)
 
     def _is_due(self, stat: Stat, now: float) -> bool:
@@ -221,7 +218,7 @@ class Ending(State):
         if stat.parent == os.getpid():
             return True
         parent = self.descendants.stat(stat.parent)
-        since = self.descendants.told.get(parent.key) if parent else None
+        since = self.descendants.terminated.get(parent.key) if parent else None
         if since is None:  # its turn comes after its parent's
             return parent is not None and parent.pid == self.process.pid
         if not _handles_sigterm(stat.pid):

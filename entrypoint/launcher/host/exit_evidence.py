@@ -30,15 +30,14 @@ class ExitEvidence:
         self._note_prepared, self._meter = prepared, Meter()
 
     def events_of_end(self, spec: ProcessSpec, exit: Exit, killed: bool) -> list[Event]:
-        """Return an Ended event, after events for what comes with it: a public key, the prepare step's findings.
-
-        `killed`: we sent SIGKILL.
-        """
+        """Return an Ended event, after events for what comes with it. `killed`: we sent SIGKILL."""
         before: list[Event] = []
         output = shortage = wrote = ""
         try:
             self._log.drain(spec.name)
-            output, shortage = self._log.tail(spec.name), self._memory(exit, killed)
+            output = self._log.tail(spec.name)
+            if exit.code == 128 + signal.SIGKILL and not killed:  # also of a shell whose program was killed
+                shortage = self._meter.killed_since()
             wrote = self._failure_of(spec, exit)
             if exit.clean and spec.key_name and spec.public_key_file:
                 key = ssh.key_in(spec.public_key_file.read_text())
@@ -56,24 +55,12 @@ class ExitEvidence:
         """Forget what was killed and what a failed script wrote: neither explains a later end."""
         self._meter.killed_since()
         with contextlib.suppress(OSError):
-            said = self._masked(most=1000)
+            text = self._masked(most=1000)
             self._failure.unlink()
-            self._log.say(f"removed the script's {self._failure} before the next attempt; its text was: {said}")
-
-    def _memory(self, exit: Exit, killed: bool) -> str:
-        """Return what the kernel reports if it may have killed this process.
-
-        A shell passes its program's end on as 137.
-        """
-        if killed or exit.code != 128 + signal.SIGKILL:
-            return ""
-        return self._meter.killed_since()
+            self._log.print(f"removed the script's {self._failure} before the next attempt; its text was: {text}")
 
     def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
-        """Return what the user's program wrote to the failure file about its end.
-
-        If several programs of the user's run on this host, nobody knows which of them wrote it.
-        """
+        """Return what the user's program wrote to the failure file; "" if one of several may have written it."""
         alone = sum(each.duty.is_users for each in self._specs.values()) == 1
         if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone):
             return ""
@@ -82,9 +69,6 @@ class ExitEvidence:
         return ""
 
     def _masked(self, most: int) -> str:
-        """Return the beginning of what a script wrote.
-
-        It is masked before it is cut, since half of a secret is not recognised.
-        """
+        """Return the beginning of what a script wrote, masked before the cut: half a secret is not recognised."""
         with self._failure.open(encoding="utf-8", errors="replace") as file:
             return self._log.secret.mask(file.read(MOST_CHARS))[:most]

@@ -39,33 +39,30 @@ def private_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
 
 def settled(job: Job) -> tuple[Job, list[str]]:
     """Return the job with folders of ours in place of closed ones in SageMaker's tree, and lines for the log."""
-    paths, program, told = job.paths, job.program, list[str]()
+    paths, program, notes = job.paths, job.program, list[str]()
     kept = {paths.model: "the model", paths.output: "the failure file", paths.data: "the report"}
     if os.path.lexists(checkpoints := paths.base / "checkpoints"):
         kept[checkpoints] = "checkpoints"
     if closed := [path for path in kept if not is_writable(path)]:
         where, lost = ", ".join(map(str, closed)), ", ".join(kept[path] for path in closed)
-        told.append(f"warning: {_user()} cannot write to {where}, so {lost} cannot be kept; wanted {_remedy(closed)}")
+        notes.append(f"warning: {_user()} cannot write to {where}, so {lost} cannot be kept; wanted {_remedy(closed)}")
     if paths.data in closed:
         paths = replace(paths, other_data=paths.run / "data")
     if not _has_files(paths.code) and not is_writable(paths.code):
         there, paths = str(paths.code), replace(paths, other_code=paths.run / "code")
         # A job that names no other place for its code has it here, or in channel `code`.
         program = replace(program, source=str(paths.code)) if program.source == there else program
-        told.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}")
+        notes.append(f"{_user()} cannot write to {there}: the code lies in {paths.code}")
         if not program.name.endswith(".py") and os.statvfs(paths.run).f_flag & os.ST_NOEXEC:
-            told.append(
+            notes.append(
                 f"warning: {program.name} cannot be run there, as that disk is mounted with noexec; wanted, for "
                 f"example, `docker run --tmpfs /tmp:exec`, or the code in {there}"
             )
-    return (replace(job, paths=paths, program=program), told) if told else (job, told)
+    return (replace(job, paths=paths, program=program), notes) if notes else (job, notes)
 
 
 def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
-    """Return the TMPDIR for the programs; "" if the present one, or /tmp, can be used.
-
-    Python would search further folders, but most other programs would not. A TMPDIR that a script may still make stays.
-    """
+    """Return the TMPDIR for programs, which search no further folders; "" if the present one or /tmp will do."""
     given = environment.get("TMPDIR")
     if is_writable(Path(given)) if given else _is_open(TEMPORARY[0]):
         return ""
@@ -75,7 +72,7 @@ def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
     return str(folder)
 
 
-def make_ready(job: Job, say: Callable[[str], None]) -> None:
+def make_ready(job: Job, log: Callable[[str], None]) -> None:
     """Make the run folder, and remove what an earlier run has left: the container may have been started again."""
     with contextlib.suppress(OSError):  # nothing can be written anywhere, as was logged
         job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,7 +81,7 @@ def make_ready(job: Job, say: Callable[[str], None]) -> None:
 
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.isfile(failure := job.paths.failure):  # noqa: PTH113 - a folder that is closed to us has none
-        say(f"removed {failure} of an earlier run")
+        log(f"removed {failure} of an earlier run")
         with contextlib.suppress(OSError):
             failure.unlink()
 

@@ -1,7 +1,4 @@
-"""Own the parts of this machine: carry out actions on its processes, and return what happened as events.
-
-Nothing here reads the policy's facts. What depends on them is in an action, or comes as an argument.
-"""
+"""Own the parts of this machine: carry out actions on its processes, return what happened as events."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +30,7 @@ POLL_PORTS, POLL_PART = 0.02, 0.02
 class ThisHost:
     """Run this host's part of a plan; for the loop only. Threads and signal handlers use `inbox`.
 
-    `begun`: processes that were started before. `tell` reports to the monitor.
+    `begun`: processes that were started before. `record` writes a line of the monitor's record.
     """
 
     def __init__(
@@ -43,9 +40,9 @@ class ThisHost:
         environment: Mapping[str, str],
         log: Log,
         begun: Mapping[str, process.Process] | None = None,
-        tell: Callable[[Line], None] = lambda line: None,
+        record: Callable[[Line], None] = lambda line: None,
     ) -> None:
-        self.job, self.plan, self.log, self.tell = job, plan, log, tell
+        self.job, self.plan, self.log, self.record = job, plan, log, record
         self.inbox = Inbox()
         self.processes: dict[str, process.Process] = {}  # those of earlier attempts, too
         self._specs = {spec.name: spec for spec in plan.on(job.cluster.me.name)}
@@ -63,9 +60,11 @@ class ThisHost:
 
     def open(self, signals: list[int]) -> list[Event]:
         """Make this host ready for its processes. Return events of `signals`, which came before, and of taken ports."""
-        self._hear_the_kernel(signals)
+        self.inbox.catch_signals(signals)
+        self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
+        process.become_subreaper()
         signalled = [events.Signalled(number=number) for number in signals]
-        folders.make_ready(self.job, self.log.say)
+        folders.make_ready(self.job, self.log.print)
         if any(spec.key_name for spec in self._specs.values()):
             ssh.write_files(self.job)
         if self._ranks:
@@ -73,14 +72,8 @@ class ThisHost:
 
             order, inbox = self._spawner.order, self.inbox
             Ranks(self.job.paths.ranks, lambda *asked: inbox.ask(partial(order, *asked)), inbox.put, self.log)
-        self._spawner.say_parts()
+        self._spawner.log_parts()
         return [*signalled, *self._spawner.ports_taken()]
-
-    def _hear_the_kernel(self, signals: list[int]) -> None:
-        """Take over the signals and orphans of this process, which only its main thread can do, once."""
-        self.inbox.hear_signals(signals)
-        self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
-        process.become_subreaper()
 
     # --- events in ---
 
@@ -174,7 +167,7 @@ class ThisHost:
                     except OSError as error:
                         self.inbox.put(broken(error))
                 case events.Say(message=message):
-                    self.log.say(message)
+                    self.log.print(message)
                 case _:
                     yield action
 
@@ -182,7 +175,7 @@ class ThisHost:
         self._started_at[spec.name] = time.monotonic()
         if spec.duty is Duty.LAUNCHER:
             spec = spec.but(argv=(mpirun(), *spec.argv[1:]))
-            self.log.say("running " + command_line(spec.argv))
+            self.log.print("running " + command_line(spec.argv))
         try:
             started = self._spawner.start(spec, restarted)
         except (OSError, ValueError) as error:
@@ -193,12 +186,12 @@ class ThisHost:
         if spec.serves is Serves.MAYBE and spec.ports:
             self._idle.add(spec.name, started.pid, spec.ports[0])
         if spec.duty is not Duty.STEP:
-            self.log.say(f"{spec.name} started, pid {started.pid}")
+            self.log.print(f"{spec.name} started, pid {started.pid}")
 
     def _note_started(self, started: process.Process, role: str, task: str) -> None:
         self.processes[started.name] = started
         self._killed.discard(started.name)
-        self.tell(Process(process=started.name, pid=started.pid, role=role, task=task))
+        self.record(Process(process=started.name, pid=started.pid, role=role, task=task))
 
     def _look_for_dying(self, names: Iterable[str]) -> None:
         from entrypoint.launcher.outcome.explain import dying
@@ -211,7 +204,7 @@ class ThisHost:
 
     def close(self) -> None:
         """Leave nothing behind: no process, no key, no unread output."""
-        self._terminator.end_the_rest(self.job.settings.kill_timeout, self.log.say)
+        self._terminator.end_the_rest(self.job.settings.kill_timeout, self.log.print)
         self.log.drain()
         self.log.flush_unfinished()
         folders.remove_secrets(self.job.paths)

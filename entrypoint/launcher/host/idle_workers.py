@@ -35,10 +35,7 @@ class Rest(State):
     _worked: float = 0.0
 
     def look(self, now: float, patience: float) -> float | None:
-        """Return for how many seconds it was seen only to serve, as far as needed; None while it may work.
-
-        A process in `join` needs JOINED_SECONDS seconds, others `patience`.
-        """
+        """Return for how many seconds it was seen only to serve, if that is as long as needed; None: it may work."""
         stat = read_stat(self.pid)
         worked = stat.worked / _TICKS if stat else None
         elapsed = now - self._looked

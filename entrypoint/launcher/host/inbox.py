@@ -24,47 +24,38 @@ class Inbox:
         self._kept: Event | Question | None = None  # taken too early
         self.put: Callable[[Event], None] = self._queue.put
 
-    def hear_signals(self, signals: list[int]) -> None:
-        """Turn SIGTERM, SIGINT and SIGCHLD into events from now on. Append the first two to `signals`, too.
+    def catch_signals(self, signals: list[int]) -> None:
+        """Turn SIGTERM, SIGINT and SIGCHLD into events, and append the first two to `signals`, read after the loop."""
 
-        Code that runs when nobody takes events any more reads that list.
-        """
-
-        def hear(number: int, _: object) -> None:
+        def catch(number: int, _: object) -> None:
             signals.append(number)
             self.put(Signalled(number=number))
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, hear)
+            signal.signal(number, catch)
         signal.signal(signal.SIGCHLD, lambda *_: self.put(ChildrenChanged()))
         self._end_waits_by_signals()
 
     def _end_waits_by_signals(self) -> None:
-        """Let every signal end a wait.
-
-        Otherwise one that came just before, or to another thread, would be noticed late.
-        """
+        """Let every signal end a wait: one that came just before, or to another thread, would be noticed late."""
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more
             return
-        heard, told = os.pipe()
+        reader, writer = os.pipe()
         try:
-            threading.Thread(target=self._wake, args=(heard,), name="signals", daemon=True).start()
+            threading.Thread(target=self._wake, args=(reader,), name="signals", daemon=True).start()
         except RuntimeError:
-            os.close(heard)
-            os.close(told)
+            os.close(reader)
+            os.close(writer)
             return
-        os.set_blocking(told, False)
-        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
-    def _wake(self, heard: int) -> None:
-        while os.read(heard, 4096):
+    def _wake(self, reader: int) -> None:
+        while os.read(reader, 4096):
             self.put(Due())  # its handler runs before this is taken
 
     def ask(self, what: Callable[[], dict[str, Any]], patience: float | None = None) -> dict[str, Any]:
-        """Let the loop answer a question about what belongs to it.
-
-        Raise queue.Empty if that takes longer than `patience`.
-        """
+        """Let the loop answer a question about its facts. Raise queue.Empty if that takes more than `patience`."""
         answer: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._queue.put(lambda: answer.put(what()))
         return answer.get(timeout=patience)

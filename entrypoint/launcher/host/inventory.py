@@ -1,7 +1,4 @@
-"""List what this host leaves in the folders that SageMaker packs, with limits on time, reading and length.
-
-The end of the job waits for it. A large file is compared by its size and both ends; of many files the first are listed.
-"""
+"""List what this host leaves in the folders that SageMaker packs, with limits on time, reading and length."""
 
 import hashlib
 import json
@@ -24,8 +21,8 @@ def take(tree: Tree, hosts: int) -> Artifacts:
     """Return what lies below `tree` now, within the share of one of so many hosts."""
     ours = {tree.records.name, tree.report.name, f".{tree.report.name}.new"}
     reader = _Reader(str(tree.base), time.monotonic() + SECONDS, ours)
-    room = max(LIST[1], min(LIST[0], LISTS_BYTES // hosts)) // 2
-    files = [*reader.list(MODEL, room), *reader.list(DATA, room)]
+    size = max(LIST[1], min(LIST[0], LISTS_BYTES // hosts)) // 2
+    files = [*reader.list(MODEL, size), *reader.list(DATA, size)]
     return Artifacts(files=tuple(files), model=reader.model, saved=reader.saved, whole=reader.whole)
 
 
@@ -38,7 +35,7 @@ class _Reader:
         self.ours = ours
         self.model, self.saved, self.whole = False, "", True
 
-    def list(self, part: str, room: int) -> Iterator[File]:
+    def list(self, part: str, size: int) -> Iterator[File]:
         for name, status in self._walk(part):
             if time.monotonic() > self.until:
                 self.whole = False
@@ -46,10 +43,10 @@ class _Reader:
             if part == MODEL:
                 self.model = True
                 self._note_saved(name)
-            if room > 0:
+            if size > 0:
                 file = File(path=name, size=status.st_size, digest=self._digest(name, status))
-                room -= len(json.dumps(name)) + 45
-                if room >= 0:
+                size -= len(json.dumps(name)) + 45
+                if size >= 0:
                     yield file
 
     def _walk(self, folder: str) -> Iterator[tuple[str, os.stat_result]]:

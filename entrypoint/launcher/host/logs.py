@@ -29,7 +29,7 @@ _AGAIN_BYTES = 1 << 11  # bytes of such a line up to which it is shown again fro
 _PACE_SECONDS = 0.02  # seconds without reading if what was read is not written yet: this makes few large reads
 _PAUSE_SECONDS = 0.001  # seconds without reading from processes that print little and often: likewise
 _LITTLE = _BLOCK // 8  # bytes of all pipes in such a moment that count as little
-_ROOM_SECONDS = 0.05  # seconds between two checks, while nobody reads stdout, for processes that must not be held up
+_FULL_SECONDS = 0.05  # seconds between two checks, while nobody reads stdout, for processes that must not be held up
 _OVER = re.compile(rb"\x08*(\r\n|\r|\n)")  # what follows the state of a progress bar, or a line
 _BACK = re.compile(rb"(?<!\x08)\x08+\r")  # Keras goes back in a line so; in a log, backspaces only show
 
@@ -45,10 +45,7 @@ class _Pipe(State):
 
 
 class Log:
-    """Write lines to `fd` (stdout). Labels are `[host process]`; there are none with prefix=False.
-
-    Nothing here waits for the reader of `fd`, except `finish`.
-    """
+    """Write lines to `fd`, with labels `[host process]` unless prefix=False. Only `finish` waits for its reader."""
 
     def __init__(
         self,
@@ -64,7 +61,7 @@ class Log:
         # Gets what processes print, and our own lines (as "").
         self.show: Callable[[str, bytes], None] = lambda process, lines: None
         self._sink = Sink(fd)
-        self._missed = 0  # lost bytes that were reported
+        self._reported_lost = 0  # lost bytes that were reported
         self._lock = threading.Lock()  # protects the attributes below
         self._pipes: dict[int, _Pipe] = {}
         self._tails: dict[str, Tail] = {}
@@ -72,7 +69,7 @@ class Log:
         self._poll = select.epoll()  # what other threads register here, the reading thread notices at once
         self._thread: threading.Thread | None = None
 
-    def say(self, message: str) -> None:
+    def print(self, message: str) -> None:
         """Log a message of the launcher as a line, or as several labelled lines."""
         label = f"[{self._host}] " if self._prefix else ""
         lines = self.secret.mask(message).splitlines() or [""]
@@ -130,10 +127,7 @@ class Log:
         self._sink.hand_over()
 
     def finish(self, patience: float = PATIENCE_SECONDS, hurries: Callable[[], bool] = bool) -> int:
-        """Wait until all is written, or nothing was taken for `patience` seconds.
-
-        Return how many bytes were lost in all.
-        """
+        """Wait until all is written, or nothing was taken for `patience` seconds. Return how many bytes were lost."""
         return self._sink.finish(patience, hurries)
 
     def _open(self, owner: str, label: str) -> int:
@@ -162,18 +156,18 @@ class Log:
             if self._sink.waiting:
                 self._sink.catch_up(_PACE_SECONDS)
             if self._sink.is_full:
-                self._wait_for_room()
+                self._wait_for_space()
             elif 0 < count < _LITTLE:
                 # The first line after a pause is not delayed.
                 if time.monotonic() < rested + 2 * _PAUSE_SECONDS:
                     time.sleep(_PAUSE_SECONDS)
                 rested = time.monotonic()
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_space(self) -> None:
         """Leave output in the pipes, which fill up; but read from processes that are to end."""
         read = 0
         while self._sink.is_full:
-            self._sink.wait_for_room(0 if read else _ROOM_SECONDS)
+            self._sink.wait_for_space(0 if read else _FULL_SECONDS)
             self._sink.hand_over()  # without a thread for it, this call writes
             read = 0
             if self._sink.is_stalled:
@@ -275,9 +269,9 @@ class Log:
 
     def _write(self, text: bytes, reserve: int = 0) -> None:
         lost = self._sink.lost
-        if lost > self._missed and not self._sink.is_full:
-            self._missed, missing = lost, lost - self._missed
-            self.say(f"{missing} bytes of output are missing here: they could not be written")
+        if lost > self._reported_lost and not self._sink.is_full:
+            self._reported_lost, missing = lost, lost - self._reported_lost
+            self.print(f"{missing} bytes of output are missing here: they could not be written")
         self._sink.put(text, reserve)
 
 

@@ -86,8 +86,8 @@ def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
     """Return the CPUs' time that our control group and its ancestors may use; None if there is no limit."""
     # "150000 100000", or in version 1 two files; "max" and -1 are no limit.
     names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
-    said = [read(folder, *names).split() for group in groups("cpu", process) for folder in group]
-    numbers = [tuple(map(int, words)) for words in said if len(words) == 2 and all(map(str.isdecimal, words))]
+    found = [read(folder, *names).split() for group in groups("cpu", process) for folder in group]
+    numbers = [tuple(map(int, words)) for words in found if len(words) == 2 and all(map(str.isdecimal, words))]
     return min((quota / period for quota, period in numbers if quota and period), default=None)
 
 

@@ -1,7 +1,6 @@
-"""Detect whether the kernel killed a process for lack of memory. Only its own counter tells: SIGKILL has many senders.
+"""Detect, by our control group's counter, whether the kernel killed a process for lack of memory.
 
-The counter is our control group's: `oom_kill` in memory.events (version 2) or memory.oom_control (version 1, Linux 4.13
-and later).
+SIGKILL has many senders. `oom_kill` is in memory.events, or in memory.oom_control of version 1 since Linux 4.13.
 """
 
 import re

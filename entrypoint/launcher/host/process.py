@@ -72,20 +72,12 @@ def scratch(name: str) -> IO[bytes]:
 
 
 def started(spec: ProcessSpec, pid: int) -> Process:
-    """Return the started process, which has a session of its own.
-
-    If memory runs short, the kernel kills it before us.
-    """
-    _prefer_to_kill(pid)
-    return Process(name=spec.name, pid=pid, group=pid)
-
-
-def _prefer_to_kill(pid: int) -> None:
-    """Let the kernel kill this process and its children rather than us if memory is short: we must report it."""
+    """Return the started process. If memory is short, the kernel kills it and its children rather than us."""
     path = Path(f"/proc/{pid}/oom_score_adj")
     with contextlib.suppress(OSError, ValueError):
         if int(path.read_text()) < OOM_SCORE:
             path.write_text(str(OOM_SCORE))
+    return Process(name=spec.name, pid=pid, group=pid)  # it has a session of its own
 
 
 def reap() -> list[tuple[int, int]]:

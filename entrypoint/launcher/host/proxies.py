@@ -23,7 +23,7 @@ AWS_AT = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_EC2_METADATA_SERVICE_ENDPOI
 LONGEST_BYTES = 1 << 16  # bytes of addresses that are added to the names, well below what Linux passes to a program
 
 
-def told(found: Sequence[str], hosts: int) -> str:
+def describe(found: Sequence[str], hosts: int) -> str:
     """Return the line for the log."""
     whose = "the job's host" if hosts == 1 else f"the {hosts} hosts of the job"
     return (

@@ -1,7 +1,6 @@
 """Serve the socket where the ranks that mpirun starts on this host report, each in one short talk.
 
-programs/rank.py is the other end. The kernel tells which user is there, so only processes of our own user get an
-answer.
+programs/rank.py is the other end. Only processes of our own user, as the kernel names it, get an answer.
 """
 
 import contextlib
@@ -50,12 +49,12 @@ class Ranks:
                 continue
             shortage.over()
             try:
-                threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._receive, args=(connection,), daemon=True).start()
             except RuntimeError as error:  # no thread is left: others would wait for the rank
                 self._put(broken(error))
                 connection.close()
 
-    def _hear(self, connection: socket.socket) -> None:
+    def _receive(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError, KeyError):  # it broke off, or is no rank of ours
             self._talk(connection)
 
@@ -87,12 +86,12 @@ class Ranks:
             return
         self._put(RankStarted(name=name, pid=int(hello["pid"]), attempt=attempt))
         try:
-            while (said := json.loads(lines.readline() or b"{}")).get("orphaned"):
+            while (message := json.loads(lines.readline() or b"{}")).get("orphaned"):
                 self._put(RankOrphaned(name=name))
         except (OSError, ValueError, AttributeError):
-            said = {}
+            message = {}
         # Without a status, the rank program itself was killed, and its child with it or soon after.
-        status = said.get("wait_status")
+        status = message.get("wait_status")
         exit = Exit.from_wait_status(status) if status is not None else Exit(code=137, signal=9)
         over = threading.Event()
         self._put(RankEnded(name=name, exit=exit, let_go=over.set))

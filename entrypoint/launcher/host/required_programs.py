@@ -1,7 +1,4 @@
-"""Find programs that a plan needs beside Python and the user's code, and that the image lacks.
-
-They are looked for before anything starts. The prepare step looks for modules that we start.
-"""
+"""Find programs that a plan needs beside Python and the user's code, and that the image lacks, before it starts."""
 
 import contextlib
 import os
@@ -53,7 +50,8 @@ def lacking(names: Collection[str]) -> list[str]:
     absent = [name for name in names if not _which(name)]
     if "mpirun" in absent:  # its daemon belongs to the same package
         absent = [name for name in absent if name not in ("orted", "prted")]
-    found = [f"{Path(name).name} ({_remedy(name)})" for name in absent]
+    remedy = "apt-get install " if APT.exists() else "as in Debian's "
+    found = [f"{Path(name).name} ({remedy}{PROGRAMS[name]})" for name in absent]
     if SSHD in names and SSHD not in absent and (why := _locked_out()):
         found.append(why)
     return found
@@ -89,7 +87,3 @@ def _lost_rights() -> list[str]:
         held = int(next(line.split()[1] for line in lines if line.startswith("CapEff:")), 16)
         return [right for number, right in RIGHTS.items() if not held >> number & 1]
     return []
-
-
-def _remedy(name: str) -> str:
-    return f"apt-get install {PROGRAMS[name]}" if APT.exists() else f"as in Debian's {PROGRAMS[name]}"

@@ -21,7 +21,7 @@ class Shortage:
     def __init__(self, put: Callable[[Event], None]) -> None:
         self._put = put
         self._since = inf
-        self._told = False
+        self._reported = False
 
     def note(self, error: Exception) -> bool:
         """Note that a connection failed. Return whether that is for lack of descriptors."""
@@ -29,8 +29,8 @@ class Shortage:
             return False
         now = time.monotonic()
         self._since = min(self._since, now)
-        if now >= self._since + LASTING_SECONDS and not self._told:
-            self._told = True
+        if now >= self._since + LASTING_SECONDS and not self._reported:
+            self._reported = True
             self._put(broken(error))
         return True
 

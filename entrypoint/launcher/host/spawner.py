@@ -62,7 +62,7 @@ class Spawner:
         env = self._environment_of(spec, attempt, cpus, place)
         return {"argv": self._command(spec), "env": env, "cwd": str(spec.cwd)}
 
-    def say_parts(self) -> None:
+    def log_parts(self) -> None:
         """Log which threads and GPUs our processes are given; nothing is logged if none are set."""
         parts: dict[str, list[str]] = {}
         for spec in self._plan.on(self._job.cluster.me.name):
@@ -70,7 +70,7 @@ class Spawner:
                 parts.setdefault(" ".join(f"{key}={value}" for key, value in part.items()), []).append(spec.name)
         for variables, names in parts.items():
             who = names[0] if len(names) == 1 else f"each of {len(names)} processes"
-            self._log.say(f"{self._machine}; {who}: {variables}")
+            self._log.print(f"{self._machine}; {who}: {variables}")
 
     def ports_taken(self) -> list[Event]:
         """Return an event if a port of this host's processes is taken by another program."""

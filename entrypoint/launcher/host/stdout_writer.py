@@ -83,18 +83,15 @@ class Sink:
         if self._own is not None:
             self._write_until(until)
         self.hand_over()
-        self.wait_for_room(max(0.0, until - time.monotonic()), _AT_ONCE_BYTES)
+        self.wait_for_space(max(0.0, until - time.monotonic()), _AT_ONCE_BYTES)
 
-    def wait_for_room(self, seconds: float, limit: int = LIMIT_BYTES) -> None:
+    def wait_for_space(self, seconds: float, limit: int = LIMIT_BYTES) -> None:
         """Wait for at most so many seconds until less than `limit` waits."""
         with self._lock:
             self._emptied.wait_for(lambda: self.waiting < limit, seconds)
 
     def finish(self, patience: float = PATIENCE_SECONDS, hurries: Callable[[], bool] = bool) -> int:
-        """Wait for what is left, for a limited time, while somebody takes it. Return how many bytes were lost in all.
-
-        `hurries()` tells whether SageMaker waits for our end by now.
-        """
+        """Wait a while for what is left. Return how many bytes were lost. `hurries()`: SageMaker waits for our end."""
         began = time.monotonic()
         while self.waiting and time.monotonic() < began + LAST_SECONDS:
             if time.monotonic() >= max(began, self._moved) + (HURRY_SECONDS if hurries() else patience):
@@ -118,13 +115,13 @@ class Sink:
         """Write what waits; with a time limit, only if no other thread does."""
         if not self._turn.acquire(blocking=until is None):
             return
-        room = select.poll()
-        room.register(self._fd, select.POLLOUT)
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
         left: float | None = None
         while left != 0 and (text := self._buffer[: self._piece]):
             if until is not None:
                 left = max(0.0, until - time.monotonic()) * 1000
-            if not room.poll(left):
+            if not poll.poll(left):
                 break
             count = self._write(text)
             with self._lock:
@@ -155,10 +152,7 @@ class Sink:
 
 
 def _opened_again(fd: int) -> int | None:
-    """Open a pipe again, without blocking, for ourselves alone.
-
-    Return None for other files, and pipes of other users.
-    """
+    """Open a pipe again, without blocking, for us alone. Return None for other files and other users' pipes."""
     with contextlib.suppress(OSError):
         if stat.S_ISFIFO(os.fstat(fd).st_mode):
             return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from math import inf
 
-from entrypoint.base.values import Value
 from entrypoint.launcher.host import descendants
 from entrypoint.launcher.host.process import Process
 from entrypoint.launcher.plan.plan import Duty, ProcessSpec
@@ -14,17 +13,6 @@ from entrypoint.launcher.policy.events import Event
 
 LOOK, LOOK_SHARE = 0.05, 10.0  # seconds between two looks, or so many times what one takes
 NAMED = 10  # processes in one line of the log
-
-
-class _Sweeping(Value):
-    """Describe what is ended between two attempts.
-
-    `spare`: pids that stay with their descendants; `keep`: pids that stay.
-    """
-
-    spare: frozenset[int]
-    keep: frozenset[int]
-    until: float
 
 
 class Terminator:
@@ -36,14 +24,15 @@ class Terminator:
         self._processes, self._specs, self._put = processes, specs, put
         self._descendants = descendants.Descendants(processes, self._is_users)
         self._endings: dict[str, descendants.Ending] = {}  # of processes that are to end, and have not ended
-        self._sweeping: _Sweeping | None = None
+        self._sweeping_until: float | None = None  # between two attempts
+        self._spare, self._keep = list[int](), set[int]()  # pids that stay meanwhile, the first with their descendants
         self._survivors: set[tuple[int, int]] = set()  # processes that SIGKILL did not end
         self._look_at = 0.0
 
     @property
     def look_at(self) -> float:
         """Return when to call `press` next."""
-        return self._look_at if self._endings or self._sweeping else inf
+        return self._look_at if self._endings or self._sweeping_until is not None else inf
 
     def look_soon(self) -> None:
         """Look soon: what has ended may have been the last process to wait for, or may have left others."""
@@ -77,16 +66,14 @@ class Terminator:
         self._descendants.look()
         for ending in self._endings.values():
             ending.press(now)
-        if self._sweeping:
-            self._go_on_sweeping(self._sweeping, now)
+        if self._sweeping_until is not None:
+            self._go_on_sweeping(now, self._sweeping_until)
         # On a machine with many processes a look takes long.
         self._look_at = time.monotonic() + max(LOOK, LOOK_SHARE * (time.monotonic() - now))
 
     def inspect(self, name: str) -> None:
         self._descendants.look()
-        left = self._descendants.of(name) or [
-            stat for stat in [self._descendants.stat(self._processes[name].pid)] if stat
-        ]
+        left = self._descendants.of(name) or list(filter(None, [self._descendants.stat(self._processes[name].pid)]))
         self._survivors |= {stat.key for stat in left}
         self._put(events.Survived(name=name, left=tuple(descendants.where_it_is(stat) for stat in left)))
 
@@ -94,24 +81,21 @@ class Terminator:
         """End what an attempt has left, so that no process reaches into the next attempt."""
         # A step still has work to do, with all that it has started; a daemon's descendants belong to the old attempt.
         pids = {name: self._processes[name].pid for name in keep if name in self._processes}
-        steps = [pid for name, pid in pids.items() if self._specs[name].duty is Duty.STEP]
-        self._sweeping = _Sweeping(
-            spare=frozenset(steps), keep=frozenset(pids.values()), until=time.monotonic() + within
-        )
-        self._look_at = 0.0
+        self._spare = [pid for name, pid in pids.items() if self._specs[name].duty is Duty.STEP]
+        self._keep, self._sweeping_until, self._look_at = set(pids.values()), time.monotonic() + within, 0.0
         self._put(events.Due())
 
-    def _go_on_sweeping(self, sweeping: _Sweeping, now: float) -> None:
-        left = [stat for stat in self._descendants.below_us(sweeping.spare) if stat.pid not in sweeping.keep]
+    def _go_on_sweeping(self, now: float, until: float) -> None:
+        left = [stat for stat in self._descendants.below_us(self._spare) if stat.pid not in self._keep]
         for stat in left:
             descendants.send(stat, signal.SIGKILL)
-        if left and now < sweeping.until:
+        if left and now < until:
             return
-        self._sweeping = None
+        self._sweeping_until = None
         self._survivors |= {stat.key for stat in left}
         self._put(events.Swept(left=tuple(descendants.where_it_is(stat) for stat in left)))
 
-    def end_the_rest(self, within: float, say: Callable[[str], None]) -> None:
+    def end_the_rest(self, within: float, log: Callable[[str], None]) -> None:
         """Kill what scripts left running, perhaps on purpose: it ends with the job. Log what is killed."""
         self._descendants.look()
         names = [name for name in self._processes if self._is_users(name)]
@@ -121,10 +105,10 @@ class Terminator:
         if left:
             shown = [str(stat) for stat in left.values()]
             more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
-            say(f"killed processes that scripts left running: {', '.join(shown[:NAMED])}{more}")
+            log(f"killed processes that scripts left running: {', '.join(shown[:NAMED])}{more}")
         for stat in descendants.end_descendants(within, known=self._survivors)[0]:
             if stat.key not in self._survivors:
-                say(f"left behind after SIGKILL: {descendants.where_it_is(stat)}")
+                log(f"left behind after SIGKILL: {descendants.where_it_is(stat)}")
 
     def _ending(self, name: str, grace: float = 0.0) -> descendants.Ending:
         if name not in self._endings:

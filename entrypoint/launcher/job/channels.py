@@ -54,10 +54,7 @@ class Channel(Value):
 
 
 class Reader(Value):
-    """Describe a training process by the numbers that decide what it reads.
-
-    Hosts may have different numbers of processes, so `hosts` counts the hosts that have one of this local rank.
-    """
+    """Describe a training process by what decides what it reads. `hosts` counts those that have its local rank."""
 
     size: int
     rank: int
@@ -68,10 +65,7 @@ class Reader(Value):
     most: int  # the largest local size of all hosts: a group has this many channels
 
     def at(self, host: int, size: int, rank: int, local_size: int, local_rank: int) -> "Reader":
-        """Return the reader at another place: on the host with number `host`, which is assumed to be like this one.
-
-        The place that was planned for this reader gives the reader itself.
-        """
+        """Return the reader at another place, on host number `host`; the planned place gives the reader itself."""
         planned = (self.size, self.rank, self.local_size, self.local_rank, self.host_index)
         if planned == (size, rank, local_size, local_rank, host):
             return self
@@ -111,16 +105,13 @@ _SHARDS: dict[str, Callable[[Reader], tuple[int, int]]] = {
 
 
 class Channels(Value):
-    """Hold all channels of a host and what the settings say about groups. Hosts of other instance groups may differ."""
+    """Hold all channels of a host and the settings about groups. Hosts of other instance groups may differ."""
 
     all: tuple[Channel, ...] = ()
     groups: tuple[tuple[str, ChannelGroup], ...] = ()  # (stem, or "" for all groups; what they hold)
 
     def shards(self, reader: Reader | None) -> dict[str, dict[str, Any]]:
-        """Return what a process reads, by source.
-
-        A process that does not train reads each channel from start to end.
-        """
+        """Return what a process reads, by source. One that does not train reads each channel from start to end."""
         if reader is None:
             parts = {channel.name: (channel, 1, 0) for channel in self.all}
         else:
@@ -275,10 +266,7 @@ def reads(shards: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> list[str]:
-    """Return warnings about channels that will not be read as one may expect.
-
-    `training` has the training processes of each training host.
-    """
+    """Return warnings about channels that will not be read as expected. `training`: the readers of each host."""
     of_all = [reader for group in training.values() for reader in group]
     if not of_all:
         return []
@@ -298,7 +286,7 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
                 f"wanted FullyReplicated, or {wanted} or more processes that train there (a chief does with TF1 only)"
             )
     unsure = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & confirmed.keys()]
-    if unsure:  # inputdataconfig.json has no S3 paths, so nothing else tells whether the data are the same
+    if unsure:  # inputdataconfig.json has no S3 paths, so nothing else shows whether the data are the same
         groups = "; ".join(", ".join(channel.name for channel in source.channels) for source in unsure)
         same, own = (
             ",".join(f"{source.name}={kind}" for source in unsure) for kind in (ChannelGroup.SAME, ChannelGroup.OWN)

@@ -229,10 +229,7 @@ def _is_on(hyperparameters: dict[str, Any], key: str) -> bool:
 
 
 def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
-    """Return whether the script is for SageMaker's data-parallel library.
-
-    Raise ConfigError for the model-parallel one.
-    """
+    """Return whether the script is for smdistributed.dataparallel. Raise ConfigError for modelparallel."""
     if hyperparameters.get("mp_parameters") not in (*NOT_GIVEN, {}):
         raise ConfigError(
             "hyperparameter mp_parameters asks for SageMaker's model-parallel library, which does not exist for this "

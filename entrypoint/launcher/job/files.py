@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,18 +84,19 @@ def host_names(resources: dict[str, Any], path: Path) -> list[str]:
     odd = [name for name in names if not HOST_NAME.fullmatch(name)]
     if odd:
         raise ConfigError(f"{path} has {show(odd[0])} in hosts; wanted names of letters, digits, - . and _")
-    doubles = sorted(name for name, count in Counter(names).items() if count > 1)
-    if doubles:
-        found = show(names)
-        raise ConfigError(
-            f"{path} names {shorten(', '.join(doubles))} more than once in hosts {found}; wanted each once"
-        )
+    if doubles := more_than_once(names):
+        more, found = shorten(", ".join(doubles)), show(names)
+        raise ConfigError(f"{path} names {more} more than once in hosts {found}; wanted each once")
     if len(names) > MAX_HOSTS:
         raise ConfigError(f"{path} names {len(names)} hosts; wanted at most {MAX_HOSTS}")
     if me not in names:
         raise ConfigError(f"{path} has current_host = {show(me)}; wanted one of its hosts {show(sorted(names))}")
     _check_texts(resources, path)
     return names
+
+
+def more_than_once(names: Sequence[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def check_word(word: str, where: str) -> None:

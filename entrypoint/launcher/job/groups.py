@@ -1,7 +1,6 @@
 """Read the instance groups of a heterogeneous cluster, and decide which part each host takes in the job."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from entrypoint.base.errors import ConfigError, shorten, show
 from entrypoint.base.values import Value
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.cluster import Cluster, Part
+from entrypoint.launcher.job.files import more_than_once
 
 DISTRIBUTION = f"hyperparameter {params.DISTRIBUTION_INSTANCE_GROUPS}"
 SERVERS = "ENTRYPOINT_PS_GROUPS"
@@ -32,8 +32,7 @@ def read_groups(resources: Mapping[str, Any], path: Path) -> tuple[Group, ...]:
     if not isinstance(listed, list):
         raise ConfigError(f"{path} has instance_groups = {show(listed)}; wanted a list of groups")
     groups = tuple(_group(each, path) for each in listed)
-    twice = _more_than_once([group.name for group in groups])
-    if twice:
+    if twice := more_than_once([group.name for group in groups]):
         raise ConfigError(f"{path} names {show(twice[0])} more than once in instance_groups; wanted each group once")
     return groups
 
@@ -88,16 +87,12 @@ def _check_members(groups: Sequence[Group], hosts: Sequence[str], path: Path) ->
     """Raise ConfigError unless each host is in one group, and the groups have no other hosts."""
     members = [host for group in groups for host in group.hosts]
     for what, found in (
-        ("in more than one group", _more_than_once(members)),
+        ("in more than one group", more_than_once(members)),
         ("in no group", sorted(set(hosts) - set(members))),
         ("in a group and not among the hosts", sorted(set(members) - set(hosts))),
     ):
         if found:
             raise ConfigError(f"{path} has {show(found[0])} {what}; wanted each of its hosts in one group")
-
-
-def _more_than_once(names: Sequence[str]) -> list[str]:
-    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def accelerators(groups: Sequence[Group], cluster: Cluster, here: int) -> int | None:

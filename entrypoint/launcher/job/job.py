@@ -59,10 +59,7 @@ class Tree(Value):
         return self.output / "data"
 
     def evidence(self, host: str) -> Path:
-        """Return the evidence file of a host.
-
-        Its name has the host's, since SageMaker packs all hosts' data into one archive.
-        """
+        """Return a host's evidence file, named for it: SageMaker packs the data of all hosts into one archive."""
         return self.data / f"entrypoint-{host}.txt"
 
     @property

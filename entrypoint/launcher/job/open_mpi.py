@@ -1,7 +1,4 @@
-"""Find out which Open MPI this host has.
-
-ORTE (`orted`) starts ranks on other hosts up to version 4, PRRTE (`prted`) from 5.
-"""
+"""Find out which Open MPI this host has: ORTE (`orted`) starts ranks elsewhere up to version 4, PRRTE from 5."""
 
 import os
 import re
@@ -19,10 +16,7 @@ PATIENCE_SECONDS = 20.0  # seconds for `mpirun --version`, which usually takes s
 
 
 def major_version(environment: Mapping[str, str]) -> int:
-    """Return ORTE or PRRTE, as this host's mpirun needs. Raise ConfigError if that is not Open MPI's.
-
-    The daemon on PATH answers this at no cost. mpirun itself is asked only if both daemons or none are there.
-    """
+    """Return ORTE or PRRTE: by the daemon on PATH, at no cost, else by mpirun. Raise ConfigError if it is another."""
     folders = [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder]
     there = [major for major, daemon in DAEMONS.items() if which(daemon, folders)]
     if len(there) == 1:
@@ -33,10 +27,7 @@ def major_version(environment: Mapping[str, str]) -> int:
 
 
 def which(name: str, folders: Sequence[str]) -> str:
-    """Return the first program of this name in the folders, or "".
-
-    shutil.which does the same, but its import takes longer.
-    """
+    """Return the first program of this name, or "". shutil.which does the same, but its import takes longer."""
     paths = (Path(folder, name) for folder in folders)
     return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
 

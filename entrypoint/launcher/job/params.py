@@ -1,7 +1,6 @@
 """Share names and encodings with SageMaker's SDKs and sagemaker-training, and select what the user's script gets.
 
-They equal `sagemaker_training/params.py` and `mapping.py`, 4.9.0 and 5.1.4; tests/unit/plan/test_parity.py compares.
-They are not imported from there: that library needs a C compiler to be installed, which few images have.
+They equal those of sagemaker-training 4.9.0 and 5.1.4, as test_parity.py checks. That library needs a C compiler.
 """
 
 from collections.abc import Mapping

@@ -30,8 +30,7 @@ def read_program(hyperparameters: dict[str, Any], environment: Mapping[str, str]
         if "=" in key:
             raise ConfigError(f"hyperparameter {show(key)} has a = in its name; wanted none: it becomes SM_HP_<NAME>")
         for word in params.arguments({key: value}):
-            check_word(word, f"hyperparameter {show(key)}")
-            _check_length(word, f"hyperparameter {show(key)}")
+            _check_argument(word, f"hyperparameter {show(key)}")
     for key, value in hyperparameters.items():
         if isinstance(value, str):
             check_word(key + value, f"hyperparameter {show(key)}")
@@ -52,17 +51,17 @@ def read_mpi_options(hyperparameters: dict[str, Any], key: str) -> tuple[str, ..
             f"hyperparameter {key} does not fall into words: {error}; wanted mpirun options as a shell would take them"
         ) from None
     for word in words:
-        check_word(word, f"hyperparameter {key}")
-        _check_length(word, f"hyperparameter {key}, or a word of it,")
+        _check_argument(word, f"hyperparameter {key}", longer=", or a word of it,")
     return words
 
 
-def _check_length(word: str, where: str) -> None:
+def _check_argument(word: str, where: str, longer: str = "") -> None:
     """Raise ConfigError if Linux starts no program with this argument."""
+    check_word(word, where)
     size = len(os.fsencode(word))
     if size > STRING:
         raise ConfigError(
-            f"{where} is an argument of {size} bytes, and Linux takes none of more than {STRING}; wanted a "
+            f"{where}{longer} is an argument of {size} bytes, and Linux takes none of more than {STRING}; wanted a "
             "shorter one: put it into a file, in a channel or beside the code, and pass the file's name"
         )
 

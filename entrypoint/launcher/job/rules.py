@@ -1,7 +1,4 @@
-"""Define the rules by which the report judges a job: their thresholds, and how `ENTRYPOINT_RULES` changes them.
-
-entrypoint/report/rules/ applies them.
-"""
+"""Define the thresholds of the rules by which the report judges a job, and read `ENTRYPOINT_RULES`."""
 
 import math
 from collections.abc import Iterable

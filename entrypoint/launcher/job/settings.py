@@ -109,10 +109,7 @@ def _codes(text: str) -> tuple[int, ...]:
 
 
 def group_names(text: str) -> tuple[str, ...]:
-    """Return instance groups as people and SDKs write them: `a,b`, `["a", "b"]` or Python's `['a', 'b']`.
-
-    Raise ValueError for anything else.
-    """
+    """Return instance groups: `a,b`, `["a", "b"]` or Python's `['a', 'b']`. Raise ValueError for anything else."""
     import ast  # here, since few jobs name groups
 
     try:
@@ -136,10 +133,7 @@ def _channel_groups(text: str) -> tuple[tuple[str, ChannelGroup], ...]:
 
 
 def _metric_definitions(text: str) -> tuple[tuple[str, str], ...]:
-    """Return (name, expression) of each definition in a JSON array, as SageMaker has it.
-
-    Each expression has a group.
-    """
+    """Return (name, expression) of each definition in SageMaker's JSON array. Each expression has a group."""
     try:
         pairs = tuple((each["Name"], each["Regex"]) for each in json.loads(text))
         good = all(isinstance(name, str) and re.compile(expression).groups for name, expression in pairs)
@@ -168,10 +162,7 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...]:
 
 
 class Setting(Default):
-    """Hold how one setting is read and what it means.
-
-    `machine`: a fact of one host's machine, which may differ between hosts; `entrypoint local` and our tests set it.
-    """
+    """Hold how a setting is read and what it means. `machine`: it may differ between hosts, and is on no page."""
 
     def __init__(self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, machine: bool) -> None:
         super().__init__(lambda: default)
@@ -252,9 +243,7 @@ class Settings(Value):
         "strategy; else `chief`.",
     )
     ps_chief_first: choices.When = _word(
-        choices.When.AUTO,
-        "ps with scripts: hold worker scripts until the chief's port answers. `auto`: only if the code uses "
-        "TF1 sessions or estimators, where a worker that comes first loses 30 s.",
+        choices.When.AUTO, "ps with scripts: hold workers until the chief's port answers. `auto`: with TF1 sessions."
     )
     tf1: choices.Tf1 = _word(
         choices.Tf1.TELL,
@@ -266,12 +255,7 @@ class Settings(Value):
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
     token: str = _setting("", _token, "Secret that hosts of the job must show to one another.", secret=True)
-    heartbeat: float = _setting(
-        1.0,
-        _seconds(0.05, 60),
-        "Seconds between two heartbeats of a host. In jobs of more than 250 hosts longer: the coordinator reads "
-        "at most 250 a second.",
-    )
+    heartbeat: float = _setting(1.0, _seconds(0.05, 60), "Seconds between two heartbeats of a host; see `paced`.")
     peer_timeout: float = _setting(
         5.0,
         _seconds(0.5, 3600),
@@ -288,12 +272,7 @@ class Settings(Value):
     failure_grace: float = _setting(
         2.0, _seconds(0, 86_400), "After a failure: seconds from SIGTERM to SIGKILL for what still runs."
     )
-    kill_timeout: float = _setting(
-        10.0,
-        _seconds(0, 3600),
-        "Seconds to wait for a process after SIGKILL. A process that still runs then, for example since a disk does "
-        "not answer, is logged and left behind; if it blocks another attempt, the job fails.",
-    )
+    kill_timeout: float = _setting(10.0, _seconds(0, 3600), "Seconds after SIGKILL until a process is left behind.")
     max_runtime: float = _setting(
         0.0,
         _seconds(0, 28 * 86_400),
@@ -306,19 +285,13 @@ class Settings(Value):
         "How often the job restarts on the same hosts after a failure that looks transient (killed by a signal, or a "
         "code of `ENTRYPOINT_RESTART_CODES`); and how often each worker server restarts alone.",
     )
-    restart_backoff: float = _setting(
-        3.0,
-        _seconds(0, 3600),
-        "Seconds until the first restart; doubled each time, up to 60 (or this, if it is more).",
-    )
+    restart_backoff: float = _setting(3.0, _seconds(0, 3600), "Seconds until the first restart; doubled each time.")
     restart_codes: tuple[int, ...] = _setting(
         (75,), _codes, "Exit codes after which the job restarts, with commas between them."
     )
     threads: choices.Threads = _word(
         choices.Threads.AUTO,
-        "`auto`: where several processes divide a host's CPUs, or a quota allows fewer than TensorFlow sees, each gets "
-        "a number of threads to start, unless the environment sets one; and with Horovod and MPI, on hosts without "
-        "GPUs, a waiting rank yields its CPU. `off`: neither.",
+        "`auto`: processes get their part of the threads, see host/machine.py. `off`: they do not.",
     )
     pin_gpus: choices.When = _word(
         choices.When.AUTO,
@@ -339,12 +312,7 @@ class Settings(Value):
     evaluator_grace: float = _setting(
         300.0, _seconds(0, 86_400), "Seconds that the evaluator has for its last work after all others have succeeded."
     )
-    outside_grace: float = _setting(
-        30.0,
-        _seconds(0, 86_400),
-        "Seconds that the scripts of hosts outside the distribution have to end by themselves after all others have "
-        "succeeded.",
-    )
+    outside_grace: float = _setting(30.0, _seconds(0, 86_400), "Seconds that scripts outside have after the others.")
     differences: choices.Reaction = _word(
         choices.Reaction.FAIL,
         "What to do when code, plan, requirements, image or versions are not the same on all hosts.",

@@ -16,10 +16,10 @@ from entrypoint.launcher.outcome.last_exception import (
     SHELL,
     came_out,
     exceptions,
+    has_words,
     lines_after,
+    lines_of_reason,
     printed_before,
-    says_something,
-    telling_lines,
     that_ended_it,
 )
 from entrypoint.launcher.outcome.meanings import meaning
@@ -67,12 +67,12 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
     """Explain the end of a program from its last output, or from what it wrote to the failure file itself."""
     lines = _readable(output)
     found = tracebacks(lines)
-    chains, telling = exceptions(found), telling_lines(lines, found)
-    chain, number = that_ended_it(exit, chains, lines, telling), exit.killed_by
+    chains, meaningful = exceptions(found), lines_of_reason(lines, found)
+    chain, number = that_ended_it(exit, chains, lines, meaningful), exit.killed_by
     if chain:
         error, details, symptom = _of_chain(chain)
         lines = lines[: chain[-1].last + 1]
-    elif exit.signal is None and (reason := _of_mpirun(lines, telling)):
+    elif exit.signal is None and (reason := _of_mpirun(lines, meaningful)):
         error, details, symptom = reason
     elif number is not None:
         error, details, symptom = _of_signal(lines, number)
@@ -83,8 +83,9 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
     elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
         error, details, symptom = refused, _last_lines(lines), False
     else:
-        error, details, symptom = _last_line(lines, telling)
-        error = f"{clip(error, 250)} (after {before})" if (before := printed_before(exit, chains, telling)) else error
+        error, details, symptom = _last_line(lines, meaningful)
+        if before := printed_before(exit, chains, meaningful):
+            error = f"{clip(error, 250)} (after {before})"
     symptom = symptom or number in SENT
     if wrote := "\n".join(_readable(wrote)).strip():
         error, _, rest = wrote.partition("\n")
@@ -101,7 +102,7 @@ def dying(output: str) -> Explanation | None:
     lines = _readable(output)
     found = tracebacks(lines)
     chains = exceptions(found)
-    if not chains or not came_out(chains[-1]).outermost or lines_after(chains[-1], telling_lines(lines, found)):
+    if not chains or not came_out(chains[-1]).outermost or lines_after(chains[-1], lines_of_reason(lines, found)):
         return None
     error, details, symptom = _of_chain(chains[-1])
     return None if symptom else _explanation(error, details, symptom, lines)
@@ -110,13 +111,13 @@ def dying(output: str) -> Explanation | None:
 def explain_mpirun(output: str) -> Explanation:
     """Explain mpirun's end, mostly as a symptom of a rank. mpirun prints what is wrong, then what can be done."""
     lines = [line for line in _readable(output) if not _OF_NO_CONSEQUENCE.search(line)]
-    telling = [line if not _BESIDE.search(line) else "" for line in lines]
-    if not any(map(says_something, telling)):
-        telling = lines
-    start = next((number for number, line in enumerate(telling) if says_something(line)), len(telling))
-    end = next((n for n in range(start, len(telling)) if not says_something(telling[n])), len(telling))
-    error = " ".join(line.strip() for line in telling[start:end])
-    details = "\n".join([line for line in telling[end:] if says_something(line)][: 2 * LINES])
+    meaningful = [line if not _BESIDE.search(line) else "" for line in lines]
+    if not any(map(has_words, meaningful)):
+        meaningful = lines
+    start = next((number for number, line in enumerate(meaningful) if has_words(line)), len(meaningful))
+    end = next((n for n in range(start, len(meaningful)) if not has_words(meaningful[n])), len(meaningful))
+    error = " ".join(line.strip() for line in meaningful[start:end])
+    details = "\n".join([line for line in meaningful[end:] if has_words(line)][: 2 * LINES])
     return Explanation(_with_meaning(error, lines), clip(details, 2000), Confidence.LOW)
 
 
@@ -139,8 +140,8 @@ def _of_chain(chain: tuple[Raised, ...]) -> Reason:
     members = chain[chain.index(own[-1]) + 1 :] if own else chain
     if members:
         return _of_group(own[-1:], members)
-    telling = [raised for raised in own if not _is_symptom(raised)] or own
-    chosen = telling[-1]
+    meaningful = [raised for raised in own if not _is_symptom(raised)] or own
+    chosen = meaningful[-1]
     error = chosen.line
     why = own[own.index(chosen) - 1] if chosen.link is Link.CAUSE else None
     if why and (why.message or why.name) not in error:
@@ -150,13 +151,10 @@ def _of_chain(chain: tuple[Raised, ...]) -> Reason:
 
 
 def _of_group(group: Sequence[Raised], members: Sequence[Raised]) -> Reason:
-    """Return the members of a group, with the group itself unless it was cut off.
-
-    Symptoms are named only if there is nothing else.
-    """
-    telling = [member for member in members if not _is_symptom(member)] or members
-    error = ": ".join([*[raised.line for raised in group], "; ".join(member.line for member in telling)])
-    return error, "\n".join(map(_details, [*group, *telling])), all(map(_is_symptom, members))
+    """Return a group and its members; symptoms are named only if there is nothing else."""
+    meaningful = [member for member in members if not _is_symptom(member)] or members
+    error = ": ".join([*[raised.line for raised in group], "; ".join(member.line for member in meaningful)])
+    return error, "\n".join(map(_details, [*group, *meaningful])), all(map(_is_symptom, members))
 
 
 def _is_symptom(raised: Raised) -> bool:
@@ -203,23 +201,20 @@ def _of_signal(lines: list[str], number: int) -> Reason:
     return by_shell or of_rank, _last_lines(lines), False
 
 
-def _of_mpirun(lines: list[str], telling: list[str]) -> Reason | None:
-    """Return the error of an mpirun that a script called. mpirun prints first what is wrong, then what can be done.
-
-    What it prints because a rank failed counts only if nothing else was printed.
-    """
+def _of_mpirun(lines: list[str], meaningful: list[str]) -> Reason | None:
+    """Return the error of an mpirun that a script called; what a rank's failure makes it print counts last."""
     for banner in reversed([*banners(lines)]):
-        if not any(map(says_something, telling[banner.last :] if not banner.is_symptom else telling)):
+        if not any(map(has_words, meaningful[banner.last :] if not banner.is_symptom else meaningful)):
             return banner.words, _last_lines(lines[banner.first :]), banner.is_symptom
     return None
 
 
-def _last_line(lines: list[str], telling: list[str]) -> Reason:
+def _last_line(lines: list[str], meaningful: list[str]) -> Reason:
     """Return what `sys.exit("text")` prints, or a program that ends itself.
 
     The text may have several lines. Only indented lines, and lines that lead on to the next, show where it begins.
     """
-    printed = [line for line in telling[telling.index(GAP) + 2 if GAP in telling else 0 :] if says_something(line)]
+    printed = [line for line in meaningful[meaningful.index(GAP) + 2 if GAP in meaningful else 0 :] if has_words(line)]
     printed = printed or [line for line in lines if " ERROR" in line]  # those of a tracker, for example
     belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
@@ -237,4 +232,4 @@ def _readable(output: str) -> list[str]:
 
 
 def _last_lines(lines: list[str]) -> str:
-    return "\n".join([line for line in lines if says_something(line)][-LINES:])
+    return "\n".join([line for line in lines if has_words(line)][-LINES:])

@@ -39,37 +39,34 @@ def exceptions(found: Sequence[Chain]) -> list[Chain]:
 
 
 def _kept(lines: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(line for line, telling in zip(lines, without_goodbyes(lines), strict=True) if telling or not line)
+    return tuple(line for line, kept in zip(lines, without_goodbyes(lines), strict=True) if kept or not line)
 
 
-def telling_lines(lines: Sequence[str], found: Sequence[Chain]) -> list[str]:
-    """Return as many lines as given, with "" for each that cannot be the reason of an end.
-
-    `found` has the exceptions in the lines.
-    """
+def lines_of_reason(lines: Sequence[str], found: Sequence[Chain]) -> list[str]:
+    """Return the lines, with "" for each that cannot be the reason of an end. `found`: the exceptions in them."""
     return without_goodbyes(_without_ignored(lines, found))
 
 
-def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], telling: Sequence[str]) -> Chain | None:
-    """Return the exception that ended the program; None if it ended for another reason. `telling`: of telling_lines."""
+def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], meaningful: Sequence[str]) -> Chain | None:
+    """Return the exception that ended the program; None if there was another reason. `meaningful`: lines_of_reason."""
     if exit.signal == signal.SIGKILL or not chains:
         return None  # no exception ends so
     last = len(chains) - 1
     at = next((n for n in range(last, -1, -1) if came_out(chains[n]).of_program), None)
     if at is not None and (exit.code in AFTER_ONE or exit.killed_by in CRASHES):
-        if not _went_on(exit, chains[at], lines, telling):
-            return _of_child(chains, _inside(chains, at, telling))
+        if not _went_on(exit, chains[at], lines, meaningful):
+            return _of_child(chains, _inside(chains, at, meaningful))
         if at == last:
             return None
-    after = lines_after(chains[last], telling)
+    after = lines_after(chains[last], meaningful)
     if not after or (exit.code in AFTER_ONE and came_out(chains[last]).outermost and after <= NEAR_LINES):
         return _of_child(chains, last)
     return None
 
 
-def printed_before(exit: Exit, chains: Sequence[Chain], telling: Sequence[str]) -> str:
+def printed_before(exit: Exit, chains: Sequence[Chain], meaningful: Sequence[str]) -> str:
     """Return the exception after which a program printed its last lines and ended as Python does after one."""
-    if not chains or exit.code not in AFTER_ONE or lines_after(chains[-1], telling) > NEAR_LINES:
+    if not chains or exit.code not in AFTER_ONE or lines_after(chains[-1], meaningful) > NEAR_LINES:
         return ""
     raised = came_out(chains[-1])
     return "" if reads_like_symptom(raised.name, raised.message) else clip(raised.line, 200)
@@ -80,9 +77,9 @@ def came_out(chain: Chain) -> Raised:
     return next((raised for raised in reversed(chain) if raised.link is not Link.MEMBER), chain[-1])
 
 
-def lines_after(chain: Chain, telling: Sequence[str]) -> float:
+def lines_after(chain: Chain, meaningful: Sequence[str]) -> float:
     """Return how many lines that may matter follow an exception; infinity if output is missing there."""
-    rest = telling[chain[-1].last + 1 :]
+    rest = meaningful[chain[-1].last + 1 :]
     if cut := GAP in rest:
         at = rest.index(GAP)
         rest = [*rest[: max(0, at - 1)], *rest[at + 2 :]]  # the lines beside the gap may be halves
@@ -90,18 +87,18 @@ def lines_after(chain: Chain, telling: Sequence[str]) -> float:
     return float("inf") if cut and count else count
 
 
-def _went_on(exit: Exit, chain: Chain, lines: Sequence[str], telling: Sequence[str]) -> bool:
+def _went_on(exit: Exit, chain: Chain, lines: Sequence[str], meaningful: Sequence[str]) -> bool:
     """Return whether the program, or the shell that ran it, went on after an exception and ended for another reason."""
     rest = lines[chain[-1].last + 1 :]
-    if lines_after(chain, telling) == float("inf"):
+    if lines_after(chain, meaningful) == float("inf"):
         return True
     return bool(refusal(rest, exit.code)) if exit.killed_by is None else still_worked(rest)
 
 
-def _inside(chains: Sequence[Chain], at: int, telling: Sequence[str]) -> int:
+def _inside(chains: Sequence[Chain], at: int, meaningful: Sequence[str]) -> int:
     """Return the index of the traceback in an exception's message, which came from another process; else `at`."""
     while at + 1 < len(chains):
-        between = [line for line in telling[chains[at][-1].last + 1 : chains[at + 1][0].first] if line]
+        between = [line for line in meaningful[chains[at][-1].last + 1 : chains[at + 1][0].first] if line]
         announced = len(between) == 1 and between[0].endswith(":") and not _ELSEWHERE.match(between[0])
         if chains[at + 1][0].first - chains[at][-1].last > NESTED_LINES or not (announced or not between):
             break
@@ -123,7 +120,7 @@ def _without_ignored(lines: Sequence[str], found: Sequence[Chain]) -> list[str]:
     """Return the lines, with "" where Python reports exceptions that it ignored."""
     kept = list(lines)
     for raised in (raised for chain in found for raised in chain if raised.ignored):
-        start = next(n for n in range(raised.first, -1, -1) if n == 0 or says_something(lines[n - 1]))
+        start = next(n for n in range(raised.first, -1, -1) if n == 0 or has_words(lines[n - 1]))
         start, end = max(0, start - 1), _end_of_logging(lines, raised.last + 1)
         kept[start:end] = [""] * (end - start)
     return kept
@@ -136,5 +133,5 @@ def _end_of_logging(lines: Sequence[str], at: int) -> int:
     return at
 
 
-def says_something(line: str) -> bool:
+def has_words(line: str) -> bool:
     return any(map(str.isalnum, line))

@@ -28,10 +28,7 @@ Reason = tuple[str, str, bool]  # error line, details, whether it reads like a s
 
 
 def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
-    """Return the last error of a C library, an interpreter or an assertion; usually it is one line.
-
-    `after`: how many lines may follow it, not counting its stack.
-    """
+    """Return the last error of a C library, an interpreter or an assertion. `after`: lines that may follow it."""
     found = [number for number, line in enumerate(lines) if FATAL.search(line)]
     if not found:
         return None

@@ -101,9 +101,9 @@ class Outcome(Value):
             return str(self.kind)
         text = clip(self.cause.headline, limit)
         details = self.cause.details.strip()
-        room = limit - len(text) - 1
-        if details and room > 40:
-            text += "\n" + clip_head(details, room)
+        left = limit - len(text) - 1
+        if details and left > 40:
+            text += "\n" + clip_head(details, left)
         return text
 
     def with_texts(self, change: Callable[[str], str]) -> "Outcome":

@@ -22,15 +22,12 @@ _STEPS = (":", ",")  # ends of a line that continues in the next one
 def refusal(lines: Sequence[str], code: int) -> str:
     """Return why a program did not take its arguments; "" if it did not end because of that."""
     lines = lines[-NEAR_LINES:]
-    telling = without_goodbyes(lines)
+    meaningful = without_goodbyes(lines)
     for find in (_of_absl, _of_usage, _of_box):
-        if (found := find(lines, code)) and _is_last(telling[found[1] + 1 :], code):
+        found = find(lines, code)
+        if found and (code in CODES or not any(map(str.isalnum, "".join(meaningful[found[1] + 1 :])))):
             return found[0]
     return _of_hydra(lines)
-
-
-def _is_last(after: Sequence[str], code: int) -> bool:
-    return code in CODES or not any(map(str.isalnum, "".join(after)))
 
 
 Found = tuple[str, int]  # the reason, and the index of the last line of the refusal

@@ -10,9 +10,7 @@ from entrypoint.launcher.outcome.outcome import Kind, Outcome
 
 
 def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write /opt/ml/output/failure, unless the job succeeded or the user's script wrote one.
-
-    Return what to log about it.
+    """Write /opt/ml/output/failure, unless the job succeeded or the script wrote one. Return what to log about it.
 
     It never raises: a full or read-only disk must not hide the failure behind another one.
     """
@@ -34,12 +32,7 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
 
 
 def write_success(path: Path, outcome: Outcome) -> str:
-    """Write the marker /opt/ml/output/success after a success, as sagemaker-training does.
-
-    Return the error to log, if any.
-
-    SageMaker ignores the marker, so a failure to write it does not fail the job.
-    """
+    """Write the marker of a success, as sagemaker-training does. Return the error to log: it fails no job."""
     if outcome.kind is Kind.SUCCEEDED:
         try:
             path.touch()

@@ -62,10 +62,7 @@ SENT = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIG
 
 
 def reads_like_symptom(name: str, message: str) -> bool:
-    """Return whether an exception is one that programs raise when another fails.
-
-    With an empty name, `message` is a text.
-    """
+    """Return whether programs raise an exception when another fails. Without a name, `message` is a text."""
     if _OWN.search(message):
         return False
     by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)

@@ -19,11 +19,7 @@ class Tail:
         found = lines.rfind(_HEADER)
         if found >= 0:
             begins = lines.rfind(b"\n", 0, found) + 1
-            before = (
-                (self._last + lines[:begins])[-_BEFORE_BYTES:]
-                if begins < _BEFORE_BYTES
-                else lines[begins - _BEFORE_BYTES : begins]
-            )
+            before = (self._last + lines[:begins])[-_BEFORE_BYTES:]
             self._traceback = before + lines[begins : begins + _BEGINNING_BYTES - len(before)]
             self._since = len(before) + len(lines) - begins
         elif self._traceback:

@@ -137,7 +137,7 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     last = at
     while last + 1 < until and _continues(lines[last + 1]):
         last += 1
-    message, last = _telling(named["message"] or "", lines, at, last, until)
+    message, last = _in_one_line(named["message"] or "", lines, at, last, until)
     message = message.removeprefix(f"{named['name']}: ")
     if closing := _closing(named["message"] or "", lines, last, until):
         last = closing
@@ -216,11 +216,8 @@ def _closing(message: str, lines: list[str], last: int, until: int) -> int | Non
     return next((number for number in range(until - 1, last, -1) if lines[number].lstrip().startswith(closing)), None)
 
 
-def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> tuple[str, int]:
-    """Return a message in one line, and the index of its last line.
-
-    TensorFlow may write `Graph execution error:`, and the error itself 30 lines later.
-    """
+def _in_one_line(message: str, lines: list[str], at: int, last: int, until: int) -> tuple[str, int]:
+    """Return a message in one line, and the index of its last line: TensorFlow's error may be 30 lines later."""
     message = _OF_TENSORFLOW.sub("", message).strip()
     if not message.endswith(":") and not _COUNTED.search(message):
         return message, last
@@ -242,10 +239,7 @@ def _telling(message: str, lines: list[str], at: int, last: int, until: int) -> 
 
 
 def _end_of_graph(lines: list[str], last: int, until: int) -> int:
-    """Return the index of a message's last line.
-
-    With a graph, TensorFlow ends the message with the operation's origin.
-    """
+    """Return the index of a message's last line: with a graph, TensorFlow adds the operation's origin."""
     place = next((number for number in range(last + 1, until) if _MADE.match(lines[number])), None)
     if place is None:
         return last

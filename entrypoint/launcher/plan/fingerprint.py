@@ -1,7 +1,4 @@
-"""Compute what must be the same on every host of a job as short texts that can be compared: versions and digests.
-
-The prepare step adds what only the host's files and packages can tell: code, requirements, versions.
-"""
+"""Compute what must be the same on every host, as short texts. The prepare step adds code and versions."""
 
 from entrypoint import __version__
 from entrypoint.base.errors import shorten
@@ -35,10 +32,7 @@ def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
 
 
 def _channels(job: Job, plan: Plan) -> str:
-    """Return a digest of the channels.
-
-    A host that trains shares their records, so it must have them; others need not.
-    """
+    """Return a digest of the channels, which hosts that train share; other hosts may lack them."""
     if not any(spec.reader for spec in plan.on(job.cluster.me.name)):
         return ANY
     names = shorten(", ".join(channel.name for channel in job.channels.all))

@@ -183,7 +183,7 @@ class ProcessSpec(Value):
 
     @property
     def reads(self) -> bool:
-        """Return whether the process gets ENTRYPOINT_SHARDS, which tells it what to read of the channels.
+        """Return whether the process gets ENTRYPOINT_SHARDS, which lists what it reads of the channels.
 
         A script that shares nothing does not: it may start ranks or a cluster of its own, which then share the
         channels.

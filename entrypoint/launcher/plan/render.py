@@ -17,10 +17,7 @@ Here = Callable[[ProcessSpec], Mapping[str, str]]
 
 
 def render(plan: Plan, only_host: str | None = None, here: Here | None = None, whole: bool = True) -> str:
-    """Render the plan as text for people: one block per process. Secrets of the environment are not in it.
-
-    If `whole` is false, a plan of many hosts gets one block per role.
-    """
+    """Render the plan as text: a block for each process, or for each role if hosts are many and not `whole`."""
     lines = [plan.title, *(f"note: {note}" for note in plan.notes)]
     if rows := matrix(plan.channels, plan.readers):
         lines += ["", "channels", *matrix_lines(rows)]

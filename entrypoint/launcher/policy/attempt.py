@@ -10,7 +10,7 @@ class Noted(Value):
     """Hold a cause that was reported. Times are of our clock; `at` is when it happened, as exactly as that is known."""
 
     cause: Cause
-    heard: float
+    noted_at: float
     at: float
     attempt: int = 0
 

@@ -7,7 +7,7 @@ from entrypoint.launcher.outcome.outcome import Cause, Exit, Outcome
 from entrypoint.launcher.plan.plan import ProcessSpec
 from entrypoint.launcher.policy.artifacts import Artifacts
 
-# --- what one host tells another (see peers.py for how) ---
+# --- messages between hosts (peers.py sends them) ---
 
 
 class Reach(Value):
@@ -64,17 +64,13 @@ class News(Value):
 
 
 class Ended(Value):
-    """Report that a process of this host has ended.
-
-    `output` is its last output, `memory` what the kernel reports about a lack of memory, `wrote` the failure file that
-    the process has written.
-    """
+    """Report that a process of this host has ended."""
 
     name: str
     exit: Exit
-    output: str = ""
-    memory: str = ""
-    wrote: str = ""
+    output: str = ""  # its last output
+    memory: str = ""  # what the kernel reports about a lack of memory
+    wrote: str = ""  # the failure file that it has written
 
 
 class NotStarted(Value):
@@ -224,10 +220,7 @@ class Found(Value):
 
 
 class RankEnded(Value):
-    """Report that a rank on this host has ended. The loop turns it into an Ended event before the policy sees it.
-
-    mpirun does not know until `let_go` is called.
-    """
+    """Report a rank's end, which the loop turns into Ended. mpirun does not know until `let_go` is called."""
 
     name: str
     exit: Exit

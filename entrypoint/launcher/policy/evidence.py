@@ -1,8 +1,4 @@
-"""Write what is known about an end beyond its cause: briefly for the log, in full for a file of each host.
-
-Pure: it reads one host's facts and the last output of its processes. The coordinator knows how the processes of all
-hosts ended, as far as they reported it; a follower knows its own.
-"""
+"""Write what is known about an end beyond its cause: briefly for the log, in full for a file of each host. Pure."""
 
 from collections.abc import Mapping
 from textwrap import indent
@@ -25,10 +21,7 @@ def in_short(facts: Facts, outcome: Outcome) -> list[str]:
 
 
 def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float) -> str:
-    """Return the text of this host's file.
-
-    `tails` has the last output of its processes; `now` is of the host's clock.
-    """
+    """Return the text of this host's file. `tails`: the last output of its processes; `now`: the host's clock."""
     role = "the coordinator" if facts.is_coordinator else "a follower"
     headline = f"job {outcome.kind}, exit code {int(outcome.exit_code)}"
     lines = [
@@ -82,6 +75,7 @@ def _exits(facts: Facts, most: int) -> list[str]:
 def _hosts(facts: Facts, now: float) -> list[str]:
     rows = [("host", "last report", "")]
     for host in facts.others[: 10 * ROWS] if facts.is_coordinator else [facts.coordinator] * bool(facts.others):
-        last_report = f"{now - facts.hosts.heard[host]:.1f} s ago" if host in facts.hosts.heard else "never"
+        at = facts.hosts.last_contact.get(host)
+        last_report = "never" if at is None else f"{now - at:.1f} s ago"
         rows.append((host, last_report, "has left" if facts.hosts.is_gone(host) else ""))
     return [*columns(rows), ""] if len(rows) > 1 else []

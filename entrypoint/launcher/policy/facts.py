@@ -1,7 +1,4 @@
-"""Hold what one host knows of its processes, the other hosts and this attempt, and answer questions about it.
-
-Only the policy changes it, by methods called `note_...`, `begin_...`, `forget_...` and the like.
-"""
+"""Hold what one host knows of the job, and answer questions about it. Only the policy changes it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,8 +35,8 @@ class Facts:
         self.public_keys: dict[str, dict[str, str]] = {}  # name -> host -> public key
         self.offset: float | None = None  # the coordinator's clock minus ours
         self.stopping_since: float | None = None
-        self.told_to_stop_at: float | None = None  # when the first host that was stopped got SIGTERM, as far as known
-        self._told_to_stop_at: float | None = None  # the same by the coordinator's clock
+        self.stop_asked_at: float | None = None  # when the first host that was stopped got SIGTERM, as far as known
+        self._stop_shared_at: float | None = None  # the same by the coordinator's clock
         self.outcome: Outcome | None = None
         self.outcome_at = now
         self.left = False  # this host has sent its last report
@@ -76,12 +73,12 @@ class Facts:
     def note_offset(self, offset: float | None) -> None:
         self.offset = self.offset if offset is None else offset
 
-    def note_cause(self, cause: Cause, heard: float, at: float | None = None) -> None:
+    def note_cause(self, cause: Cause, now: float, at: float | None = None) -> None:
         """Note a cause. On the coordinator, poll all hosts for a better one."""
-        happened, attempt = heard if at is None else min(at, heard), self.attempt
-        attempt.causes.append(Noted(cause=cause, heard=heard, at=happened, attempt=attempt.number))
-        if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN_SECONDS, heard):
-            attempt.note_poll(attempt.poll + 1, heard)
+        happened, attempt = now if at is None else min(at, now), self.attempt
+        attempt.causes.append(Noted(cause=cause, noted_at=now, at=happened, attempt=attempt.number))
+        if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN_SECONDS, now):
+            attempt.note_poll(attempt.poll + 1, now)
 
     def blame(self, now: float, process: str, **what: Any) -> None:
         self.note_cause(Cause(host=self.host, process=process, **what), now)
@@ -97,7 +94,7 @@ class Facts:
         is_news = self.stopping_since is None
         self.stopping_since = now if self.stopping_since is None else self.stopping_since
         asked_at = now if at is None else min(at, now)
-        self.told_to_stop_at = asked_at if self.told_to_stop_at is None else min(asked_at, self.told_to_stop_at)
+        self.stop_asked_at = asked_at if self.stop_asked_at is None else min(asked_at, self.stop_asked_at)
         return is_news
 
     def note_outcome(self, outcome: Outcome, now: float) -> None:
@@ -139,10 +136,7 @@ class Facts:
         return need.host == ALL_HOSTS and self.is_coordinator and self._ready_everywhere(need.process)
 
     def _ready_everywhere(self, process: str) -> bool:
-        """Return whether a process is ready on all hosts.
-
-        Since every event asks, only a host that was not ready is checked.
-        """
+        """Return whether a process is ready on all hosts. Each event asks: only one that was not is checked."""
         ready, last = self.attempt.ready, self._unready.get(process)
         if last is not None and (last, process) not in ready:
             return False
@@ -193,12 +187,13 @@ class Facts:
         """Return hosts that cannot be reached any more, or never could."""
         causes = [noted.cause for noted in self.attempt.causes]
         whole = [cause for cause in causes if not cause.process and cause.host != self.host]
-        return {cause.host for cause in whole if cause.code == ExitCode.HOST_LOST or cause.host not in self.hosts.heard}
+        known = self.hosts.last_contact
+        return {cause.host for cause in whole if cause.code == ExitCode.HOST_LOST or cause.host not in known}
 
     def ranks_are_over(self) -> bool:
         """Return whether, during a stop, no rank runs here or on a host that still reports."""
         lost = self.lost()
-        there = [self.report_of(host) for host in self.others if host in self.hosts.heard and host not in lost]
+        there = [self.report_of(host) for host in self.others if host in self.hosts.last_contact and host not in lost]
         over = all((report.done and report.stopping) or report.gone for report in there)
         return over and not self.own.running(Duty.RANK)
 
@@ -229,7 +224,7 @@ class Facts:
         lost, hosts, poll = self.lost(), self.hosts, self.attempt.poll
 
         def is_awaited(host: str) -> bool:
-            return host in hosts.heard and host not in lost and not hosts.has_answered(host, poll)
+            return host in hosts.last_contact and host not in lost and not hosts.has_answered(host, poll)
 
         if self._awaited is None or not is_awaited(self._awaited):
             self._awaited = next(filter(is_awaited, reversed(self.others)), None)  # hosts are asked in this order
@@ -256,9 +251,6 @@ class Facts:
         """Return whether a process of this host has printed why it ends, and has not ended."""
         return any(name in self.attempt.dying for name in self.own.running())
 
-    def unused_gpus_of(self, host: str) -> str:
-        return self.unused_gpus if host == self.host else self.report_of(host).unused_gpus
-
     def times_restarted(self, name: str) -> int:
         return self.attempt.number + self.own.restarts.get(name, 0)
 
@@ -269,8 +261,8 @@ class Facts:
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
         return None if at is None or self.offset is None else round(at + self.offset, 3)
 
-    def when_told_to_stop(self) -> float | None:
+    def stopping_at(self) -> float | None:
         """Return when the stop came, by the coordinator's clock. Later measurements of the clock do not change it."""
-        if self._told_to_stop_at is None:
-            self._told_to_stop_at = self.by_the_coordinators_clock(self.told_to_stop_at)
-        return self._told_to_stop_at
+        if self._stop_shared_at is None:
+            self._stop_shared_at = self.by_the_coordinators_clock(self.stop_asked_at)
+        return self._stop_shared_at

@@ -1,7 +1,4 @@
-"""Warn, before the user's programs start, of GPUs that TensorFlow cannot use: otherwise only the bill shows them. Pure.
-
-Each host's prepare step looks at its own GPUs; the coordinator logs the result once for all.
-"""
+"""Warn, before the user's programs start, of GPUs that TensorFlow cannot use: else only the bill shows them. Pure."""
 
 from collections.abc import Iterator
 
@@ -32,20 +29,20 @@ class GpuCheck:
         if self._over or not facts.met(Need(host=ALL_HOSTS, process=PREPARE)):
             return
         self._over = True
-        found = {host: facts.unused_gpus_of(host) for host in facts.plan.hosts}
-        found = {host: why for host, why in found.items() if why}
+        every = {host: facts.report_of(host).unused_gpus for host in facts.plan.hosts} | {facts.host: facts.unused_gpus}
+        found = {host: why for host, why in every.items() if why}
         if not found:
             return
         if self.settings.gpu_check is Reaction.FAIL:
-            error = f"{_told(found)}. {REMEDY}, or set ENTRYPOINT_GPU_CHECK=warn to train on CPUs anyway"
+            error = f"{_in_words(found)}. {REMEDY}, or set ENTRYPOINT_GPU_CHECK=warn to train on CPUs anyway"
             facts.blame_host(now, next(iter(found)), WHAT, ExitCode.CONFIG, error=error)
         else:
-            message = f"TensorFlow cannot use the GPUs of this job and trains on CPUs: {_told(found)}. {REMEDY}"
+            message = f"TensorFlow cannot use the GPUs of this job and trains on CPUs: {_in_words(found)}. {REMEDY}"
             end = "ENTRYPOINT_GPU_CHECK=fail ends such a job at its start, off hides this warning"
             yield events.Say(message=f"WARNING: {message}. {end}")
 
 
-def _told(found: dict[str, str]) -> str:
+def _in_words(found: dict[str, str]) -> str:
     """Return hosts and reasons: `algo-1, algo-2 (4 GPUs: tensorflow-cpu 2.14.1 is built without CUDA)`."""
     hosts: dict[str, list[str]] = {}
     for host, why in found.items():

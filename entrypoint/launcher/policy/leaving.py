@@ -32,7 +32,7 @@ class Leaving:
         elif now >= self._inventory_since + INVENTORY_SECONDS:
             self.facts.note_inventory()
 
-    def _say_what_is_left(self) -> Iterator[Action]:
+    def _log_leftovers(self) -> Iterator[Action]:
         """Log warnings about what hosts left for SageMaker to pack; on the coordinator."""
         facts = self.facts
         if facts.is_coordinator and facts.succeeded():
@@ -48,7 +48,7 @@ class Leaving:
         if facts.is_coordinator and self._waits(facts.outcome, now):
             return
         facts.note_left()
-        yield from self._say_what_is_left()
+        yield from self._log_leftovers()
         yield events.Finish(outcome=facts.outcome)
 
     def _waits(self, settled: Outcome, now: float) -> bool:
@@ -60,16 +60,16 @@ class Leaving:
             return there and now < self._wait_until(host, settled)
 
         if self._awaited is None or not is_awaited(self._awaited):
-            self._awaited = next(filter(is_awaited, reversed(self.facts.others)), None)  # they hear in this order
+            self._awaited = next(filter(is_awaited, reversed(self.facts.others)), None)  # they get news in this order
         return self._awaited is not None
 
     def _wait_until(self, host: str, settled: Outcome) -> float:
         """Return until when the coordinator waits for a follower's last report."""
         facts = self.facts
-        if host not in facts.hosts.heard:
+        if host not in facts.hosts.last_contact:
             # It would wait for us until the start timeout. But whoever stops a job most likely stops all of its hosts.
             return facts.outcome_at + (LINGER_SECONDS if settled.kind is Kind.FAILED else STRAGGLER_SECONDS)
         # A host that appears after the verdict must still read it: our answer to its first report may be lost.
         serves = facts.succeeded() and not facts.report_of(host).done
         grace = max(self.settings.failure_grace, self.settings.stop_grace if serves else 0.0)
-        return max(facts.outcome_at, facts.hosts.first_heard.get(host, 0)) + grace + LEAVE_SECONDS
+        return max(facts.outcome_at, facts.hosts.first_contact.get(host, 0)) + grace + LEAVE_SECONDS

@@ -1,6 +1,6 @@
 """Decide which hosts are lost. Pure, like the policy that asks it.
 
-A host is lost if it was silent for too long. Its kernel tells so sooner in two cases. If the connection of its launcher
+A host is lost if it was silent for too long. Its kernel shows it sooner in two cases. If the connection of its launcher
 has ended and the host refuses a new one, it is lost; a launcher that is only busy or paused still accepts connections.
 And while the job already fails, a host that refuses connections is lost after two missed heartbeats.
 """
@@ -10,7 +10,7 @@ from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Cause, Confidence
 from entrypoint.launcher.policy.facts import Facts
 
-MISSED = 2  # heartbeats; a host that missed them may be gone
+MISSED_HEARTBEATS = 2  # heartbeats; a host that missed them may be gone
 HANG_UP_SECONDS = 0.5  # seconds for a launcher that has lost its connection to report again, or to take a new one
 PAUSE_SECONDS = 2.0  # seconds: a longer gap between two events means that this process was paused
 
@@ -49,11 +49,11 @@ class Liveness:
         self.look_at = now + self.settings.peer_timeout  # of a host that has not reported yet
         watched = facts.others if facts.is_coordinator else [facts.coordinator]
         # A coordinator may only be cut off. Then a follower should still report what it knows of a failure.
-        has_to_tell = not facts.is_coordinator and facts.own_failure(Confidence.HIGH)
+        has_failed = not facts.is_coordinator and facts.own_failure(Confidence.HIGH)
         for host in watched if facts.others else []:
-            if host not in self.hosts.heard or self.hosts.is_gone(host) or host in facts.lost():
+            if host not in self.hosts.last_contact or self.hosts.is_gone(host) or host in facts.lost():
                 continue
-            limit, words = self._patience_with(host, hurried=bool(facts.attempt.causes) and not has_to_tell)
+            limit, words = self._patience_with(host, hurried=bool(facts.attempt.causes) and not has_failed)
             if now < limit:
                 self.look_at = min(self.look_at, limit)
             else:
@@ -63,14 +63,14 @@ class Liveness:
                 self.blame_own_pause(host, self.hosts.link_ended.get(host, now), now)
                 # If a host ends, its kernel closes all connections, and programs fail at once. If it is cut off, they
                 # notice nothing for long: a failure before the next heartbeat was due has another reason.
-                last_report = max(self.hosts.heard.values()) if nobody else self.hosts.heard[host]
+                last_report = max(self.hosts.last_contact.values()) if nobody else self.hosts.last_contact[host]
                 closed = host in self.hosts.link_ended and not nobody
                 facts.note_cause(cause, now, at=last_report if closed else last_report + self.settings.heartbeat)
 
     def blame_own_pause(self, host: str, left: float, now: float) -> None:
         """Blame ourselves if we, the coordinator, were paused for so long that a host took us for lost and left."""
         facts, settings = self.facts, self.settings
-        long = self.hosts.slept + MISSED * settings.heartbeat >= settings.peer_timeout
+        long = self.hosts.slept + MISSED_HEARTBEATS * settings.heartbeat >= settings.peer_timeout
         if facts.is_coordinator and long and left <= self.hosts.woke + settings.heartbeat:
             what, error = f"was paused for {self.hosts.slept:.0f} s", f"{host} left meanwhile"
             cause = Cause(host=facts.host, process="", what=what, error=error, code=ExitCode.HOST_LOST)
@@ -78,25 +78,25 @@ class Liveness:
 
     def is_silent(self, host: str, now: float) -> bool:
         """Return whether a host would be lost if the job were not ending."""
-        return host in self.hosts.heard and now >= self._patience_with(host)[0]
+        return host in self.hosts.last_contact and now >= self._patience_with(host)[0]
 
     def _patience_with(self, host: str, hurried: bool = False) -> tuple[float, str]:
         """Return until when a host that has reported may be silent, and the words for its loss after that."""
         settings = self.settings
-        last_report = self.hosts.heard[host]
+        last_report = self.hosts.last_contact[host]
         patience = [(last_report + settings.peer_timeout, f"no report for {settings.peer_timeout:g} s")]
         ended, away = self.hosts.link_ended.get(host), self.hosts.unreached.get(host, float("-inf"))
         if ended is not None and away >= ended:
             patience.append((ended + HANG_UP_SECONDS, "its connection closed, and it accepts no new one"))
         if hurried and away > last_report:
-            missed = MISSED * settings.heartbeat
+            missed = MISSED_HEARTBEATS * settings.heartbeat
             patience.append((last_report + missed, f"no report for {missed:g} s, and it accepts no connection"))
         return min(patience)
 
     def _all_silent(self, now: float) -> bool:
         """Return whether the coordinator gets no report from any host that should be there."""
-        facts, missed = self.facts, MISSED * self.settings.heartbeat
-        there = [host for host in facts.others if not self.hosts.is_gone(host) and host in self.hosts.heard]
-        heard, unreached = self.hosts.heard, self.hosts.unreached
-        silent = (now >= heard[host] + missed or unreached.get(host, float("-inf")) > heard[host] for host in there)
+        facts, missed = self.facts, MISSED_HEARTBEATS * self.settings.heartbeat
+        there = [host for host in facts.others if not self.hosts.is_gone(host) and host in self.hosts.last_contact]
+        contact, unreached = self.hosts.last_contact, self.hosts.unreached
+        silent = (now >= contact[host] + missed or unreached.get(host, float("-inf")) > contact[host] for host in there)
         return facts.is_coordinator and all(silent)

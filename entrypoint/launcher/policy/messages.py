@@ -21,7 +21,7 @@ def report(facts: Facts) -> Report:
         lingering=facts.lingering(),
         rests=facts.rests(),
         stopping=facts.stopping_since is not None,
-        stopping_at=facts.when_told_to_stop(),
+        stopping_at=facts.stopping_at(),
         cause=noted.cause if noted else None,
         cause_at=facts.by_the_coordinators_clock(noted.at if noted else None),
         exits=facts.own.exits(facts.began),

@@ -2,11 +2,7 @@
 
 The policy notes facts (what was started, what has ended, when each host reported last) and derives from them what to
 do. Beside the facts it remembers only its last messages and its timers. The coordinator makes the job's outcome at the
-first event that settles it; followers adopt it. phase.py has the chart.
-
-If restarts are left, a transient failure settles no outcome but begins a new attempt: restarts.py. The other modules:
-rendezvous.py and starting.py act before the user's programs start, liveness.py finds lost hosts, ends.py judges ends,
-termination.py ends processes, verdict.py settles the outcome, leaving.py acts after it.
+first event that settles it; followers adopt it. phase.py has the chart, README.md the other modules.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,8 +42,8 @@ class Policy:
         self.ends = Ends(self.facts, settings, self.restarts, now)
         self.leaving = Leaving(self.facts, settings, self.liveness)
         # The last messages that were sent.
-        self._told_report: Report | None = None
-        self._told_news: News | None = None
+        self._sent_report: Report | None = None
+        self._sent_news: News | None = None
         self._due: float | None = None  # the next deadline, if it is known
         self._new_public_keys: list[str] = []  # keys whose files must be written
         self._public_keys = {(spec.host, spec.key_name) for spec in plan.processes if spec.key_name}
@@ -112,9 +108,8 @@ class Policy:
                 self._note_public_keys(facts.host, ((key_name, key),))
             case events.Signalled(number=number):
                 if facts.note_stop(now):
-                    yield events.Say(
-                        message=f"signal {number}: stopping; scripts have {self.settings.stop_grace:g} s to save"
-                    )
+                    grace = f"{self.settings.stop_grace:g} s"
+                    yield events.Say(message=f"signal {number}: stopping; scripts have {grace} to save")
             case events.Reported(report=report):
                 yield from self._note_report(report, now)
             case events.Informed(news=news, offset=offset):
@@ -129,8 +124,8 @@ class Policy:
             case events.Replaced(host=host):
                 facts.blame_host(now, host, "lost: its launcher was restarted", ExitCode.HOST_LOST)
             case events.Answered(host=host):
-                if host in facts.hosts.heard:  # otherwise it has not reported yet
-                    facts.hosts.note_heard(host, now)
+                if host in facts.hosts.last_contact:  # otherwise it has not reported yet
+                    facts.hosts.note_contact(host, now)
             case events.Rejected(host=host, why=why):
                 facts.hosts.note_rejected(host, why, now)
             case events.Looked(found=found):
@@ -208,8 +203,8 @@ class Policy:
 
     def repeat(self) -> list[Action]:
         """Repeat all messages that were sent before any host could be reached."""
-        self._told_report = self._told_news = None
-        return list(self._tell())
+        self._sent_report = self._sent_news = None
+        return list(self._send_changes())
 
     # --- what follows from the facts ---
 
@@ -235,7 +230,7 @@ class Policy:
         yield from self.starting.advance(now)
         yield from self.termination.advance(now)
         yield from self.leaving.take_inventory(now)
-        yield from self._tell()
+        yield from self._send_changes()
         yield from self.leaving.finish(now)
 
     def _watch_the_clock(self, now: float) -> Iterator[Action]:
@@ -248,19 +243,19 @@ class Policy:
         self.facts.note_outcome(settled, now)
         yield events.Say(message=f"job {settled.kind}" + (f": {settled.cause.headline}" if settled.cause else ""))
 
-    def _tell(self) -> Iterator[Action]:
+    def _send_changes(self) -> Iterator[Action]:
         facts = self.facts
         if not facts.others:
             return
         if facts.is_coordinator:
             news = messages.news(facts)
-            if news != self._told_news:
-                self._told_news = news
+            if news != self._sent_news:
+                self._sent_news = news
                 yield events.TellFollowers(news=news)
         else:
             report = messages.report(facts)
-            if report != self._told_report:
-                self._told_report = report
+            if report != self._sent_report:
+                self._sent_report = report
                 yield events.TellCoordinator(report=report)
 
     def deadline(self, now: float) -> float:

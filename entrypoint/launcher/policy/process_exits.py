@@ -18,7 +18,7 @@ LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print w
 LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
 UNENDING_SECONDS = 2.0  # seconds that a process has from its last output to its end
 NO_SERVER_SECONDS = 60.0  # seconds within which a chief's script listens, if it ever does
-SAY_WHO_WORKS_SECONDS = 30.0  # seconds after the chief's end, if its workers still work
+LOG_WAITING_SECONDS = 30.0  # seconds after the chief's end, if its workers still work
 
 
 class Ends:
@@ -76,7 +76,7 @@ class Ends:
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
 
     def note_orphan(self, now: float) -> None:
-        """Note that the daemon that starts ranks for mpirun has ended. On mpirun's own host, its own end tells more."""
+        """Note that the daemon that starts ranks for mpirun has ended. On mpirun's own host, its own end shows more."""
         facts = self.facts
         expected = not facts.phase.is_active or facts.own_failure()
         if not expected and not facts.own.having(Duty.LAUNCHER):
@@ -89,7 +89,7 @@ class Ends:
         self._watch_mpirun(now)
         self._watch_the_chief(now)
         yield from self._watch_the_dying(now)
-        yield from self._say_who_is_waited_for(now)
+        yield from self._log_waiting(now)
 
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
         """Ask, after a failure, which processes are about to end; blame one that announced its end and stays."""
@@ -106,12 +106,12 @@ class Ends:
                 what = "raised an exception and did not end"  # but it may have recovered; so a better cause wins
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 
-    def _say_who_is_waited_for(self, now: float) -> Iterator[Action]:
+    def _log_waiting(self, now: float) -> Iterator[Action]:
         """Log once which workers still work when the chief has ended, if they may only serve."""
         facts = self.facts
         if not self._may_serve or not facts.is_coordinator or facts.attempt.causes or facts.rests() is None:
             self._rests_since = now
-        elif now >= self._rests_since + SAY_WHO_WORKS_SECONDS:
+        elif now >= self._rests_since + LOG_WAITING_SECONDS:
             self._may_serve = False
             reports = {host: facts.report_of(host) for host in facts.others}
             if left := [host for host, report in reports.items() if not report.done and report.rests is None]:
@@ -123,12 +123,8 @@ class Ends:
         if Flag.TF1_TRAIN not in (facts.flags or ()) or facts.attempt.causes or not facts.phase.is_active:
             return
         for name in facts.own.running(Duty.SCRIPT):
-            listens = (facts.host, name) in facts.attempt.ready
-            if (
-                facts.own.specs[name].role is Role.CHIEF
-                and not listens
-                and now >= facts.own.started[name] + NO_SERVER_SECONDS
-            ):
+            waits = facts.own.specs[name].role is Role.CHIEF and (facts.host, name) not in facts.attempt.ready
+            if waits and now >= facts.own.started[name] + NO_SERVER_SECONDS:
                 error = (
                     "Estimator.train connects to a server at its task's own address, and starts none: with parameter "
                     "servers it waits for ever. Use tf.estimator.train_and_evaluate, which starts one"

@@ -1,8 +1,4 @@
-"""Hold what one host knows of the others. The policy writes it, by `note_...`.
-
-The coordinator gets reports from all others, a follower news from the coordinator. Times are seconds of our own
-monotonic clock.
-"""
+"""Hold what one host knows of the others. The policy writes it, by `note_...`. Times are of our monotonic clock."""
 
 from collections.abc import Iterable
 
@@ -16,8 +12,8 @@ class OtherHosts:
 
     def __init__(self, all_there: bool) -> None:
         self.assembled = all_there  # every host of the job has reported to the coordinator
-        self.heard: dict[str, float] = {}  # when last; shifted if this process was paused since
-        self.first_heard: dict[str, float] = {}
+        self.last_contact: dict[str, float] = {}  # when last; shifted if this process was paused since
+        self.first_contact: dict[str, float] = {}
         self.reports: dict[str, Report] = {}  # on the coordinator: the last report of each follower
         self.news: News | None = None  # on a follower: the last news
         self.reach: dict[str, Reach] = {}  # of hosts that were looked for
@@ -29,23 +25,20 @@ class OtherHosts:
 
     # --- written by the policy ---
 
-    def note_heard(self, host: str, now: float) -> None:
-        self.heard[host] = now
-        self.first_heard.setdefault(host, now)
+    def note_contact(self, host: str, now: float) -> None:
+        self.last_contact[host] = now
+        self.first_contact.setdefault(host, now)
         self.link_ended.pop(host, None)
 
     def note_report(self, report: Report, now: float) -> None:
         self.reports[report.host] = report
-        self.note_heard(report.host, now)
+        self.note_contact(report.host, now)
 
     def note_news(self, news: News, coordinator: str, now: float, answers: bool) -> None:
-        """Note news and that the coordinator is alive.
-
-        If it has not answered us yet, the news may come from before a pause.
-        """
+        """Note news and that the coordinator is alive, unless it has not answered us since before a pause."""
         self.news, self.assembled = news, self.assembled or news.assembled
         if answers:
-            self.note_heard(coordinator, now)
+            self.note_contact(coordinator, now)
 
     def note_assembled(self) -> None:
         self.assembled = True
@@ -69,7 +62,7 @@ class OtherHosts:
 
     def excuse_silence(self, gap: float, now: float) -> None:
         """Shift the last reports by a pause of ours, so that no host counts as silent because of it."""
-        self.heard = {host: heard + gap for host, heard in self.heard.items()}
+        self.last_contact = {host: at + gap for host, at in self.last_contact.items()}
         self.woke, self.slept = now, gap
 
     # --- asked by anybody ---

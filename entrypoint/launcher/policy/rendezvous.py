@@ -1,7 +1,4 @@
-"""Check, before any program of the user's starts, that all hosts are there, reach one another and are alike.
-
-Pure, like the policy that asks it: a probe is an action, and its result an event.
-"""
+"""Check, before any program of the user's starts, that all hosts are there, reach one another and are alike. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.job.choices import Reaction
 from entrypoint.launcher.job.settings import Settings
-from entrypoint.launcher.plan.plan import ANY, PREFLIGHT, Duty, ProcessSpec
+from entrypoint.launcher.plan.plan import ANY, PREFLIGHT, Duty
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Reach
 from entrypoint.launcher.policy.facts import Facts
@@ -72,7 +69,7 @@ class Rendezvous:
         facts = self.facts
         if facts.outcome is not None or not facts.others:
             return
-        if facts.is_coordinator and len(facts.hosts.heard) >= len(facts.others):
+        if facts.is_coordinator and len(facts.hosts.last_contact) >= len(facts.others):
             facts.hosts.note_assembled()
         if facts.hosts.assembled and self._assembled_since is None:
             self._assembled_since = self._probe_at = now
@@ -97,14 +94,12 @@ class Rendezvous:
         for report in (messages.report(facts), *map(facts.report_of, facts.others)):
             for reach in report.unreached[:SHOWN]:
                 yield events.Say(message=f"{report.host} cannot reach {reach.host} ({seconds}): {_state(reach)}")
-        late = [spec for spec in facts.plan.processes if self._is_late(spec)]
+        there = {facts.host, *facts.hosts.last_contact}
+        steps = [spec for spec in facts.plan.processes if spec.duty is Duty.STEP and spec.host in there]
+        late = [spec for spec in steps if (spec.host, spec.name) not in facts.attempt.ready]
         for name in dict.fromkeys(spec.name for spec in late):
             hosts = [spec.host for spec in late if spec.name == name]
             yield events.Say(message=f"waiting for {name} of {listed(hosts)} ({seconds})")
-
-    def _is_late(self, spec: ProcessSpec) -> bool:
-        there = spec.host in self.facts.hosts.heard or spec.host == self.facts.host
-        return spec.duty is Duty.STEP and there and (spec.host, spec.name) not in self.facts.attempt.ready
 
     def is_over(self) -> bool:
         return (self.facts.host, PREFLIGHT) in self.facts.attempt.ready
@@ -113,7 +108,7 @@ class Rendezvous:
         """Return hosts that never reported; on a follower this can only be the coordinator."""
         facts = self.facts
         wanted = facts.others if facts.is_coordinator else [facts.coordinator]
-        return [host for host in wanted if host not in facts.hosts.heard]
+        return [host for host in wanted if host not in facts.hosts.last_contact]
 
     def _preflight(self, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -152,7 +147,7 @@ class Rendezvous:
         facts = self.facts
         for host, (since, last, why) in facts.hosts.rejected.items():
             lasting = now >= since + self.settings.peer_timeout and now < last + STILL_SECONDS
-            if host in facts.hosts.heard or not lasting or facts.own_failure():
+            if host in facts.hosts.last_contact or not lasting or facts.own_failure():
                 continue
             if facts.is_coordinator:
                 facts.blame_host(now, host, "was refused", ExitCode.CONFIG, error=why)
@@ -193,10 +188,7 @@ def meets(hosts: Sequence[str], me: str) -> list[str]:
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (host, text) of each host whose value differs from the most common one.
-
-    If two values are equally common, that of the coordinator counts as right.
-    """
+    """Return (host, text) of each host whose value is not the most common one, or in a tie the coordinator's."""
     counts = Counter(values[host] for host in sorted(values))
     if len(counts) <= 1:
         return []
@@ -216,8 +208,8 @@ def table(facts: Facts, hosts: list[str], now: float) -> list[str]:
         reach = facts.hosts.reach.get(host)
         resolves = "not tried" if reach is None else reach.address or "no"
         answers = "not tried" if reach is None else "yes" if reach.reached else reach.why or "no"
-        heard = f"{now - facts.hosts.heard[host]:.0f} s ago" if host in facts.hosts.heard else "never"
-        rows.append((host, resolves, answers, heard))
+        last = f"{now - facts.hosts.last_contact[host]:.0f} s ago" if host in facts.hosts.last_contact else "never"
+        rows.append((host, resolves, answers, last))
     return columns(rows, len(hosts) - SHOWN)
 
 

@@ -27,10 +27,7 @@ class Restarts:
         self._sweeping = False
 
     def looks_transient(self, exit: Exit) -> bool:
-        """Return whether the process may end well next time: killed by a signal, or with a code that the user named.
-
-        A Python exception (exit code 1) does not count: it would be raised again.
-        """
+        """Return whether a signal or a code that the user named ended it. An exception would be raised again."""
         return exit.code in self.settings.restart_codes or exit.signal not in (None, SIGTERM, SIGINT)
 
     def start_alone(self, spec: ProcessSpec, now: float) -> events.Say | None:

@@ -19,7 +19,7 @@ def status(facts: Facts, now: float) -> dict[str, Any]:
         "processes": _processes(facts, now),
         "peers": {
             host: {
-                "heard_seconds_ago": round(now - hosts.heard[host], 3) if host in hosts.heard else None,
+                "heard_seconds_ago": round(now - hosts.last_contact[host], 3) if host in hosts.last_contact else None,
                 "done": facts.report_of(host).done,
                 "gone": facts.report_of(host).gone,
             }

@@ -1,6 +1,4 @@
-"""Decide which processes of this host must end now: by SIGTERM, SIGKILL or giving up.
-
-Pure, like the policy that asks it.
+"""Decide which processes of this host must end now: by SIGTERM, SIGKILL or giving up. Pure.
 
 After a failure: SIGTERM, `failure_grace` seconds, SIGKILL. After a stop: scripts have `stop_grace` seconds to save;
 servers and mpirun stay for that long, since saving may need them. A process that SIGKILL does not end within
@@ -76,10 +74,7 @@ class Termination:
         return [n for n in own.running(*duties) if not (clearing and own.specs[n].restart is Restart.KEEP)]
 
     def _let_save(self, since: float, now: float) -> Iterator[Action]:
-        """Let scripts save during a stop. Servers stay, since a script may save through them.
-
-        mpirun goes after the ranks of all hosts: at SIGTERM it would kill ranks that still save.
-        """
+        """Let scripts save; servers stay, for them. mpirun goes last: at SIGTERM it would kill ranks that save."""
         facts = self.facts
         scripts, launchers = self._running(*_WORK), self._running(Duty.LAUNCHER)
         has_ranks = any(name in facts.own.started for name in facts.own.having(Duty.RANK))

@@ -17,7 +17,7 @@ from entrypoint.launcher.policy.phase import Phase
 
 SETTLE_SECONDS = 0.3  # seconds that a likely symptom waits for its cause
 DYING_SECONDS = 3.0  # the same, if a process has printed why it ends and has not ended yet
-UNHEARD_SECONDS = 3.0  # seconds for a host that was stopped to find the coordinator and report it
+NO_CONTACT_SECONDS = 3.0  # seconds for a host that was stopped to find the coordinator and report it
 LINGER_SECONDS = 30.0  # seconds that a failed host waits for hosts that have not reported yet
 
 
@@ -52,8 +52,8 @@ def _may_still_work(facts: Facts, settings: Settings, now: float) -> bool:
     resting = {host: report.rests or 0.0 for host, report in reports.items() if not report.done}
     patience = max([facts.rests() or 0.0, *resting.values()])
     since = now if facts.attempt.decided_since is None else facts.attempt.decided_since
-    unheard = any(facts.hosts.heard.get(host, now) < now - 2 * settings.heartbeat for host in resting)
-    return patience > 0 and (now < since + patience or unheard or now < facts.hosts.woke + settings.heartbeat)
+    is_silent = any(facts.hosts.last_contact.get(host, now) < now - 2 * settings.heartbeat for host in resting)
+    return patience > 0 and (now < since + patience or is_silent or now < facts.hosts.woke + settings.heartbeat)
 
 
 def _waits_for_sidecars(facts: Facts, settings: Settings, now: float) -> bool:
@@ -66,8 +66,8 @@ def _waits_for_sidecars(facts: Facts, settings: Settings, now: float) -> bool:
     in_time = any(spec.host in lingering and now < since + spec.lingers for spec in facts.plan.processes)
     # After a pause of ours, the hosts' reports are still on their way, or the hosts are lost.
     just_woke = now < facts.hosts.woke + settings.heartbeat
-    unheard = any(facts.hosts.heard.get(host, now) <= facts.hosts.woke for host in lingering)
-    return in_time or just_woke or unheard
+    is_silent = any(facts.hosts.last_contact.get(host, now) <= facts.hosts.woke for host in lingering)
+    return in_time or just_woke or is_silent
 
 
 def _of_mpirun_alone(facts: Facts, settings: Settings, now: float) -> Outcome | None:
@@ -86,7 +86,7 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
     """Return the first cause that is not a symptom; a symptom if nothing better came in time."""
     if not facts.attempt.causes:
         return None
-    since = facts.attempt.causes[0].heard
+    since = facts.attempt.causes[0].noted_at
     # A host that does not answer may be the reason for the others' failures, whatever these report.
     late = now >= since + settings.peer_timeout + settings.heartbeat
     if not (late or facts.all_acked()):
@@ -121,12 +121,9 @@ def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
 
 
 def _of_a_stop(facts: Facts) -> Outcome | None:
-    """Return the outcome after SIGTERM, when every script of every remaining host has ended.
-
-    A cause from before the stop still counts.
-    """
+    """Return the outcome after SIGTERM, once all remaining scripts have ended. An earlier cause still counts."""
     lost = facts.lost()
-    there = [host for host in facts.others if host in facts.hosts.heard and host not in lost]
+    there = [host for host in facts.others if host in facts.hosts.last_contact and host not in lost]
     here_over = facts.done() and not facts.lingering()
     if not here_over or not all(_is_over(facts, host) for host in there):
         return None
@@ -140,7 +137,7 @@ def _of_a_stop(facts: Facts) -> Outcome | None:
 
 def known_before_the_stop(facts: Facts) -> Cause | None:
     """Return what had gone wrong before SIGTERM came to the first host; later causes are effects of the stop."""
-    asked_at = facts.told_to_stop_at
+    asked_at = facts.stop_asked_at
     causes = [noted for noted in facts.attempt.causes if asked_at is not None and _was_before(facts, noted, asked_at)]
     strong = [noted for noted in causes if noted.cause.confidence is Confidence.HIGH]
     return min(strong or causes, key=lambda noted: _how_likely_the_first(facts, noted)).cause if causes else None
@@ -150,7 +147,7 @@ def _was_before(facts: Facts, noted: Noted, asked_at: float) -> bool:
     if not noted.cause.process and noted.cause.code == ExitCode.HOST_LOST:  # lost when its link ended, if it did
         if facts.report_of(noted.cause.host).stopping and facts.hosts.is_gone(noted.cause.host):
             return False  # it left because it was stopped; we are late, and read of the stop and of its end at once
-        return min(noted.heard, facts.hosts.link_ended.get(noted.cause.host, noted.heard)) <= asked_at
+        return min(noted.noted_at, facts.hosts.link_ended.get(noted.cause.host, noted.noted_at)) <= asked_at
     # A likely symptom may come from the stop, which reaches programs before it reaches us.
     return noted.at <= (asked_at if noted.cause.confidence is Confidence.HIGH else asked_at - SETTLE_SECONDS)
 
@@ -165,11 +162,12 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
     lost = [noted.cause for noted in facts.attempt.causes if noted.cause.host == facts.coordinator]
     if lost:
         return _without_coordinator(facts, lost[0])
-    if facts.coordinator not in facts.hosts.heard:
-        if facts.stopping_since is not None and facts.done() and now >= facts.stopping_since + UNHEARD_SECONDS:
+    if facts.coordinator not in facts.hosts.last_contact:
+        if facts.stopping_since is not None and facts.done() and now >= facts.stopping_since + NO_CONTACT_SECONDS:
             return _stopped_alone(facts)
         own = facts.own_failure()
-        if own and (facts.coordinator in facts.hosts.rejected or now >= facts.attempt.causes[0].heard + LINGER_SECONDS):
+        lingered = own and now >= facts.attempt.causes[0].noted_at + LINGER_SECONDS
+        if own and (facts.coordinator in facts.hosts.rejected or lingered):
             return outcome.failed(own.cause)
     return None
 
@@ -178,9 +176,9 @@ def _without_coordinator(facts: Facts, lost: Cause) -> Outcome | None:
     """Return the outcome if the coordinator is lost. A failure here that came before counts, unless it is a symptom."""
     if facts.phase is Phase.STOPPING:  # scripts keep the time that they were promised
         return _stopped_alone(facts) if facts.done() and not facts.lingering() else None
-    heard = facts.hosts.heard.get(facts.coordinator, facts.began)
+    contact = facts.hosts.last_contact.get(facts.coordinator, facts.began)
     own = facts.own_failure(Confidence.HIGH)
-    return outcome.failed(own.cause if own and own.heard < heard else lost)
+    return outcome.failed(own.cause if own and own.noted_at < contact else lost)
 
 
 def _stopped_alone(facts: Facts) -> Outcome:

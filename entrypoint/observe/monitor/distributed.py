@@ -46,7 +46,7 @@ class Together:
         self._needed = steps
         self._said: bool | None = None
         self._said_unclear = False
-        self.told = False  # whether the last verdict is given
+        self.judged = False  # whether the last verdict is given
 
     def note(self, host: str, line: lines.Line) -> None:
         """Note a line of a record; raise one of WRONG if it cannot be right."""
@@ -141,10 +141,10 @@ class Together:
 
     def look(self) -> tuple[bool | None, str] | None:
         """Return (whether they train together, words) when that has changed, else None. In the pair, None: unclear."""
-        if self.told or len(self._started) < len(self._hosts):
+        if self.judged or len(self._started) < len(self._hosts):
             return None
         if self._are_together():
-            self.told, after = True, " after all" if self._said is False else ""
+            self.judged, after = True, " after all" if self._said is False else ""
             self._said = True
             return True, f"distributed: yes{after}: {in_words.yes(self._hosts, self._model)}"
         if self._said is None and (alone := self._alone(1)):

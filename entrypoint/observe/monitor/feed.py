@@ -100,7 +100,7 @@ class Feed:
         if before:
             before.close()
 
-    def tell(self, line: Line) -> None:
+    def record(self, line: Line) -> None:
         if self._is_wanted:
             text = line.to_json()
             if len(text) > LONGEST_BYTES:
@@ -136,7 +136,7 @@ class Feed:
     def listen(
         self,
         put: "Callable[[Event], None]",
-        say: "Callable[[str], None]",
+        log: "Callable[[str], None]",
         write: "Callable[[str], None]",
         ask: "Callable[[Callable[[], dict[str, Any]], float], Any]",
     ) -> None:
@@ -144,7 +144,7 @@ class Feed:
 
         `ask` runs a function in the launcher's loop: only the loop may start children, since it reaps them.
         """
-        self._put_event, self._say, self._write = put, say, write
+        self._put_event, self._say, self._write = put, log, write
         if self._is_wanted:
             self._listener = threading.Thread(target=self._listen, args=(ask,), name="monitor", daemon=True)
             self._listener.start()

@@ -10,8 +10,8 @@ MOST = 10  # faults that are logged
 class Guard:
     """Call functions, and log their exceptions with `say`, once for each place in our code."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._say = log
         self._said: set[str] = set()
 
     def __call__(self, work: Callable[[], object]) -> None:

@@ -95,7 +95,7 @@ class Monitor:
         while True:
             ready = dict(poll.poll(max(0.0, min(look_at, review_at) - time.monotonic()) * 1000))
             if self._marks and self._marks.socket.fileno() in ready:
-                self._guard(self._marks.hear)
+                self._guard(self._marks.receive)
             if self._feed.fileno() in ready:
                 self._hear()
             if self._inbox.ended:
@@ -144,9 +144,9 @@ class Monitor:
         if kind == inbox.LINE:
             self._note(what)
         elif kind == inbox.UNSEEN:
-            self._printed.hear_of(process, int(what))
+            self._printed.count(process, int(what))
         elif process:
-            self._printed.hear(process, what.decode("utf-8", "replace"))
+            self._printed.scan(process, what.decode("utf-8", "replace"))
         else:
             self._add(lines.Said(text=what.decode("utf-8", "replace")))
 

@@ -17,19 +17,19 @@ class Printed:
     `wanted`: (name, expression) of metrics; `say` logs if an expression is dropped.
     """
 
-    def __init__(self, wanted: Collection[tuple[str, str]], say: Callable[[str], None]) -> None:
-        self._wanted = [Wanted(name, expression, say) for name, expression in wanted]
+    def __init__(self, wanted: Collection[tuple[str, str]], log: Callable[[str], None]) -> None:
+        self._wanted = [Wanted(name, expression, log) for name, expression in wanted]
         self._bytes: Counter[str] = Counter()
         self._readers: dict[str, Reader] = {}
         self._lines: dict[str, deque[str]] = {}
         self.stalls = Stalls()
 
-    def hear(self, process: str, text: str) -> None:
+    def scan(self, process: str, text: str) -> None:
         self._bytes[process] += len(self.stalls.without(process, text))
         self.reader(process).read(text)
         self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(text))
 
-    def hear_of(self, process: str, count: int) -> None:
+    def count(self, process: str, count: int) -> None:
         """Note that a process has printed `count` more bytes, which were not sent here."""
         self._bytes[process] += count
 

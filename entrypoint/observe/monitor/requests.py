@@ -21,8 +21,8 @@ AT_ONCE, SHARE = 0.5, 0.05  # seconds of CPU time for lines: at most at once, an
 class Wanted:
     """Find the metric `name`: the first group of `expression` is its value. `say` logs if the expression is dropped."""
 
-    def __init__(self, name: str, expression: str, say: Callable[[str], None]) -> None:
-        self.name, self._say = name, say
+    def __init__(self, name: str, expression: str, log: Callable[[str], None]) -> None:
+        self.name, self._say = name, log
         self._pattern: re.Pattern[str] | None = re.compile(expression)
         self._room, self._at = AT_ONCE, time.monotonic()
 

@@ -39,7 +39,7 @@ class Marks:
         self.socket.close()
         self._path.unlink(missing_ok=True)
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         with suppress(OSError):
             for _ in range(MOST):
                 message = self.socket.recv(LONGEST)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from entrypoint.launcher.plan.plan import Plan
 
 # Bytes that may wait in the socket, if the kernel allows so many; the monitor reads it ten times a second.
-ROOM = 1 << 20
+SOCKET_BYTES = 1 << 20
 ENDS_SECONDS = 1.0  # seconds within which a process that has closed its socket ends
 LATER_MS = 250  # milliseconds by which the monitor starts later than the launcher
 LONGEST_BYTES = 1 << 14  # bytes of a traceback that are kept
@@ -84,7 +84,7 @@ def end_of(pid: int) -> str:
 
 def _sockets() -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
     return ours, theirs
 
 

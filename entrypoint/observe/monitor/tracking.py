@@ -15,7 +15,7 @@ sys.stdout.flush()
 os._exit(code)  # what MLflow does at the end of its interpreter takes a second, and is nothing of ours
 """
 LAST_SECONDS = 10.0  # seconds at the end, to send the rest
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class Tracking:
@@ -26,7 +26,7 @@ class Tracking:
         self._program: subprocess.Popen[bytes] | None = None
         self._has_ended = False
 
-    def look(self, trains: bool, say: Say) -> None:
+    def look(self, trains: bool, log: Log) -> None:
         """Start the program once the job trains; if it has ended too early, log its output."""
         if self._program is None and trains:
             self._program = subprocess.Popen(
@@ -34,9 +34,9 @@ class Tracking:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
             )  # fmt: skip
         elif self._program and not self._has_ended and self._program.poll() is not None:
-            self.finish(say)
+            self.finish(log)
 
-    def finish(self, say: Say, within: float = LAST_SECONDS) -> None:
+    def finish(self, log: Log, within: float = LAST_SECONDS) -> None:
         """Let the program send the rest within so many seconds, and log its output."""
         if self._program is None or self._has_ended:
             return
@@ -48,4 +48,4 @@ class Tracking:
             self._program.communicate()
             said = f"warning: mlflow: not all data sent within {within:g} s; its run is left unfinished".encode()
         for line in said.decode("utf-8", "replace").splitlines():
-            say(line)
+            log(line)

@@ -56,7 +56,7 @@ class Watch:
         self._hangs = Hangs(job.settings.hang_after, may_spin=job.mode is Mode.MPI or this_machine().gpus > 0)
         training = [host.name for host in job.cluster.training if trains[host.name]]
         self._together = Together(training, job.mode is Mode.PS)
-        self._together.told = not _is_to_be_judged(job)
+        self._together.judged = not _is_to_be_judged(job)
         self._weights = Weights()
         self._wrong: dict[str, str] = {}  # logged findings that may end the job: {what: words}
         self._view = View()
@@ -109,7 +109,7 @@ class Watch:
             _write(self._job.paths.records / STATE, self._view.state(time.time()))
 
     def _read(self, own: Iterable[lines.Line]) -> None:
-        wanted = {*SHOWN, *(JUDGED if self.live or not self._together.told else KEPT_ON)}
+        wanted = {*SHOWN, *(JUDGED if self.live or not self._together.judged else KEPT_ON)}
         found = [(self._me, line) for line in own]
         found += [(host, line) for host, tail in self._tails.items() for line in tail.lines(wanted)]
         for host, line in found:
@@ -127,7 +127,7 @@ class Watch:
         elif is_process:
             self._weights.forget((host, process))
         self._hangs.note(host, line)
-        if not self._together.told and not process.startswith(EVALUATOR):
+        if not self._together.judged and not process.startswith(EVALUATOR):
             self._together.note(host, line)
 
     def _is_training(self, host: str, process: str) -> bool:

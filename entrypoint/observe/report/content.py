@@ -15,7 +15,7 @@ from entrypoint.observe.report.rules.verdict import Verdict
 
 MOST_METRICS, MOST_LINES = 8, 16  # metrics that are plotted, and processes of each
 MOST_PROCESSES = 64  # with twice as many, no process has columns of its own CPUs and memory
-MOST_SAID, MOST_SAID_BYTES, MOST_STACKS = 1500, 400_000, 400_000
+MOST_LOGGED, MOST_LOGGED_BYTES, MOST_STACKS = 1500, 400_000, 400_000
 MOST_SPANS = 20_000
 NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_seconds", "steps_per_second"}
 
@@ -44,7 +44,7 @@ def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, An
             {"rule": v.rule, "host": v.host, "process": v.process, "text": v.text, "advice": v.advice,
              "severity": str(v.severity)} for v in verdicts
         ],
-        "said": _said(job, index),
+        "said": _logged(job, index),
         "stacks": _stacks(job),
         "bill": {
             "total": digits(bill.total), "idle": digits(bill.idle), "price": bill.price,
@@ -213,11 +213,11 @@ def _matrix(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
     return [[source, target, round(count)] for (source, target), count in sorted(sums.items()) if count][:20_000]
 
 
-def _said(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
+def _logged(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
     lines = sorted((at, index[host.name], words) for host in job.hosts for at, words in host.logged)
-    if len(lines) > MOST_SAID:
-        lines = [*lines[: MOST_SAID // 3], *lines[-2 * MOST_SAID // 3 :]]
-    room, found = MOST_SAID_BYTES, []
+    if len(lines) > MOST_LOGGED:
+        lines = [*lines[: MOST_LOGGED // 3], *lines[-2 * MOST_LOGGED // 3 :]]
+    room, found = MOST_LOGGED_BYTES, []
     for at, host, words in reversed(lines):  # the last lines matter most
         room -= len(words)
         if room > 0:

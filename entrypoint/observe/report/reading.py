@@ -9,7 +9,7 @@ from entrypoint.record import lines
 from entrypoint.record.read import batches, parsed, text, texts_of
 
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
-MOST_SAID, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
+MOST_LOGGED, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
 CAUSE = ("host", "process", "what", "error")
 LONGEST = 60 * 86_400.0  # seconds that a job can take; a later time is wrong
 
@@ -90,7 +90,7 @@ class _Reader:
             case lines.Stacks() if len(host.stacks) < MOST_STACKS:
                 words = {key: text(getattr(line, key), 20_000) for key in ("by", "place", "inside", "doing", "text")}
                 host.stacks.append({"at": at, "process": text(line.process), **words})
-            case lines.Said() if len(host.logged) < MOST_SAID:
+            case lines.Said() if len(host.logged) < MOST_LOGGED:
                 host.logged.append((at, text(line.text, 600)))
             case lines.Outcome(cause=cause):
                 blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None

@@ -18,8 +18,8 @@ from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
 from sources import check, fetch
+from tf1 import describe as describe_tf1
 from tf1 import has_keras_2, refused
-from tf1 import told as told_of_tf1
 from unsupported import doubts
 from unusable import Unusable, reason
 from variables import variables
@@ -63,8 +63,8 @@ def main() -> int:
         print(lacking, flush=True)
         return CONFIG_ERROR
     installed = software() if several else {}
-    told = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
-    instance_type = next((str(each) for each in told if each), "")
+    given = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
+    instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])
     unused_gpus = unused(gpus, instance_type, path)
     files, shim = list(texts(code)), task["tf1"] == "shim"
@@ -78,7 +78,7 @@ def main() -> int:
     if several:
         adapters = look(instance_type, task["mode"])
         env.update(adapters.variables)
-        for line in adapters.told(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
+        for line in adapters.describe(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
             print(line, flush=True)
     if task["is_coordinator"]:
         found = doubts(
@@ -91,7 +91,7 @@ def main() -> int:
             ranks=task["ranks"],
             program=program,
         )
-        for line in [*map(str, found), *told_of_tf1(files, of_python, shim=shim, keras_2=keras_2)]:
+        for line in [*map(str, found), *describe_tf1(files, of_python, shim=shim, keras_2=keras_2)]:
             print(f"warning: {line}", flush=True)
     result = {
         "env": env,

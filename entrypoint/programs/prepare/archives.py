@@ -36,7 +36,7 @@ def unpack(archive: Path, folder: Path, shown: str) -> None:
         with tarfile.open(archive, "r:gz") as tar:
             members = _members(tar)
             _check(members, shown)
-            _check_room(sum(member.size for member in members if member.isreg()), folder, shown)
+            _check_space(sum(member.size for member in members if member.isreg()), folder, shown)
             tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
             tar.extractall(folder, members)
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
@@ -102,7 +102,7 @@ def _leads_out(path: str, links: set[str]) -> str:
     return ""
 
 
-def _check_room(size: int, folder: Path, shown: str) -> None:
+def _check_space(size: int, folder: Path, shown: str) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
         raise Unusable(

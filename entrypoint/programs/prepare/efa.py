@@ -29,7 +29,7 @@ class Efa(NamedTuple):
     variables: Mapping[str, str]  # for the user's programs, except those that the job sets itself
     doubts: tuple[str, ...]
 
-    def told(self, quiet: bool) -> list[str]:
+    def describe(self, quiet: bool) -> list[str]:
         """Return lines for the log. `quiet`: leave out warnings, since NCCL will not be used."""
         made = " ".join(f"{key}={value}" for key, value in self.variables.items()) or "nothing, as the job does it"
         lines = [f"EFA: {', '.join(self.devices)}; set for it: {made}"] if self.devices else []

@@ -19,7 +19,7 @@ def main() -> None:
     if keras_2:  # the shim sets it
         asked["environment"]["TF_USE_LEGACY_KERAS"] = "1"
     files = [(name, findings.without_comments(text)) for name, text in asked["files"]]
-    told = {
+    result = {
         "names": tf1.listed(files, sys.path, asked["tensorflow"], keras_2=keras_2),
         "doubts": unsupported.doubts(
             files,
@@ -28,7 +28,7 @@ def main() -> None:
         ),
         "flags": findings.flags(files),
     }
-    json.dump(told, sys.stdout)
+    json.dump(result, sys.stdout)
 
 
 if __name__ == "__main__":

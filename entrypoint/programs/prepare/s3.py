@@ -69,36 +69,36 @@ def _in_full(client: BaseClient, bucket: str, key: str, error: exceptions.Client
 
 def _refused(client: BaseClient, bucket: str, key: str, error: exceptions.ClientError) -> str:
     code, message = (str(error.response.get("Error", {}).get(name, "")) for name in ("Code", "Message"))
-    said = f"S3 answered {code}: {' '.join(message.split())}"
+    reply = f"S3 answered {code}: {' '.join(message.split())}"
     arn = f"arn:{client.meta.partition}:s3:::{bucket}/{key}"
     if code in NOT_THERE:
-        return f"there is no such object; wanted the key of an archive that is in bucket {bucket}. {said}"
+        return f"there is no such object; wanted the key of an archive that is in bucket {bucket}. {reply}"
     if code == "NoSuchBucket":
-        return f"there is no bucket {bucket}; wanted one that exists. {said}"
+        return f"there is no bucket {bucket}; wanted one that exists. {reply}"
     if code in DENIED:
         return (
-            f"access is denied; wanted s3:GetObject on {arn} for the job's execution role. {said}. If a key of "
+            f"access is denied; wanted s3:GetObject on {arn} for the job's execution role. {reply}. If a key of "
             "yours encrypts it, kms:Decrypt is needed, too; and without s3:ListBucket, a missing object is denied"
         )
     if code in NOT_ACCEPTED:
-        return f"the credentials are not accepted; wanted valid ones, of the job's execution role. {said}"
+        return f"the credentials are not accepted; wanted valid ones, of the job's execution role. {reply}"
     if code in ELSEWHERE:
         region = client.meta.region_name
-        return f"bucket {bucket} is not in region {region}; wanted one in the region that AWS_REGION names. {said}"
-    return said
+        return f"bucket {bucket} is not in region {region}; wanted one in the region that AWS_REGION names. {reply}"
+    return reply
 
 
 def _no_answer(error: Exception) -> str:
-    said = reason(error)
+    reply = reason(error)
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
-        return f"there are no credentials; wanted the job's execution role, or AWS_ACCESS_KEY_ID and its like. {said}"
+        return f"there are no credentials; wanted the job's execution role, or AWS_ACCESS_KEY_ID and its like. {reply}"
     if isinstance(error, exceptions.CredentialRetrievalError | exceptions.MetadataRetrievalError):
-        return f"the credentials of the job's execution role cannot be had. {said}"
+        return f"the credentials of the job's execution role cannot be had. {reply}"
     if isinstance(error, RetriesExceededError):
         return f"the download was interrupted {TRANSFER.num_download_attempts} times. {reason(error.last_exception)}"
     if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
         return (
             "S3 does not answer; wanted a network that leads to it: in a VPC, an S3 endpoint or NAT; under network "
-            f"isolation there is none, and code comes by channel `code`. {said}"
+            f"isolation there is none, and code comes by channel `code`. {reply}"
         )
-    return f"{type(error).__name__}: {said}"
+    return f"{type(error).__name__}: {reply}"

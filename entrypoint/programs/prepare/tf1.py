@@ -70,7 +70,7 @@ REMEDY = (
 )
 
 
-def told(files: list[tuple[str, str]], path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
+def describe(files: list[tuple[str, str]], path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
     """Return a sentence for each file with such names, up to a limit; with the shim, only for names that it lacks, too.
 
     `files`: as `findings.texts` returns them. `path`: where the user's Python looks for TensorFlow. `keras_2`: as of

@@ -46,16 +46,16 @@ def run_pip(package: bool, code: Path) -> None:
             env["PIP_INDEX_URL"] = index(arn)
         except Unusable as wrong:
             raise Unusable(f"{what} in {code} cannot be installed: {wrong}") from None
-    said: list[str] = []
+    last: list[str] = []
     with one_at_a_time():
         command = [sys.executable, str(RUN_PIP), "install", *words]
         pip = subprocess.Popen(command, cwd=code, env=env, stderr=subprocess.PIPE)
-        copier = threading.Thread(target=_copy, args=(pip.stderr, said), daemon=True)
+        copier = threading.Thread(target=_copy, args=(pip.stderr, last), daemon=True)
         copier.start()
         pip.wait()
         copier.join(timeout=5)  # what a build has left running may keep the other end open for ever
     if pip.returncode:
-        found = said[-1] if said else f"pip ended with exit code {pip.returncode}: see its lines above"
+        found = last[-1] if last else f"pip ended with exit code {pip.returncode}: see its lines above"
         raise Unusable(f"{what} in {code} cannot be installed: {found}")
 
 
@@ -72,7 +72,7 @@ def _build_with_what_is_here(code: Path) -> None:
         os.environ.setdefault("PIP_NO_BUILD_ISOLATION", "false")  # pip reads it as --no-build-isolation
 
 
-def _copy(lines: IO[bytes], said: list[str]) -> None:
+def _copy(lines: IO[bytes], last: list[str]) -> None:
     """Pass on pip's stderr as it comes, and keep the lines with errors."""
     unreached = ""
     for line in lines:
@@ -80,7 +80,7 @@ def _copy(lines: IO[bytes], said: list[str]) -> None:
         text = line.decode("utf-8", "replace").strip()
         unreached = UNREACHED if LAST_RETRY in text else unreached
         if text.lower().startswith("error:"):
-            said.append(text + unreached)
+            last.append(text + unreached)
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 def test_what_the_toolkit_sets_for_a_type_is_set_where_the_device_is(host, instance_type, variables):
     found = host.add("rdmap16s27").add("efa_1").add_plugin().look(instance_type)
     assert found.variables == variables
-    assert found.told(quiet=False) == [
+    assert found.describe(quiet=False) == [
         "EFA: efa_1, rdmap16s27; set for it: " + " ".join(f"{key}={value}" for key, value in variables.items())
     ]
 
@@ -58,7 +58,7 @@ def test_what_the_job_sets_stays(host):
     found = host.add("efa_0").add_plugin().look("ml.p4d.24xlarge", FI_PROVIDER="tcp", NCCL_PROTO="LL,LL128,Simple")
     assert found.variables == {"FI_EFA_USE_DEVICE_RDMA": "1"}
     found = host.look("ml.p4d.24xlarge", **P4D)
-    assert found.told(quiet=False) == ["EFA: efa_0; set for it: nothing, as the job does it"]
+    assert found.describe(quiet=False) == ["EFA: efa_0; set for it: nothing, as the job does it"]
 
 
 @pytest.mark.parametrize("mode", ["mpi", "mwms"])
@@ -75,18 +75,18 @@ def test_traffic_that_goes_by_tcp_unawares_is_told(host, devices, doubt, mode):
     for device in devices:
         host.add(*device)
     found = host.look("ml.p4d.24xlarge", mode)
-    (line,) = (line for line in found.told(quiet=False) if line.startswith("warning: "))
+    (line,) = (line for line in found.describe(quiet=False) if line.startswith("warning: "))
     assert line.startswith(f"warning: {doubt}") and "uses TCP" in line
-    assert not [line for line in found.told(quiet=True) if line.startswith("warning: ")]
+    assert not [line for line in found.describe(quiet=True) if line.startswith("warning: ")]
     assert bool(found.variables) == bool(found.devices)
 
 
 def test_where_nothing_uses_nccl_there_is_nothing_to_warn_of(host):
-    assert host.look("ml.p4d.24xlarge", "ps").told(quiet=False) == []
+    assert host.look("ml.p4d.24xlarge", "ps").describe(quiet=False) == []
 
 
 def test_a_host_without_it_is_not_spoken_of(host):
-    assert host.look("ml.c5.xlarge").told(quiet=False) == []
+    assert host.look("ml.c5.xlarge").describe(quiet=False) == []
     assert host.look("local").variables == {}
 
 

@@ -176,7 +176,7 @@ def told(tmp_path_factory):
     with contextlib.closing(marks):
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
-        marks.hear()
+        marks.receive()
         models = {line.process: line.model for line in marks.take()[2]}
     return dict(json.loads(line) for line in done.stdout.splitlines()), models
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from findings import texts
-from tf1 import MODULES, TABLE, _table, _tensorflow, _version, has_keras_2, listed, refused, told
+from tf1 import MODULES, TABLE, _table, _tensorflow, _version, describe, has_keras_2, listed, refused
 
 TENSORFLOW = """renames = {
     'tf.ConfigProto':
@@ -63,7 +63,7 @@ def say(tmp_path: Path, path):
         code = tmp_path / "code"
         (code / name).parent.mkdir(parents=True)
         (code / name).write_text(text)
-        return told(list(texts(code)), path(version), shim=shim)
+        return describe(list(texts(code)), path(version), shim=shim)
 
     return say
 

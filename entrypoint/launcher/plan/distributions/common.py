@@ -89,10 +89,7 @@ def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
 
 
 def _servers_of_gpus(job: Job, rows: Sequence[ProcessSpec]) -> int:
-    """Return how many parameter servers a chief uses that may see GPUs.
-
-    Beside workers, parts.py hides the GPUs from it.
-    """
+    """Return how many parameter servers a chief uses that may see GPUs; parts.py may hide the GPUs from it."""
     chief = next((row.host for row in rows if row.role is Role.CHIEF), "")
     hides = job.settings.ps_workers is PsProgram.SERVER and job.settings.pin_gpus is not When.NEVER
     if hides and any(row.role is Role.WORKER and row.host == chief for row in rows):
@@ -120,6 +117,12 @@ def program(job: Job, options: tuple[str, ...] = ()) -> Command:
     return Command(file=job.program.name, arguments=job.program.arguments, python=(sys.executable, *options, *shim))
 
 
+def script(job: Job, host: str, name: str, role: Role, duty: Duty = Duty.SCRIPT, **more: Any) -> ProcessSpec:
+    """Return a process that runs the user's program when all hosts have met."""
+    usual: dict[str, Any] = {"program": program(job), "cwd": job.paths.code, "needs": rendezvous(job.cluster)}
+    return ProcessSpec(host=host, name=name, role=role, duty=duty, **usual | more)
+
+
 def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
     """Return what the user's programs wait for: all hosts have installed the code and reached one another.
 
@@ -131,26 +134,14 @@ def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
 
 
 def evaluator(job: Job, cluster: str) -> list[ProcessSpec]:
-    """Return the script as task `evaluator`, if the job has one.
-
-    It is no member of the cluster: nobody connects to it.
-    """
+    """Return the script as task `evaluator`, if the job has one. Nobody connects to it."""
     if not job.evaluator:
         return []
-    return [
-        ProcessSpec(
-            host=job.evaluator,
-            name="evaluator/0",
-            role=Role.EVALUATOR,
-            duty=Duty.SIDECAR,
-            program=program(job),
-            env=(tf_config("evaluator", 0, environment="cloud"),),
-            cluster=cluster,
-            cwd=job.paths.code,
-            needs=rendezvous(job.cluster),
-            lingers=job.settings.evaluator_grace,
-        )
-    ]
+    more: dict[str, Any] = {
+        "env": (tf_config("evaluator", 0, environment="cloud"),),
+        "lingers": job.settings.evaluator_grace,
+    }
+    return [script(job, job.evaluator, "evaluator/0", Role.EVALUATOR, Duty.SIDECAR, cluster=cluster, **more)]
 
 
 def _outside(job: Job) -> list[ProcessSpec]:
@@ -158,21 +149,9 @@ def _outside(job: Job) -> list[ProcessSpec]:
 
     The job is over when the distribution is: programs that serve it, such as tf.data workers, would never end.
     """
-    return [
-        ProcessSpec(
-            host=host.name,
-            name="script",
-            role=Role.SCRIPT,
-            duty=Duty.SIDECAR,
-            task="outside the distribution",
-            program=program(job),
-            cwd=job.paths.code,
-            needs=rendezvous(job.cluster),
-            lingers=job.settings.outside_grace,
-        )
-        for host in job.cluster.outside
-        if host.name != job.evaluator
-    ]
+    more: dict[str, Any] = {"task": "outside the distribution", "lingers": job.settings.outside_grace}
+    hosts = [host.name for host in job.cluster.outside if host.name != job.evaluator]
+    return [script(job, host, "script", Role.SCRIPT, Duty.SIDECAR, **more) for host in hosts]
 
 
 def whole(job: Job, title: str, rows: Sequence[ProcessSpec], **more: Any) -> Plan:

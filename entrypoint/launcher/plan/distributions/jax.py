@@ -1,13 +1,12 @@
 """Plan JAX on several hosts: processes in rank order, of which the first runs jax's coordination service.
 
-jax and Keras 3 find the coordinator, the number of processes and their own number in the environment.
-`programs/as_jax.py` runs the program: it makes `jax.distributed.initialize()` read that, and ends the process at once
-when the program raises.
+jax and Keras 3 find the coordinator, the number of processes and their own number in the environment, by
+`programs/as_jax.py`: `jax.distributed.initialize()` reads that there, and a program that raises ends at once.
 """
 
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import common
-from entrypoint.launcher.plan.plan import ADDRESS, Duty, Plan, ProcessSpec, Role
+from entrypoint.launcher.plan.plan import ADDRESS, Plan, Role
 
 COORDINATOR_PORT = 8476  # jax's own, where it finds its hosts by itself
 # Where the job's environment has no other value. TensorFlow, which reads the data, would take all of a GPU's memory.
@@ -25,11 +24,11 @@ def plan(job: Job) -> Plan:
     coordinator = first.at(port)
     interface = (("NCCL_SOCKET_IFNAME", job.cluster.interface),) if job.cluster.interface else ()
     rows = [
-        ProcessSpec(
-            host=host.name,
-            name=f"worker/{index}",
-            role=Role.WORKER,
-            duty=Duty.SCRIPT,
+        common.script(
+            job,
+            host.name,
+            f"worker/{index}",
+            Role.WORKER,
             task=f"process {index} of {count}",
             program=common.program(job, options=(common.AS_JAX,)),
             env=(
@@ -45,9 +44,7 @@ def plan(job: Job) -> Plan:
                 *interface,
             ),
             env_defaults=DEFAULTS,
-            cwd=job.paths.code,
             ports=() if index else (port,),
-            needs=common.rendezvous(job.cluster),
         )
         for index, (host, local) in enumerate(processes)
     ]

@@ -4,7 +4,7 @@ import json
 
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import common
-from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Role
+from entrypoint.launcher.plan.plan import Plan, Role
 
 FIRST_PORT = 8890  # AWS's toolkit uses it, so security groups that were opened for that still fit
 
@@ -14,18 +14,15 @@ def plan(job: Job) -> Plan:
     addresses = [host.at(host.port(FIRST_PORT + local)) for host, local in tasks]
     cluster = json.dumps({"worker": addresses})
     rows = [
-        ProcessSpec(
-            host=host.name,
-            name=f"worker/{index}",
-            role=Role.WORKER,
-            duty=Duty.SCRIPT,
+        common.script(
+            job,
+            host.name,
+            f"worker/{index}",
+            Role.WORKER,
             task=f"worker {index} of {len(tasks)}",
-            program=common.program(job),
             env=(common.tf_config("worker", index),),
             cluster=cluster,
-            cwd=job.paths.code,
             ports=(host.port(FIRST_PORT + local),),
-            needs=common.rendezvous(job.cluster),
         )
         for index, (host, local) in enumerate(tasks)
     ]

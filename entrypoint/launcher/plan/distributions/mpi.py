@@ -2,7 +2,7 @@
 
 On every host mpirun starts our small program `rank`. It asks the host's own supervisor for the command and the
 environment. So no value of the coordinator's and no secret travels by command line or ssh, and each host logs and
-watches its own ranks. `entrypoint.plan.ssh` writes the files for ssh.
+watches its own ranks. `plan/ssh.py` writes the files for ssh.
 """
 
 import re
@@ -54,7 +54,8 @@ def plan(job: Job) -> Plan:
             needs=tuple(needs),
         )
     )
-    rows += [_rank(job, host, rank, local) for rank, host, local in _placement(hosts, slots, total)]
+    places = [(host, local) for host in hosts for local in range(slots)]  # as mpirun does by slot: host after host
+    rows += [_rank(job, host, rank, local) for rank, (host, local) in enumerate(places[:total])]
     title = f"MPI: {common.count(total, 'rank')} {common.where(job, f', {slots} on each')}"
     return common.whole(job, title, rows, daemon=DAEMONS[job.open_mpi])
 
@@ -159,7 +160,7 @@ def _of_orte(job: Job) -> list[list[str]]:
         if settings.port_stride:
             # Hosts simulated on one machine may all look local to Open MPI, by the addresses of their names: compare
             # names only. If a host begins to look local after the daemons were started, mpirun does not find it again,
-            # and says that all nodes "are already filled".
+            # and reports that all nodes "are already filled".
             options += [["--mca", "if_base_do_not_resolve", "1"]]
     return options
 
@@ -179,15 +180,10 @@ def _of_prrte(job: Job) -> list[list[str]]:
 
 
 def _user_options(words: tuple[str, ...]) -> list[list[str]]:
-    """Return the user's options as lists of an option and its values.
-
-    `--NCCL_DEBUG X` is no option of mpirun: AWS's toolkit exports the variable instead, and so does this.
-    """
+    """Return the user's options as lists of an option and its values."""
     options: list[list[str]] = []
     for word in words:
-        if word.startswith("-") and not (options and options[-1][0] in _MCA and len(options[-1]) < 3):
-            options.append([word])
-        elif options:
+        if options and (not word.startswith("-") or (options[-1][0] in _MCA and len(options[-1]) < 3)):
             options[-1].append(word)
         else:
             options.append([word])
@@ -195,6 +191,7 @@ def _user_options(words: tuple[str, ...]) -> list[list[str]]:
 
 
 def _nccl_debug(option: list[str]) -> list[str]:
+    """Replace `--NCCL_DEBUG X`, which is no option of mpirun: AWS's toolkit exports the variable instead."""
     name, _, value = option[0].partition("=")
     value = value or "".join(option[1:2])
     return ["-x", f"NCCL_DEBUG={value}"] if name == "--NCCL_DEBUG" and value else option
@@ -207,9 +204,3 @@ def _key(option: list[str]) -> str:
     if option[0] == "-x" and len(option) > 1:
         return f"-x {option[1].partition('=')[0]}"
     return _SYNONYMS.get(option[0], option[0].lstrip("-"))
-
-
-def _placement(hosts: tuple[Host, ...], slots: int, total: int) -> list[tuple[int, Host, int]]:
-    """Return (rank, host, local rank), placed as mpirun does by slot: one host is filled before the next."""
-    places = [(host, local) for host in hosts for local in range(slots)]
-    return [(rank, *places[rank]) for rank in range(min(total, len(places)))]

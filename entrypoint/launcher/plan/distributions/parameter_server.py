@@ -1,6 +1,6 @@
 """Plan parameter servers: ps tasks on the CPU, a chief on rank 0, workers elsewhere.
 
-`script`: the user's script runs as chief and as every worker, and does what TF_CONFIG says, as on AWS's images.
+`script`: the user's script runs as chief and as every worker, and does its task of TF_CONFIG, as on AWS's images.
 `server`: TensorFlow servers are the workers, and the user's script runs on the chief alone. The parameter servers are
 TensorFlow servers, too, unless `ENTRYPOINT_PS_SERVERS=script` has the user's script run them.
 """
@@ -65,19 +65,17 @@ def plan(job: Job) -> Plan:
 
     def script(role: Role, index: int, places: Places, needs: tuple[Need, ...] = ()) -> ProcessSpec:
         host, port = places[index]
-        return ProcessSpec(
-            host=host.name,
-            name=f"{role}/{index}",
-            role=role,
-            duty=Duty.SCRIPT,
+        return common.script(
+            job,
+            host.name,
+            f"{role}/{index}",
+            role,
             task="chief" if role is Role.CHIEF else f"{role} {index} of {len(places)}",
-            program=common.program(job),
             env=(common.tf_config(chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
             cluster=cluster,
             env_if=renamed,
             # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
             serves=_SERVES[job.settings.ps_worker_end] if role is Role.WORKER else Serves.NEVER,
-            cwd=job.paths.code,
             ports=(port,),
             needs=(*common.rendezvous(job.cluster), *needs),
             ready=Ready.LISTENING if role is Role.CHIEF else Ready.STARTED,
@@ -111,10 +109,7 @@ def _places(hosts: Sequence[Host], first: int) -> Places:
 
 
 def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
-    """Return the need that holds a worker's script until the chief listens.
-
-    In TF1, a worker that starts before the chief loses 30 s (session recovery).
-    """
+    """Return the need that makes a worker wait for the chief: in TF1, one that starts first loses 30 s."""
     if job.settings.ps_chief_first is When.NEVER:
         return ()
     only_if = None if job.settings.ps_chief_first is When.ALWAYS else Flag.TF1_SESSIONS

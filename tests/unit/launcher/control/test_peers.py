@@ -63,7 +63,7 @@ def test_a_poll_and_its_answer():
     server = Answering(ANSWER[:20], ANSWER[20:], pause=0.01)
     answer = ask(server.address, "/news", b'{"a": 1}', 20, headers="X-Token: t\r\n")
     assert (answer.status, answer.body) == (200, b"{}")
-    assert answer.asked < answer.heard
+    assert answer.asked < answer.received
     assert server.asked[0].startswith(b"POST /news HTTP/1.1\r\n")
     assert b"\r\nContent-Length: 8\r\n" in server.asked[0] and b"\r\nX-Token: t\r\n\r\n" in server.asked[0]
 
@@ -345,14 +345,14 @@ def link():
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_news_come_over_a_kept_connection_and_its_end_is_told(link, reset):
-    assert link.links.tell("algo-2", b"news")
+    assert link.links.send("algo-2", b"news")
     assert next(messages(link.end, b"")) == b"news"
-    assert not link.heard and not link.links.tell("algo-3", b"news")
+    assert not link.heard and not link.links.send("algo-3", b"news")
     if reset:
         link.end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     link.end.close()
     eventually(lambda: link.heard == [LinkEnded(host="algo-2")], within=60)
-    assert not link.links.tell("algo-2", b"news")
+    assert not link.links.send("algo-2", b"news")
 
 
 def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_told():
@@ -389,7 +389,7 @@ def test_the_end_of_a_connection_that_an_answer_meets_first_is_told():
 def test_a_new_connection_takes_the_place_of_an_old_one(link):
     new = link.another()
     assert not list(messages(link.end, b""))  # it is closed
-    assert link.links.tell("algo-2", b"news")
+    assert link.links.send("algo-2", b"news")
     assert next(messages(new, b"")) == b"news"
     new.close()
     eventually(lambda: link.heard == [LinkEnded(host="algo-2")], within=60)
@@ -399,7 +399,7 @@ def test_reports_over_it_are_answered_in_order_and_one_that_is_refused_ends_it(l
     for part in (b"a\nb\nc", b"d", b"\n", b"e\nbad\nf\n"):
         link.end.sendall(part)
     assert list(messages(link.end, b"")) == [b"A", b"B", b"CD", b"E"]
-    assert not link.links.tell("algo-2", b"news")
+    assert not link.links.send("algo-2", b"news")
     assert not link.heard  # it has not hung up on us
 
 
@@ -407,15 +407,15 @@ def test_a_report_that_never_ends_is_not_read_for_ever(link):
     with contextlib.suppress(OSError):
         while True:
             link.end.sendall(b"x" * (1 << 16))
-    eventually(lambda: not link.links.tell("algo-2", b"news"), within=60)
+    eventually(lambda: not link.links.send("algo-2", b"news"), within=60)
     assert not link.heard
 
 
 def test_who_does_not_read_keeps_nobody_waiting(link):
     """It gets whole messages, and then its end."""
-    assert not link.links.tell("algo-2", b"x" * (LONGEST_BYTES + 1))
+    assert not link.links.send("algo-2", b"x" * (LONGEST_BYTES + 1))
     told = [b"%d" % number * (LONGEST_BYTES // 8) for number in range(100)]
-    taken = sum(link.links.tell("algo-2", message) for message in told)
+    taken = sum(link.links.send("algo-2", message) for message in told)
     assert 0 < taken < 100
     heard = list(messages(link.end, b""))
     assert heard == told[: len(heard)] and len(heard) <= taken

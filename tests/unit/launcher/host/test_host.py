@@ -54,7 +54,7 @@ def start(tmp_path: Path, log: Log, monkeypatch):
     def make(*specs: ProcessSpec) -> ThisHost:
         plan = Plan(title="", hosts=(HOST, OTHER), processes=specs)
         told.clear()
-        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, tell=told.append))
+        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, record=told.append))
         return hosts[-1]
 
     yield make

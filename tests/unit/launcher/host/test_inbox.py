@@ -10,17 +10,17 @@ import pytest
 from entrypoint.launcher.host.inbox import Inbox
 from entrypoint.launcher.policy.events import Due, LinkEnded, Report, Reported, Signalled
 
-HEARD = Reported(report=Report(host="algo-2"))
+REPORTED = Reported(report=Report(host="algo-2"))
 CLOSED = LinkEnded(host="algo-3")
 STOP = Signalled(number=15)
 
 
 def test_what_is_heard_of_other_hosts_comes_together_and_nothing_is_lost():
     inbox = Inbox()
-    for event in (STOP, HEARD, CLOSED, HEARD, STOP, HEARD):
+    for event in (STOP, REPORTED, CLOSED, REPORTED, STOP, REPORTED):
         inbox.put(event)
     taken = [inbox.take(0.0) for _ in range(5)]
-    assert taken == [(STOP,), (HEARD, CLOSED, HEARD), (STOP,), (HEARD,), (Due(),)]
+    assert taken == [(STOP,), (REPORTED, CLOSED, REPORTED), (STOP,), (REPORTED,), (Due(),)]
 
 
 def test_a_poll_is_answered_by_who_takes_it():
@@ -41,13 +41,13 @@ def test_who_asks_is_not_kept_for_ever():
         Inbox().ask(dict, patience=0.01)
 
 
-HEARS = """
+SCRIPT = """
 import os, signal, threading, time
 from entrypoint.launcher.host.inbox import Inbox
 from entrypoint.launcher.policy.events import ChildrenChanged
 
 inbox = Inbox()
-inbox.hear_signals([])
+inbox.catch_signals([])
 threading.Thread(target=time.sleep, args=(100,), daemon=True).start()  # whom the kernel takes in place of us
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
 if os.fork() == 0:
@@ -60,4 +60,4 @@ os._exit(0)
 
 
 def test_a_signal_that_another_thread_gets_ends_a_wait():
-    subprocess.run([sys.executable, "-c", HEARS], check=True, timeout=240)
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=240)

@@ -273,7 +273,7 @@ def test_nothing_waits_for_whoever_reads_our_output_and_what_was_not_written_is_
     log = Log("h", fd=unread.fd)
     writer = Writer(log, "p", LINE * 20_000)
     eventually(lambda: writer.done, within=240)
-    log.say("ours")
+    log.print("ours")
     log.drain()
     assert log.tail("p").endswith(LINE.decode())
     assert log.finish(patience=0.2) == 20_000 * len("[h p] " + LINE.decode()) + len("[h] ours\n") - unread.in_pipe()
@@ -284,7 +284,7 @@ def test_beyond_a_bound_processes_wait_and_a_late_reader_gets_everything(unread)
     writer = Writer(log, "p", LINE * 300_000)
     eventually(lambda: writer.written and writer.has_stopped(), within=240)
     assert writer.written < 16 << 20
-    log.say("not held up")
+    log.print("not held up")
     unread.read()
     eventually(lambda: writer.done, within=240)
     log.drain()
@@ -311,7 +311,7 @@ def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing
     eventually(lambda: writer.written and writer.has_stopped() and other.has_stopped(), within=240)
     log.hold_up_no_more("p")
     eventually(lambda: writer.done, within=240)
-    log.say("how the job ends")
+    log.print("how the job ends")
     assert not other.done
     # All of it is in the pipe; the reader of the pipe may have some of it before it still.
     eventually(lambda: log.tail("p").endswith("\n" + LINE.decode()), within=240)
@@ -345,7 +345,7 @@ def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path):
         file = os.open({str(tmp_path / "log")!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         log = Log("h", fd=file, prefix=False)
         def say(text):
-            log.say(text)
+            log.print(text)
             while log._sink.waiting:
                 time.sleep(0.01)
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
@@ -486,8 +486,8 @@ def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cu
 def test_what_we_say_is_labelled_line_by_line():
     sink = Reader()
     labelled, plain = Log("h", fd=sink.fd), Log("h", fd=sink.fd, prefix=False)
-    labelled.say("one\ntwo")
-    plain.say("three")
+    labelled.print("one\ntwo")
+    plain.print("three")
     assert sink.close(labelled, plain) == b"[h] one\n[h] two\nthree\n"
 
 
@@ -499,7 +499,7 @@ def test_what_we_say_does_not_cut_into_lines_of_processes():
     writer = threading.Thread(target=write_and_close, args=(out, (b"y" * 70_000 + b"\n") * 200))
     writer.start()
     for _ in range(500):
-        log.say("ours")
+        log.print("ours")
     writer.join(timeout=240)
     log.drain()
     lines = sink.close(log).splitlines()
@@ -511,7 +511,7 @@ def test_a_stdout_that_nobody_reads_any_more_does_not_stop_the_job():
     reader, writer = os.pipe()
     os.close(reader)
     log = Log("h", fd=writer)
-    log.say("to nobody")
+    log.print("to nobody")
     out, err = log.open_pipes("p")
     os.close(err)
     write_and_close(out, b"to nobody\n")
@@ -562,7 +562,7 @@ def test_secrets_of_processes_and_of_ours_are_masked():
     out, err = log.open_pipes("p")
     write_and_close(out, b"AWS_SECRET_ACCESS_KEY=" + KEY + b"\nAPI_TOKEN=disabled\ndropout disabled\n")
     write_and_close(err, b"")
-    log.say(f"running with {KEY.decode()}")
+    log.print(f"running with {KEY.decode()}")
     log.drain()
     assert KEY.decode() not in log.tail("p")
     assert sorted(sink.close(log).splitlines()) == [

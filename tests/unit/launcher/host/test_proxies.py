@@ -48,7 +48,7 @@ def test_proxies_by_any_of_their_names_and_none_that_is_empty() -> None:
         "HTTPS_PROXY",
         "GRPC_PROXY",
     ]
-    assert "secret" not in proxies.told(["HTTPS_PROXY"], 2)
+    assert "secret" not in proxies.describe(["HTTPS_PROXY"], 2)
 
 
 def test_addresses_of_other_hosts_and_our_own() -> None:

@@ -35,7 +35,7 @@ class Play:
         self.policy = Policy(self.plan, self.me, job.settings, 0.0)
         self.now, self.woken = 0.0, 0
         self.did: list[tuple[float, str]] = []
-        self.told: list[Report | News] = []
+        self.sent: list[Report | News] = []
         self.said: list[str] = []
         self.probed: list[tuple[str, ...]] = []
         self.knocked: list[str] = []
@@ -70,9 +70,9 @@ class Play:
                 case events.Finish(outcome=end):
                     self.did.append((self.now, f"finish {end.kind} {int(end.exit_code)}"))
                 case events.TellCoordinator(report=report):
-                    self.told.append(report)
+                    self.sent.append(report)
                 case events.TellFollowers(news=news):
-                    self.told.append(news)
+                    self.sent.append(news)
                 case events.Sweep(keep=keep):
                     self.did.append((self.now, f"sweep, keep {', '.join(sorted(keep)) or 'nothing'}"))
                     came_of_it.append(events.Swept(left=self.unkillable))
@@ -106,7 +106,7 @@ class Play:
 
     @property
     def last_told(self) -> Report | News:
-        return self.told[-1]
+        return self.sent[-1]
 
     @property
     def blamed(self) -> str:

@@ -45,8 +45,8 @@ def test_nobody_else_writes_the_facts(path):
 @pytest.mark.parametrize(
     "source",
     ["facts.things = {}", "self.facts.own.started[name] = 1.0", "a, facts.hosts.woke = 1, 2", "del own.asked[name]",
-     "facts.attempt.ready |= {1}", "facts.attempt.causes.append(1)", "self.hosts.heard.pop(host)",
-     "self.facts.hosts.note_heard(host, now)", "facts.blame(now, name)"],
+     "facts.attempt.ready |= {1}", "facts.attempt.causes.append(1)", "self.hosts.last_contact.pop(host)",
+     "self.facts.hosts.note_contact(host, now)", "facts.blame(now, name)"],
 )  # fmt: skip
 def test_what_writes_is_found(source):
     assert written(source, may_note=False)

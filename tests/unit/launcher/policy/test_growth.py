@@ -134,7 +134,7 @@ def test_heartbeats_are_noted_and_nothing_else_is_looked_at(tmp_path, monkeypatc
     before = job.now
     job.hear(**job.well)
     assert not looked
-    assert min(job.policy.facts.hosts.heard.values()) > before
+    assert min(job.policy.facts.hosts.last_contact.values()) > before
     job.hear(**{**job.well, "done": True})
     assert looked["once"] == FEW - 1
 

@@ -228,14 +228,14 @@ class World:
     def is_called(self, sender: str, receiver: str) -> bool:
         """Return whether a message reaches its host: over a link, or by a name or an address that is known."""
         follower = sender if receiver == self.first else receiver
-        known = receiver == self.first and self.hosts[sender].policy.facts.hosts.heard
+        known = receiver == self.first and self.hosts[sender].policy.facts.hosts.last_contact
         return receiver not in self.vanished or follower in self.links or bool(known)
 
     def hang_up(self, name: str) -> None:
         """Close a host's links, as its kernel would, after what was sent over them."""
         self.links -= set(self.plan.hosts) if name == self.first else {name}
         for other in self.plan.hosts[1:] if name == self.first else [self.first]:
-            if (policy := self.hosts[other].policy) and name in policy.facts.hosts.heard:
+            if (policy := self.hosts[other].policy) and name in policy.facts.hosts.last_contact:
                 self.at(self.random.uniform(0.1, 0.2), self.happen, other, events.LinkEnded(host=name))
 
     def carry_out(self, host: SimulatedHost, action: events.Action) -> None:

@@ -28,7 +28,7 @@ def test_a_launcher_that_fails_before_it_listens_still_leaves_a_record(tmp_path)
     write_config(tmp_path, resources(["algo-1"]), {"sagemaker_program": "train.py"})
     job = read_job(tmp_path, {}, tmp_path / "run")
     feed = Feed(job, plan_for(job), time.monotonic())
-    feed.tell(Outcome(kind="failed", exit_code=70, cause=None))
+    feed.record(Outcome(kind="failed", exit_code=70, cause=None))
     assert feed.finish() == ""
     text = zlib.decompressobj(31).decompress((job.paths.records / "algo-1.jsonl.gz").read_bytes())
     assert [json.loads(line)[0] for line in text.splitlines()][-1] == "outcome"
@@ -40,7 +40,7 @@ def test_a_record_counts_from_when_the_launcher_began(tmp_path):
     job = read_job(tmp_path, {}, tmp_path / "run")
     feed = Feed(job, plan_for(job), time.monotonic() - 100)
     began = time.time() - 100
-    feed.tell(Outcome(kind="succeeded", exit_code=0, cause=None))
+    feed.record(Outcome(kind="succeeded", exit_code=0, cause=None))
     assert feed.finish() == ""
     about = first_line((job.paths.records / "algo-1.jsonl.gz").read_bytes())
     assert about and abs(about.at - began) < 50 and about.host == "algo-1"
@@ -55,7 +55,7 @@ class Launcher:
         self.events: list = []
         self.feed = Feed(self.job, plan_for(self.job), time.monotonic())
         self.feed.listen(self.events.append, self.say, self.said.append, lambda do, patience: do())
-        self.feed.tell(Process(process="script", pid=os.getpid(), role="script", task="script"))
+        self.feed.record(Process(process="script", pid=os.getpid(), role="script", task="script"))
 
     def say(self, words: str) -> None:
         self.said.append(words)
@@ -78,8 +78,8 @@ class Launcher:
         os.kill(self.feed._pid, signal.SIGKILL)
 
     def ends(self, kind: str = "succeeded") -> str:
-        self.feed.tell(Ended(process="script", how="exit code 0"))
-        self.feed.tell(Outcome(kind=kind, exit_code=0, cause=None))
+        self.feed.record(Ended(process="script", how="exit code 0"))
+        self.feed.record(Outcome(kind=kind, exit_code=0, cause=None))
         return self.feed.finish()
 
 
@@ -130,7 +130,7 @@ def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path
     launcher.has("metric", "script", {"step": 1.0, "loss": 1.0})
     launcher.kill_the_monitor()
     launcher.says("warning: the monitor of this host was killed by SIGKILL; it is restarted (1 of 3)")
-    launcher.feed.tell(Process(process="later", pid=os.getpid(), role="script", task="later"))
+    launcher.feed.record(Process(process="later", pid=os.getpid(), role="script", task="later"))
     eventually(lambda: launcher.feed._begun == 2 and launcher.feed._is_there, within=60)
     launcher.feed.show("script", b"step=2 loss=2\n")
     launcher.has("metric", "script", {"step": 2.0, "loss": 2.0})

@@ -109,7 +109,7 @@ def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
     settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
     printed = Printed(settings.metrics, said.append)
     for step in range(3):
-        printed.hear("rank 0", f"step={step} map: 0.{step} {'and so on ' * 9}\n")
+        printed.scan("rank 0", f"step={step} map: 0.{step} {'and so on ' * 9}\n")
     assert dict(printed.take_metrics()) == {"rank 0": {"step": 2, "map": 0.2}}
     (words,) = said
     assert "the expression of 'slow'" in words and endless in words
@@ -127,12 +127,12 @@ def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
 
 def test_a_stall_with_a_rank_that_is_none():
     printed = Printed((), print)
-    printed.hear("rank 0", f"[W stall_inspector.cc:1] One or more\nMissing ranks:\n{'9' * 5000}: [a]\n1: [b]\n")
-    printed.hear("rank 0", "loss=1\n")
+    printed.scan("rank 0", f"[W stall_inspector.cc:1] One or more\nMissing ranks:\n{'9' * 5000}: [a]\n1: [b]\n")
+    printed.scan("rank 0", "loss=1\n")
     assert dict(printed.take_metrics()) == {"rank 0": {"loss": 1}}
 
 
 def test_last_lines_are_plain():
     printed = Printed((), print)
-    printed.hear("script", "a\x9b31mb\x1b]0;title\x07c\x85d\n")
+    printed.scan("script", "a\x9b31mb\x1b]0;title\x07c\x85d\n")
     assert list(printed.take_lines()) == [("script", ["a31mb]0;titlecd"])]

@@ -44,7 +44,7 @@ def test_what_a_script_tells_arrives_in_sums(marks, teller):
     teller.mark("checkpoint", 2.0)
     teller.metrics({"loss": 0.5, "step": 7})
     teller.weights(7, 12.5, -1.0)  # and the rest with it
-    marks.hear()
+    marks.receive()
     sums, metrics, weights = marks.take()
     assert sums == {"rank 3": {"step": [2, 0.75], "checkpoint": [1, 2.0]}}
     assert metrics == {"rank 3": {"loss": 0.5, "step": 7.0}}
@@ -72,7 +72,7 @@ def test_what_is_no_message_is_dropped_and_the_next_is_heard(marks, teller, tmp_
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(message, str(tmp_path / "marks.sock"))
     teller().mark("step", 1.0)
-    marks.hear()
+    marks.receive()
     sums, _, weights = marks.take()
     assert sums["script"] == {"step": [1, 1.0]} and not sums.get("x") and not weights
 
@@ -85,7 +85,7 @@ def tell(tmp_path, **told) -> None:
 
 def test_a_number_that_none_can_be_costs_that_number(marks, tmp_path):
     tell(tmp_path, metrics={"step": math.inf, "epoch": 10**400, "loss": math.nan, "lr": 0.1, "note": "high"})
-    marks.hear()
+    marks.receive()
     metrics = marks.take()[1]["x"]
     assert metrics.keys() == {"loss", "lr"} and math.isnan(metrics["loss"]), "a loss may be none, which is to be seen"
 
@@ -93,7 +93,7 @@ def test_a_number_that_none_can_be_costs_that_number(marks, tmp_path):
 def test_processes_without_end_do_not_fill_the_memory(marks, tmp_path):
     for number in range(MOST_PROCESSES + 50):
         tell(tmp_path, process=f"p{number}", metrics={"loss": 1.0})
-        marks.hear()
+        marks.receive()
     assert len(marks.take()[1]) == MOST_PROCESSES
 
 
@@ -101,7 +101,7 @@ def test_names_are_short_and_no_secrets(tmp_path):
     secret = "hunter2-and-a-half"
     marks = Marks(tmp_path / "marks.sock", Secrets({"DB_PASSWORD": secret}).mask)
     tell(tmp_path, marks={f"load {secret}": [1, 1]}, metrics={f"{secret}/loss": 1.0, "n" * 5000: 2.0})
-    marks.hear()
+    marks.receive()
     sums, metrics, _ = marks.take()
     marks.close()
     assert sums["x"].keys() == {"load ***"}
@@ -112,7 +112,7 @@ def test_names_without_end_do_not_fill_the_memory(marks, tmp_path):
     told = {"process": "x", "marks": {f"m{n}": [1, 1] for n in range(90)}, "metrics": {}, "weights": []}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(json.dumps(told).encode(), str(tmp_path / "marks.sock"))
-    marks.hear()
+    marks.receive()
     assert len(marks.take()[0]["x"]) == MOST_NAMES
 
 
@@ -134,10 +134,10 @@ def test_what_is_told_before_the_monitor_listens_comes_with_the_next_message(tel
     early.metrics({"loss": 0.5})
     late = Marks(tmp_path / "marks.sock", NONE.mask)
     early.tell()
-    late.hear()
+    late.receive()
     assert late.take()[:2] == ({"script": {"step": [1, 0.25]}}, {"script": {"loss": 0.5}})
     early.tell()
-    late.hear()
+    late.receive()
     assert late.take() == ({}, {}, []), "nothing is told twice"
     late.close()
 
@@ -161,7 +161,7 @@ def test_timed_tells_how_long_batches_are_waited_for(monkeypatch, marks, teller)
 
     assert list(timed(slow())) == [0, 1, 2]
     teller.tell()
-    marks.hear()
+    marks.receive()
     sums = marks.take()[0]["script"]
     assert {what: times for what, (times, _) in sums.items()} == {"data_wait": 3, "compute": 3, "step": 3}
     assert sums["data_wait"][1] >= 0.15 > sums["compute"][1]
@@ -177,7 +177,7 @@ def test_what_is_no_number_is_left_out_and_the_rest_is_told(monkeypatch, marks, 
         pass
     log_metrics(step=1)
     marks_module._TELLER.tell()
-    marks.hear()
+    marks.receive()
     sums, metrics, _ = marks.take()
     assert metrics == {"script": {"loss": 0.5, "step": 1.0}}
     assert sum(times for times, _ in sums["script"].values()) == 2
@@ -203,7 +203,7 @@ def fit(callback, logs):
 def test_a_model_without_trained_weights_is_fitted(monkeypatch, marks, teller):
     monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
     fit(keras_callback(weights_every=1, base=Callback), {"loss": 0.5})
-    marks.hear()
+    marks.receive()
     _, metrics, weights = marks.take()
     assert metrics["script"]["step"] == 1 and weights == []
 
@@ -222,7 +222,7 @@ def test_how_many_weights_are_trained_is_told(monkeypatch, marks, teller):
     monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
     model = SimpleNamespace(trainable_variables=[SimpleNamespace(shape=(3, 4)), SimpleNamespace(shape=())])
     fit(keras_callback(weights_every=0, base=type("Fitted", (Callback,), {"model": model})), {})
-    marks.hear()
+    marks.receive()
     assert marks.take()[2][0].model["weights"] == 13
 
 
@@ -234,7 +234,7 @@ def test_a_model_that_cannot_be_is_none(marks, tmp_path, model):
     told = {"process": "x", "marks": {}, "metrics": {}, "weights": [], "model": model}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(json.dumps(told).encode(), str(tmp_path / "marks.sock"))
-    marks.hear()
+    marks.receive()
     for known in marks.take()[2]:
         assert 0 <= known.model["weights"] <= 1e15 and known.model["dense"] == 0
 

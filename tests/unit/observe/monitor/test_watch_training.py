@@ -21,8 +21,8 @@ class Watched:
 
     def __init__(self, tmp_path, environment):
         job = read(tmp_path, 3, MWMS, environment, groups=GROUPS)
-        self.told = []
-        self.watch = Watch(job, {**TRAINS, "algo-3": {"script"}}, self.told.append, tracked=False)
+        self.sent = []
+        self.watch = Watch(job, {**TRAINS, "algo-3": {"script"}}, self.sent.append, tracked=False)
         self.records = job.paths.records
         self.other = Record(self.records / "algo-2.jsonl.gz", pytest.fail)
         self.now = 0
@@ -49,11 +49,11 @@ class Watched:
 
     @property
     def said(self):
-        return [each["say"] for each in self.told if "say" in each]
+        return [each["say"] for each in self.sent if "say" in each]
 
     @property
     def blamed(self):
-        return [each["blame"] for each in self.told if "blame" in each]
+        return [each["blame"] for each in self.sent if "blame" in each]
 
 
 @pytest.fixture
