@@ -21,7 +21,7 @@ class Place:
 class Finding:
     """Describe one result of a check of the doctor, or of a rehearsal."""
 
-    check: str  # the doctor's names are in doctor/catalogue.py
+    check: str  # the doctor's names are in docs/doctor.md
     severity: Severity
     found: str  # what is there, and its consequence
     instead: str = ""  # what to put there, or to do; "" if all is fine
