@@ -18,7 +18,7 @@ from entrypoint.check.doctor.aws_images import (
 from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.context import tried
 from entrypoint.check.doctor.requirements import Requirements, folders_of, requirements_of
-from entrypoint.check.doctor.source import Source, Use, UseKind, matches
+from entrypoint.check.doctor.source import Source, Use, UseKind, matches, text_of, value_of
 from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding, Place, error, note, warning
 
@@ -128,8 +128,7 @@ def _is_beside(source: Source, name: str) -> bool:
 
 def _added(case: Case) -> set[str]:
     """Return the modules that SDK v2's `dependencies=` puts beside the script."""
-    launch = case.described.request.launch if case.described else None
-    return {Path(each).name.removesuffix(".py") for each in (launch.dependencies if launch else ())}
+    return {Path(each).name.removesuffix(".py") for each in case.launch.dependencies}
 
 
 def _is_lazy(use: Use) -> bool:
@@ -174,28 +173,19 @@ def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
     for use in source.uses:
         if use.kind is not UseKind.CALL or not matches(use.name, _STARTS) or tried(source, use.node):
             continue
-        text: ast.AST | None
-        given, shell = use.argument("args", 0), use.argument("shell")
-        through_shell = use.name in _SHELLS or (isinstance(shell, ast.Constant) and bool(shell.value))
-        check = use.argument("check")
-        checks = use.name.endswith((".check_call", ".check_output")) or (
-            isinstance(check, ast.Constant) and bool(check.value)
-        )
-        if isinstance(given, ast.List | ast.Tuple) and given.elts and isinstance(given.elts[0], ast.Constant):
-            yield Path(str(given.elts[0].value)).name, use.line, checks or not through_shell
-        elif (
-            isinstance(given, ast.Call)
-            and isinstance(given.func, ast.Attribute)
-            and given.func.attr in ("split", "format")
-        ):
-            text = given.func.value
-            if isinstance(text, ast.Constant):
-                yield from ((word, use.line, checks or not through_shell) for word in _first_words(str(text.value)))
-        else:
-            text = given.values[0] if isinstance(given, ast.JoinedStr) and given.values else given
-            text = text.left if isinstance(text, ast.BinOp) else text
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                yield from ((word, use.line, checks or not through_shell) for word in _first_words(text.value))
+        through_shell = use.name in _SHELLS or value_of(use.argument("shell"))
+        checks = use.name.endswith((".check_call", ".check_output")) or value_of(use.argument("check"))
+        match use.argument("args", 0):
+            case ast.List(elts=[first, *_]) | ast.Tuple(elts=[first, *_]):
+                words = [Path(text_of(first)).name]
+            case (
+                ast.Call(func=ast.Attribute(value=text, attr="split" | "format"))
+                | ast.JoinedStr(values=[text, *_])
+                | ast.BinOp(left=text)
+                | text
+            ):
+                words = list(_first_words(text_of(text)))
+        yield from ((word, use.line, bool(checks or not through_shell)) for word in words)
 
 
 def _of_shell(source: Source) -> Iterator[tuple[str, int, bool]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from entrypoint.base.extras import WHEEL
-from entrypoint.check.doctor.planned_job import SOURCE, Described, our_launcher_runs
+from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
 from entrypoint.check.doctor.request import Request
 from entrypoint.check.doctor.subject import tensorflow_of
 from entrypoint.check.finding import Finding, error, note, warning
@@ -197,14 +197,14 @@ def _of_image(described: Described, image: str) -> Iterator[Finding]:
         yield note("image", f"{request.image} is AWS's", f"image_uri={image!r}", place=request.at("TrainingImage"))
     runs_on = image or request.image
     tag = runs_on.rpartition(":")[2]
-    if described.gpus and not AWS_IMAGE.match(runs_on) and tensorflow_of(runs_on) and "gpu" not in tag:
+    if request.gpus and not AWS_IMAGE.match(runs_on) and tensorflow_of(runs_on) and "gpu" not in tag:
         yield warning(
             "image-and-gpus",
             f"the hosts have GPUs, but by its tag {runs_on} is for CPUs: TensorFlow would not use them",
             "build.sh --gpu, or instances without GPUs",
             place=request.at("InstanceType"),
         )
-    if not described.gpus and "gpu" in tag:
+    if not request.gpus and "gpu" in tag:
         yield note(
             "image-and-gpus",
             f"{runs_on} is for GPUs, but the hosts have none",
@@ -312,15 +312,3 @@ def _without_anchor(regex: str) -> str:
 def _profiles(body: Any) -> bool:
     asked = body.get("ProfilerConfig") or {}
     return bool(asked) and not asked.get("DisableProfiler") and bool(body.get("ProfilerRuleConfigurations"))
-
-
-def folder_said(request: Request) -> tuple[str, str]:
-    """Return (program, folder) as the launch script gave them; "" for each that it did not give."""
-    import json
-
-    launch = request.launch
-    program, folder = (launch.entry_point, launch.source_dir) if launch else ("", "")
-    if launch and SOURCE in launch.uploads:
-        source = json.loads(launch.uploads[SOURCE] or "{}")
-        program, folder = program or source.get("entry_script") or "", folder or source.get("source_dir") or ""
-    return program, folder

@@ -3,17 +3,19 @@
 import ast
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from entrypoint.base.python310 import StrEnum
 from entrypoint.check.doctor.notebooks import with_cells, without_magics
 from entrypoint.check.finding import Place
 
 MOST_FILES = 500
+Node = TypeVar("Node", bound=ast.AST)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +40,8 @@ class Source:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 for name in node.names:
-                    found[name.asname or name.name.split(".")[0]] = (
-                        name.name if name.asname else name.name.split(".")[0]
-                    )
+                    whole = name.name if name.asname else name.name.split(".")[0]
+                    found[name.asname or whole] = whole
             elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
                 found |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
         return found
@@ -74,6 +75,10 @@ class Source:
             node = node.value
         first = self.aliases.get(node.id, node.id) if isinstance(node, ast.Name) else ""
         return ".".join([first, *reversed(words)])
+
+    def last(self, node: ast.AST) -> str:
+        """Return the last word of an expression's full name; of a call, that of its function."""
+        return self.dotted(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
 
     def at(self, node: ast.AST) -> Place:
         return Place(file=self.shown, line=getattr(node, "lineno", 0))
@@ -164,22 +169,51 @@ class Code:
     def first(self, *patterns: str, kind: UseKind | None = None) -> Use | None:
         return next(self.uses(*patterns, kind=kind), None)
 
+    def call(self, *patterns: str) -> Use | None:
+        return self.first(*patterns, kind=UseKind.CALL)
+
+    def imports(self, *patterns: str) -> bool:
+        return self.has(*patterns, kind=UseKind.IMPORT)
+
     def has(self, *patterns: str, kind: UseKind | None = None) -> bool:
         return self.first(*patterns, kind=kind) is not None
 
+    def nodes(self, kind: type[Node]) -> Iterator[tuple[Source, Node]]:
+        """Yield the nodes of a kind, file by file, each with its file."""
+        for source in self.sources:
+            yield from ((source, node) for node in ast.walk(source.tree) if isinstance(node, kind))
+
     def strings(self, expression: str) -> Iterator[tuple[Source, ast.Constant, re.Match[str]]]:
         """Yield string constants that match, except docstrings and texts that are only printed, logged or raised."""
-        for source in self.sources:
-            for node in ast.walk(source.tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found = re.search(expression, node.value)
-                    if found and not _is_told(source, node):
-                        yield source, node, found
+        for source, node in self.nodes(ast.Constant):
+            found = re.search(expression, text_of(node))
+            if found and isinstance(node.value, str) and not _is_told(source, node):
+                yield source, node, found
 
     def mentions(self, expression: str) -> bool:
         """Return whether any name, argument or text of the program matches."""
         pattern = re.compile(expression)
         return any(pattern.search(source.plain) for source in self.sources)
+
+
+def value_of(node: ast.AST | None) -> Any:
+    """Return the value of a constant; None for anything else."""
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def text_of(node: ast.AST | None) -> str:
+    """Return the text of a string constant; "" for anything else."""
+    value = value_of(node)
+    return value if isinstance(value, str) else ""
+
+
+def texts_of(nodes: Iterable[ast.AST]) -> list[str]:
+    """Return the texts of the string constants among some nodes."""
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def calls_in(*nodes: ast.AST) -> Iterator[ast.Call]:
+    return (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call))
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -292,8 +326,7 @@ def _is_told(source: Source, node: ast.Constant) -> bool:
             if outer.arg in ("help", "description", "epilog"):
                 return True
         elif isinstance(outer, ast.Call):
-            name = source.dotted(outer.func).rpartition(".")[2]
-            if name in ("print", "info", "warning", "error", "debug", "exit", "SystemExit", "say", "log"):
+            if source.last(outer) in ("print", "info", "warning", "error", "debug", "exit", "SystemExit", "say", "log"):
                 return True
         elif isinstance(outer, ast.Expr):
             return outer.value is node

@@ -47,7 +47,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
 def whole(case: Case, run: Seen) -> tuple[float, str] | None:
     """Return (seconds of the whole job at the rate of this run, why); None if that is not known."""
     rate, metrics = run.steps_per_second, run.metrics
-    hyperparameters = dict(case.request.hyperparameters)
+    hyperparameters = case.request.hyperparameters
     for name in TOTALS:
         total = metrics.get(name) or _number(hyperparameters.get(name, ""))
         if total and rate:

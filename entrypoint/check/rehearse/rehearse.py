@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.doctor.doctor import title_of
 from entrypoint.check.finding import Finding
 from entrypoint.check.rehearse.check_cost import of_hours
 from entrypoint.check.rehearse.check_run import (
@@ -23,11 +22,11 @@ from entrypoint.check.rehearse.check_stops import of_keeping, of_kill, of_resume
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, last_host
 from entrypoint.check.rehearse.results import RunName, Seen, seen
-from entrypoint.check.rehearse.runs import Moment, run, shows_reads, stoppable, streamed
+from entrypoint.check.rehearse.runs import Moment, run, shows_reads, stoppable
 from entrypoint.check.rehearse.sample import RECORDS, Sample, take
-from entrypoint.check.rehearse.subject import Case, Request
+from entrypoint.check.rehearse.subject import Case
 from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
-from entrypoint.launcher.job.choices import AskedMode
+from entrypoint.simulate.channels import InputMode
 from entrypoint.simulate.engine import Engine, EngineName
 from entrypoint.simulate.engines import engine_for
 from entrypoint.simulate.fault import Action, Fault
@@ -138,14 +137,9 @@ class _Stage:
     """Make the runs one after another, each depending on the results of those before."""
 
     def __init__(
-        self,
-        options: Options,
-        asked: Asked,
-        hosts: int,
-        taken: tuple[Sample, ...],
-        environment: Mapping[str, str],
+        self, options: Options, asked: Asked, hosts: int, taken: tuple[Sample, ...], environment: Mapping[str, str],
         log: Say,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._options, self._asked, self._hosts, self._taken = options, asked, hosts, taken
         self._environment, self._say = environment, log
         self._runs: list[Seen] = []
@@ -155,34 +149,15 @@ class _Stage:
 
     def case(self) -> Case:
         """Return what is known before the first run."""
-        asked, options = self._asked, self._options
-        job = asked.described.job
-        assert job is not None  # asked_for has checked it
-        local = self._job(RunName.PLAIN, self._folder(RunName.PLAIN))
+        options = self._options
         return Case(
-            request=Request(
-                title=title_of(asked.described),
-                mode=job.mode,
-                meant_alone=job.settings.mode is AskedMode.SINGLE,
-                hosts=asked.hosts,
-                instance_types=tuple(asked.instance_types),
-                processes_per_host=job.processes_per_host,
-                keeps_checkpoints=asked.keeps_checkpoints,
-                spot=asked.is_spot,
-                ours=asked.ours,
-                moved=asked.moved,
-                unmoved=asked.unmoved,
-                fixed=asked.fixed,
-                same_epochs=asked.same_epochs,
-                others=asked.others,
-                hyperparameters=tuple(asked.hyperparameters.items()),
-            ),
-            environment=tuple(asked.described.request.environment.items()),
+            request=self._asked,
+            environment=self._asked.described.request.environment,
             engine=options.engine,
             hosts=self._hosts,
             seconds=options.seconds,
             samples=self._taken,
-            streamed=tuple(streamed(local)),
+            streamed=tuple(each.channel.name for each in self._taken if each.channel.mode is InputMode.PIPE),
             budget=self._budget,
             price=options.price,
             speedup=options.speedup,
