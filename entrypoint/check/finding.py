@@ -1,5 +1,6 @@
 """Hold what a check has found: how bad it is, what is there, what to do, and in which file and line."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -48,6 +49,12 @@ def warning(check: str, found: str, instead: str, place: Place | None = None) ->
 
 def error(check: str, found: str, instead: str, place: Place | None = None) -> Finding:
     return Finding(check=check, severity=Severity.ERROR, place=place, found=found, instead=instead)
+
+
+def counted(findings: Iterable[Finding], severities: Iterable[Severity]) -> str:
+    """Return the number of findings of each severity, in words."""
+    counts = Counter(each.severity for each in findings)
+    return ", ".join(f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in severities)
 
 
 def goes(findings: Iterable[Finding]) -> bool:

@@ -11,18 +11,10 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, warning
 from entrypoint.launcher.job import params
 
-_OF_V3 = (
-    "SM_MASTER_ADDR",
-    "SM_MASTER_PORT",
-    "SM_HOST_COUNT",
-    "SM_CURRENT_HOST_RANK",
-    "SM_SOURCE_DIR",
-    "SM_ENTRY_SCRIPT",
-    "SM_DISTRIBUTED_CONFIG",
-    "SM_INPUT_DATA_DIR",
-    "SM_OUTPUT_FAILURE",
-)
-_INSTEAD = {
+_OF_V3 = {  # variables of SDK v3's own drivers, and what to use here
+    **dict.fromkeys(
+        ("SM_MASTER_PORT", "SM_DISTRIBUTED_CONFIG", "SM_OUTPUT_FAILURE"), "one of the variables of docs/user-code.md"
+    ),
     "SM_MASTER_ADDR": 'json.loads(os.environ["SM_HOSTS"])[0]',
     "SM_HOST_COUNT": 'len(json.loads(os.environ["SM_HOSTS"]))',
     "SM_CURRENT_HOST_RANK": 'json.loads(os.environ["SM_HOSTS"]).index(os.environ["SM_CURRENT_HOST"])',
@@ -66,7 +58,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
             yield error(
                 "variable-missing",
                 f"{found[0]} is set by SDK v3's own drivers alone: KeyError",
-                _INSTEAD.get(found[0], "one of the variables of docs/user-code.md"),
+                _OF_V3[found[0]],
                 place=source.at(node),
             )
 
@@ -91,11 +83,9 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
         return  # a list written in the script, such as `parse_args([])` of a notebook
     given = params.of_the_script(case.hyperparameters)
     strict = case.code.call(".parse_args")
-    known = {key for option in options for key in option.keys}
     if strict and options and whole and not case.code.has(".parse_known_args"):
         for key in sorted(given):
-            # argparse accepts the beginning of a long name for the name.
-            if key not in known and not any(name.startswith(key) for name in known if len(key) > 1):
+            if not any(_is_of(option, key) for option in options):
                 sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
                 yield error(
                     "argument-unknown",

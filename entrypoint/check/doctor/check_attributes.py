@@ -50,8 +50,7 @@ def of_attributes(case: Case) -> Iterator[Finding]:
 def _attributes(case: Case) -> dict[str, list[str]]:
     """Return the AttributeNames of each channel in Pipe mode."""
     found: dict[str, list[str]] = {}
-    for each in case.request.channels:
-        name = str(each.get("ChannelName"))
+    for name, each in case.request.channels.items():
         source = (each.get("DataSource") or {}).get("S3DataSource") or {}
         if (case.channels.get(name) or {}).get("TrainingInputMode") == "Pipe":
             found[name] = [str(attribute) for attribute in source.get("AttributeNames") or []]

@@ -11,38 +11,21 @@ from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
 _SAVES = (
-    ".save",
-    ".export_saved_model",
-    ".saved_model.save",
-    ".save_weights",
-    ".save_model",
-    ".write_out",
-    ".simple_save",
-    ".export",
+    *(".save", ".export_saved_model", ".saved_model.save", ".save_weights", ".save_model", ".write_out"),
+    *(".simple_save", ".export"),
 )
-_NOT_MODELS = ("numpy", "np", "PIL", "plt", "matplotlib", "torch", "pickle", "joblib", "Image", "fig", "img", "image")
+_NOT_MODELS = (
+    *("numpy.", "np.", "PIL.", "plt.", "matplotlib.", "torch.", "pickle.", "joblib."),
+    *("Image.", "fig.", "img.", "image.", "tensorflow.io", "json"),
+)
 _OUR_MANAGER = "sagemaker_tf_data.checkpoints*"
 _WRITES = (
-    ".ModelCheckpoint",
-    ".BackupAndRestore",
-    ".CheckpointManager",
-    ".MonitoredTrainingSession",
-    ".Saver",
-    "sagemaker_tf_data.checkpoints*",
-    ".train.Checkpoint",
-    ".CheckpointSaverHook",
-    ".save_weights",
+    *(".ModelCheckpoint", ".BackupAndRestore", ".CheckpointManager", ".MonitoredTrainingSession", ".Saver"),
+    *("sagemaker_tf_data.checkpoints*", ".train.Checkpoint", ".CheckpointSaverHook", ".save_weights"),
 )
 _READS = (
-    ".restore",
-    ".latest_checkpoint",
-    ".load_weights",
-    ".BackupAndRestore",
-    ".load_model",
-    ".restore_or_initialize",
-    ".MonitoredTrainingSession",
-    ".load_checkpoint",
-    ".read",
+    *(".restore", ".latest_checkpoint", ".load_weights", ".BackupAndRestore", ".load_model"),
+    *(".restore_or_initialize", ".MonitoredTrainingSession", ".load_checkpoint", ".read"),
 )
 _FOLDER = (
     r"(?i)/opt/ml/checkpoints|(checkpoint|ckpt)s?_?(dir|path|s3|local|folder|root|uri)|SM_CHECKPOINT|checkpoint_?config"
@@ -53,18 +36,13 @@ def of_keeping(case: Case) -> Iterator[Finding]:
     """Yield models and checkpoints that would be overwritten, lost, or never written."""
     if not case.code.main.tree.body:
         return
-    writing = [use for use in case.code.calls(*_SAVES) if _is_of_a_model(use)]
+    writing = [use for use in case.code.calls(*_SAVES) if not use.name.startswith(_NOT_MODELS)]
     saves = [use for use in writing if not _is_manager(use)]
     yield from _of_saves(case, saves, [use for use in writing if _is_manager(use)])
     learns = case.code.call(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients")
     if learns:
         yield from _of_checkpoints(case, learns)
         yield from _of_model(case, learns, saves)
-
-
-def _is_of_a_model(use: Use) -> bool:
-    first = use.name.partition(".")[0]
-    return not (first in _NOT_MODELS and "." in use.name) and not use.name.startswith(("tensorflow.io", "json"))
 
 
 def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Finding]:

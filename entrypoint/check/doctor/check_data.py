@@ -4,39 +4,20 @@ import ast
 from collections.abc import Iterator
 
 from entrypoint.check.doctor.check_attributes import of_attributes
-from entrypoint.check.doctor.source import Code, Source, Use, value_of
+from entrypoint.check.doctor.source import Code, Source, value_of
 from entrypoint.check.doctor.subject import HOROVOD, Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
 _READS = (
-    ".TFRecordDataset",
-    ".TextLineDataset",
-    ".FixedLengthRecordDataset",
-    ".CsvDataset",
-    ".make_csv_dataset",
-    ".list_files",
-    ".from_generator",
-    ".PipeModeDataset",
-    ".image_dataset_from_directory",
-    ".text_dataset_from_directory",
-    ".flow_from_directory",
-    ".load_data",
-    ".read_csv",
-    "numpy.load",
+    *(".TFRecordDataset", ".TextLineDataset", ".FixedLengthRecordDataset", ".CsvDataset", ".make_csv_dataset"),
+    *(".list_files", ".from_generator", ".PipeModeDataset", ".image_dataset_from_directory"),
+    *(".text_dataset_from_directory", ".flow_from_directory", ".load_data", ".read_csv", "numpy.load"),
 )  # datasets made in memory are left out: a rank may generate its own
 _SHARDS = (
-    ".shard",
-    ".num_shards",
-    "sagemaker_tf_data.shard",
-    "sagemaker_tf_data.part",
-    "sagemaker_tf_data.sharding*",
-    "sagemaker_tf_data.pipe_dataset",
-    ".num_input_pipelines",
-    ".send_to_data_service",
-    ".experimental_distribute_dataset",
-    ".distribute_datasets_from_function",
-    ".Partition",
+    *(".shard", ".num_shards", "sagemaker_tf_data.shard", "sagemaker_tf_data.part", "sagemaker_tf_data.sharding*"),
+    *("sagemaker_tf_data.pipe_dataset", ".num_input_pipelines", ".send_to_data_service"),
+    *(".experimental_distribute_dataset", ".distribute_datasets_from_function", ".Partition"),
 )
 _EVEN = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
 # Calls that may take a rank as argument without reading data by it.
@@ -78,7 +59,8 @@ def _of_shards(case: Case) -> Iterator[Finding]:
             found, instead = f"{found}ranks", f"{instead}, first"
         yield (note if shuffled else warning)("no-shards", f"every rank reads {found}", instead, place=reads.place)
     for use in by_hand:
-        if parts and not whole and not own and _is_by_rank_of_all(use):
+        number = use.argument("index", 1)
+        if parts and not whole and not own and number and use.source.last(number) == "rank":
             yield warning(
                 "shards-twice",
                 f"SageMaker gives each host a part of channel {', '.join(parts)}, and {use.written} keeps 1 of "
@@ -97,11 +79,6 @@ def _shuffles(code: Code) -> bool:
         code.call(".fit") is not None and not code.has("tensorflow.data.*")
     )
     return by_keras and not code.mentions(r"shuffle\s*=\s*False")
-
-
-def _is_by_rank_of_all(use: Use) -> bool:
-    number = use.argument("index", 1)
-    return number is not None and use.source.last(number) == "rank"
 
 
 def _cut_by_rank(case: Case) -> bool:

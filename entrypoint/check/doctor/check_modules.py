@@ -58,15 +58,17 @@ def of_modules(case: Case) -> Iterator[Finding]:
 def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
     installs = case.code.mentions(r"\bpip3?\b") and case.code.mentions(r"\binstall\b")
     elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
-    own = {name for folder in folders_of(case) for name in _beside(folder)} | _added(case)
+    own = {name for folder in folders_of(case) for name in _beside(folder)}
+    own |= {Path(each).name.removesuffix(".py") for each in case.launch.dependencies}
     seen = set()
     for use in case.code.uses("*", kind=UseKind.IMPORT):
         name = _missing(case, use)
         if name == "sagemaker" and not case.known:  # without a job, this may be a script that submits jobs
             continue
-        if not name or name in seen or name in brought.modules or name in own or _is_beside(use.source, name):
+        if not name or name in seen or name in brought.modules or name in own or installs:
             continue
-        if tried(use.source, use.node) or installs:
+        beside = use.source.path.absolute().parent / name
+        if beside.is_dir() or beside.with_name(f"{name}.py").is_file() or tried(use.source, use.node):
             continue
         seen.add(name)
         package = package_of(name)
@@ -119,16 +121,6 @@ def _beside(folder: Path) -> Iterator[str]:
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir() or path.suffix in (".py", ".so", ".pyc", ".zip", ".egg"):
             yield path.name.split(".")[0]
-
-
-def _is_beside(source: Source, name: str) -> bool:
-    folder = source.path.absolute().parent
-    return (folder / name).is_dir() or (folder / f"{name}.py").is_file()
-
-
-def _added(case: Case) -> set[str]:
-    """Return the modules that SDK v2's `dependencies=` puts beside the script."""
-    return {Path(each).name.removesuffix(".py") for each in case.launch.dependencies}
 
 
 def _is_lazy(use: Use) -> bool:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
@@ -46,28 +46,28 @@ class Report:
 class Files:
     """Hold the files of the command line, sorted by kind."""
 
-    launches: tuple[str, ...] = ()
-    requests: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
+    launches: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
 
 
 def sort_out(names: Iterable[str]) -> Files:
     """Sort files into launch scripts, requests and training scripts; raise ConfigError if a file is none of these."""
-    launches, requests, programs = [], [], []
+    files = Files()
     for name in names:
         path = Path(name)
         if not path.is_file():
             raise ConfigError(f"there is no file {name}; wanted a launch script, a request (JSON) or a training script")
         if path.suffix == ".json":
-            requests.append(name)
+            files.requests.append(name)
         elif path.suffix not in (".py", ".sh"):
             more = " (of a notebook: `jupyter nbconvert --to script`)" if path.suffix == ".ipynb" else ""
             raise ConfigError(f"{name} ends with {path.suffix or 'nothing'}; wanted a .py, .sh or .json file{more}")
         elif submits(read_code(path, name, exported=True)):
-            launches.append(name)
+            files.launches.append(name)
         else:
-            programs.append(name)
-    return Files(launches=tuple(launches), requests=tuple(requests), programs=tuple(programs))
+            files.programs.append(name)
+    return files
 
 
 def jobs_of(

@@ -89,8 +89,7 @@ def of_our_driver(request: Request) -> dict[str, str]:
 
 def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
     """Return the configuration files that SageMaker writes for a request on the first host, by name."""
-    count = sum(int(group.get("InstanceCount") or 1) for group in request.groups)
-    names = [f"algo-{number + 1}" for number in range(count)]
+    names = [f"algo-{number + 1}" for number in range(request.hosts)]
     left = iter(names)
     groups = [
         {
@@ -108,7 +107,7 @@ def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
         "current_group_name": groups[0]["instance_group_name"],
         "instance_groups": groups,
     }
-    channels = {str(each.get("ChannelName")): channel_config(each, request) for each in request.channels}
+    channels = {name: channel_config(each, request) for name, each in request.channels.items()}
     hyperparameters = written(request.hyperparameters)
     return {"resourceconfig": resources, "hyperparameters": hyperparameters, "inputdataconfig": channels}
 

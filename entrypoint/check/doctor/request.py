@@ -62,14 +62,18 @@ class Request:
         return str(self.algorithm.get("TrainingImage") or "")
 
     @property
-    def channels(self) -> list[Mapping[str, Any]]:
-        return list(self.body.get("InputDataConfig") or [])
+    def channels(self) -> dict[str, Mapping[str, Any]]:
+        return {str(each.get("ChannelName")): each for each in self.body.get("InputDataConfig") or []}
 
     @property
     def groups(self) -> list[Mapping[str, Any]]:
         """Return the instance groups; one group if the request has only an instance type and a count."""
         asked = self.body.get("ResourceConfig") or {}
         return list(asked.get("InstanceGroups") or []) or [{"InstanceGroupName": "homogeneousCluster", **asked}]
+
+    @property
+    def hosts(self) -> int:
+        return sum(int(group.get("InstanceCount") or 1) for group in self.groups)
 
     @property
     def gpus(self) -> int:

@@ -65,7 +65,9 @@ def folders_of(case: Case) -> tuple[Path, ...]:
 
 def _lines(case: Case) -> Iterator[tuple[Path, int, str]]:
     """Yield (file, number, text) of each line with a requirement, including those of files named by -r."""
-    left = [folder / name for folder in folders_of(case) for name in ("requirements.txt", _named(case)) if name]
+    named = json.loads(case.launch.uploads.get(SOURCE) or "{}").get("requirements")  # for SDK v3
+    names = ("requirements.txt", Path(str(named or "")).name)
+    left = [folder / name for folder in folders_of(case) for name in names if name]
     seen: set[Path] = set()
     while left and len(seen) < MOST_FILES:
         path = left.pop(0)
@@ -79,11 +81,6 @@ def _lines(case: Case) -> Iterator[tuple[Path, int, str]]:
                 left.append(path.parent / other[1])
             elif line:
                 yield path, number, line
-
-
-def _named(case: Case) -> str:
-    """Return the name of the requirements file that the launch script gave to SDK v3; "" if none."""
-    return Path(str(json.loads(case.launch.uploads.get(SOURCE) or "{}").get("requirements") or "")).name
 
 
 def _shown(case: Case, path: Path) -> str:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,14 +87,10 @@ def launched(
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.terminate()  # it ends what the script has started
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(ENDS_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
     if process.stdout:
         process.stdout.close()
@@ -177,10 +174,8 @@ def _environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
 def _profiles(path: Path, region: str) -> str:
     """Return an AWS configuration with the names and regions of the user's profiles, and invented credentials."""
     config = configparser.RawConfigParser()
-    try:
+    with suppress(configparser.Error, OSError, UnicodeDecodeError):
         config.read(path)
-    except (configparser.Error, OSError, UnicodeDecodeError):
-        pass
     lines = []
     for section in dict.fromkeys(["default", *config.sections()]):
         where = config.get(section, "region", fallback=region) if config.has_section(section) else region

@@ -15,6 +15,7 @@ from entrypoint.check.doctor.notebooks import with_cells, without_magics
 from entrypoint.check.finding import Place
 
 MOST_FILES = 500
+_TELLS = ("print", "info", "warning", "error", "debug", "exit", "SystemExit", "say", "log")
 Node = TypeVar("Node", bound=ast.AST)
 
 
@@ -320,20 +321,15 @@ def _files_of(folder: Path, here: Path, name: tuple[int, str]) -> Iterator[Path]
 def _is_told(source: Source, node: ast.Constant) -> bool:
     """Return whether a string is a docstring, printed, logged, raised, or the help of an option."""
     for outer in source.around(node):
-        if isinstance(outer, ast.Subscript):
-            return False  # a key is used, even if the value that it finds is only printed
-        if isinstance(outer, ast.keyword):
-            if outer.arg in ("help", "description", "epilog"):
+        match outer:
+            case ast.keyword(arg="help" | "description" | "epilog") | ast.Raise():
                 return True
-        elif isinstance(outer, ast.Call):
-            if source.last(outer) in ("print", "info", "warning", "error", "debug", "exit", "SystemExit", "say", "log"):
+            case ast.Call() if source.last(outer) in _TELLS:
                 return True
-        elif isinstance(outer, ast.Expr):
-            return outer.value is node
-        elif isinstance(outer, ast.Raise):
-            return True
-        elif isinstance(outer, ast.stmt):
-            return False
+            case ast.Expr():
+                return outer.value is node
+            case ast.Subscript() | ast.stmt():  # a key is used, even if the value that it finds is only printed
+                return False
     return False
 
 

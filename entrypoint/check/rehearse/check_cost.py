@@ -62,26 +62,20 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
         return start + (run.seconds - start) / part, f"{duration(run.seconds - start)} for {of}"
     asked = next((value for name in EPOCHS if (value := _number(hyperparameters.get(name, "")))), None)
     epochs, steps = metrics.get("epochs") or asked, metrics.get("epoch_steps")
-    if rate and epochs and steps and case.request.same_epochs:
-        return epochs * steps / rate, f"{epochs:g} epochs of {steps:g} steps at {rate:.3g} steps a second"
+    part, on, end = (1.0, "", ", as long with all data") if case.request.same_epochs else (part, f" on {of}", "")
     if rate and epochs and steps:
-        return (
-            epochs * steps / rate / part,
-            f"{epochs:g} epochs of {steps:g} steps on {of} at {rate:.3g} steps a second",
-        )
+        why = f"{epochs:g} epochs of {steps:g} steps{on} at {rate:.3g} steps a second"
+        return epochs * steps / rate / part, why
     by_epoch = run.rate_of("epoch")
-    if by_epoch and epochs and case.request.same_epochs:
-        return epochs / by_epoch, f"{epochs:g} epochs, {by_epoch * 60:.3g} of them a minute, as long with all data"
     if by_epoch and epochs:
-        return epochs / by_epoch / part, f"{epochs:g} epochs on {of}, {by_epoch * 60:.3g} of them a minute"
+        return epochs / by_epoch / part, f"{epochs:g} epochs{on}, {by_epoch * 60:.3g} of them a minute{end}"
     return None
 
 
 def _start(run: Seen) -> float:
     """Return the seconds until the first step or epoch, which do not grow with the data; 0 if none is reported."""
-    began = min(process.began for host in run.hosts for process in host.processes)
     reported = [at for host in run.hosts for at, _, values in host.metrics if values.keys() & set(COUNTED)]
-    return max(0.0, min(reported, default=began) - began)
+    return max(0.0, min(reported, default=run.began) - run.began)
 
 
 def _number(text: str) -> float | None:

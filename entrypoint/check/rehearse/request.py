@@ -86,7 +86,7 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
         title=title_of(described),
         mode=job.mode,
         meant_alone=job.settings.mode is AskedMode.SINGLE,
-        hosts=sum(int(group.get("InstanceCount") or 1) for group in request.groups),
+        hosts=request.hosts,
         instance_types=tuple(str(group.get("InstanceType") or "") for group in request.groups),
         processes_per_host=job.processes_per_host,
         keeps_checkpoints=bool(request.body.get("CheckpointConfig")),

@@ -38,7 +38,6 @@ class Case:
     environment: Mapping[str, str] = field(default_factory=dict)  # the request's variables
     engine: str
     hosts: int  # number of simulated hosts
-    seconds: float  # length of a run, from the command line
     samples: tuple[Sample, ...] = ()
     streamed: tuple[str, ...] = ()  # channels in Pipe mode
     runs: tuple[Seen, ...] = ()

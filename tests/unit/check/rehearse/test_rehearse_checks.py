@@ -68,7 +68,7 @@ HEALTHY = Case(
         title="mwms: the script as worker on each of 2 hosts", mode="mwms", hosts=2,
         instance_types=("ml.c5.xlarge",), keeps_checkpoints=True, hyperparameters={"max_steps": "36000"},
     ),
-    engine="netns", hosts=2, seconds=20.0, samples=(SAMPLE,), runs=(PLAIN, KILL, RESUME),
+    engine="netns", hosts=2, samples=(SAMPLE,), runs=(PLAIN, KILL, RESUME),
 )  # fmt: skip
 
 
