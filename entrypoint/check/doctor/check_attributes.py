@@ -26,7 +26,8 @@ def of_attributes(case: Case) -> Iterator[Finding]:
             continue
         names, shown = wanted[0], ", ".join(wanted[0])
         given, put = use.argument("attributes"), f"attributes=[{', '.join(map(repr, wanted[0]))}]"
-        if given is None or (isinstance(given, ast.List | ast.Tuple) and not given.elts):
+        items = given.elts if isinstance(given, ast.List | ast.Tuple) else []
+        if not items and (given is None or isinstance(given, ast.List | ast.Tuple)):
             if _text(use.source, use.argument("record_format", 1)) in ("RecordIO", "") and not _gathered(
                 case, use, len(names)
             ):
@@ -37,7 +38,7 @@ def of_attributes(case: Case) -> Iterator[Finding]:
                     put,
                     place=use.place,
                 )
-        elif (given_names := _texts(given)) and given_names != names:
+        elif (given_names := texts_of(items)) and len(given_names) == len(items) and given_names != names:
             yield warning(
                 "attributes-missing",
                 f"it names the attributes {', '.join(given_names)}, and the job has AttributeNames {shown}: "
@@ -71,13 +72,6 @@ def _text(source: Source, node: ast.AST | None) -> str:
         top = isinstance(outer, ast.Assign) and outer in source.tree.body and outer.targets == given
         node = outer.value if top and isinstance(outer, ast.Assign) else None
     return text_of(node)
-
-
-def _texts(node: ast.AST) -> list[str]:
-    """Return the strings of a literal list; [] if one of them is computed."""
-    items = node.elts if isinstance(node, ast.List | ast.Tuple) else []
-    found = texts_of(items)
-    return found if len(found) == len(items) else []
 
 
 def _gathered(case: Case, use: Use, number: int) -> bool:

@@ -199,7 +199,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             "estimator.train with parameter servers connects to "
             "a server at its own address, which it does not start: the job fails after a minute",
             "tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)",
-            place=use.place if use else case.code.place,
+            place=use.place if use else Place(file=case.code.main.shown),
         )
 
 

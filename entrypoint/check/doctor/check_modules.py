@@ -37,6 +37,7 @@ _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"
 _STARTS = ("subprocess.*", "os.system", "os.popen")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
+_LAZY = ast.FunctionDef | ast.AsyncFunctionDef  # an import in a function, which may never be called
 _Make = Callable[..., Finding]
 
 
@@ -79,7 +80,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
             if elsewhere:
                 continue
             make = warning if make is error else make
-        elif not brought.whole or _is_lazy(use):
+        elif not brought.whole or any(isinstance(outer, _LAZY) for outer in use.source.around(use.node)):
             make = warning if make is error else make
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             make = note  # whoever trains with it has probably chosen the image that has it
@@ -121,11 +122,6 @@ def _beside(folder: Path) -> Iterator[str]:
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir() or path.suffix in (".py", ".so", ".pyc", ".zip", ".egg"):
             yield path.name.split(".")[0]
-
-
-def _is_lazy(use: Use) -> bool:
-    """Return whether an import is in a function, which may never be called."""
-    return any(isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) for outer in use.source.around(use.node))
 
 
 # --- commands ---

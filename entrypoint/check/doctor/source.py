@@ -141,10 +141,6 @@ class Code:
     def main(self) -> Source:
         return self.sources[0]
 
-    @property
-    def place(self) -> Place:
-        return Place(file=self.main.shown)
-
     def uses(self, *patterns: str, kind: UseKind | None = None) -> Iterator[Use]:
         """Yield uses whose full name matches a pattern, file by file.
 

@@ -27,14 +27,14 @@ def of_hours(case: Case) -> Iterator[Finding]:
     seconds, why = found
     here = f"{duration(seconds)} at the rate of this machine with {case.hosts} simulated hosts ({why})"
     if case.speedup is None:
+        there = ", ".join(dict.fromkeys(filter(None, case.request.instance_types))) or "the real hosts"
         yield note(
-            "hours", f"{here}: a laptop's cores are not {_types(case)}, so hours here do not predict hours there",
+            "hours", f"{here}: a laptop's cores are not {there}, so hours here do not predict hours there",
             "--speedup X, how many times as fast the real job is as this one",
         )  # fmt: skip
     else:
-        there = seconds / case.speedup
-        yield fine("hours", f"{duration(there)} if the real job is {case.speedup:g} times as fast as here: {here}")
-        seconds = there
+        seconds /= case.speedup
+        yield fine("hours", f"{duration(seconds)} if the real job is {case.speedup:g} times as fast as here: {here}")
     if case.price is not None:
         cost = seconds / 3600 * case.price * case.request.hosts
         words = f"{cost:,.2f} USD for {case.request.hosts} hosts at {case.price:g} USD an hour each"
@@ -83,7 +83,3 @@ def _number(text: str) -> float | None:
         return float(text.strip('"')) or None
     except ValueError:
         return None
-
-
-def _types(case: Case) -> str:
-    return ", ".join(dict.fromkeys(filter(None, case.request.instance_types))) or "the real hosts"

@@ -1,7 +1,7 @@
 """Find the data of a request's channels, in folders of this machine or in S3."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,7 +140,8 @@ def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File
     found: list[File] = []
     try:
         client = client_of()
-        for each in _listed(client, bucket, prefix):
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        for each in (each for page in pages for each in page.get("Contents", ())):
             key = str(each["Key"])
             if not key.endswith("/"):
                 below = key.removeprefix(prefix).lstrip("/") if key != prefix else key.rpartition("/")[2]
@@ -152,11 +153,6 @@ def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File
     if not found:
         raise _unread(name, uri, "there is no object below it")
     return found, len(found) < MOST_KEYS
-
-
-def _listed(client: Any, bucket: str, prefix: str) -> Iterator[Mapping[str, Any]]:
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        yield from page.get("Contents", ())
 
 
 def _opener(client: Any, bucket: str, key: str) -> Callable[[], AbstractContextManager[Any]]:

@@ -10,7 +10,7 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.check.finding import Finding
 from entrypoint.check.rehearse import check_cost, check_run, check_stops
 from entrypoint.check.rehearse.data_sources import origins
-from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, last_host
+from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for
 from entrypoint.check.rehearse.results import RunName, Seen, seen
 from entrypoint.check.rehearse.runs import Moment, run, shows_reads, stoppable
 from entrypoint.check.rehearse.sample import RECORDS, Sample, take
@@ -20,7 +20,7 @@ from entrypoint.simulate.channels import InputMode
 from entrypoint.simulate.engine import EngineName
 from entrypoint.simulate.engines import engine_for
 from entrypoint.simulate.fault import Action, Fault
-from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.spec import LocalJob, host_names
 from entrypoint.simulate.tree import MARKER, check_size
 
 MOST_HOSTS = 4
@@ -182,7 +182,7 @@ class _Stage:
     ) -> Seen:
         checkpoints = self._folder(of or name)
         checkpoints.mkdir(parents=True, exist_ok=True)
-        host = "all" if action is Action.STOP else last_host(self._hosts)
+        host = "all" if action is Action.STOP else host_names(self._hosts)[-1]  # of several, not the coordinator
         job = self._job(name, checkpoints, Fault(action=action, host=host))
         kept = self._asked.kept(checkpoints)
         progress = Progress(job.output, self._by_steps if by_steps is None else by_steps)

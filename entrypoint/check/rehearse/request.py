@@ -20,7 +20,7 @@ from entrypoint.launcher.job.choices import AskedMode
 from entrypoint.launcher.job.groups import Group
 from entrypoint.simulate.channels import Channel
 from entrypoint.simulate.fault import Fault
-from entrypoint.simulate.spec import LocalJob, host_names
+from entrypoint.simulate.spec import LocalJob
 
 BASE = "/opt/ml"
 _SET = ("SAGEMAKER_PROGRAM", "SAGEMAKER_SUBMIT_DIRECTORY", "ENTRYPOINT_MONITOR", "ENTRYPOINT_MONITOR_INTERVAL")
@@ -189,11 +189,6 @@ def groups_of(asked: Asked, hosts: int) -> tuple[Group, ...]:
         )
         for group, count in zip(request.groups, counts, strict=True)
     )
-
-
-def last_host(hosts: int) -> str:
-    """Return the host to kill: with several hosts, it is not the coordinator."""
-    return host_names(hosts)[-1]
 
 
 def _begins(value: str, beginning: str) -> bool:
