@@ -1,5 +1,6 @@
 """Hold what a check has found: how bad it is, what is there, what to do, and in which file and line."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ class Place:
 class Finding:
     """Describe one result of a check of the doctor, or of a rehearsal."""
 
-    check: str  # the doctor's names are in doctor/catalogue.py
+    check: str  # the doctor's names are in docs/doctor.md
     severity: Severity
     found: str  # what is there, and its consequence
     instead: str = ""  # what to put there, or to do; "" if all is fine
@@ -48,6 +49,12 @@ def warning(check: str, found: str, instead: str, place: Place | None = None) ->
 
 def error(check: str, found: str, instead: str, place: Place | None = None) -> Finding:
     return Finding(check=check, severity=Severity.ERROR, place=place, found=found, instead=instead)
+
+
+def counted(findings: Iterable[Finding], severities: Iterable[Severity]) -> str:
+    """Return the number of findings of each severity, in words."""
+    counts = Counter(each.severity for each in findings)
+    return ", ".join(f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in severities)
 
 
 def goes(findings: Iterable[Finding]) -> bool:

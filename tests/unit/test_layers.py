@@ -57,7 +57,7 @@ MAY_IMPORT = {
     ),
     "check/finding": "base",
     "check/instance_types": "",
-    "check/doctor": "base check/finding launcher/job launcher/plan",
+    "check/doctor": "base check/finding check/instance_types launcher/job launcher/plan",
     "check/rehearse": (
         "base check/finding check/instance_types check/doctor launcher/host launcher/job launcher/outcome "
         "observe/monitor record simulate"

@@ -27,7 +27,6 @@ _OWN = {"entrypoint", "sagemaker_tf_data", "smdistributed", "tensorflow_core"}
 _NAMED = {
     "absl-py": "absl",
     "attrs": "attr attrs",
-    "awscli": "awscli",
     "beautifulsoup4": "bs4",
     "cython": "Cython cython",
     "dm-tree": "tree",
@@ -39,7 +38,6 @@ _NAMED = {
     "grpcio": "grpc",
     "imbalanced-learn": "imblearn",
     "ipython": "IPython",
-    "keras-preprocessing": "keras_preprocessing",
     "libclang": "clang",
     "nvidia-ml-py": "pynvml",
     "opencv-contrib-python": "cv2",
@@ -63,60 +61,39 @@ _NAMED = {
     "zope-event": "zope",
     "zope-interface": "zope",
 }
-# Packages that scripts import and our image lacks, with the modules that their dependencies bring.
+# Packages that scripts import and our image lacks: those that bring only their own modules, and those of whose
+# dependencies scripts import modules, too.
+_ALONE = """
+attrs beautifulsoup4 comet-ml dm-tree einops faiss-cpu gin-config gitpython gym imbalanced-learn keras-preprocessing
+lightgbm omegaconf opencv-contrib-python opencv-python opencv-python-headless pillow plotly pyarrow pydantic pydub
+pytest python-dotenv pytz regex sagemaker-experiments sentencepiece smart-open tf-slim tqdm ujson xgboost
+"""
 _BRING = {
+    **dict.fromkeys(_ALONE.split(), ""),
     "albumentations": "cv2 skimage",
-    "attrs": "",
-    "beautifulsoup4": "",
     "bokeh": "pandas PIL contourpy tornado",
-    "comet-ml": "",
     "datasets": "pandas pyarrow tqdm fsspec huggingface_hub aiohttp dill",
-    "dm-tree": "",
-    "einops": "",
-    "faiss-cpu": "",
     "gensim": "smart_open",
-    "gin-config": "",
-    "gitpython": "",
-    "gym": "",
     "huggingface-hub": "tqdm filelock fsspec",
     "hydra-core": "omegaconf",
     "imageio": "PIL",
-    "imbalanced-learn": "",
     "imgaug": "cv2 skimage matplotlib PIL imageio shapely",
     "ipython": "matplotlib_inline",
     "kaggle": "tqdm",
-    "keras-preprocessing": "",
     "keras-tuner": "kerastuner",
-    "lightgbm": "",
     "matplotlib": "PIL cycler kiwisolver pyparsing contourpy",
     "mlflow": "pandas matplotlib pyarrow sqlalchemy git PIL",
     "neptune": "pandas git PIL",
     "nltk": "tqdm regex",
     "numba": "llvmlite",
-    "omegaconf": "",
-    "opencv-contrib-python": "",
-    "opencv-python": "",
-    "opencv-python-headless": "",
     "optuna": "tqdm sqlalchemy alembic",
     "pandas": "pytz tzdata",
-    "pillow": "",
-    "plotly": "",
-    "pyarrow": "",
     "pycocotools": "matplotlib PIL",
-    "pydantic": "",
-    "pydub": "",
-    "pytest": "",
-    "python-dotenv": "",
-    "pytz": "",
-    "regex": "",
     "s3fs": "fsspec aiobotocore aiohttp",
     "sagemaker": "pandas tqdm attr attrs jsonschema docker",
-    "sagemaker-experiments": "",
     "scikit-image": "PIL imageio networkx tifffile",
     "seaborn": "pandas matplotlib PIL pytz cycler",
-    "sentencepiece": "",
     "shap": "pandas tqdm numba",
-    "smart-open": "",
     "smclarify": "pandas",
     "spacy": "tqdm pydantic typer",
     "statsmodels": "pandas patsy",
@@ -128,16 +105,12 @@ _BRING = {
     "tensorflow-text": "tensorflow_hub",
     "tf-models-official": "pandas matplotlib cv2 PIL gin kaggle pycocotools sentencepiece seqeval tensorflow_hub "
     "tf_slim tensorflow_datasets tensorflow_text tensorflow_model_optimization tqdm tree",
-    "tf-slim": "",
     "tokenizers": "huggingface_hub",
     "torch": "sympy networkx fsspec filelock",
     "torchvision": "torch PIL",
-    "tqdm": "",
     "transformers": "tokenizers huggingface_hub tqdm regex filelock safetensors fsspec",
     "typer": "shellingham",
-    "ujson": "",
     "wandb": "git pydantic platformdirs",
-    "xgboost": "",
 }
 # Packages that AWS's images have and ours may lack: those that they ask for, and what these bring.
 _AWS_BOTH = """
@@ -146,9 +119,7 @@ sagemaker sagemaker-experiments seaborn shap smclarify tensorflow-datasets tqdm
 """
 _AWS = {
     (2, 14): "cmake tensorflow-hub tensorflow-text tensorflow-model-optimization tf-models-official",
-    (2, 21): """
-    einops gitpython mlflow omegaconf pyarrow pydantic pytest python-dotenv s3fs torch
-    """,
+    (2, 21): "einops gitpython mlflow omegaconf pyarrow pydantic pytest python-dotenv s3fs torch",
 }
 
 
@@ -169,10 +140,14 @@ COMMANDS_LACKING = frozenset.union(*AWS_COMMANDS.values(), AWS_COMMANDS_ON_GPUS,
 COMMANDS_OF = {"awscli": "aws", "cmake": "cmake", "gsutil": "gsutil", "kaggle": "kaggle", "ninja": "ninja"}
 
 
+def _of_line(table: dict[tuple[int, int], str], line: tuple[int, int]) -> list[str]:
+    """Return the words of a line of the image; of the nearest line if the table does not have that one."""
+    return table[max((each for each in table if each <= line), default=min(table))].split()
+
+
 def distributions(line: tuple[int, int]) -> frozenset[str]:
-    """Return the packages of our image of a line; of the nearest line if we do not have that one."""
-    nearest = max((each for each in _LINES if each <= line), default=min(_LINES))
-    return frozenset([*_BOTH.split(), *_LINES[nearest].split()])
+    """Return the packages of our image of a line."""
+    return frozenset([*_BOTH.split(), *_of_line(_LINES, line)])
 
 
 def modules_of(distribution: str) -> frozenset[str]:
@@ -183,9 +158,7 @@ def modules_of(distribution: str) -> frozenset[str]:
 
 def is_known(distribution: str) -> bool:
     """Return whether the modules that scripts import of a package are in these tables."""
-    return (
-        distribution in _BRING or distribution in _BOTH.split() or any(distribution in each for each in _LINES.values())
-    )
+    return distribution in _BRING or any(distribution in each for each in (_BOTH.split(), *_LINES.values()))
 
 
 def ours(line: tuple[int, int]) -> frozenset[str]:
@@ -200,8 +173,7 @@ def modules_brought(distribution: str) -> frozenset[str]:
 
 def on_aws(line: tuple[int, int]) -> frozenset[str]:
     """Return the modules that AWS's image of a line has and ours may lack."""
-    nearest = max((each for each in _AWS if each <= line), default=min(_AWS))
-    return frozenset().union(*(modules_of(each) for each in f"{_AWS_BOTH} {_AWS[nearest]}".split()))
+    return frozenset().union(*(modules_of(each) for each in [*_AWS_BOTH.split(), *_of_line(_AWS, line)]))
 
 
 def package_of(module: str) -> str:

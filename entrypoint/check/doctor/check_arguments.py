@@ -6,23 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from entrypoint.check.doctor.context import never_taken, set_or_asked, tried
-from entrypoint.check.doctor.source import Code, Use, UseKind
+from entrypoint.check.doctor.source import Code, Use, UseKind, text_of, texts_of, value_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, warning
 from entrypoint.launcher.job import params
 
-_OF_V3 = (
-    "SM_MASTER_ADDR",
-    "SM_MASTER_PORT",
-    "SM_HOST_COUNT",
-    "SM_CURRENT_HOST_RANK",
-    "SM_SOURCE_DIR",
-    "SM_ENTRY_SCRIPT",
-    "SM_DISTRIBUTED_CONFIG",
-    "SM_INPUT_DATA_DIR",
-    "SM_OUTPUT_FAILURE",
-)
-_INSTEAD = {
+_OF_V3 = {  # variables of SDK v3's own drivers, and what to use here
+    **dict.fromkeys(
+        ("SM_MASTER_PORT", "SM_DISTRIBUTED_CONFIG", "SM_OUTPUT_FAILURE"), "one of the variables of docs/user-code.md"
+    ),
     "SM_MASTER_ADDR": 'json.loads(os.environ["SM_HOSTS"])[0]',
     "SM_HOST_COUNT": 'len(json.loads(os.environ["SM_HOSTS"]))',
     "SM_CURRENT_HOST_RANK": 'json.loads(os.environ["SM_HOSTS"]).index(os.environ["SM_CURRENT_HOST"])',
@@ -57,7 +49,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         yield from _of_parser(case, options, whole)
         yield from _of_absl(case)
         yield from _of_channels(case)
-    if not (case.known or case.code.has("tensorflow*", kind=UseKind.IMPORT)):
+    if not (case.known or case.code.imports("tensorflow*")):
         return
     for source, node, found in case.code.strings(r"^SM_[A-Z_]+$"):
         outer = source.parents.get(node)
@@ -66,7 +58,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
             yield error(
                 "variable-missing",
                 f"{found[0]} is set by SDK v3's own drivers alone: KeyError",
-                _INSTEAD.get(found[0], "one of the variables of docs/user-code.md"),
+                _OF_V3[found[0]],
                 place=source.at(node),
             )
 
@@ -76,29 +68,24 @@ def _options(code: Code) -> tuple[list[Option], bool]:
     found, whole = [], True
     for use in code.calls(".add_argument"):
         assert isinstance(use.node, ast.Call)
-        names = [each.value for each in use.node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        names = texts_of(use.node.args)
         if len(names) < len(use.node.args) or not use.node.args:
             whole = False
-        required = any(
-            word.arg == "required" and isinstance(word.value, ast.Constant) and word.value.value is True
-            for word in use.node.keywords
-        )
         if any(name.startswith("-") for name in names):
+            required = value_of(use.argument("required")) is True
             found.append(Option(names=tuple(names), required=required, use=use))
     return found, whole
 
 
 def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Finding]:
-    assert case.job is not None
-    if any(_is_given_words(use) for use in case.code.calls(".parse_args", ".parse_known_args")):
-        return
-    given = params.of_the_script(case.job.hyperparameters)
-    strict = case.code.first(".parse_args", kind=UseKind.CALL)
-    known = {key for option in options for key in option.keys}
+    parsers = case.code.calls(".parse_args", ".parse_known_args")
+    if any(isinstance(use.argument("args", 0), ast.List | ast.Tuple) for use in parsers):
+        return  # a list written in the script, such as `parse_args([])` of a notebook
+    given = params.of_the_script(case.hyperparameters)
+    strict = case.code.call(".parse_args")
     if strict and options and whole and not case.code.has(".parse_known_args"):
         for key in sorted(given):
-            # argparse accepts the beginning of a long name for the name.
-            if key not in known and not any(name.startswith(key) for name in known if len(key) > 1):
+            if not any(_is_of(option, key) for option in options):
                 sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
                 yield error(
                     "argument-unknown",
@@ -140,14 +127,14 @@ def _of_another_command(use: Use) -> bool:
 
 def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
     """Yield values that argparse refuses: by `type=`, by `choices=`, or because an option takes none."""
-    assert case.job is not None
     strict = not case.code.has(".parse_known_args")
     for option in options:
-        for key in sorted(option.keys & case.job.hyperparameters.keys()):
-            value = str(case.job.hyperparameters[key])
+        action = option.use.argument("action")
+        takes_none = value_of(action) in _FLAGS
+        takes_none = takes_none or (action is not None and ast.unparse(action).endswith("BooleanOptionalAction"))
+        for key in sorted(option.keys & case.hyperparameters.keys()):
+            value = str(case.hyperparameters[key])
             wanted = _wanted(option.use, value)
-            takes_none = isinstance(action := option.use.argument("action"), ast.Constant) and action.value in _FLAGS
-            takes_none = takes_none or (action is not None and ast.unparse(action).endswith("BooleanOptionalAction"))
             if takes_none and strict:
                 wanted = "no value, and a hyperparameter always has one"
             if wanted:
@@ -177,11 +164,6 @@ def _wanted(use: Use, value: str) -> str:
     return ""
 
 
-def _is_given_words(use: Use) -> bool:
-    """Return whether a parser gets a list written in the script, such as `parse_args([])` of a notebook."""
-    return isinstance(use.argument("args", 0), ast.List | ast.Tuple)
-
-
 def _of_bools(code: Code) -> Iterator[Finding]:
     for use in code.calls(".add_argument"):
         kind = use.argument("type")
@@ -196,11 +178,9 @@ def _of_bools(code: Code) -> Iterator[Finding]:
 
 def _of_absl(case: Case) -> Iterator[Finding]:
     """Yield booleans of absl that get a value: absl sets the flag to true and stops reading flags at the value."""
-    assert case.job is not None
-    given = params.of_the_script(case.job.hyperparameters)
+    given = params.of_the_script(case.hyperparameters)
     for use in case.code.calls(".DEFINE_boolean", ".DEFINE_bool"):
-        name = use.argument("name", 0)
-        key = str(name.value) if isinstance(name, ast.Constant) else ""
+        key = text_of(use.argument("name", 0))
         if key in given:
             value = str(given[key])
             false = value.lower() in ("false", "0", "no")
@@ -218,8 +198,7 @@ def _of_absl(case: Case) -> Iterator[Finding]:
 
 def _of_channels(case: Case) -> Iterator[Finding]:
     """Yield channels that the script reads by name and the job lacks, unless the script handles their absence."""
-    assert case.job is not None
-    there = set(case.job.input_data_config)
+    there = set(case.channels)
     for use in case.code.uses("os.environ", kind=UseKind.NAME):
         outer = use.source.parents.get(use.node)
         if isinstance(outer, ast.Subscript) and isinstance(outer.slice, ast.Constant):
@@ -230,13 +209,8 @@ def _of_channels(case: Case) -> Iterator[Finding]:
                 yield _absent(use.source.at(outer), found[1].lower(), there)
     for use in case.code.calls(*(f"sagemaker_tf_data.*{name}" for name in _BY_CHANNEL)):
         named = use.argument("channel", 1 if use.name.endswith(".shard") else 0)
-        if (
-            isinstance(named, ast.Constant)
-            and named.value
-            and named.value not in there
-            and not tried(use.source, named)
-        ):
-            yield _absent(use.place, str(getattr(named, "value", "")), there)
+        if named and value_of(named) and value_of(named) not in there and not tried(use.source, named):
+            yield _absent(use.place, str(value_of(named)), there)
     for source, node, found in case.code.strings(r"^/opt/ml/input/data/([\w.-]+)"):
         name = re.sub(r"_\d+$", "", found[1])
         missing = not {found[1], name, name.removesuffix("-manifest")} & there

@@ -3,13 +3,13 @@
 import ast
 from collections.abc import Iterator
 
-from entrypoint.check.doctor.source import Source, Use, UseKind, matches
+from entrypoint.check.doctor.source import Source, Use, UseKind, matches, text_of, texts_of, value_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, warning
 
 _PIPES = ("sagemaker_tf_data.pipe_dataset", "sagemaker_tf_data.pipe.pipe_dataset")
 _OWN_SHARDS = ("sagemaker_tf_data.shard", "sagemaker_tf_data.sharding.shard")
-_GATHERS = ("batch", "padded_batch", "ragged_batch", "window")  # may join an example's records in the script itself
+_GATHERS = (".batch", ".padded_batch", ".ragged_batch", ".window")  # may join an example's records in the script itself
 
 
 def of_attributes(case: Case) -> Iterator[Finding]:
@@ -18,7 +18,7 @@ def of_attributes(case: Case) -> Iterator[Finding]:
     for use in case.code.calls(*_PIPES):
         assert isinstance(use.node, ast.Call)
         named = use.argument("channel", 0)
-        channel = None if isinstance(named, ast.Constant) and named.value is None else _text(use.source, named)
+        channel = _text(use.source, named)
         read = [channel] if channel else list(attributes)  # an unknown channel may be any in Pipe mode
         wanted = [attributes.get(name, []) for name in read]
         star = any(word.arg is None for word in use.node.keywords)
@@ -26,7 +26,8 @@ def of_attributes(case: Case) -> Iterator[Finding]:
             continue
         names, shown = wanted[0], ", ".join(wanted[0])
         given, put = use.argument("attributes"), f"attributes=[{', '.join(map(repr, wanted[0]))}]"
-        if given is None or (isinstance(given, ast.List | ast.Tuple) and not given.elts):
+        items = given.elts if isinstance(given, ast.List | ast.Tuple) else []
+        if not items and (given is None or isinstance(given, ast.List | ast.Tuple)):
             if _text(use.source, use.argument("record_format", 1)) in ("RecordIO", "") and not _gathered(
                 case, use, len(names)
             ):
@@ -37,7 +38,7 @@ def of_attributes(case: Case) -> Iterator[Finding]:
                     put,
                     place=use.place,
                 )
-        elif (given_names := _texts(given)) and given_names != names:
+        elif (given_names := texts_of(items)) and len(given_names) == len(items) and given_names != names:
             yield warning(
                 "attributes-missing",
                 f"it names the attributes {', '.join(given_names)}, and the job has AttributeNames {shown}: "
@@ -50,11 +51,9 @@ def of_attributes(case: Case) -> Iterator[Finding]:
 def _attributes(case: Case) -> dict[str, list[str]]:
     """Return the AttributeNames of each channel in Pipe mode."""
     found: dict[str, list[str]] = {}
-    modes = case.job.input_data_config if case.job else {}
-    for each in case.described.request.channels if case.described else ():
-        name = str(each.get("ChannelName"))
+    for name, each in case.request.channels.items():
         source = (each.get("DataSource") or {}).get("S3DataSource") or {}
-        if (modes.get(name) or {}).get("TrainingInputMode") == "Pipe":
+        if (case.channels.get(name) or {}).get("TrainingInputMode") == "Pipe":
             found[name] = [str(attribute) for attribute in source.get("AttributeNames") or []]
     return found
 
@@ -72,14 +71,7 @@ def _text(source: Source, node: ast.AST | None) -> str:
         outer = source.parents.get(given[0]) if len(given) == 1 else None
         top = isinstance(outer, ast.Assign) and outer in source.tree.body and outer.targets == given
         node = outer.value if top and isinstance(outer, ast.Assign) else None
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _texts(node: ast.AST) -> list[str]:
-    """Return the strings of a literal list; [] if one of them is computed."""
-    each = node.elts if isinstance(node, ast.List | ast.Tuple) else []
-    found = [item.value for item in each if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-    return found if len(found) == len(each) else []
+    return text_of(node)
 
 
 def _gathered(case: Case, use: Use, number: int) -> bool:
@@ -89,12 +81,11 @@ def _gathered(case: Case, use: Use, number: int) -> bool:
     such batch in the program counts. Without a shuffle, a shard, several processes and batches, records stay in order.
     """
     apart = case.code.has(".shuffle", ".shard", kind=UseKind.CALL) or case.processes > 1
-    in_batches = case.code.has(*(f".{name}" for name in _GATHERS), kind=UseKind.CALL)
-    if not apart and not in_batches:
+    if not apart and not case.code.call(*_GATHERS):
         return True
     first = _first_step(use.source, use.node, number)
     if first is None:
-        first = any(_has_number(each.node, number) for each in case.code.calls(*(f".{name}" for name in _GATHERS)))
+        first = any(_has_number(each.node, number) for each in case.code.calls(*_GATHERS))
     return first
 
 
@@ -105,7 +96,7 @@ def _first_step(source: Source, node: ast.AST, number: int) -> bool | None:
         call = source.parents.get(outer)
         if not isinstance(call, ast.Call) or call.func is not outer:
             return None
-        if outer.attr in _GATHERS:
+        if f".{outer.attr}" in _GATHERS:
             return _has_number(call, number)
         if outer.attr in ("shard", "shuffle"):
             return False
@@ -124,5 +115,4 @@ def _first_step(source: Source, node: ast.AST, number: int) -> bool | None:
 def _has_number(call: ast.AST, number: int) -> bool:
     """Return whether an argument of a call is this number, or is computed with it."""
     given = [*call.args, *(word.value for word in call.keywords)] if isinstance(call, ast.Call) else []
-    inside = (each for node in given for each in ast.walk(node))
-    return any(isinstance(each, ast.Constant) and each.value == number for each in inside)
+    return any(value_of(each) == number for node in given for each in ast.walk(node))

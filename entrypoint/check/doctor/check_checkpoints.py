@@ -5,44 +5,27 @@ import re
 from collections.abc import Iterator
 
 from entrypoint.check.doctor.rank_guards import decides, guarded, on_every_branch
-from entrypoint.check.doctor.source import Source, Use, UseKind
+from entrypoint.check.doctor.source import Source, Use
 from entrypoint.check.doctor.subject import HOROVOD, SESSIONS, WORKERS, Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
 _SAVES = (
-    ".save",
-    ".export_saved_model",
-    ".saved_model.save",
-    ".save_weights",
-    ".save_model",
-    ".write_out",
-    ".simple_save",
-    ".export",
+    *(".save", ".export_saved_model", ".saved_model.save", ".save_weights", ".save_model", ".write_out"),
+    *(".simple_save", ".export"),
 )
-_NOT_MODELS = ("numpy", "np", "PIL", "plt", "matplotlib", "torch", "pickle", "joblib", "Image", "fig", "img", "image")
+_NOT_MODELS = (
+    *("numpy.", "np.", "PIL.", "plt.", "matplotlib.", "torch.", "pickle.", "joblib."),
+    *("Image.", "fig.", "img.", "image.", "tensorflow.io", "json"),
+)
 _OUR_MANAGER = "sagemaker_tf_data.checkpoints*"
 _WRITES = (
-    ".ModelCheckpoint",
-    ".BackupAndRestore",
-    ".CheckpointManager",
-    ".MonitoredTrainingSession",
-    ".Saver",
-    "sagemaker_tf_data.checkpoints*",
-    ".train.Checkpoint",
-    ".CheckpointSaverHook",
-    ".save_weights",
+    *(".ModelCheckpoint", ".BackupAndRestore", ".CheckpointManager", ".MonitoredTrainingSession", ".Saver"),
+    *("sagemaker_tf_data.checkpoints*", ".train.Checkpoint", ".CheckpointSaverHook", ".save_weights"),
 )
 _READS = (
-    ".restore",
-    ".latest_checkpoint",
-    ".load_weights",
-    ".BackupAndRestore",
-    ".load_model",
-    ".restore_or_initialize",
-    ".MonitoredTrainingSession",
-    ".load_checkpoint",
-    ".read",
+    *(".restore", ".latest_checkpoint", ".load_weights", ".BackupAndRestore", ".load_model"),
+    *(".restore_or_initialize", ".MonitoredTrainingSession", ".load_checkpoint", ".read"),
 )
 _FOLDER = (
     r"(?i)/opt/ml/checkpoints|(checkpoint|ckpt)s?_?(dir|path|s3|local|folder|root|uri)|SM_CHECKPOINT|checkpoint_?config"
@@ -53,23 +36,20 @@ def of_keeping(case: Case) -> Iterator[Finding]:
     """Yield models and checkpoints that would be overwritten, lost, or never written."""
     if not case.code.main.tree.body:
         return
-    writing = [use for use in case.code.calls(*_SAVES) if _is_of_a_model(use)]
+    writing = [use for use in case.code.calls(*_SAVES) if not use.name.startswith(_NOT_MODELS)]
     saves = [use for use in writing if not _is_manager(use)]
     yield from _of_saves(case, saves, [use for use in writing if _is_manager(use)])
-    yield from _of_checkpoints(case, saves)
-    yield from _of_model(case, saves)
-
-
-def _is_of_a_model(use: Use) -> bool:
-    first = use.name.partition(".")[0]
-    return not (first in _NOT_MODELS and "." in use.name) and not use.name.startswith(("tensorflow.io", "json"))
+    learns = case.code.call(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients")
+    if learns:
+        yield from _of_checkpoints(case, learns)
+        yield from _of_model(case, learns, saves)
 
 
 def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Finding]:
     code = case.code
     # Our library's checkpoint manager lets only the right process write.
     writing = [*saves, *code.calls(".ModelCheckpoint"), *([] if code.has(_OUR_MANAGER) else managers)]
-    ranks = case.together(Mode.MPI) and code.has(*HOROVOD, kind=UseKind.IMPORT)
+    ranks = case.together(Mode.MPI) and code.imports(*HOROVOD)
     workers = case.together(Mode.MWMS) and code.has(*WORKERS)
     bare = [use for use in writing if not guarded(use)]
     decided = any(decides(source) for source in code.sources)
@@ -103,21 +83,15 @@ def _is_manager(use: Use) -> bool:
     return any(part in word for word in words for part in ("saver", "manager", "checkpoint"))
 
 
-def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
-    code = case.code
-    body = case.described.request.body if case.described else {}
+def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
+    code, body = case.code, case.request.body
     spot, kept = bool(body.get("EnableManagedSpotTraining")), body.get("CheckpointConfig") or {}
-    learns = code.first(
-        ".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients", kind=UseKind.CALL
-    )
-    if learns is None:
-        return
+    make = warning if spot or kept else note
     written = next(code.made(*_WRITES), None)
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
     folder = code.has(_OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or _gives(case, where)
     estimators = code.has(*SESSIONS)
     if written is None and not estimators:
-        make = warning if spot or kept else note
         why = "and an interruption of spot instances, or a failure, loses all of it"
         if not spot:
             why = "and nothing is ever put there" if kept else "and a failure loses all of it"
@@ -129,7 +103,6 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
             place=learns.place,
         )
     elif written is not None and not folder:
-        make = warning if spot or kept else note
         yield make(
             "checkpoint-elsewhere",
             f"{written.written} writes to a folder that SageMaker does not keep",
@@ -137,7 +110,6 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
             place=written.place,
         )
     if written is not None and not code.has(*_READS) and not estimators:
-        make = warning if spot or kept else note
         yield make(
             "no-resume",
             "checkpoints are written but never read: a restarted job starts from the beginning",
@@ -154,13 +126,8 @@ def _of_checkpoints(case: Case, saves: list[Use]) -> Iterator[Finding]:
         )
 
 
-def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
+def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
     code = case.code
-    learns = code.first(
-        ".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients", kind=UseKind.CALL
-    )
-    if learns is None:
-        return
     names_folder = code.mentions(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or _gives(case, "/opt/ml/model")
     if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not names_folder:
         yield warning(
@@ -176,8 +143,8 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
             'os.path.join(os.environ["SM_MODEL_DIR"], "1")',
             place=saves[0].place,
         )
-    where = str((case.job.hyperparameters if case.job else {}).get("model_dir") or "")
-    if where.startswith("s3://") and not code.has("tensorflow_io*", kind=UseKind.IMPORT) and not code.has(_OUR_MANAGER):
+    where = str(case.hyperparameters.get("model_dir") or "")
+    if where.startswith("s3://") and not code.imports("tensorflow_io*") and not code.has(_OUR_MANAGER):
         for use in [*saves, *code.calls(".ModelCheckpoint")]:
             if any(_is_model_dir(case, use.source, each) for each in ast.walk(use.node)):
                 yield warning(
@@ -191,21 +158,18 @@ def _of_model(case: Case, saves: list[Use]) -> Iterator[Finding]:
 
 def _gives(case: Case, folder: str) -> bool:
     """Return whether the job passes a folder to the script, in a hyperparameter or an environment variable."""
-    given = [*(case.job.hyperparameters.values() if case.job else ()), *case.environment.values()]
+    given = [*case.hyperparameters.values(), *case.environment.values()]
     return any(str(each).startswith(folder) for each in given)
 
 
 def _is_model_dir(case: Case, source: Source, node: ast.AST) -> bool:
     """Return whether a node is the value of option --model_dir, not of --model-dir or of another folder's variable."""
     if isinstance(node, ast.Name) and node.id == "model_dir":
-        made = [each.value for each in ast.walk(source.tree) if isinstance(each, ast.Assign) and _makes(each, node.id)]
+        assigned = (each for each in ast.walk(source.tree) if isinstance(each, ast.Assign))
+        made = [each.value for each in assigned if node.id in (getattr(target, "id", "") for target in each.targets)]
         return all("model_dir" in ast.unparse(each) for each in made)
     if not (isinstance(node, ast.Attribute) and node.attr == "model_dir"):
         return False
     options = [ast.unparse(use.node) for use in case.code.calls(".add_argument")]
     others = any("--model-dir" in each or "dest='model_dir'" in each for each in options)
     return not others or any("'--model_dir'" in each for each in options)
-
-
-def _makes(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)

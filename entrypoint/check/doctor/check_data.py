@@ -4,42 +4,22 @@ import ast
 from collections.abc import Iterator
 
 from entrypoint.check.doctor.check_attributes import of_attributes
-from entrypoint.check.doctor.source import Code, Source, Use, UseKind
+from entrypoint.check.doctor.source import Code, Source, value_of
 from entrypoint.check.doctor.subject import HOROVOD, Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
 _READS = (
-    ".TFRecordDataset",
-    ".TextLineDataset",
-    ".FixedLengthRecordDataset",
-    ".CsvDataset",
-    ".make_csv_dataset",
-    ".list_files",
-    ".from_generator",
-    ".PipeModeDataset",
-    ".image_dataset_from_directory",
-    ".text_dataset_from_directory",
-    ".flow_from_directory",
-    ".load_data",
-    ".read_csv",
-    "numpy.load",
+    *(".TFRecordDataset", ".TextLineDataset", ".FixedLengthRecordDataset", ".CsvDataset", ".make_csv_dataset"),
+    *(".list_files", ".from_generator", ".PipeModeDataset", ".image_dataset_from_directory"),
+    *(".text_dataset_from_directory", ".flow_from_directory", ".load_data", ".read_csv", "numpy.load"),
 )  # datasets made in memory are left out: a rank may generate its own
 _SHARDS = (
-    ".shard",
-    ".num_shards",
-    "sagemaker_tf_data.shard",
-    "sagemaker_tf_data.part",
-    "sagemaker_tf_data.sharding*",
-    "sagemaker_tf_data.pipe_dataset",
-    ".num_input_pipelines",
-    ".send_to_data_service",
-    ".experimental_distribute_dataset",
-    ".distribute_datasets_from_function",
-    ".Partition",
+    *(".shard", ".num_shards", "sagemaker_tf_data.shard", "sagemaker_tf_data.part", "sagemaker_tf_data.sharding*"),
+    *("sagemaker_tf_data.pipe_dataset", ".num_input_pipelines", ".send_to_data_service"),
+    *(".experimental_distribute_dataset", ".distribute_datasets_from_function", ".Partition"),
 )
 _EVEN = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
-_RANKS = ("rank", "size")
 # Calls that may take a rank as argument without reading data by it.
 _NO_READERS = ("print", "str", "int", "format", "info", "debug", "warning", "log", "broadcast", "broadcast_object")
 _OWN_SHARD = "sagemaker_tf_data."
@@ -47,7 +27,7 @@ _OWN_SHARD = "sagemaker_tf_data."
 
 def of_data(case: Case) -> Iterator[Finding]:
     """Yield data that all ranks or none read, and steps, rates, batches and threads that do not fit the job."""
-    if case.together(Mode.MPI) and case.code.has(*HOROVOD, kind=UseKind.IMPORT):
+    if case.together(Mode.MPI) and case.code.imports(*HOROVOD):
         yield from _of_shards(case)
         yield from _of_steps(case)
         yield from _of_learning_rate(case)
@@ -58,16 +38,12 @@ def of_data(case: Case) -> Iterator[Finding]:
 
 def _sharded_by_s3(case: Case) -> list[str]:
     """Return the channels of which SageMaker gives each host a different part."""
-    return [
-        name
-        for name, channel in (case.job.input_data_config if case.job else {}).items()
-        if channel.get("S3DistributionType") == "ShardedByS3Key"
-    ]
+    return [name for name, each in case.channels.items() if each.get("S3DistributionType") == "ShardedByS3Key"]
 
 
 def _of_shards(case: Case) -> Iterator[Finding]:
     code = case.code
-    reads = code.first(*_READS, kind=UseKind.CALL)
+    reads = code.call(*_READS)
     if not reads:
         return
     parts = _sharded_by_s3(case)
@@ -75,24 +51,16 @@ def _of_shards(case: Case) -> Iterator[Finding]:
     by_hand = [use for use in code.calls(".shard") if not use.name.startswith(_OWN_SHARD)]
     own = code.has("sagemaker_tf_data.shard", "sagemaker_tf_data.part")
     if not by_hand and not own and not code.has(*_SHARDS) and not _cut_by_rank(case) and (whole or not parts):
-        if _shuffles(code):
-            yield note(
-                "no-shards",
-                "every rank reads all of the data, each in an order of its own: an epoch of the "
-                "job is as many passes as there are ranks",
-                'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank()), first',
-                place=reads.place,
-            )
-        else:
-            yield warning(
-                "no-shards",
-                "every rank reads the same data in the same order: all compute the same gradient, "
-                "so more hosts do not make it faster",
-                'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank())',
-                place=reads.place,
-            )
+        shuffled = _shuffles(code)
+        found = "the same data in the same order: all compute the same gradient, so more hosts do not make it faster"
+        instead = 'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank())'
+        if shuffled:
+            found = "all of the data, each in an order of its own: an epoch of the job is as many passes as there are "
+            found, instead = f"{found}ranks", f"{instead}, first"
+        yield (note if shuffled else warning)("no-shards", f"every rank reads {found}", instead, place=reads.place)
     for use in by_hand:
-        if parts and not whole and not own and _is_by_rank_of_all(use):
+        number = use.argument("index", 1)
+        if parts and not whole and not own and number and use.source.last(number) == "rank":
             yield warning(
                 "shards-twice",
                 f"SageMaker gives each host a part of channel {', '.join(parts)}, and {use.written} keeps 1 of "
@@ -108,68 +76,50 @@ def _shuffles(code: Code) -> bool:
     if code.has(".shuffle", ".permutation", ".shuffle_batch") or code.mentions(r"shuffle\s*=\s*True"):
         return True
     by_keras = code.has(".flow_from_directory", ".flow", ".image_dataset_from_directory") or (
-        code.has(".fit", kind=UseKind.CALL) and not code.has("tensorflow.data.*")
+        code.call(".fit") is not None and not code.has("tensorflow.data.*")
     )
     return by_keras and not code.mentions(r"shuffle\s*=\s*False")
 
 
-def _is_by_rank_of_all(use: Use) -> bool:
-    number = use.argument("index", 1)
-    return number is not None and use.source.dotted(getattr(number, "func", number)).rpartition(".")[2] == "rank"
-
-
 def _cut_by_rank(case: Case) -> bool:
     """Return whether a script selects files or rows by rank: `paths[rank::size]`, `i % size == rank`, `f(x, rank)`."""
-    for source in case.code.sources:
-        for node in ast.walk(source.tree):
-            given: tuple[ast.AST, ...] = ()
-            if isinstance(node, ast.Subscript) and _names_rank(source, node.slice):
+    for source, node in case.code.nodes(ast.AST):
+        given: list[ast.expr] = []
+        match node:
+            case ast.Subscript(slice=key) if _names_rank(source, key):
                 value = source.dotted(node.value) if isinstance(node.value, ast.Name | ast.Attribute) else ""
                 if "gpu" not in value.lower() and "device" not in value.lower():
                     return True
-            elif isinstance(node, ast.Compare):
-                counts = any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod) for each in ast.walk(node))
-                if counts and _names_rank(source, node):
+            case ast.Compare() if _names_rank(source, node):
+                if any(isinstance(each, ast.Mod) for each in ast.walk(node)):
                     return True
-            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):  # `rank * rows`: a rank's first row
-                given += (node.left, node.right)
-            elif isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in _NO_READERS:
-                given += (*node.args, *(word.value for word in node.keywords))
-            if any(_is_rank(source, each) for each in given):
-                return True
+            case ast.BinOp(op=ast.Mult()):  # `rank * rows`: a rank's first row
+                given = [node.left, node.right]
+            case ast.Call() if source.last(node) not in _NO_READERS:
+                given = [*node.args, *(word.value for word in node.keywords)]
+        if any(source.last(each) == "rank" for each in given):
+            return True
     return False
 
 
-def _is_rank(source: Source, node: ast.AST) -> bool:
-    return source.dotted(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2] == "rank"
-
-
 def _names_rank(source: Source, node: ast.AST) -> bool:
-    return any(
-        source.dotted(each).rpartition(".")[2] in _RANKS
-        for each in ast.walk(node)
-        if isinstance(each, ast.Name | ast.Attribute)
-    )
+    names = (each for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
+    return any(source.last(each) in ("rank", "size") for each in names)
 
 
 def _of_steps(case: Case) -> Iterator[Finding]:
     code = case.code
     if code.has(*_EVEN) or code.mentions("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
         return
-    learns = code.first(".fit", ".DistributedGradientTape", kind=UseKind.CALL)
+    learns = code.call(".fit", ".DistributedGradientTape")
     if learns is None:
         return
     parts = _sharded_by_s3(case)
-    make = warning if parts else note
-    why = (
-        f"channel {', '.join(parts)} gives hosts different numbers of rows"
-        if parts
-        else "where rows do not divide evenly"
-    )
-    yield make(
+    why = f"channel {', '.join(parts)} gives hosts different numbers of rows"
+    yield (warning if parts else note)(
         "uneven-ranks",
-        f"nothing makes ranks take the same number of steps: {why}, and a rank with one more waits forever for the "
-        "others",
+        f"nothing makes ranks take the same number of steps: {why if parts else 'where rows do not divide evenly'}, "
+        "and a rank with one more waits forever for the others",
         "batches = end_together(batches) of sagemaker_tf_data, as the last step; or steps_per_epoch=, dataset.take()",
         place=learns.place,
     )
@@ -177,8 +127,8 @@ def _of_steps(case: Case) -> Iterator[Finding]:
 
 def _of_learning_rate(case: Case) -> Iterator[Finding]:
     code = case.code
-    wrapped = code.first(".DistributedOptimizer", ".DistributedGradientTape", kind=UseKind.CALL)
-    if wrapped is None or any(_scales(source) for source in code.sources):
+    wrapped = code.call(".DistributedOptimizer", ".DistributedGradientTape")
+    if wrapped is None or _scales(code):
         return
     yield note(
         "learning-rate",
@@ -188,20 +138,16 @@ def _of_learning_rate(case: Case) -> Iterator[Finding]:
     )
 
 
-def _scales(source: Source) -> bool:
+def _scales(code: Code) -> bool:
     """Return whether the script computes with `size()`: in arithmetic, an assignment, or an argument of a call."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] == "size":
-            for outer in source.around(node):
-                if isinstance(outer, ast.BinOp | ast.Assign | ast.keyword):
-                    return True
-                if isinstance(outer, ast.Call) and source.dotted(outer.func).rpartition(".")[2] not in (
-                    "print",
-                    "shard",
-                ):
-                    return True
-                if isinstance(outer, ast.stmt):
-                    break
+    for use in code.calls("size", ".size"):
+        for outer in use.source.around(use.node):
+            if isinstance(outer, ast.BinOp | ast.Assign | ast.keyword):
+                return True
+            if isinstance(outer, ast.Call) and use.source.last(outer) not in ("print", "shard"):
+                return True
+            if isinstance(outer, ast.stmt):
+                break
     return False
 
 
@@ -213,7 +159,7 @@ def _of_batches(case: Case) -> Iterator[Finding]:
         r"num_replicas_in_sync|get_per_replica_batch_size|num_workers|num_input_pipelines|\bworkers\b|world_size"
     ):
         return
-    batch = code.first(".batch", kind=UseKind.CALL)
+    batch = code.call(".batch")
     if batch is not None:
         share = f"each of {case.processes} workers" if case.processes else "each worker"
         yield note(
@@ -229,13 +175,12 @@ def _of_threads(case: Case) -> Iterator[Finding]:
     code = case.code
     names = (".set_intra_op_parallelism_threads", ".set_inter_op_parallelism_threads")
     for use in code.calls(*names, ".ConfigProto"):
-        given = [word for word in use.node.keywords if "parallelism_threads" in (word.arg or "")]  # type: ignore[attr-defined]
-        if use.name.endswith(names) or given:
-            value = given[0].value if given else use.argument("num_threads", 0)
-            if not (isinstance(value, ast.Constant) and value.value == 0):
-                yield note(
-                    "threads",
-                    f"{use.written} overrides the launcher's numbers, which divide a host's CPUs among its processes",
-                    "nothing, or 0",
-                    place=use.place,
-                )
+        given = [word.value for word in getattr(use.node, "keywords", ()) if "parallelism_threads" in (word.arg or "")]
+        value = given[0] if given else use.argument("num_threads", 0)
+        if (use.name.endswith(names) or given) and value_of(value) != 0:
+            yield note(
+                "threads",
+                f"{use.written} overrides the launcher's numbers, which divide a host's CPUs among its processes",
+                "nothing, or 0",
+                place=use.place,
+            )

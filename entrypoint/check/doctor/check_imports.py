@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.check.doctor.context import never_taken, tried
-from entrypoint.check.doctor.source import Source, UseKind, matches
+from entrypoint.check.doctor.rank_guards import LEAVES
+from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, value_of
 from entrypoint.check.doctor.subject import HOROVOD, Case
 from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.launcher.job.choices import PsProgram, Tf1
 from entrypoint.launcher.job.job import Mode
-from entrypoint.launcher.plan.plan import NO_GPU, ProcessSpec, Role
+from entrypoint.launcher.plan.plan import NO_GPU, Role
 
 LOOK = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "look.py"
 SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
@@ -81,7 +82,7 @@ def _of_paths(case: Case) -> Iterator[Finding]:
                 'os.environ["SM_CHANNEL_TRAINING"] to read, SM_MODEL_DIR or SM_OUTPUT_DATA_DIR to write',
                 place=source.at(node),
             )
-    if case.code.has("tensorflow_io*", kind=UseKind.IMPORT) or case.code.has(*_READ_S3):
+    if case.code.imports("tensorflow_io*") or case.code.has(*_READ_S3):
         return
     for source, node, _ in case.code.strings(r"^s3://\w"):
         if not any(isinstance(outer, ast.Compare) or _starts(source, outer) for outer in source.around(node)):
@@ -100,28 +101,26 @@ def _starts(source: Source, node: ast.AST) -> bool:
 
 
 def _of_hidden_failures(case: Case) -> Iterator[Finding]:
-    for source in case.code.sources:
-        for node in ast.walk(source.tree):
-            if not isinstance(node, ast.ExceptHandler) or not _catches_all(
-                source.dotted(node.type) if node.type else ""
+    for source, node in case.code.nodes(ast.ExceptHandler):
+        if node.type and source.dotted(node.type) not in ("", "Exception", "BaseException"):
+            continue
+        for call in calls_in(node):
+            if source.dotted(call.func) in LEAVES and not any(
+                value_of(each) or not isinstance(each, ast.Constant) for each in call.args[:1]
             ):
-                continue
-            for inner in ast.walk(node):
-                name = source.dotted(inner.func) if isinstance(inner, ast.Call) else ""
-                if name in ("sys.exit", "os._exit", "exit", "quit") and _is_zero(inner):
-                    yield error(
-                        "failure-hidden",
-                        "an exception is caught, and the script exits with 0: the job counts as completed",
-                        "raise",
-                        place=source.at(inner),
-                    )
-            if _only_prints(source, node.body) and _trains(source, source.parents[node]):
-                yield warning(
+                yield error(
                     "failure-hidden",
-                    "an exception of the training is caught and printed, and the script continues as if there was none",
-                    "raise, after what is printed",
-                    place=source.at(node),
+                    "an exception is caught, and the script exits with 0: the job counts as completed",
+                    "raise",
+                    place=source.at(call),
                 )
+        if _only_prints(source, node.body) and _trains(source, source.parents[node]):
+            yield warning(
+                "failure-hidden",
+                "an exception of the training is caught and printed, and the script continues as if there was none",
+                "raise, after what is printed",
+                place=source.at(node),
+            )
 
 
 def _only_prints(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
@@ -144,11 +143,10 @@ def _only_prints(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bo
 
 
 def _all_print(source: Source, nodes: Sequence[ast.AST], depth: int) -> bool:
-    calls = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
-    for call in calls:
+    for call in calls_in(*nodes):
         own = _function(source, call)
         only_prints = bool(own and depth and _only_prints(source, own.body, depth - 1))
-        if not only_prints and source.dotted(call.func).rpartition(".")[2] not in _PRINTS:
+        if not only_prints and source.last(call) not in _PRINTS:
             return False
     return True
 
@@ -164,19 +162,9 @@ def _trains(source: Source, attempt: ast.AST) -> bool:
     again = any(isinstance(outer, ast.For | ast.While) for outer in source.around(attempt))
     if again or getattr(attempt, "finalbody", None):
         return False
-    calls = [each for node in getattr(attempt, "body", []) for each in ast.walk(node) if isinstance(each, ast.Call)]
-    functions = [own for call in calls if (own := _function(source, call))]
-    calls += [each for own in functions for each in ast.walk(own) if isinstance(each, ast.Call)]
+    calls = list(calls_in(*getattr(attempt, "body", [])))
+    calls += calls_in(*(own for call in calls if (own := _function(source, call))))
     return any(source.dotted(each.func).endswith((".fit", ".train_and_evaluate")) for each in calls)
-
-
-def _catches_all(name: str) -> bool:
-    return name in ("", "Exception", "BaseException")
-
-
-def _is_zero(call: ast.AST) -> bool:
-    assert isinstance(call, ast.Call)
-    return not call.args or (isinstance(call.args[0], ast.Constant) and call.args[0].value in (0, None))
 
 
 def _of_job_start(case: Case) -> Iterator[Finding]:
@@ -205,13 +193,13 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
         make = note if check == "ps-xla" and case.gpus is None else error
         yield make(check, found, instead[:1].lower() + instead[1:], place=place)
     if "tf1-train" in found_by_launcher["flags"] and case.known and case.together(Mode.PS):
-        use = case.code.first(".train", kind=UseKind.CALL)
+        use = case.code.call(".train")
         yield error(
             "estimator-never-ends",
             "estimator.train with parameter servers connects to "
             "a server at its own address, which it does not start: the job fails after a minute",
             "tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)",
-            place=use.place if use else case.code.place,
+            place=use.place if use else Place(file=case.code.main.shown),
         )
 
 
@@ -249,10 +237,9 @@ def _look(case: Case, ps_workers: PsProgram) -> dict[str, Any]:
 
 def _on_gpus(case: Case) -> dict[str, int]:
     """Return the numbers of GPUs, parameter servers and ranks on the first host; one GPU if that is unknown."""
-    plan = case.described.plan if case.described else None
-    rows: tuple[ProcessSpec, ...] = plan.processes if plan else ()
+    rows = case.described.processes if case.described else ()
     sees = not any(row.role is Role.CHIEF and row.gpu_share == NO_GPU for row in rows)
-    servers = sum(row.role is Role.PS for row in rows) if plan else 2 * case.may_be(Mode.PS)
+    servers = sum(row.role is Role.PS for row in rows) if rows else 2 * case.may_be(Mode.PS)
     return {
         "gpus": 0 if case.hides_gpus else 1 if case.gpus is None else case.gpus,
         "servers": servers if sees else 0,

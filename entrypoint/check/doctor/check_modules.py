@@ -18,7 +18,7 @@ from entrypoint.check.doctor.aws_images import (
 from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.context import tried
 from entrypoint.check.doctor.requirements import Requirements, folders_of, requirements_of
-from entrypoint.check.doctor.source import Source, Use, UseKind, matches
+from entrypoint.check.doctor.source import Source, Use, UseKind, matches, text_of, value_of
 from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding, Place, error, note, warning
 
@@ -37,6 +37,7 @@ _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"
 _STARTS = ("subprocess.*", "os.system", "os.popen")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
+_LAZY = ast.FunctionDef | ast.AsyncFunctionDef  # an import in a function, which may never be called
 _Make = Callable[..., Finding]
 
 
@@ -58,15 +59,17 @@ def of_modules(case: Case) -> Iterator[Finding]:
 def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
     installs = case.code.mentions(r"\bpip3?\b") and case.code.mentions(r"\binstall\b")
     elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
-    own = {name for folder in folders_of(case) for name in _beside(folder)} | _added(case)
+    own = {name for folder in folders_of(case) for name in _beside(folder)}
+    own |= {Path(each).name.removesuffix(".py") for each in case.launch.dependencies}
     seen = set()
     for use in case.code.uses("*", kind=UseKind.IMPORT):
         name = _missing(case, use)
         if name == "sagemaker" and not case.known:  # without a job, this may be a script that submits jobs
             continue
-        if not name or name in seen or name in brought.modules or name in own or _is_beside(use.source, name):
+        if not name or name in seen or name in brought.modules or name in own or installs:
             continue
-        if tried(use.source, use.node) or installs:
+        beside = use.source.path.absolute().parent / name
+        if beside.is_dir() or beside.with_name(f"{name}.py").is_file() or tried(use.source, use.node):
             continue
         seen.add(name)
         package = package_of(name)
@@ -77,7 +80,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
             if elsewhere:
                 continue
             make = warning if make is error else make
-        elif not brought.whole or _is_lazy(use):
+        elif not brought.whole or any(isinstance(outer, _LAZY) for outer in use.source.around(use.node)):
             make = warning if make is error else make
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             make = note  # whoever trains with it has probably chosen the image that has it
@@ -121,22 +124,6 @@ def _beside(folder: Path) -> Iterator[str]:
             yield path.name.split(".")[0]
 
 
-def _is_beside(source: Source, name: str) -> bool:
-    folder = source.path.absolute().parent
-    return (folder / name).is_dir() or (folder / f"{name}.py").is_file()
-
-
-def _added(case: Case) -> set[str]:
-    """Return the modules that SDK v2's `dependencies=` puts beside the script."""
-    launch = case.described.request.launch if case.described else None
-    return {Path(each).name.removesuffix(".py") for each in (launch.dependencies if launch else ())}
-
-
-def _is_lazy(use: Use) -> bool:
-    """Return whether an import is in a function, which may never be called."""
-    return any(isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) for outer in use.source.around(use.node))
-
-
 # --- commands ---
 
 
@@ -174,28 +161,19 @@ def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
     for use in source.uses:
         if use.kind is not UseKind.CALL or not matches(use.name, _STARTS) or tried(source, use.node):
             continue
-        text: ast.AST | None
-        given, shell = use.argument("args", 0), use.argument("shell")
-        through_shell = use.name in _SHELLS or (isinstance(shell, ast.Constant) and bool(shell.value))
-        check = use.argument("check")
-        checks = use.name.endswith((".check_call", ".check_output")) or (
-            isinstance(check, ast.Constant) and bool(check.value)
-        )
-        if isinstance(given, ast.List | ast.Tuple) and given.elts and isinstance(given.elts[0], ast.Constant):
-            yield Path(str(given.elts[0].value)).name, use.line, checks or not through_shell
-        elif (
-            isinstance(given, ast.Call)
-            and isinstance(given.func, ast.Attribute)
-            and given.func.attr in ("split", "format")
-        ):
-            text = given.func.value
-            if isinstance(text, ast.Constant):
-                yield from ((word, use.line, checks or not through_shell) for word in _first_words(str(text.value)))
-        else:
-            text = given.values[0] if isinstance(given, ast.JoinedStr) and given.values else given
-            text = text.left if isinstance(text, ast.BinOp) else text
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                yield from ((word, use.line, checks or not through_shell) for word in _first_words(text.value))
+        through_shell = use.name in _SHELLS or value_of(use.argument("shell"))
+        checks = use.name.endswith((".check_call", ".check_output")) or value_of(use.argument("check"))
+        match use.argument("args", 0):
+            case ast.List(elts=[first, *_]) | ast.Tuple(elts=[first, *_]):
+                words = [Path(text_of(first)).name]
+            case (
+                ast.Call(func=ast.Attribute(value=text, attr="split" | "format"))
+                | ast.JoinedStr(values=[text, *_])
+                | ast.BinOp(left=text)
+                | text
+            ):
+                words = list(_first_words(text_of(text)))
+        yield from ((word, use.line, bool(checks or not through_shell)) for word in words)
 
 
 def _of_shell(source: Source) -> Iterator[tuple[str, int, bool]]:

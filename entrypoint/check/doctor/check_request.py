@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from entrypoint.base.extras import WHEEL
-from entrypoint.check.doctor.planned_job import SOURCE, Described, our_launcher_runs
+from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
 from entrypoint.check.doctor.request import Request
 from entrypoint.check.doctor.subject import tensorflow_of
 from entrypoint.check.finding import Finding, error, note, warning
@@ -28,22 +28,11 @@ _UNREAD = {
     "sagemaker_pytorch_xla_multi_worker_enabled": "PyTorch/XLA's launcher",
 }
 _READ = {
-    params.USER_PROGRAM_PARAM,
-    params.SUBMIT_DIR_PARAM,
-    params.MPI_ENABLED,
-    params.MPI_PROCESSES_PER_HOST,
-    params.MPI_CUSTOM_OPTIONS,
-    params.PARAMETER_SERVER_ENABLED,
-    params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
-    params.SMDATAPARALLEL_CUSTOM_MPI_OPTIONS,
-    params.DISTRIBUTION_INSTANCE_GROUPS,
-    SMDDP_ENABLED,
-    "sagemaker_container_log_level",
-    "sagemaker_job_name",
-    "sagemaker_region",
-    "sagemaker_instance_type",
-    "sagemaker_enable_cloudwatch_metrics",
-    "sagemaker_estimator_module",
+    *(params.USER_PROGRAM_PARAM, params.SUBMIT_DIR_PARAM, params.PARAMETER_SERVER_ENABLED),
+    *(params.MPI_ENABLED, params.MPI_PROCESSES_PER_HOST, params.MPI_CUSTOM_OPTIONS, SMDDP_ENABLED),
+    *(params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED, params.SMDATAPARALLEL_CUSTOM_MPI_OPTIONS),
+    *(params.DISTRIBUTION_INSTANCE_GROUPS, "sagemaker_container_log_level", "sagemaker_job_name", "sagemaker_region"),
+    *("sagemaker_instance_type", "sagemaker_enable_cloudwatch_metrics", "sagemaker_estimator_module"),
     "sagemaker_estimator_class_name",
 }
 _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
@@ -111,20 +100,19 @@ def _of_entrypoint(described: Described) -> Iterator[Finding]:
                 place=request.at(),
             )
     else:
-        drivers = any(each.get("ChannelName") == "sm_drivers" for each in request.channels)
+        drivers = "sm_drivers" in request.channels
         what = launch.distributed or "its basic driver" if launch and drivers else "the SDK's driver"
         words = algorithm.get("ContainerEntrypoint") or algorithm.get("ContainerArguments")
         found = f"SDK v3 starts a script of its own, with {what}" if drivers else f"the container starts {words}"
-        several = sum(int(group.get("InstanceCount") or 1) for group in request.groups) > 1
         asked = bool(launch and launch.distributed) or any(key.startswith("ENTRYPOINT_") for key in request.environment)
-        yield (error if several or asked else warning)(
+        yield (error if request.hosts > 1 or asked else warning)(
             "not-our-entrypoint",
             f"{found} in place of our launcher: no TF_CONFIG, no mode, no failure text of ours",
             "no source_code=: hyperparameter sagemaker_program and a channel `code`; or "
             'distributed=Launcher(mode="...") of examples/tf_launcher; or SourceCode(command="exec train")',
             place=request.at("ContainerEntrypoint"),
         )
-    if any(each.get("ChannelName") == "sm_drivers" for each in request.channels):
+    if "sm_drivers" in request.channels:
         for key, value in request.hyperparameters.items():
             if "'" in str(value):
                 yield error(
@@ -133,8 +121,7 @@ def _of_entrypoint(described: Described) -> Iterator[Finding]:
                     "a value without it",
                     place=request.at(key),
                 )
-        for each in request.channels:
-            name = str(each.get("ChannelName"))
+        for name in request.channels:
             if "-" in name:
                 yield error(
                     "sdk-script-breaks",
@@ -173,8 +160,7 @@ def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding
             found, _, wanted = text.partition(": wanted ") if unread else (text, "", "")
             make = warning if unread else note
             yield make("plan-note", found, wanted or "nothing, if it is meant so", place=request.at())
-    names = {str(each.get("ChannelName")) for each in request.channels}
-    if not described.problems and job.program.source == str(job.paths.code) and "code" not in names:
+    if not described.problems and job.program.source == str(job.paths.code) and "code" not in request.channels:
         yield warning(
             "no-code",
             f"nothing brings the code: {job.program.name} must lie in /opt/ml/code of the image",
@@ -197,14 +183,14 @@ def _of_image(described: Described, image: str) -> Iterator[Finding]:
         yield note("image", f"{request.image} is AWS's", f"image_uri={image!r}", place=request.at("TrainingImage"))
     runs_on = image or request.image
     tag = runs_on.rpartition(":")[2]
-    if described.gpus and not AWS_IMAGE.match(runs_on) and tensorflow_of(runs_on) and "gpu" not in tag:
+    if request.gpus and not AWS_IMAGE.match(runs_on) and tensorflow_of(runs_on) and "gpu" not in tag:
         yield warning(
             "image-and-gpus",
             f"the hosts have GPUs, but by its tag {runs_on} is for CPUs: TensorFlow would not use them",
             "build.sh --gpu, or instances without GPUs",
             place=request.at("InstanceType"),
         )
-    if not described.gpus and "gpu" in tag:
+    if not request.gpus and "gpu" in tag:
         yield note(
             "image-and-gpus",
             f"{runs_on} is for GPUs, but the hosts have none",
@@ -274,14 +260,16 @@ def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Findi
             'checkpoint_s3_uri="s3://..." (v3: checkpoint_config=CheckpointConfig(s3_uri=...))',
             place=request.at("EnableManagedSpotTraining"),
         )
+    prefixed = described.job is None or described.job.settings.log_prefix is not LogPrefix.OFF
     for each in request.algorithm.get("MetricDefinitions") or []:
         regex = str(each.get("Regex"))
-        if (regex.startswith("^") and _prefixed(described)) or "<stdout>" in regex or "<stderr>" in regex:
+        if (regex.startswith("^") and prefixed) or "<stdout>" in regex or "<stderr>" in regex:
+            without = re.sub(r"^\^|(\[1,[^<]*\])?<std(out|err)>:?", "", regex)
             yield warning(
                 "metric-anchored",
                 f"metric {each.get('Name')} looks for {regex!r}, but our lines begin with [host process]: it matches "
                 "nothing",
-                f'{_without_anchor(regex)!r}, or environment={{"ENTRYPOINT_LOG_PREFIX": "false"}}',
+                f'{without!r}, or environment={{"ENTRYPOINT_LOG_PREFIX": "false"}}',
                 place=request.at(str(each.get("Name"))),
             )
     if request.body.get("DebugHookConfig") or _profiles(request.body):
@@ -301,26 +289,6 @@ def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Findi
         )
 
 
-def _prefixed(described: Described) -> bool:
-    return described.job is None or described.job.settings.log_prefix is not LogPrefix.OFF
-
-
-def _without_anchor(regex: str) -> str:
-    return re.sub(r"^\^|(\[1,[^<]*\])?<std(out|err)>:?", "", regex)
-
-
 def _profiles(body: Any) -> bool:
     asked = body.get("ProfilerConfig") or {}
     return bool(asked) and not asked.get("DisableProfiler") and bool(body.get("ProfilerRuleConfigurations"))
-
-
-def folder_said(request: Request) -> tuple[str, str]:
-    """Return (program, folder) as the launch script gave them; "" for each that it did not give."""
-    import json
-
-    launch = request.launch
-    program, folder = (launch.entry_point, launch.source_dir) if launch else ("", "")
-    if launch and SOURCE in launch.uploads:
-        source = json.loads(launch.uploads[SOURCE] or "{}")
-        program, folder = program or source.get("entry_script") or "", folder or source.get("source_dir") or ""
-    return program, folder

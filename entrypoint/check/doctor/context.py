@@ -2,7 +2,7 @@
 
 import ast
 
-from entrypoint.check.doctor.source import Code, Source, UseKind
+from entrypoint.check.doctor.source import Code, Source, UseKind, texts_of
 from entrypoint.check.doctor.subject import Case
 
 _CONDITIONS = ast.Try | ast.If | ast.IfExp | ast.BoolOp
@@ -26,16 +26,11 @@ def tried(source: Source, node: ast.AST) -> bool:
 
 def set_or_asked(code: Code, variable: str) -> bool:
     """Return whether a program sets an environment variable itself, or checks that it is set."""
-    for source in code.sources:
-        for node in ast.walk(source.tree):
-            if not (isinstance(node, ast.Constant) and node.value == variable):
-                continue
-            outer = source.parents.get(node)
-            if isinstance(outer, ast.Compare) and isinstance(outer.ops[0], ast.In | ast.NotIn):
+    for source, node in code.nodes(ast.Constant):
+        match source.parents.get(node) if node.value == variable else None:
+            case ast.Compare(ops=[ast.In() | ast.NotIn(), *_]) | ast.Subscript(ctx=ast.Store()):
                 return True
-            if isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Store):
-                return True
-            if isinstance(outer, ast.Call) and source.dotted(outer.func).endswith(".setdefault"):
+            case ast.Call(func=name) if source.dotted(name).endswith(".setdefault"):
                 return True
     return False
 
@@ -45,8 +40,7 @@ def fallback(source: Source, node: ast.AST) -> ast.expr | None:
     inner = node
     for outer in source.around(node):
         if isinstance(outer, ast.Call):
-            last = source.dotted(outer.func).rpartition(".")[2]
-            if last in ("get", "getenv", "pop", "setdefault") and inner in outer.args[1:]:
+            if source.last(outer) in ("get", "getenv", "pop", "setdefault") and inner in outer.args[1:]:
                 return outer
         elif isinstance(outer, ast.keyword) and outer.arg == "default":
             call = source.parents[outer]
@@ -64,11 +58,11 @@ def never_taken(case: Case, source: Source, node: ast.AST) -> bool:
     where = fallback(source, node)
     if not isinstance(where, ast.Call):
         return where is not None
-    words = [each.value for each in where.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    words = texts_of(where.args)
     if not words or case.job is None:
-        return source.dotted(where.func).rpartition(".")[2] != "add_argument"
+        return source.last(where) != "add_argument"
     if words[0].startswith("-"):
-        return any(word.lstrip("-") in case.job.hyperparameters for word in words)
+        return any(word.lstrip("-") in case.hyperparameters for word in words)
     if words[0].startswith("SM_CHANNEL_"):
         return words[0].removeprefix("SM_CHANNEL_").lower() in {name.lower() for name in case.channels}
     return words[0].startswith("SM_") or words[0] in case.environment

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 _CELLS = ("time", "timeit", "capture", "prun")  # whose cells are Python
 _CELL = re.compile(r"#\s*(In\s?\[|%%)")  # how exports begin a cell
@@ -12,11 +13,9 @@ _TAKEN = re.compile(r"(\s*[\w, .\[\]]+=\s*)(!|%(?=[A-Za-z]))")
 
 def without_magics(text: str) -> str:
     """Return a script without what only IPython can parse. A script that Python can parse is returned unchanged."""
-    try:
+    with suppress(SyntaxError, ValueError, RecursionError):
         ast.parse(text)
         return text
-    except (SyntaxError, ValueError, RecursionError):
-        pass
     return "\n".join(_lines(text.split("\n")))
 
 
@@ -37,18 +36,13 @@ def _lines(lines: list[str]) -> Iterator[str]:
         elif taken := _TAKEN.match(line):
             yield f"{taken[1]}get_ipython().getoutput()"
         elif found := _LINE.match(line):
-            yield f"{found[1] or found[3] or ''}{_as_python(line.strip())}"
+            timed = re.match(r"%(?:time|timeit|prun)\s+(?!-)(.+)", line.strip())  # `%time x.fit()` runs x.fit()
+            yield f"{found[1] or found[3] or ''}{timed[1] if timed else 'pass'}"
             while lines[at - 1].endswith("\\") and at < len(lines):
                 at += 1
                 yield ""
         else:
             yield line
-
-
-def _as_python(line: str) -> str:
-    """Return the Python that a line of IPython runs, else `pass`: `%time x.fit()` gives x.fit()."""
-    timed = re.match(r"%(?:time|timeit|prun)\s+(?!-)(.+)", line)
-    return timed[1] if timed else "pass"
 
 
 def with_cells(tree: ast.Module) -> ast.Module:

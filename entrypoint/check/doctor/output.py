@@ -9,7 +9,7 @@ from entrypoint.base.severity import BAD
 from entrypoint.check.doctor.aws_differences import differences_of
 from entrypoint.check.doctor.doctor import Report, title_of
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
-from entrypoint.check.finding import Finding, Place
+from entrypoint.check.finding import Finding, Place, counted
 
 UNSEALED = "the kernel gave the launch script no network of its own, so code beside Python's sockets could connect"
 
@@ -26,14 +26,7 @@ def as_text(report: Report) -> str:
         lines += [f"    put: {finding.instead}"]
     if report.unsealed:
         lines += ["", f"{UNSEALED}: {report.unsealed}"]
-    return _secrets(report).mask("\n".join([*lines, "", summary(report)]))
-
-
-def summary(report: Report) -> str:
-    """Return the number of findings of each severity, in words."""
-    counts = Counter(each.severity for each in report.findings)
-    counted = [f"{counts[each]} {each}{'s' if counts[each] != 1 else ''}" for each in BAD]
-    return ", ".join(counted)
+    return _secrets(report).mask("\n".join([*lines, "", counted(report.findings, BAD)]))
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -89,13 +82,10 @@ def _about(job: Described, unseen: frozenset[str]) -> list[str]:
     lines = [f"image     {request.image or 'none'}"]
     if program and program.name:
         lines.append(f"program   {program.name}, of {program.source}")
-    groups = request.groups
-    lines.append(
-        "hosts     " + ", ".join(f"{each.get('InstanceCount')} x {each.get('InstanceType')}" for each in groups)
-    )
-    names = [str(each.get("ChannelName")) for each in request.channels]
-    if names:
-        lines.append(f"channels  {shorten(', '.join(names))}")
+    groups = (f"{each.get('InstanceCount')} x {each.get('InstanceType')}" for each in request.groups)
+    lines.append(f"hosts     {', '.join(groups)}")
+    if request.channels:
+        lines.append(f"channels  {shorten(', '.join(request.channels))}")
     if program and program.name in unseen:
         lines.append(f"unseen    {program.name} was not checked: pass it on the command line, too")
     return [*lines, *(f"differs   {text}" for text in differences_of(job))]

@@ -8,30 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.doctor.request import Request
+from entrypoint.check.doctor.request import Launch, Request
 from entrypoint.launcher.job.config import read_what_can_be
 from entrypoint.launcher.job.job import Job
-from entrypoint.launcher.plan.plan import Plan
+from entrypoint.launcher.plan.plan import Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
 
-# GPUs of instance types, by AWS's documentation. A type of families p and g that is not listed here has one.
-_GPUS = {
-    "p2": {"8xlarge": 8, "16xlarge": 16},
-    "p3": {"8xlarge": 4, "16xlarge": 8},
-    "p3dn": {"24xlarge": 8},
-    "p4d": {"24xlarge": 8},
-    "p4de": {"24xlarge": 8},
-    "p5": {"48xlarge": 8},
-    "p5e": {"48xlarge": 8},
-    "p5en": {"48xlarge": 8},
-    "p6-b200": {"48xlarge": 8},
-    "g4dn": {"12xlarge": 4, "metal": 8},
-    "g5": {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8},
-    "g6": {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8},
-    "g6e": {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8},
-}
 OUR_DRIVER = "distributed_drivers/launch.py"  # the name under which examples/tf_launcher uploads it
 SOURCE = "sourcecode.json"
+_STARTS = ("ContainerEntrypoint", "ContainerArguments")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,28 +24,38 @@ class Described:
     """Hold a job as the launcher reads it. Job or plan is None if it cannot make one; `problems` has the reasons."""
 
     request: Request
-    job: Job | None
-    plan: Plan | None
-    gpus: int  # of each host
-    problems: tuple[str, ...]
+    job: Job | None = None
+    plan: Plan | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def processes(self) -> tuple[ProcessSpec, ...]:
+        return self.plan.processes if self.plan else ()
+
+    @property
+    def program(self) -> tuple[str, str]:
+        """Return (program, folder) as the launch script gave them, else the program of the job; "" if there is none."""
+        launch = self.request.launch or Launch()
+        source = json.loads(launch.uploads.get(SOURCE) or "{}")
+        program = launch.entry_point or source.get("entry_script") or (self.job.program.name if self.job else "")
+        return program, launch.source_dir or source.get("source_dir") or ""
 
 
 def described(request: Request) -> Described:
     """Return the job and plan that the launcher makes of a request. Nothing is started."""
     environment = {"TRAINING_JOB_NAME": str(request.body.get("TrainingJobName") or "job"), **request.environment}
     environment |= of_our_driver(request)
-    gpus = max((gpus_of(str(group.get("InstanceType") or "")) for group in request.groups), default=0)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         try:
             files = _config_files(request)
         except (TypeError, ValueError, AttributeError) as problem:
-            return Described(
-                request=request, job=None, plan=None, gpus=gpus, problems=(f"it cannot be read: {problem}",)
-            )
+            return Described(request=request, problems=(f"it cannot be read: {problem}",))
         for name, content in files.items():
             (folder / f"{name}.json").write_text(json.dumps(content))
-        job, errors = read_what_can_be(Path("/opt/ml"), environment, Path("/run/entrypoint"), gpus, config=folder)
+        job, errors = read_what_can_be(
+            Path("/opt/ml"), environment, Path("/run/entrypoint"), request.gpus, config=folder
+        )
     problems = [str(error).replace(f"{scratch}/", "") for error in errors]
     plan = None
     if job is not None and not problems:
@@ -68,25 +63,15 @@ def described(request: Request) -> Described:
             plan = plan_for(job)
         except ConfigError as error:
             problems.append(str(error))
-    return Described(request=request, job=job, plan=plan, gpus=gpus, problems=tuple(problems))
-
-
-def gpus_of(instance_type: str) -> int:
-    """Return how many GPUs an instance type has; `ml.p3.8xlarge` has 4."""
-    family, _, size = instance_type.removeprefix("ml.").partition(".")
-    return _GPUS.get(family, {}).get(size, 1 if family[:1] in ("p", "g") and family[1:2].isdigit() else 0)
+    return Described(request=request, job=job, plan=plan, problems=tuple(problems))
 
 
 def our_launcher_runs(request: Request) -> bool:
     """Return whether the container starts our launcher: as the image's entrypoint, or from the SDK's script."""
-    if not (request.algorithm.get("ContainerEntrypoint") or request.algorithm.get("ContainerArguments")):
+    if not any(request.algorithm.get(key) for key in _STARTS):
         return True
-    launch = request.launch
-    command = launch.command if launch else ""
-    words = [
-        *(request.algorithm.get("ContainerEntrypoint") or []),
-        *(request.algorithm.get("ContainerArguments") or []),
-    ]
+    command = request.launch.command if request.launch else ""
+    words = [word for key in _STARTS for word in request.algorithm.get(key) or []]
     return bool(of_our_driver(request)) or command.split()[-1:] == ["train"] or words == ["train"]
 
 
@@ -104,8 +89,7 @@ def of_our_driver(request: Request) -> dict[str, str]:
 
 def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
     """Return the configuration files that SageMaker writes for a request on the first host, by name."""
-    count = sum(int(group.get("InstanceCount") or 1) for group in request.groups)
-    names = [f"algo-{number + 1}" for number in range(count)]
+    names = [f"algo-{number + 1}" for number in range(request.hosts)]
     left = iter(names)
     groups = [
         {
@@ -123,11 +107,14 @@ def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
         "current_group_name": groups[0]["instance_group_name"],
         "instance_groups": groups,
     }
-    channels = {str(each.get("ChannelName")): channel_config(each, request) for each in request.channels}
-    hyperparameters = {
-        key: value if isinstance(value, str) else json.dumps(value) for key, value in request.hyperparameters.items()
-    }
+    channels = {name: channel_config(each, request) for name, each in request.channels.items()}
+    hyperparameters = written(request.hyperparameters)
     return {"resourceconfig": resources, "hyperparameters": hyperparameters, "inputdataconfig": channels}
+
+
+def written(hyperparameters: Mapping[str, Any]) -> dict[str, str]:
+    """Return hyperparameters as SageMaker writes them: as JSON in strings."""
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in hyperparameters.items()}
 
 
 def channel_config(channel: Mapping[str, Any], request: Request) -> dict[str, str]:

@@ -6,26 +6,13 @@ from collections.abc import Iterator
 
 from entrypoint.check.doctor.source import Source, Use
 
-_WHO = {
-    "rank",
-    "local_rank",
-    "is_chief",
-    "chief",
-    "task_index",
-    "task_id",
-    "task_type",
-    "index",
-    "first",
-    "writes",
-    "is_master",
-    "master",
-    "is_main",
-    "current_host",
-    "worker_index",
+_ONLY_WHO = {
+    *("rank", "local_rank", "is_chief", "chief", "task_index", "task_id", "task_type"),
+    *("is_master", "master", "is_main", "current_host", "worker_index"),
 }
-_OTHERS_TOO = {"index", "first", "writes"}  # ambiguous: a variable set from one of these is not taken for a rank
+_WHO = _ONLY_WHO | {"index", "first", "writes"}  # ambiguous: a variable set from one of these is not taken for a rank
 _SAID = ("print", "info", "warning", "debug", "log", "say", "error")
-_LEAVES = ("sys.exit", "exit", "quit", "os._exit")
+LEAVES = ("sys.exit", "exit", "quit", "os._exit")
 
 
 def guarded(use: Use) -> bool:
@@ -60,15 +47,13 @@ def on_every_branch(uses: list[Use]) -> bool:
 def decides(source: Source) -> bool:
     """Return whether a file does more by rank than print: choose a folder, return, or call a function."""
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.IfExp) and _asks_who(source, node.test):
-            if not (isinstance(node.body, ast.Constant) and isinstance(node.orelse, ast.Constant)):
+        if isinstance(node, ast.If | ast.IfExp) and _asks_who(source, node.test):
+            if isinstance(node, ast.If):
+                prints = all(_is_said(source, each) for each in node.body)
+            else:
+                prints = isinstance(node.body, ast.Constant) and isinstance(node.orelse, ast.Constant)
+            if not prints:
                 return True
-        elif (
-            isinstance(node, ast.If)
-            and _asks_who(source, node.test)
-            and not all(_is_said(source, s) for s in node.body)
-        ):
-            return True
     return False
 
 
@@ -82,7 +67,7 @@ def _leaves_early(use: Use, body: list[ast.stmt]) -> bool:
 
 def _leaves(source: Source, node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return source.dotted(node.value.func) in _LEAVES
+        return source.dotted(node.value.func) in LEAVES
     return isinstance(node, ast.Return | ast.Raise)
 
 
@@ -93,11 +78,11 @@ def _asks_who(source: Source, test: ast.AST) -> bool:
 @functools.lru_cache(maxsize=500)
 def _names_of_who(source: Source) -> frozenset[str]:
     """Return the names that identify a process in a file: the usual ones, and those that the file assigns from them."""
-    found = set(_WHO - _OTHERS_TOO)
+    found = set(_ONLY_WHO)
     for _ in range(2):  # twice, since a name may be assigned from a name that was
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Assign) and _is_answer(source, node.value, found):
-                found |= {source.dotted(target).rpartition(".")[2] for target in node.targets}
+                found |= {source.last(target) for target in node.targets}
             elif isinstance(node, ast.FunctionDef):
                 ends = (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
                 found |= {node.name for end in ends if _is_answer(source, end, found)}
@@ -113,13 +98,13 @@ def _is_answer(source: Source, value: ast.AST, names: set[str]) -> bool:
     if isinstance(value, ast.Compare | ast.Subscript):
         return any(word in names for word in _last_words(source, value))
     called = value.func if isinstance(value, ast.Call) else value
-    return isinstance(called, ast.Name | ast.Attribute) and source.dotted(called).rpartition(".")[2] in names
+    return isinstance(called, ast.Name | ast.Attribute) and source.last(called) in names
 
 
 def _last_words(source: Source, node: ast.AST) -> Iterator[str]:
     for each in ast.walk(node):
         if isinstance(each, ast.Name | ast.Attribute):
-            yield source.dotted(each).rpartition(".")[2]
+            yield source.last(each)
         elif isinstance(each, ast.Subscript):
             yield _key(each.slice)
         elif isinstance(each, ast.Call) and each.args and source.dotted(each.func).endswith((".get", ".getenv")):
@@ -135,8 +120,9 @@ def _key(node: ast.AST) -> str:
 
 
 def _is_said(source: Source, node: ast.stmt) -> bool:
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-        return True  # verbose = 1
-    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        return isinstance(node, ast.Pass)
-    return source.dotted(node.value.func).rpartition(".")[2] in _SAID
+    match node:
+        case ast.Pass() | ast.Assign(value=ast.Constant()):  # verbose = 1
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            return source.last(call) in _SAID
+    return False

@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.finding import Place
+from entrypoint.check.instance_types import gpus_of
 
 # Below these keys, names are the user's own and must keep their spelling.
 _USERS = {"HyperParameters", "StaticHyperParameters", "Environment", "HookParameters", "ProfilingParameters"}
@@ -24,7 +25,7 @@ class Launch:
     line: int = 0
     dropped: Mapping[str, str] = field(default_factory=dict)  # arguments that the SDK does not read
     renamed: Mapping[str, str] = field(default_factory=dict)  # v2: a name of v1, and that of v2
-    dependencies: tuple[str, ...] = ()  # v2: what the SDK puts beside the program
+    dependencies: Sequence[str] = ()  # v2: what the SDK puts beside the program
     distributed: str = ""  # v3: the class
     command: str = ""
     entry_point: str = ""
@@ -61,14 +62,23 @@ class Request:
         return str(self.algorithm.get("TrainingImage") or "")
 
     @property
-    def channels(self) -> list[Mapping[str, Any]]:
-        return list(self.body.get("InputDataConfig") or [])
+    def channels(self) -> dict[str, Mapping[str, Any]]:
+        return {str(each.get("ChannelName")): each for each in self.body.get("InputDataConfig") or []}
 
     @property
     def groups(self) -> list[Mapping[str, Any]]:
         """Return the instance groups; one group if the request has only an instance type and a count."""
         asked = self.body.get("ResourceConfig") or {}
         return list(asked.get("InstanceGroups") or []) or [{"InstanceGroupName": "homogeneousCluster", **asked}]
+
+    @property
+    def hosts(self) -> int:
+        return sum(int(group.get("InstanceCount") or 1) for group in self.groups)
+
+    @property
+    def gpus(self) -> int:
+        """Return the number of GPUs of each host."""
+        return max((gpus_of(str(group.get("InstanceType") or "")) for group in self.groups), default=0)
 
     def at(self, word: str = "") -> Place:
         """Return the place of a word of the request: its line in a JSON file, else the line of the launch."""
@@ -77,10 +87,10 @@ class Request:
         return Place(file=self.file, line=line)
 
 
-def read_request(path: Path, shown: str) -> Request:
+def read_request(shown: str) -> Request:
     """Read a request from JSON, in the spelling of boto3, SDK v3 or others; raise ConfigError if it is none."""
     try:
-        text = path.read_text("utf-8")
+        text = Path(shown).read_text("utf-8")
         value = json.loads(text)
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{shown} cannot be read: {problem}") from None

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of
@@ -23,7 +23,7 @@ class Requirements:
     modules: frozenset[str] = frozenset()
     commands: frozenset[str] = frozenset()
     whole: bool = True  # whether the modules of every line are known
-    from_git: tuple[tuple[Place, str], ...] = field(default=())  # lines that pip needs git for
+    from_git: tuple[tuple[Place, str], ...] = ()  # lines that pip needs git for
 
 
 def requirements_of(case: Case) -> Requirements:
@@ -34,38 +34,40 @@ def requirements_of(case: Case) -> Requirements:
             from_git.append((Place(file=_shown(case, path), line=number), line))
         name = _NAME.match(line)
         if name and "://" not in line.partition("@")[0]:
-            names.add(re.sub(r"[-_.]+", "-", name[1]).lower())
+            names.add(name[1])
         elif not line.startswith("-") or line.startswith(("-e", "--editable")):
             whole = False
     for folder in folders_of(case):
         for path in (folder / "setup.py", folder / "setup.cfg", folder / "pyproject.toml"):
             if path.is_file():
                 whole = False
-                names |= {re.sub(r"[-_.]+", "-", name).lower() for name in _QUOTED.findall(_text(path))}
+                names |= set(_QUOTED.findall(_text(path)))
+    names = {re.sub(r"[-_.]+", "-", name).lower() for name in names}
     return Requirements(
-        modules=frozenset().union(*(modules_of(name) for name in names)),
+        modules=frozenset().union(*map(modules_of, names)),
         commands=frozenset(COMMANDS_OF[name] for name in names if name in COMMANDS_OF),
-        whole=whole and all(is_known(name) for name in names),
+        whole=whole and all(map(is_known, names)),
         from_git=tuple(from_git),
     )
 
 
 def folders_of(case: Case) -> tuple[Path, ...]:
     """Return the folders that may hold a program's modules and requirements: its own, and the root of the code."""
-    launch = case.described.request.launch if case.described else None
-    folders = [case.code.folder]
-    if launch and launch.source_dir and "://" not in launch.source_dir:
-        base = Path(case.described.request.file).parent if case.described else Path()
-        folders += [path.absolute() for path in (Path(launch.source_dir), base / launch.source_dir) if path.is_dir()]
-    program = Path(case.job.program.name) if case.job and case.job.program else Path()
-    if len(program.parts) > 1 and case.code.main.path.absolute().parts[-len(program.parts) :] == program.parts:
-        folders.append(case.code.main.path.absolute().parents[len(program.parts) - 1])
+    folders, root = [case.code.folder], case.launch.source_dir
+    if root and "://" not in root:
+        below = Path(case.request.file).parent / root
+        folders += [path.absolute() for path in (Path(root), below) if path.is_dir()]
+    program, path = Path(case.job.program.name if case.job else ""), case.code.main.path.absolute()
+    if len(program.parts) > 1 and path.parts[-len(program.parts) :] == program.parts:
+        folders.append(path.parents[len(program.parts) - 1])
     return tuple(dict.fromkeys(folders))
 
 
 def _lines(case: Case) -> Iterator[tuple[Path, int, str]]:
     """Yield (file, number, text) of each line with a requirement, including those of files named by -r."""
-    left = [folder / name for folder in folders_of(case) for name in ("requirements.txt", _named(case)) if name]
+    named = json.loads(case.launch.uploads.get(SOURCE) or "{}").get("requirements")  # for SDK v3
+    names = ("requirements.txt", Path(str(named or "")).name)
+    left = [folder / name for folder in folders_of(case) for name in names if name]
     seen: set[Path] = set()
     while left and len(seen) < MOST_FILES:
         path = left.pop(0)
@@ -79,14 +81,6 @@ def _lines(case: Case) -> Iterator[tuple[Path, int, str]]:
                 left.append(path.parent / other[1])
             elif line:
                 yield path, number, line
-
-
-def _named(case: Case) -> str:
-    """Return the name of the requirements file that the launch script gave to SDK v3; "" if none."""
-    launch = case.described.request.launch if case.described else None
-    if not (launch and SOURCE in launch.uploads):
-        return ""
-    return Path(str(json.loads(launch.uploads[SOURCE] or "{}").get("requirements") or "")).name
 
 
 def _shown(case: Case, path: Path) -> str:

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,32 +82,28 @@ def launched(
         if not target.exists():
             why = f"did not end within {longest:g} s" if late else "ended unexpectedly"
             return Launched(requests=(), launches=(), problem=f"it {why}", output=last)
-        return _result(json.loads(target.read_text()), script, shown, last)
+        return _result(json.loads(target.read_text()), shown, last)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.terminate()  # it ends what the script has started
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(ENDS_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
     if process.stdout:
         process.stdout.close()
 
 
-def _result(found: dict[str, Any], script: Path, shown: str, output: str) -> Launched:
-    launches = tuple(_launch(each, script) for each in found["launches"])
+def _result(found: dict[str, Any], shown: str, output: str) -> Launched:
+    launches = tuple(_launch(each) for each in found["launches"])
     requests: list[Request] = []
     for each in found["requests"]:
         asked = spelled(each["request"])
         bodies = _trials(asked) if each["operation"] == "CreateHyperParameterTuningJob" else [asked]
         launch = launches[each["launch"]] if each["launch"] is not None else Launch()
-        launch = Launch(**{**launch.__dict__, "uploads": each["uploads"]})
+        launch = replace(launch, uploads=each["uploads"])
         local, line = each["operation"] == "local mode", each["line"] or launch.line
         requests += [Request(body=body, file=shown, line=line, launch=launch, local=local) for body in bodies]
     error = found["error"] or {}
@@ -145,20 +142,9 @@ def _trials(tuning: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _launch(found: Mapping[str, Any], script: Path) -> Launch:
-    return Launch(
-        sdk=found["sdk"],
-        maker=found["class"],
-        line=found["line"],
-        dropped=found["dropped"],
-        renamed=found.get("renamed", {}),
-        dependencies=tuple(found.get("dependencies", ())),
-        distributed=found.get("distributed", ""),
-        command=found.get("command", ""),
-        entry_point=found.get("entry_point", ""),
-        source_dir=found.get("source_dir", "") or found.get("code", ""),
-        unversioned=found.get("unversioned", False),
-    )
+def _launch(found: dict[str, Any]) -> Launch:
+    code = found.pop("code", "")
+    return Launch(maker=found.pop("class"), source_dir=found.pop("source_dir", "") or code, **found)
 
 
 def _environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
@@ -188,10 +174,8 @@ def _environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
 def _profiles(path: Path, region: str) -> str:
     """Return an AWS configuration with the names and regions of the user's profiles, and invented credentials."""
     config = configparser.RawConfigParser()
-    try:
+    with suppress(configparser.Error, OSError, UnicodeDecodeError):
         config.read(path)
-    except (configparser.Error, OSError, UnicodeDecodeError):
-        pass
     lines = []
     for section in dict.fromkeys(["default", *config.sections()]):
         where = config.get(section, "region", fallback=region) if config.has_section(section) else region

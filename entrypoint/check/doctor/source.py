@@ -3,17 +3,20 @@
 import ast
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from entrypoint.base.python310 import StrEnum
 from entrypoint.check.doctor.notebooks import with_cells, without_magics
 from entrypoint.check.finding import Place
 
 MOST_FILES = 500
+_TELLS = ("print", "info", "warning", "error", "debug", "exit", "SystemExit", "say", "log")
+Node = TypeVar("Node", bound=ast.AST)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +41,8 @@ class Source:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 for name in node.names:
-                    found[name.asname or name.name.split(".")[0]] = (
-                        name.name if name.asname else name.name.split(".")[0]
-                    )
+                    whole = name.name if name.asname else name.name.split(".")[0]
+                    found[name.asname or whole] = whole
             elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
                 found |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
         return found
@@ -74,6 +76,10 @@ class Source:
             node = node.value
         first = self.aliases.get(node.id, node.id) if isinstance(node, ast.Name) else ""
         return ".".join([first, *reversed(words)])
+
+    def last(self, node: ast.AST) -> str:
+        """Return the last word of an expression's full name; of a call, that of its function."""
+        return self.dotted(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
 
     def at(self, node: ast.AST) -> Place:
         return Place(file=self.shown, line=getattr(node, "lineno", 0))
@@ -135,10 +141,6 @@ class Code:
     def main(self) -> Source:
         return self.sources[0]
 
-    @property
-    def place(self) -> Place:
-        return Place(file=self.main.shown)
-
     def uses(self, *patterns: str, kind: UseKind | None = None) -> Iterator[Use]:
         """Yield uses whose full name matches a pattern, file by file.
 
@@ -164,22 +166,51 @@ class Code:
     def first(self, *patterns: str, kind: UseKind | None = None) -> Use | None:
         return next(self.uses(*patterns, kind=kind), None)
 
+    def call(self, *patterns: str) -> Use | None:
+        return self.first(*patterns, kind=UseKind.CALL)
+
+    def imports(self, *patterns: str) -> bool:
+        return self.has(*patterns, kind=UseKind.IMPORT)
+
     def has(self, *patterns: str, kind: UseKind | None = None) -> bool:
         return self.first(*patterns, kind=kind) is not None
 
+    def nodes(self, kind: type[Node]) -> Iterator[tuple[Source, Node]]:
+        """Yield the nodes of a kind, file by file, each with its file."""
+        for source in self.sources:
+            yield from ((source, node) for node in ast.walk(source.tree) if isinstance(node, kind))
+
     def strings(self, expression: str) -> Iterator[tuple[Source, ast.Constant, re.Match[str]]]:
         """Yield string constants that match, except docstrings and texts that are only printed, logged or raised."""
-        for source in self.sources:
-            for node in ast.walk(source.tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found = re.search(expression, node.value)
-                    if found and not _is_told(source, node):
-                        yield source, node, found
+        for source, node in self.nodes(ast.Constant):
+            found = re.search(expression, text_of(node))
+            if found and isinstance(node.value, str) and not _is_told(source, node):
+                yield source, node, found
 
     def mentions(self, expression: str) -> bool:
         """Return whether any name, argument or text of the program matches."""
         pattern = re.compile(expression)
         return any(pattern.search(source.plain) for source in self.sources)
+
+
+def value_of(node: ast.AST | None) -> Any:
+    """Return the value of a constant; None for anything else."""
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def text_of(node: ast.AST | None) -> str:
+    """Return the text of a string constant; "" for anything else."""
+    value = value_of(node)
+    return value if isinstance(value, str) else ""
+
+
+def texts_of(nodes: Iterable[ast.AST]) -> list[str]:
+    """Return the texts of the string constants among some nodes."""
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def calls_in(*nodes: ast.AST) -> Iterator[ast.Call]:
+    return (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call))
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -286,21 +317,15 @@ def _files_of(folder: Path, here: Path, name: tuple[int, str]) -> Iterator[Path]
 def _is_told(source: Source, node: ast.Constant) -> bool:
     """Return whether a string is a docstring, printed, logged, raised, or the help of an option."""
     for outer in source.around(node):
-        if isinstance(outer, ast.Subscript):
-            return False  # a key is used, even if the value that it finds is only printed
-        if isinstance(outer, ast.keyword):
-            if outer.arg in ("help", "description", "epilog"):
+        match outer:
+            case ast.keyword(arg="help" | "description" | "epilog") | ast.Raise():
                 return True
-        elif isinstance(outer, ast.Call):
-            name = source.dotted(outer.func).rpartition(".")[2]
-            if name in ("print", "info", "warning", "error", "debug", "exit", "SystemExit", "say", "log"):
+            case ast.Call() if source.last(outer) in _TELLS:
                 return True
-        elif isinstance(outer, ast.Expr):
-            return outer.value is node
-        elif isinstance(outer, ast.Raise):
-            return True
-        elif isinstance(outer, ast.stmt):
-            return False
+            case ast.Expr():
+                return outer.value is node
+            case ast.Subscript() | ast.stmt():  # a key is used, even if the value that it finds is only printed
+                return False
     return False
 
 

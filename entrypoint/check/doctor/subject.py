@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from entrypoint.check.doctor.planned_job import Described
-from entrypoint.check.doctor.source import Code, UseKind
+from entrypoint.check.doctor.request import Launch, Request
+from entrypoint.check.doctor.source import Code
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
 
@@ -14,7 +17,7 @@ WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
 SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".replica_device_setter")
 PROCESSES = (".initialize_jax", "jax.distributed.initialize", ".distribution.initialize", ".distribution.DataParallel")
 SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "tensorflow.*estimator.*", ".replica_device_setter")
-LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has
+LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 
 
@@ -23,12 +26,53 @@ class Case:
     """Pair a program with the job that it is for, as far as the job is known."""
 
     code: Code
-    job: Job | None = None
     described: Described | None = None
-    tensorflow: tuple[int, int] = (2, 14)
-    ways: frozenset[Mode] = frozenset()  # the modes that the program is written for
-    environment: Mapping[str, str] = field(default_factory=dict)  # the job's
-    image: str = ""  # the one that the job is to run on
+    other_image: str = ""  # the one that the job is to run on, if not the request's
+
+    @property
+    def job(self) -> Job | None:
+        return self.described.job if self.described else None
+
+    @cached_property
+    def request(self) -> Request:
+        """Return the job's request; an empty one if there is no job."""
+        return self.described.request if self.described else Request(body={}, file="")
+
+    @property
+    def launch(self) -> Launch:
+        return self.request.launch or Launch()
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        return self.request.environment
+
+    @property
+    def hyperparameters(self) -> Mapping[str, Any]:
+        return self.job.hyperparameters if self.job else {}
+
+    @property
+    def channels(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the job's channels, as inputdataconfig.json has them."""
+        return self.job.input_data_config if self.job else {}
+
+    @property
+    def image(self) -> str:
+        return self.other_image or self.request.image
+
+    @cached_property
+    def tensorflow(self) -> tuple[int, int]:
+        return tensorflow_of(self.other_image) or tensorflow_of(self.request.image) or LINES[0]
+
+    @cached_property
+    def ways(self) -> frozenset[Mode]:
+        """Return the modes that the program is written for; only `single` if it uses no way of distributing."""
+        found = {
+            Mode.MPI: self.code.imports(*HOROVOD, "mpi4py.*"),
+            Mode.MWMS: self.code.has(*WORKERS),
+            Mode.PS: self.code.has(*SERVERS),
+            Mode.JAX: self.code.has(*PROCESSES),
+        }
+        return frozenset(mode for mode, there in found.items() if there) or frozenset([Mode.SINGLE])
 
     @property
     def known(self) -> bool:
@@ -46,7 +90,7 @@ class Case:
     @property
     def gpus(self) -> int | None:
         """Return the number of GPUs of each host; None if unknown."""
-        return self.described.gpus if self.described else None
+        return self.request.gpus if self.described else None
 
     @property
     def hides_gpus(self) -> bool:
@@ -56,9 +100,7 @@ class Case:
     @property
     def processes(self) -> int:
         """Return how many processes train together; 0 if unknown."""
-        if self.job is None or self.described is None or self.described.plan is None:
-            return 0
-        return sum(spec.role in TRAINING for spec in self.described.plan.processes)
+        return sum(spec.role in TRAINING for spec in self.described.processes) if self.described else 0
 
     def may_be(self, mode: Mode) -> bool:
         """Return whether the job has this mode; without a job, whether the program is written for it."""
@@ -71,24 +113,6 @@ class Case:
     @property
     def several(self) -> bool:
         return any(self.together(mode) for mode in (Mode.MPI, Mode.MWMS, Mode.PS, Mode.JAX))
-
-    @property
-    def channels(self) -> frozenset[str]:
-        """Return the names of the job's channels."""
-        if self.job is None:
-            return frozenset()
-        return frozenset(self.job.input_data_config)
-
-
-def ways_of(code: Code) -> frozenset[Mode]:
-    """Return the modes that a program is written for; only `single` if it uses no way of distributing."""
-    found = {
-        Mode.MPI: code.has(*HOROVOD, "mpi4py.*", kind=UseKind.IMPORT),
-        Mode.MWMS: code.has(*WORKERS),
-        Mode.PS: code.has(*SERVERS),
-        Mode.JAX: code.has(*PROCESSES),
-    }
-    return frozenset(mode for mode, there in found.items() if there) or frozenset([Mode.SINGLE])
 
 
 def tensorflow_of(image: str) -> tuple[int, int] | None:

@@ -27,14 +27,14 @@ def of_hours(case: Case) -> Iterator[Finding]:
     seconds, why = found
     here = f"{duration(seconds)} at the rate of this machine with {case.hosts} simulated hosts ({why})"
     if case.speedup is None:
+        there = ", ".join(dict.fromkeys(filter(None, case.request.instance_types))) or "the real hosts"
         yield note(
-            "hours", f"{here}: a laptop's cores are not {_types(case)}, so hours here do not predict hours there",
+            "hours", f"{here}: a laptop's cores are not {there}, so hours here do not predict hours there",
             "--speedup X, how many times as fast the real job is as this one",
         )  # fmt: skip
     else:
-        there = seconds / case.speedup
-        yield fine("hours", f"{duration(there)} if the real job is {case.speedup:g} times as fast as here: {here}")
-        seconds = there
+        seconds /= case.speedup
+        yield fine("hours", f"{duration(seconds)} if the real job is {case.speedup:g} times as fast as here: {here}")
     if case.price is not None:
         cost = seconds / 3600 * case.price * case.request.hosts
         words = f"{cost:,.2f} USD for {case.request.hosts} hosts at {case.price:g} USD an hour each"
@@ -47,7 +47,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
 def whole(case: Case, run: Seen) -> tuple[float, str] | None:
     """Return (seconds of the whole job at the rate of this run, why); None if that is not known."""
     rate, metrics = run.steps_per_second, run.metrics
-    hyperparameters = dict(case.request.hyperparameters)
+    hyperparameters = case.request.hyperparameters
     for name in TOTALS:
         total = metrics.get(name) or _number(hyperparameters.get(name, ""))
         if total and rate:
@@ -62,26 +62,20 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
         return start + (run.seconds - start) / part, f"{duration(run.seconds - start)} for {of}"
     asked = next((value for name in EPOCHS if (value := _number(hyperparameters.get(name, "")))), None)
     epochs, steps = metrics.get("epochs") or asked, metrics.get("epoch_steps")
-    if rate and epochs and steps and case.request.same_epochs:
-        return epochs * steps / rate, f"{epochs:g} epochs of {steps:g} steps at {rate:.3g} steps a second"
+    part, on, end = (1.0, "", ", as long with all data") if case.request.same_epochs else (part, f" on {of}", "")
     if rate and epochs and steps:
-        return (
-            epochs * steps / rate / part,
-            f"{epochs:g} epochs of {steps:g} steps on {of} at {rate:.3g} steps a second",
-        )
+        why = f"{epochs:g} epochs of {steps:g} steps{on} at {rate:.3g} steps a second"
+        return epochs * steps / rate / part, why
     by_epoch = run.rate_of("epoch")
-    if by_epoch and epochs and case.request.same_epochs:
-        return epochs / by_epoch, f"{epochs:g} epochs, {by_epoch * 60:.3g} of them a minute, as long with all data"
     if by_epoch and epochs:
-        return epochs / by_epoch / part, f"{epochs:g} epochs on {of}, {by_epoch * 60:.3g} of them a minute"
+        return epochs / by_epoch / part, f"{epochs:g} epochs{on}, {by_epoch * 60:.3g} of them a minute{end}"
     return None
 
 
 def _start(run: Seen) -> float:
     """Return the seconds until the first step or epoch, which do not grow with the data; 0 if none is reported."""
-    began = min(process.began for host in run.hosts for process in host.processes)
     reported = [at for host in run.hosts for at, _, values in host.metrics if values.keys() & set(COUNTED)]
-    return max(0.0, min(reported, default=began) - began)
+    return max(0.0, min(reported, default=run.began) - run.began)
 
 
 def _number(text: str) -> float | None:
@@ -89,7 +83,3 @@ def _number(text: str) -> float | None:
         return float(text.strip('"')) or None
     except ValueError:
         return None
-
-
-def _types(case: Case) -> str:
-    return ", ".join(dict.fromkeys(filter(None, case.request.instance_types))) or "the real hosts"

@@ -177,11 +177,8 @@ def _of_reads(case: Case, run: Seen, name: str, dealt: dict[str, tuple[str, ...]
             "sagemaker_tf_data.shard, or ds.shard(size, rank)",
         )
     elif not unread and not idle:
-        yield fine("shards", f"{name}: each of {len(everything)} files was read by one host" + _counts(read))
-
-
-def _counts(read: dict[str, tuple[str, ...]]) -> str:
-    return f" ({', '.join(f'{host} {len(files)}' for host, files in read.items())})" if len(read) > 1 else ""
+        counts = f" ({', '.join(f'{host} {len(files)}' for host, files in read.items())})" if len(read) > 1 else ""
+        yield fine("shards", f"{name}: each of {len(everything)} files was read by one host{counts}")
 
 
 def _read(host: Host, name: str) -> tuple[str, ...]:
@@ -256,3 +253,6 @@ def of_memory(case: Case) -> Iterator[Finding]:
             )
         else:
             yield fine("memory", f"{words}, of the {size(has, 1024)} of {instance_type}")
+
+
+CHECKS = (of_request, of_data, of_end, of_shards, of_distributed, of_speed, of_memory)

@@ -34,9 +34,7 @@ def of_stop(case: Case) -> Iterator[Finding]:
         yield error("stop", f"it failed when it was stopped: {run.cause}", f"see {run.log}")
         return
     took = run.ended.ended - acted
-    killed = [
-        f"{host.name} {process.name}" for host in run.hosts for process in host.processes if _is_killed(process.how)
-    ]
+    killed = [f"{host.name} {each.name}" for host in run.hosts for each in host.processes if "SIGKILL" in each.how]
     if killed:
         # A warning: the handler of MultiWorkerMirroredStrategy does not end a process, and often nothing needs saving.
         yield (error if case.request.spot else warning)(
@@ -67,12 +65,8 @@ def catch(case: Case) -> str:
     return f"{_CATCH}, after the strategy is made, which installs its own" if case.request.mode == "mwms" else _CATCH
 
 
-def _is_killed(how: str) -> bool:
-    return "SIGKILL" in how
-
-
 def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
-    responded = any("SIGTERM" not in process.how for host in run.hosts for process in host.processes)
+    responded = any("SIGTERM" not in process.how for process in run.processes)
     last = acted if responded else math.inf  # a process that the signal ended at once has saved nothing in response
     since = [at for at, _ in run.ended.kept if at >= last]
     before = [at for at, _ in run.ended.kept if at < last]
@@ -101,14 +95,13 @@ def of_keeping(case: Case) -> Iterator[Finding]:
     acted = run.ended.acted or run.ended.ended + 1
     before = [at for at, _ in run.ended.kept if at < acted]
     if not before and not case.request.keeps_checkpoints:
-        what = "the request has no CheckpointConfig"
         yield severe(
-            "checkpoints", f"{what}: a job that loses a host starts from the beginning, and is paid for twice", _KEEP
-        )
-        return
-    if before:
-        first = min(before) - min((p.began for host in run.hosts for p in host.processes), default=run.ended.began)
-        yield fine("checkpoints", f"the first is written {duration(max(0.0, first))} after the script's start")
+            "checkpoints", "the request has no CheckpointConfig: a job that loses a host starts from the beginning, "
+            "and is paid for twice", _KEEP,
+        )  # fmt: skip
+    elif before:
+        first = max(0.0, min(before) - run.began)
+        yield fine("checkpoints", f"the first is written {duration(first)} after the script's start")
     elif run.ended.acted is None:
         yield error("checkpoints", "it ran to its end without writing a checkpoint", _KEEP)
     else:
@@ -187,3 +180,6 @@ def _numbers(run: Seen) -> list[int]:
         numbers = re.findall(r"\d+", name.rpartition("/")[2].partition(".data-")[0])
         found += [int(numbers[-1])] if numbers else []
     return found
+
+
+CHECKS = (of_stop, of_keeping, of_kill, of_resume)

@@ -6,7 +6,7 @@ A source is anything with `read`: a file, a gzip file, the body of an object in 
 import gzip
 import io
 import struct
-from typing import IO, Protocol, cast
+from typing import IO, Any, Protocol
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.python310 import StrEnum
@@ -15,6 +15,7 @@ HEAD_BYTES = 4096  # bytes that tell what a file is
 _MAGIC = 0xCED7230A  # begin of a RecordIO record
 _LENGTH = (1 << 29) - 1
 _BLOCK = 1 << 20
+BUFFER_BYTES = 1 << 16
 _GZIP = b"\x1f\x8b"
 LONGEST_BYTES = 1 << 29  # bytes of a record
 _LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svmlight")
@@ -24,12 +25,6 @@ class Source(Protocol):
     """Define what bytes are read from, in order."""
 
     def read(self, size: int, /) -> bytes: ...
-
-
-class Target(Protocol):
-    """Define what bytes are written to."""
-
-    def write(self, block: bytes, /) -> int: ...
 
 
 class Kind(StrEnum):
@@ -62,31 +57,35 @@ def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> t
     A whole file is one record, of which little more than `room` bytes are copied. The copy of a compressed file is
     compressed. ConfigError if a record is not whole.
     """
-    head = _Ahead(source)
-    kind = kind_of(name, head.peek(HEAD_BYTES))
+    head = io.BufferedReader(_Raw(source), BUFFER_BYTES)
+    kind = kind_of(name, head.peek()[:HEAD_BYTES])
     if kind is Kind.WHOLE:
-        _copy_whole(head, target, room)
-        return kind, 1, head.taken
-    if head.peek(2) != _GZIP:
+        while room >= 0 and (block := head.read(_BLOCK)):
+            target.write(block)
+            room -= len(block)
+        return kind, 1, head.tell()
+    if head.peek()[:2] != _GZIP:
         records, size = _records(kind, head, target, most, room, name)
         return kind, records, size
     with gzip.GzipFile(fileobj=target, mode="wb") as packed:
-        unpacked: Source = gzip.GzipFile(fileobj=cast("IO[bytes]", head), mode="rb")
+        unpacked = gzip.GzipFile(fileobj=head, mode="rb")
         try:
             records, _ = _records(kind, unpacked, packed, most, room, name)
         except (OSError, EOFError) as problem:
             raise ConfigError(f"{name} cannot be expanded: {problem}; wanted a complete gzip file") from None
-    return kind, records, head.taken
+    return kind, records, head.tell()
 
 
-def _records(kind: Kind, source: Source, target: Target, most: int, room: int, name: str) -> tuple[int, int]:
+def _records(
+    kind: Kind, source: io.BufferedIOBase, target: IO[bytes] | gzip.GzipFile, most: int, room: int, name: str
+) -> tuple[int, int]:
     """Copy records; return (their number, their bytes)."""
-    lines, size = _Lines(source), 0
+    size = 0
     for number in range(most):
         if size > room:
             return number, size
         if kind is Kind.LINES:
-            record = lines.next()
+            record = source.readline()
         else:
             record = (_tfrecord if kind is Kind.TFRECORD else _recordio)(source, name, number)
         if not record:
@@ -128,48 +127,26 @@ def _rest(source: Source, length: int, name: str, number: int) -> bytes:
     return content
 
 
-def _copy_whole(source: Source, target: IO[bytes], room: int) -> None:
-    while room >= 0 and (block := source.read(_BLOCK)):
-        target.write(block)
-        room -= len(block)
-
-
-class _Ahead:
-    """Wrap a source to look ahead at its first bytes, and to read exactly as many bytes as requested."""
+class _Raw(io.RawIOBase):
+    """Make a raw stream of a source, to look ahead at its first bytes and to read lines by io.BufferedReader."""
 
     def __init__(self, source: Source) -> None:
-        self._source, self._ahead, self.taken = source, b"", 0
+        self._source, self._at = source, 0
 
-    def peek(self, size: int) -> bytes:
-        while len(self._ahead) < size and (block := self._source.read(size - len(self._ahead))):
-            self._ahead += block
-        return self._ahead[:size]
+    def readable(self) -> bool:
+        return True
 
-    def read(self, size: int = -1, /) -> bytes:
-        if size < 0:
-            raise io.UnsupportedOperation("it is read in pieces")
-        parts = [self._ahead[:size]]
-        self._ahead = self._ahead[size:]
-        have = len(parts[0])
-        while have < size and (block := self._source.read(size - have)):
-            parts.append(block)
-            have += len(block)
-        self.taken += have
-        return b"".join(parts)
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill the whole buffer, unless the source ends."""
+        size = 0
+        while size < len(buffer) and (block := self._source.read(len(buffer) - size)):
+            buffer[size : size + len(block)] = block
+            size += len(block)
+        self._at += size
+        return size
 
-
-class _Lines:
-    """Read a source line by line; the last line may lack its newline."""
-
-    def __init__(self, source: Source) -> None:
-        self._source, self._rest, self._over = source, b"", False
-
-    def next(self) -> bytes:
-        while b"\n" not in self._rest and not self._over:
-            block = self._source.read(1 << 16)
-            self._rest, self._over = self._rest + block, not block
-        line, newline, self._rest = self._rest.partition(b"\n")
-        return line + newline
+    def tell(self) -> int:
+        return self._at
 
 
 def _masked_crc(content: bytes) -> int:

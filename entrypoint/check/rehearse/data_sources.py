@@ -1,7 +1,7 @@
 """Find the data of a request's channels, in folders of this machine or in S3."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +45,7 @@ def origins(
 
     ConfigError if a channel cannot be read; it explains how to name a local copy.
     """
-    asked = {str(each.get("ChannelName")): each for each in request.channels}
+    asked = request.channels
     if unknown := sorted(given.keys() - asked.keys()):
         raise ConfigError(
             f"--channel names {', '.join(unknown)}, and the request has {', '.join(asked) or 'no channel'}"
@@ -59,7 +59,9 @@ def origins(
             if source or where.startswith("file://"):
                 files, whole = _local(name, source or Path(where.removeprefix("file://"))), True
             elif where.startswith("s3://"):
-                _refuse_manifest(name, channel)
+                kind = _in_s3(channel).get("S3DataType") or "S3Prefix"
+                if kind != "S3Prefix":
+                    raise _unread(name, f"a {kind}", "only prefixes are sampled")
                 files, whole = _of_s3(name, where, replicas or _client)
             else:
                 raise _unread(name, where or "of an unknown kind", "it is not an S3 path")
@@ -75,9 +77,13 @@ def _without_others(origin: Origin) -> Origin:
     return replace(origin, files=files, no_data=tuple(file.key for file in origin.files if not is_data(file.key)))
 
 
+def _in_s3(channel: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (channel.get("DataSource") or {}).get("S3DataSource") or {}
+
+
 def _uri(channel: Mapping[str, Any]) -> str:
     source = channel.get("DataSource") or {}
-    uri = (source.get("S3DataSource") or {}).get("S3Uri") or (source.get("FileDataSource") or {}).get("FileUri") or ""
+    uri = _in_s3(channel).get("S3Uri") or (source.get("FileDataSource") or {}).get("FileUri") or ""
     if uri.startswith(("/", "./", "../")):
         return f"file://{uri}"
     return str(uri) or ", ".join(source)
@@ -85,7 +91,7 @@ def _uri(channel: Mapping[str, Any]) -> str:
 
 def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> Channel:
     """Return the channel for `entrypoint local`. FastFile becomes File: scripts see the same."""
-    source = (channel.get("DataSource") or {}).get("S3DataSource") or {}
+    source = _in_s3(channel)
     mode = channel.get("InputMode") or request.algorithm.get("TrainingInputMode") or "File"
     pipe = mode == "Pipe"
     seed = (channel.get("ShuffleConfig") or {}).get("Seed")
@@ -98,12 +104,6 @@ def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Pa
         compression=Compression(channel.get("CompressionType") or "None") if pipe else Compression.NONE,
         wrapper=Wrapper(channel.get("RecordWrapperType") or "None") if pipe else Wrapper.NONE,
     )
-
-
-def _refuse_manifest(name: str, channel: Mapping[str, Any]) -> None:
-    kind = ((channel.get("DataSource") or {}).get("S3DataSource") or {}).get("S3DataType") or "S3Prefix"
-    if kind != "S3Prefix":
-        raise _unread(name, f"a {kind}", "only prefixes are sampled")
 
 
 def _unread(name: str, where: str, why: str) -> ConfigError:
@@ -140,7 +140,8 @@ def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File
     found: list[File] = []
     try:
         client = client_of()
-        for each in _listed(client, bucket, prefix):
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        for each in (each for page in pages for each in page.get("Contents", ())):
             key = str(each["Key"])
             if not key.endswith("/"):
                 below = key.removeprefix(prefix).lstrip("/") if key != prefix else key.rpartition("/")[2]
@@ -152,11 +153,6 @@ def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File
     if not found:
         raise _unread(name, uri, "there is no object below it")
     return found, len(found) < MOST_KEYS
-
-
-def _listed(client: Any, bucket: str, prefix: str) -> Iterator[Mapping[str, Any]]:
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        yield from page.get("Contents", ())
 
 
 def _opener(client: Any, bucket: str, key: str) -> Callable[[], AbstractContextManager[Any]]:

@@ -1,13 +1,10 @@
 """Present a rehearsal as a table for people, and as JSON for programs."""
 
-from collections import Counter
 from typing import Any
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.finding import Finding, goes
+from entrypoint.check.finding import Finding, counted, goes
 from entrypoint.check.rehearse.subject import Case
-
-WIDTH = 110
 
 
 def as_text(case: Case, findings: list[Finding]) -> str:
@@ -23,11 +20,7 @@ def as_text(case: Case, findings: list[Finding]) -> str:
 
 def verdict(findings: list[Finding]) -> str:
     """Return "go" or "no-go" with the numbers of errors and warnings."""
-    counts = Counter(each.severity for each in findings)
-    counted = ", ".join(
-        f"{counts[level]} {level}{'s' * (counts[level] != 1)}" for level in (Severity.ERROR, Severity.WARNING)
-    )
-    return f"{'go' if goes(findings) else 'no-go'}: {counted}"
+    return f"{'go' if goes(findings) else 'no-go'}: {counted(findings, (Severity.ERROR, Severity.WARNING))}"
 
 
 def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:

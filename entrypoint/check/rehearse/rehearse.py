@@ -2,46 +2,32 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.doctor.doctor import title_of
 from entrypoint.check.finding import Finding
-from entrypoint.check.rehearse.check_cost import of_hours
-from entrypoint.check.rehearse.check_run import (
-    of_data,
-    of_distributed,
-    of_end,
-    of_memory,
-    of_request,
-    of_shards,
-    of_speed,
-)
-from entrypoint.check.rehearse.check_stops import of_keeping, of_kill, of_resume, of_stop
+from entrypoint.check.rehearse import check_cost, check_run, check_stops
 from entrypoint.check.rehearse.data_sources import origins
-from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, last_host
+from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for
 from entrypoint.check.rehearse.results import RunName, Seen, seen
-from entrypoint.check.rehearse.runs import Moment, run, shows_reads, stoppable, streamed
+from entrypoint.check.rehearse.runs import Moment, run, shows_reads, stoppable
 from entrypoint.check.rehearse.sample import RECORDS, Sample, take
-from entrypoint.check.rehearse.subject import Case, Request
+from entrypoint.check.rehearse.subject import Case
 from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
-from entrypoint.launcher.job.choices import AskedMode
-from entrypoint.simulate.engine import Engine, EngineName
+from entrypoint.simulate.channels import InputMode
+from entrypoint.simulate.engine import EngineName
 from entrypoint.simulate.engines import engine_for
 from entrypoint.simulate.fault import Action, Fault
-from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.spec import LocalJob, host_names
 from entrypoint.simulate.tree import MARKER, check_size
 
 MOST_HOSTS = 4
 SECONDS = 60.0
 SOON_SECONDS = 10.0  # seconds
 START_SECONDS = 600.0  # seconds in which a run may get ready: packages are installed, TensorFlow is imported
-CHECKS = (
-    of_request, of_data, of_end, of_shards, of_distributed, of_speed, of_memory, of_stop, of_keeping, of_kill,
-    of_resume, of_hours,
-)  # fmt: skip
+CHECKS = (*check_run.CHECKS, *check_stops.CHECKS, check_cost.of_hours)
 Say = Callable[[str], None]
 
 
@@ -104,9 +90,7 @@ def _rehearse(
     hosts = len([host for group in groups_of(asked, hosts) for host in group.hosts]) or hosts
     options = replace(options, engine=options.engine or _engine_of(options, asked, environment))
     stage = _Stage(options, asked, hosts, tuple(taken), environment, log)
-    case = stage.case()
-    for runs in stage.runs():
-        case = replace(case, runs=runs)
+    case = replace(stage.case(), runs=stage.runs())
     return case, [finding for check in CHECKS for finding in check(case)]
 
 
@@ -138,14 +122,9 @@ class _Stage:
     """Make the runs one after another, each depending on the results of those before."""
 
     def __init__(
-        self,
-        options: Options,
-        asked: Asked,
-        hosts: int,
-        taken: tuple[Sample, ...],
-        environment: Mapping[str, str],
+        self, options: Options, asked: Asked, hosts: int, taken: tuple[Sample, ...], environment: Mapping[str, str],
         log: Say,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._options, self._asked, self._hosts, self._taken = options, asked, hosts, taken
         self._environment, self._say = environment, log
         self._runs: list[Seen] = []
@@ -155,70 +134,43 @@ class _Stage:
 
     def case(self) -> Case:
         """Return what is known before the first run."""
-        asked, options = self._asked, self._options
-        job = asked.described.job
-        assert job is not None  # asked_for has checked it
-        local = self._job(RunName.PLAIN, self._folder(RunName.PLAIN))
+        options = self._options
         return Case(
-            request=Request(
-                title=title_of(asked.described),
-                mode=job.mode,
-                meant_alone=job.settings.mode is AskedMode.SINGLE,
-                hosts=asked.hosts,
-                instance_types=tuple(asked.instance_types),
-                processes_per_host=job.processes_per_host,
-                keeps_checkpoints=asked.keeps_checkpoints,
-                spot=asked.is_spot,
-                ours=asked.ours,
-                moved=asked.moved,
-                unmoved=asked.unmoved,
-                fixed=asked.fixed,
-                same_epochs=asked.same_epochs,
-                others=asked.others,
-                hyperparameters=tuple(asked.hyperparameters.items()),
-            ),
-            environment=tuple(asked.described.request.environment.items()),
+            request=self._asked,
+            environment=self._asked.described.request.environment,
             engine=options.engine,
             hosts=self._hosts,
-            seconds=options.seconds,
             samples=self._taken,
-            streamed=tuple(streamed(local)),
+            streamed=tuple(each.channel.name for each in self._taken if each.channel.mode is InputMode.PIPE),
             budget=self._budget,
             price=options.price,
             speedup=options.speedup,
         )
 
-    def runs(self) -> Iterator[tuple[Seen, ...]]:
-        """Make the runs; after each one, yield all until then."""
+    def runs(self) -> tuple[Seen, ...]:
+        """Make the runs, as many as their results call for."""
         limit = self._options.seconds
         plain = self._run(RunName.PLAIN, Action.STOP, lambda progress, _: after(progress, limit), by_steps=False)
-        yield tuple(self._runs)
         if plain.has_failed or not plain.kind:
-            return
+            return tuple(self._runs)
         self._by_steps = bool(plain.counts)
         half = self._half(plain)
         if plain.ended.acted is None:
             self._run(RunName.STOP, Action.STOP, lambda progress, _: after(progress, half))
-            yield tuple(self._runs)
-        if not self._has_kept(plain):
-            return
+        until = plain.ended.acted or float("inf")
+        if not any(at < until for at, _ in plain.ended.kept):  # no checkpoint before the stop, from which to go on
+            return tuple(self._runs)
         killed = self._run(RunName.KILL, Action.KILL, lambda progress, kept: after_keeping(progress, half, kept))
-        yield tuple(self._runs)
         if killed.ended.acted is not None:
             self._run(RunName.RESUME, Action.STOP, lambda progress, _: after(progress, max(5.0, half)), of=RunName.KILL)
-            yield tuple(self._runs)
+        return tuple(self._runs)
 
     def _half(self, plain: Seen) -> float:
         """Return half of the seconds in which the plain run trained."""
         times = [at for host in plain.hosts for at, _, values in host.metrics if self._by_steps and values]
-        ends = [process.ended for host in plain.hosts for process in host.processes if process.ended]
+        ends = [process.ended for process in plain.processes if process.ended]
         whole = max(ends) - min(times) if times and ends else plain.seconds
         return min(whole, self._options.seconds) / 2
-
-    def _has_kept(self, plain: Seen) -> bool:
-        """Return whether the plain run kept a checkpoint before it was stopped."""
-        until = plain.ended.acted or float("inf")
-        return any(at < until for at, _ in plain.ended.kept)
 
     def _run(
         self,
@@ -230,12 +182,12 @@ class _Stage:
     ) -> Seen:
         checkpoints = self._folder(of or name)
         checkpoints.mkdir(parents=True, exist_ok=True)
-        host = "all" if action is Action.STOP else last_host(self._hosts)
+        host = "all" if action is Action.STOP else host_names(self._hosts)[-1]  # of several, not the coordinator
         job = self._job(name, checkpoints, Fault(action=action, host=host))
         kept = self._asked.kept(checkpoints)
         progress = Progress(job.output, self._by_steps if by_steps is None else by_steps)
         log = self._options.output / f"{name}.log"
-        engine = self._engine(job)
+        engine = engine_for(self._options.engine, job, self._environment, self._options.image)
         job.check_files()
         engine.check()
         self._say(f"run {len(self._runs) + 1}: {_WORDS[name]}; its output is in {log}")
@@ -257,9 +209,6 @@ class _Stage:
             notes_reads=name is RunName.PLAIN,
             mounted=self._options.engine != EngineName.PROCESS,
         )
-
-    def _engine(self, job: LocalJob) -> Engine:
-        return engine_for(self._options.engine, job, self._environment, self._options.image)
 
     def _folder(self, name: RunName) -> Path:
         return self._options.output / "checkpoints" / name

@@ -5,22 +5,22 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.doctor.check_request import folder_said
 from entrypoint.check.doctor.context import never_taken
-from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out
-from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs
-from entrypoint.check.doctor.source import Code, read_code
+from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out, title_of
+from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs, written
+from entrypoint.check.doctor.source import read_code
 from entrypoint.check.doctor.subject import Case
+from entrypoint.check.rehearse.subject import Request
 from entrypoint.launcher.job import params
+from entrypoint.launcher.job.choices import AskedMode
 from entrypoint.launcher.job.groups import Group
 from entrypoint.simulate.channels import Channel
 from entrypoint.simulate.fault import Fault
-from entrypoint.simulate.spec import LocalJob, host_names
+from entrypoint.simulate.spec import LocalJob
 
 BASE = "/opt/ml"
 _SET = ("SAGEMAKER_PROGRAM", "SAGEMAKER_SUBMIT_DIRECTORY", "ENTRYPOINT_MONITOR", "ENTRYPOINT_MONITOR_INTERVAL")
@@ -29,78 +29,12 @@ _WRITTEN = re.compile(r"model_?dir|checkpoint|ckpt|output|out_?dir|log_?dir|save
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Hold a request, and the place of its program on this machine."""
+class Asked(Request):
+    """Describe a request, and the place of its program on this machine."""
 
     described: Described
     program: str
     source: Path  # the code folder
-    others: int = 0  # further requests of the launch, which are not rehearsed
-
-    @property
-    def hosts(self) -> int:
-        return sum(int(group.get("InstanceCount") or 1) for group in self.described.request.groups)
-
-    @property
-    def instance_types(self) -> list[str]:
-        return [str(group.get("InstanceType") or "") for group in self.described.request.groups]
-
-    @property
-    def keeps_checkpoints(self) -> bool:
-        """Return whether /opt/ml/checkpoints is copied to S3 while the job runs."""
-        return bool(self.described.request.body.get("CheckpointConfig"))
-
-    @property
-    def is_spot(self) -> bool:
-        return bool(self.described.request.body.get("EnableManagedSpotTraining"))
-
-    @property
-    def ours(self) -> bool:
-        return our_launcher_runs(self.described.request)
-
-    @property
-    def hyperparameters(self) -> dict[str, str]:
-        """Return the hyperparameters as SageMaker writes them: as JSON in strings."""
-        given = self.described.request.hyperparameters
-        left_out = (params.USER_PROGRAM_PARAM, params.SUBMIT_DIR_PARAM)
-        return {
-            key: value if isinstance(value, str) else json.dumps(value)
-            for key, value in given.items()
-            if key not in left_out
-        }
-
-    @property
-    def moved(self) -> tuple[str, ...]:
-        """Return the hyperparameters with a place in S3 to write to, which a rehearsal replaces by folders."""
-        return tuple(key for key, value in self.hyperparameters.items() if _WRITTEN.search(key) and _in_s3(value))
-
-    @property
-    def unmoved(self) -> tuple[str, ...]:
-        """Return hyperparameters and variables with places in S3 that a rehearsal does not replace."""
-        values = {**self.hyperparameters, **self.described.request.environment}
-        return tuple(key for key, value in values.items() if _in_s3(value) and key not in self.moved)
-
-    @cached_property
-    def code(self) -> Code:
-        return read_code(self.source / self.program, self.program)
-
-    @property
-    def same_epochs(self) -> bool:
-        """Return whether the program sets steps_per_epoch without computing it from the data."""
-        given = (use.argument("steps_per_epoch") for use in self.code.calls(".fit"))
-        return any(isinstance(each, ast.Constant | ast.Attribute) for each in given)
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """Return the places with a literal /opt/ml that is used: hyperparameters, variables, lines of the program."""
-        request, code = self.described.request, self.code
-        values = {**self.hyperparameters, **request.environment}
-        found = [key for key, value in values.items() if value.strip('"').startswith(BASE)]
-        case = Case(code=code, job=self.described.job, described=self.described, environment=request.environment)
-        for source, node, _ in code.strings(f"^{BASE}\\b"):
-            if not never_taken(case, source, node):
-                found.append(str(source.at(node)))
-        return tuple(dict.fromkeys(found))
 
     def kept(self, checkpoints: Path) -> list[Path]:
         """Return the folders whose files outlast the job's hosts, in a run's folder `checkpoints`."""
@@ -131,19 +65,50 @@ def asked_for(
     job = jobs[0]
     if job.problems:
         raise ConfigError(f"{name}: our launcher refuses the job: {'; '.join(job.problems)}")
-    program, folder = _program(job, source)
-    return Asked(described=job, program=program, source=folder, others=len(jobs) - 1)
+    return _asked(job, *_program(job, source), others=len(jobs) - 1)
+
+
+def _asked(described: Described, program: str, source: Path, others: int) -> Asked:
+    request, job = described.request, described.job
+    assert job is not None  # asked_for has checked it
+    left_out = (params.USER_PROGRAM_PARAM, params.SUBMIT_DIR_PARAM)
+    given = {key: value for key, value in written(request.hyperparameters).items() if key not in left_out}
+    values = {**given, **request.environment}
+    moved = tuple(key for key, value in given.items() if _WRITTEN.search(key) and _begins(value, "s3://"))
+    code = read_code(source / program, program)
+    steps = (use.argument("steps_per_epoch") for use in code.calls(".fit"))
+    case = Case(code=code, described=described)
+    literal = [str(at.at(node)) for at, node, _ in code.strings(f"^{BASE}\\b") if not never_taken(case, at, node)]
+    return Asked(
+        described=described,
+        program=program,
+        source=source,
+        title=title_of(described),
+        mode=job.mode,
+        meant_alone=job.settings.mode is AskedMode.SINGLE,
+        hosts=request.hosts,
+        instance_types=tuple(str(group.get("InstanceType") or "") for group in request.groups),
+        processes_per_host=job.processes_per_host,
+        keeps_checkpoints=bool(request.body.get("CheckpointConfig")),
+        spot=bool(request.body.get("EnableManagedSpotTraining")),
+        ours=our_launcher_runs(request),
+        moved=moved,
+        unmoved=tuple(key for key, value in values.items() if _begins(value, "s3://") and key not in moved),
+        fixed=tuple(dict.fromkeys([*(key for key, value in values.items() if _begins(value, BASE)), *literal])),
+        same_epochs=any(isinstance(each, ast.Constant | ast.Attribute) for each in steps),
+        others=others,
+        hyperparameters=given,
+    )
 
 
 def _program(job: Described, source: Path | None) -> tuple[str, Path]:
-    named, folder = folder_said(job.request)
-    name = named or (job.job.program.name if job.job else "")
+    name, folder = job.program
     if source is not None:
         if not (source / name).is_file():
             raise ConfigError(f"there is no program {name} in --source {source}")
         return name, source.absolute()
     found = program_of(job, ())
-    path = found[0].absolute() if found else Path(job.request.file).absolute().parent / name
+    path = Path(found).absolute() if found else Path(job.request.file).absolute().parent / name
     if not (name and path.is_file()):
         raise ConfigError(
             f"the program of the job, {name or 'which has no name'}, is not found from here"
@@ -226,10 +191,5 @@ def groups_of(asked: Asked, hosts: int) -> tuple[Group, ...]:
     )
 
 
-def last_host(hosts: int) -> str:
-    """Return the host to kill: with several hosts, it is not the coordinator."""
-    return host_names(hosts)[-1]
-
-
-def _in_s3(value: str) -> bool:
-    return value.strip('"').startswith("s3://")
+def _begins(value: str, beginning: str) -> bool:
+    return value.strip('"').startswith(beginning)

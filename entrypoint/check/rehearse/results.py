@@ -64,18 +64,25 @@ class Seen:
     hosts: tuple[Host, ...] = ()
     kind: Kind | None = None  # None: no record has the outcome
     cause: str = ""
-    said: tuple[str, ...] = ()  # the launchers' log lines
     together: tuple[bool | None, str] | None = None  # whether the hosts train together (None: unclear), and words
     exchanged: int = 0  # bytes between processes of two hosts
     log: str = ""
     last_lines: tuple[str, ...] = ()
 
     @property
+    def processes(self) -> list[Process]:
+        return [process for host in self.hosts for process in host.processes]
+
+    @property
+    def began(self) -> float:
+        """Return when the first of its training programs began; without one, when the run did."""
+        return min((process.began for process in self.processes), default=self.ended.began)
+
+    @property
     def seconds(self) -> float:
         """Return how many seconds its training programs ran."""
-        began = [process.began for host in self.hosts for process in host.processes]
-        ended = [process.ended for host in self.hosts for process in host.processes if process.ended]
-        return max(ended) - min(began) if began and ended else 0.0
+        ended = [process.ended for process in self.processes if process.ended]
+        return max(ended) - self.began if ended else 0.0
 
     @property
     def is_whole(self) -> bool:
@@ -90,21 +97,16 @@ class Seen:
     @property
     def metrics(self) -> dict[str, float]:
         """Return the last value of each metric of the process that reported most often."""
-        by = self._by_process()
-        found: dict[str, float] = {}
-        for _, values in max(by.values(), key=len, default=[]):
-            found |= values
-        return found
+        most = max(self._by_process().values(), key=len, default=[])
+        return {name: value for _, values in most for name, value in values.items()}
 
     @property
     def trained(self) -> float:
         """Return how many seconds its programs ran until they ended or were stopped."""
-        began = [process.began for host in self.hosts for process in host.processes]
-        return self.ended.acted - min(began) if self.ended.acted and began else self.seconds
+        return self.ended.acted - self.began if self.ended.acted and self.processes else self.seconds
 
     @property
     def steps_per_second(self) -> float | None:
-        """Return the rate of the process with most reports of steps; None if none reported for a second."""
         return self.rate_of("step")
 
     def rate_of(self, metric: str) -> float | None:
@@ -159,7 +161,6 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: boo
         hosts=tuple(_host(folder, records[folder.host], job, knows_reads) for folder in folders),
         kind=Kind(outcome.kind) if outcome else None,
         cause=_words(outcome.cause) if outcome and outcome.cause else "",
-        said=tuple(dict.fromkeys(line.text.strip() for _, line in every if isinstance(line, lines.Said))),
         together=found,
         exchanged=sum(sum(map(sum, line.peers.values())) for _, line in every if isinstance(line, lines.Sample)) // 2,
         log=str(log),
@@ -194,7 +195,10 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
             case lines.Sample(processes=used):
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
     dealt = tuple((channel.name, _files(folder.parts / channel.name)) for channel in job.channels)
-    read = tuple((name, _read_of(folder.parts / name, files)) for name, files in dealt) if knows_reads else None
+    read = {
+        name: tuple(file for file in files if (folder.parts / name / file).stat().st_atime != OLD)
+        for name, files in (dealt if knows_reads else ())
+    }
     return Host(
         name=folder.host,
         processes=tuple(processes.values()),
@@ -202,17 +206,13 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
         memory=int(memory),
         first=_first(folder.log),
         dealt=dealt,
-        read=read,
+        read=tuple(read.items()) if knows_reads else None,
         saved=len(files_in([folder.model])),
     )
 
 
 def _files(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
-
-
-def _read_of(folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if (folder / name).stat().st_atime != OLD)
 
 
 def _first(log: Path) -> tuple[tuple[str, float], ...]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from entrypoint.base.errors import CodeError, ConfigError
-from entrypoint.simulate.channels import InputMode
 from entrypoint.simulate.engine import Command, Engine
 from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.run import run_local
@@ -196,8 +195,3 @@ def shows_reads(folder: Path) -> bool:
     told = probe.stat().st_atime != OLD
     probe.unlink()
     return told
-
-
-def streamed(job: LocalJob) -> list[str]:
-    """Return the channels in Pipe mode."""
-    return [channel.name for channel in job.channels if channel.mode is InputMode.PIPE]

@@ -1,6 +1,7 @@
 """Define the values that the checks read: the request, the samples, the runs."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from entrypoint.check.rehearse.results import RunName, Seen
@@ -26,7 +27,7 @@ class Request:
     fixed: tuple[str, ...] = ()  # places with a literal /opt/ml
     same_epochs: bool = False  # the number of steps in an epoch does not depend on the data
     others: int = 0
-    hyperparameters: tuple[tuple[str, str], ...] = ()
+    hyperparameters: Mapping[str, str] = field(default_factory=dict)  # JSON in strings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +35,9 @@ class Case:
     """Describe a rehearsal with the runs that it has made so far."""
 
     request: Request
-    environment: tuple[tuple[str, str], ...] = ()  # the request's variables
+    environment: Mapping[str, str] = field(default_factory=dict)  # the request's variables
     engine: str
     hosts: int  # number of simulated hosts
-    seconds: float  # length of a run, from the command line
     samples: tuple[Sample, ...] = ()
     streamed: tuple[str, ...] = ()  # channels in Pipe mode
     runs: tuple[Seen, ...] = ()

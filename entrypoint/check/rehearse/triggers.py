@@ -10,11 +10,6 @@ from entrypoint.record.tail import Tail
 NOT_TRAINING = ("prepare", "key", "sshd", "mpirun", "ps", "evaluator")  # roles that do not train
 
 
-def never() -> bool:
-    """Return False, so that the run goes on to its end or its limit."""
-    return False
-
-
 class Progress:
     """Measure how long a job has trained: since its first step (`by_steps`), or since its programs began."""
 

@@ -23,7 +23,7 @@ NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several
 
 
 class Doubt(NamedTuple):
-    """Describe something that does not train. `check` is a name in check/doctor/catalogue.py."""
+    """Describe something that does not train. `check` is a name in docs/doctor.md."""
 
     check: str
     file: str

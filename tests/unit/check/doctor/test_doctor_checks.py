@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from corpus_programs import pairs
-from looking import HOROVOD, IMAGE, MPI, MWMS, PS, REQUEST, SCRIPT, SERVERS, WORKERS, found, look, merged
-
-from entrypoint.check.doctor.catalogue import CHECKS
+from looking import HOROVOD, IMAGE, MPI, MWMS, PS, REQUEST, SCRIPT, SERVERS, WORKERS, checks, found, look, merged
 
 AWS_IMAGE = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/tensorflow-training:2.14.1-cpu-py310-ubuntu20.04-sagemaker"
 ESTIMATOR = "import tensorflow as tf\nestimator = tf.estimator.Estimator(f)\n"
@@ -444,7 +442,7 @@ OF_LAUNCHES = {
 
 
 def test_each_check_has_a_case():
-    assert {*CASES, *OF_LAUNCHES} == set(CHECKS)
+    assert {*CASES, *OF_LAUNCHES} == set(checks())
 
 
 @pytest.mark.parametrize("check", CASES)
@@ -459,7 +457,7 @@ def test_an_illness_is_found_where_it_is(check: str, tmp_path: Path) -> None:
         texts = {path.name: path.read_text().splitlines() for path in tmp_path.iterdir()}
         told = [texts[Path(place.file).name][place.line - 1] for place in places]
         assert any(ill.line in line for line in told), told
-    assert ill.severity in CHECKS[check][1]
+    assert ill.severity in checks()[check][1]
 
 
 @pytest.mark.parametrize("check", CASES)

@@ -21,5 +21,5 @@ def test_examples_are_clean(path: Path) -> None:
 
 def test_a_launch_script_is_known_by_what_it_calls() -> None:
     files = sort_out([str(ROOT / "examples/submit.py"), str(ROOT / "examples/tf_launcher/__init__.py")])
-    assert [path.name for path, _ in files.launches] == ["submit.py"]
-    assert [path.name for path, _ in files.programs] == ["__init__.py"]
+    assert [Path(each).name for each in files.launches] == ["submit.py"]
+    assert [Path(each).name for each in files.programs] == ["__init__.py"]

@@ -12,8 +12,9 @@ from processes import processes_with
 from waiting import eventually
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.doctor.doctor import examine, launched_jobs
+from entrypoint.check.doctor.doctor import examine
 from entrypoint.check.doctor.output import as_json, as_text
+from entrypoint.check.doctor.planned_job import described
 from entrypoint.check.doctor.run_launch_script import CAUGHT, launched
 from entrypoint.cli.main import run
 from entrypoint.launcher.job.job import Mode
@@ -36,7 +37,8 @@ def launch(folder: Path, text: str) -> Path:
 
 
 def test_a_launch_becomes_a_job(tmp_path: Path) -> None:
-    did, (job,) = launched_jobs(launch(tmp_path, SUBMITS))
+    did = launched(launch(tmp_path, SUBMITS), "submit.py", ())
+    job = described(did.requests[0])
     assert did.problem == ""
     assert job.job is not None and job.job.mode is Mode.MPI
     assert job.plan is not None and job.plan.hosts == ("algo-1", "algo-2")
@@ -177,8 +179,8 @@ assert (seen.region_name, key.access_key, key.secret_key) == ("eu-north-1", "nob
 assert "AWS_SESSION_TOKEN" not in os.environ
 {SUBMITS}"""
     environment = {"HOME": str(tmp_path), "AWS_SECRET_ACCESS_KEY": "real", "AWS_SESSION_TOKEN": "real", "PATH": "/bin"}
-    did, jobs = launched_jobs(launch(tmp_path, text), environment=environment)
-    assert (did.problem, len(jobs)) == ("", 1)
+    did = launched(launch(tmp_path, text), "submit.py", (), environment=environment)
+    assert (did.problem, len(did.requests)) == ("", 1)
 
 
 def test_the_jobs_of_a_tuning(tmp_path: Path) -> None:
@@ -191,7 +193,8 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
     HyperParameterTuningJobName="t", TrainingJobDefinition=definition,
     HyperParameterTuningJobConfig={{"Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}}})
 """
-    _, (job,) = launched_jobs(launch(tmp_path, text))
+    (request,) = launched(launch(tmp_path, text), "submit.py", ()).requests
+    job = described(request)
     assert job.job is not None and job.job.program.name == "train.py"
 
 
@@ -221,14 +224,13 @@ def test_a_launch_that_asks_what_spot_instances_saved(tmp_path: Path) -> None:
     """`fit` of SDK v2 asks that at the end of each job; the jobs after it must be seen, too."""
     asks = "told = client.describe_training_job(TrainingJobName='job')\n"
     text = f"{SUBMITS}{asks}print(1 - told['BillableTimeInSeconds'] / told['TrainingTimeInSeconds'])\n"
-    did, jobs = launched_jobs(launch(tmp_path, f"{text}client.create_training_job(**request)\n"))
-    assert (did.problem, len(jobs)) == ("", 2)
+    did = launched(launch(tmp_path, f"{text}client.create_training_job(**request)\n"), "submit.py", ())
+    assert (did.problem, len(did.requests)) == ("", 2)
 
 
 def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
     """As SDK v3 uploads it: what it names is in the files of its driver."""
     from entrypoint.check.doctor.doctor import _entry_missing
-    from entrypoint.check.doctor.planned_job import described
     from entrypoint.check.doctor.request import Launch, Request
 
     (tmp_path / "other.py").touch()

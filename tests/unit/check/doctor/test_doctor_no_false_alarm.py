@@ -154,7 +154,7 @@ def test_a_training_script_is_never_taken_for_a_launch(tmp_path: Path) -> None:
         "import boto3\nimport sagemaker\nimport tensorflow as tf\nfrom sagemaker.experiments import Run\n"
         'boto3.client("s3")\nmodel.fit(x)\ntf.estimator.Estimator(f).train(rows)\n'
     )
-    assert sort_out([str(path)]).launches == ()
+    assert sort_out([str(path)]).launches == []
     path.write_text("import sagemaker\nsagemaker.estimator.Estimator().fit()\n")
     assert len(sort_out([str(path)]).launches) == 1
 

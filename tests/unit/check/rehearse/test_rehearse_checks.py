@@ -66,9 +66,9 @@ SAMPLE = Sample(
 HEALTHY = Case(
     request=Request(
         title="mwms: the script as worker on each of 2 hosts", mode="mwms", hosts=2,
-        instance_types=("ml.c5.xlarge",), keeps_checkpoints=True, hyperparameters=(("max_steps", "36000"),),
+        instance_types=("ml.c5.xlarge",), keeps_checkpoints=True, hyperparameters={"max_steps": "36000"},
     ),
-    engine="netns", hosts=2, seconds=20.0, samples=(SAMPLE,), runs=(PLAIN, KILL, RESUME),
+    engine="netns", hosts=2, samples=(SAMPLE,), runs=(PLAIN, KILL, RESUME),
 )  # fmt: skip
 
 
@@ -368,13 +368,13 @@ class TestHours:
 
     def test_a_sample_that_was_trained_to_its_end(self) -> None:
         case = with_plain(acted=None, kind="succeeded")
-        case = replace(case, request=replace(case.request, hyperparameters=()))
+        case = replace(case, request=replace(case.request, hyperparameters={}))
         assert told(case, "hours")[0][1].startswith("35 min at the rate")  # 21 s for 1 %, and 1 s
 
     def test_a_copy_may_be_a_part_of_the_data(self) -> None:
         """--channel takes a part of the data: the cost is of all."""
         case = with_plain(acted=None, kind="succeeded")
-        case = replace(case, request=replace(case.request, hyperparameters=()))
+        case = replace(case, request=replace(case.request, hyperparameters={}))
         assert "if the copy" not in told(case, "hours")[0][1]
         copied = replace(case, samples=(replace(SAMPLE, where="/home/me/rows"),))
         assert "of the data, if the copy of training is whole" in told(copied, "hours")[0][1]
@@ -382,7 +382,7 @@ class TestHours:
     def test_the_start_is_no_longer_with_more_data(self) -> None:
         metrics = tuple((18.0 + n, "script", {"step": float(n)}) for n in range(14))
         case = with_plain(acted=None, kind="succeeded", hosts=(host("algo-1", (), metrics=metrics),))
-        case = replace(case, request=replace(case.request, hyperparameters=()))
+        case = replace(case, request=replace(case.request, hyperparameters={}))
         found = told(case, "hours")[0][1]
         assert found.startswith("21.8 min at the rate") and "plus 9 s for the start" in found
 
@@ -391,33 +391,33 @@ class TestHours:
             (10.0 + n, "script", {"step": 10.0 * n, "epochs": 30.0, "epoch_steps": 100.0}) for n in range(9)
         )
         case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
-        case = replace(case, request=replace(case.request, hyperparameters=(), same_epochs=True))
+        case = replace(case, request=replace(case.request, hyperparameters={}, same_epochs=True))
         assert told(case, "hours")[0][1].startswith("5 min at the rate")
 
     def test_epochs_of_keras(self) -> None:
         metrics = tuple((10.0 + n, "script", {"step": 10.0 * n, "epochs": 3.0, "epoch_steps": 100.0}) for n in range(9))
         case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
-        case = replace(case, request=replace(case.request, hyperparameters=()))
+        case = replace(case, request=replace(case.request, hyperparameters={}))
         assert told(case, "hours")[0][1].startswith("50 min at the rate")
 
     def test_epochs_without_steps(self) -> None:
         metrics = tuple((10.0 + 2 * n, "script", {"epoch": 1.0 + n, "epochs": 30.0}) for n in range(9))
         case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
-        case = replace(case, request=replace(case.request, hyperparameters=()))
+        case = replace(case, request=replace(case.request, hyperparameters={}))
         assert told(case, "speed") == [] and "30 epochs a minute" in findings(case, "speed")[0].found
         assert told(case, "hours")[0][1].startswith("100 min at the rate")
 
     def test_epochs_that_are_asked_for(self) -> None:
         metrics = tuple((10.0 + 2 * n, "script", {"epoch": 1.0 + n}) for n in range(9))
         case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
-        case = replace(case, request=replace(case.request, hyperparameters=(("epochs", '"60"'),)))
+        case = replace(case, request=replace(case.request, hyperparameters={"epochs": '"60"'}))
         assert told(case, "hours")[0][1].startswith("3.33 h at the rate")
         case = replace(case, request=replace(case.request, same_epochs=True))
         assert told(case, "hours")[0][1].startswith("2 min at the rate")
 
     def test_what_is_not_known_is_not_said(self) -> None:
         case = with_plain()
-        case = replace(case, request=replace(case.request, hyperparameters=(("lr", "0.1"),)))
+        case = replace(case, request=replace(case.request, hyperparameters={"lr": "0.1"}))
         assert "does not show" in told(case, "hours")[0][1]
 
 

@@ -95,10 +95,9 @@ parser.add_argument("--kept", default="/opt/ml/checkpoints")
 def test_where_the_path_of_a_real_host_is_written_out(tmp_path: Path) -> None:
     """With hosts as processes it would be the machine's own path: such a script takes another engine, or is refused."""
     values = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/opt/ml/checkpoints"'}}
-    given = asked(tmp_path, **values)
-    assert given.fixed == ("kept",)
+    assert asked(tmp_path, **values).fixed == ("kept",)
     (tmp_path / "train.py").write_text(FALLS_BACK)
-    assert given.fixed == ("kept",), "the job gives what the script would fall back on"
+    assert asked(tmp_path, **values).fixed == ("kept",), "the job gives what the script would fall back on"
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
     assert asked_for(str(tmp_path / "request.json"), (), "python", {}).fixed == ("train.py:5",)
     elsewhere = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/data/kept"'}}
@@ -108,9 +107,8 @@ def test_where_the_path_of_a_real_host_is_written_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("steps", "same"), [("100", True), ("args.steps", True), ("rows // 32", False)])
 def test_whether_epochs_are_as_long_with_all_data(steps: str, same: bool, tmp_path: Path) -> None:
-    found = asked(tmp_path)
     (tmp_path / "train.py").write_text(f"model.fit(rows, steps_per_epoch={steps})\n")
-    assert found.same_epochs is same
+    assert asked(tmp_path).same_epochs is same
 
 
 def test_instance_groups_keep_one_host_each(tmp_path: Path) -> None:
