@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.cli.arguments import CHANNELS, add_job, add_program, local_job, program_in
-from entrypoint.launcher.places import base_folder
-from entrypoint.simulate.compose_host import become_host, count_hosts
 
 EPILOG = f"""\
 example, as the command of a container of the image that is called algo-1, with another one called algo-2 beside it:
@@ -27,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.launcher.places import base_folder
+    from entrypoint.simulate.compose_host import become_host, count_hosts
+
     args.hosts = count_hosts(args.hosts, args.most)
     program, source = program_in(args.program, args.source)
     job = local_job(args, program=program, source=source, output=Path(Path(program).stem))

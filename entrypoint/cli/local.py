@@ -6,9 +6,6 @@ from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli.arguments import CHANNELS, ENGINES, add_description, add_program, local_job, new_output, program_in
-from entrypoint.simulate.engine import EngineName, refuse_faults
-from entrypoint.simulate.engines import ENGINE_TYPES, engine_for
-from entrypoint.simulate.run import run_local, show_plan
 
 EPILOG = f"""\
 examples:
@@ -70,6 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.simulate.engine import EngineName, refuse_faults
+    from entrypoint.simulate.engines import ENGINE_TYPES, engine_for
+    from entrypoint.simulate.run import run_local, show_plan
+
     program, source = program_in(args.program, args.source)
     output = args.output or new_output(args.program, args.mode or "auto")
     job = local_job(args, program=program, source=source, output=output)

@@ -2,20 +2,12 @@
 
 import argparse
 import json
-import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.base.secrets import Secrets
 from entrypoint.cli.arguments import add_description, local_job
-from entrypoint.launcher import places
-from entrypoint.launcher.host.machine import this_machine
-from entrypoint.launcher.job.config import read_job
-from entrypoint.launcher.plan.plan import ProcessSpec
-from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.launcher.plan.render import as_json, render
-from entrypoint.simulate.tree import write_config
 
 EPILOG = """\
 examples:
@@ -38,11 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    import tempfile
+
+    from entrypoint.base.secrets import Secrets
+    from entrypoint.launcher import places
+    from entrypoint.launcher.host.machine import this_machine
+    from entrypoint.launcher.job.config import read_job
+    from entrypoint.launcher.plan.planner import plan_for
+    from entrypoint.launcher.plan.render import as_json, render
+
     here = this_machine()
-
-    def part(spec: ProcessSpec) -> dict[str, str]:
-        return here.part_of(spec, environment)
-
     with tempfile.TemporaryDirectory() as scratch:
         base, config = _described(args, environment, Path(scratch))
         job = read_job(base, environment, places.DEFAULT_RUN, here.gpus, config=config)
@@ -50,6 +47,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.host not in (None, *plan.hosts):
         raise ConfigError(f"--host is {args.host!r}; wanted one of {', '.join(plan.hosts)}")
     secret = Secrets(environment, job.hyperparameters)
+    part = partial(here.part_of, given=environment)
     if args.json:
         print(json.dumps(secret.mask_all(as_json(plan, args.host, part)), indent=1))
     else:
@@ -59,6 +57,9 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _described(args: argparse.Namespace, environment: Mapping[str, str], scratch: Path) -> tuple[Path, Path | None]:
     """Return (base folder, folder of the config files or None) of the job to plan. None: it is this machine's job."""
+    from entrypoint.launcher import places
+    from entrypoint.simulate.tree import write_config
+
     described = (args.mode, args.processes_per_host, args.program, args.hyperparameters or None, args.channel or None)
     made_up = args.hosts is not None or bool(args.group)
     if not made_up and any(value is not None for value in described):

@@ -8,12 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import CodeError, ConfigError
-from entrypoint.base.secrets import Secrets
-from entrypoint.check.finding import goes
-from entrypoint.check.rehearse.output import as_json, as_text
-from entrypoint.check.rehearse.rehearse import Options, rehearse
 from entrypoint.cli.arguments import ENGINES, add_launch_script
-from entrypoint.simulate.spec import pairs
 
 GO, NO_GO, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -63,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Rehearse, print the result and return the exit code. 0: go; 1: no-go; 2: cannot start; 130: interrupted."""
+    from entrypoint.base.secrets import Secrets
+    from entrypoint.check.finding import goes
+    from entrypoint.check.rehearse.output import as_json, as_text
+    from entrypoint.check.rehearse.rehearse import Options, rehearse
+    from entrypoint.simulate.spec import pairs
+
     name = f"rehearse-{Path(args.launch).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     def log(text: str) -> None:

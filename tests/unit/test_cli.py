@@ -273,6 +273,19 @@ def test_the_examples_that_cost_little_work(name, capsys, command, tmp_path, mon
             assert out
 
 
+def test_help_imports_what_all_commands_share_and_none_of_the_wings():
+    code = (
+        "import sys; from entrypoint.cli import main\n"
+        "for name in main.COMMANDS:\n"
+        "    try: main.run([name, '--help'])\n"
+        "    except SystemExit: pass\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('entrypoint.')), file=sys.stderr)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240).stderr
+    commands = {f"entrypoint.cli.{name}" for name in ("arguments", "main", *main.COMMANDS)}
+    assert set(loaded.split()) == {"entrypoint.base", "entrypoint.base.errors", "entrypoint.cli", *commands}
+
+
 # --- a reader that goes away ---
 
 
