@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint.simulate.engine import EngineName, refuse_faults
-    from entrypoint.simulate.engines import ENGINE_TYPES, engine_for
+    from entrypoint.simulate.engine import EngineName
+    from entrypoint.simulate.engines import engine_for, refuse_faults
     from entrypoint.simulate.run import run_local, show_plan
 
     program, source = program_in(args.program, args.source)
@@ -77,5 +77,5 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.ip != "4" and args.engine != EngineName.NETNS:
         raise ConfigError(f"--ip {args.ip} is for --engine netns; the engine is {args.engine}")
     engine = engine_for(args.engine, job, environment, args.image, args.shm_size, args.ip)
-    refuse_faults(job.faults, type(engine), ENGINE_TYPES)
+    refuse_faults(job.faults, args.engine)
     return show_plan(job, engine, args.all) if args.plan else run_local(job, engine)

@@ -15,15 +15,14 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.launcher.job.config import read_job
 from entrypoint.simulate import arp_off, processes
 from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.disks import FILL, FILLER, MAKE_READONLY
-from entrypoint.simulate.engine import Command, EngineName, FaultFailed, last_line
+from entrypoint.simulate.engine import Command, Engine, EngineName, FaultFailed, last_line
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.hosts_file import HostsFiles
-from entrypoint.simulate.spec import LocalJob, settings_in
-from entrypoint.simulate.tree import HostFolder, folders_of, write_config
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import HostFolder, read, write_config
 
 LABEL = "sagemaker-tf-entrypoint=local"
 ML = PurePosixPath("/opt/ml")
@@ -37,7 +36,7 @@ _LOOKS = 10  # tries while a container that refuses a command may be starting or
 _NOT_YET = 75  # exit code of processes.py if there is no such process
 
 
-class DockerEngine:
+class DockerEngine(Engine):
     """Run the hosts of a job with the docker command."""
 
     name = EngineName.DOCKER
@@ -45,13 +44,12 @@ class DockerEngine:
     look_again = 0.5
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None) -> None:
-        self.job, self.image, self.shm_size = job, image, shm_size
+        super().__init__(job, environment)
+        self.image, self.shm_size = image, shm_size
         self._ours = dict(environment)
-        self._theirs = {**settings_in(environment), **dict(job.environment)}
         self._run = f"entrypoint-{os.getpid()}-{secrets.token_hex(3)}"
         self._docker = shutil.which("docker") or "docker"
         self._hides = any(fault.action is Action.HIDE for fault in job.faults)
-        self._small = sorted({(f.host, f.folder) for f in job.faults if f.action is Action.FILL})
         self._addresses: dict[str, list[str]] = {}
         self._hosts_files = HostsFiles(job, self._addresses)
 
@@ -62,9 +60,7 @@ class DockerEngine:
             raise ConfigError(f"the Docker daemon does not answer: {last_line(answer.stderr, 'no reason given')}")
         if self._call("image", "inspect", self.image).returncode:
             raise ConfigError(f"there is no image {self.image} here; ./build.sh builds it, --image names another")
-        with tempfile.TemporaryDirectory() as config:  # a bad description must fail before anything starts
-            write_config(self.job, self.job.names[0], Path(config))
-            read_job(Path(ML), self._theirs, Path("/run/entrypoint"), config=Path(config))
+        read(self.job, self.job.names[0], Path(ML), self.settings)  # a bad one must fail before anything starts
 
     def plan(self, whole: bool) -> str:
         """Return the plan that the image's own launcher prints."""
@@ -82,16 +78,18 @@ class DockerEngine:
     def ready(self) -> Iterator[None]:
         try:
             self._make_network()
-            if self._small:
+            if self.small:
                 self._make_disks()
             yield
-            if self._small:
-                self._bring_back_disks()
+            # What was written to the small file systems comes into the hosts' folders.
+            for host, folder, path in self.small:
+                self._must("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
+                (path / FILLER).unlink(missing_ok=True)
         finally:
-            containers = [self._container(host) for host in (*self.job.names, *([_KEEPER] if self._small else []))]
+            containers = [self._container(host) for host in (*self.job.names, *([_KEEPER] if self.small else []))]
             self._call("rm", "--force", "--volumes", *containers)
-            if self._small:
-                self._call("volume", "rm", *(self._volume(*disk) for disk in self._small))
+            if self.small:
+                self._call("volume", "rm", *(self._volume(host, folder) for host, folder, _ in self.small))
             self._call("network", "rm", self._run)
 
     def command(self, folder: HostFolder) -> Command:
@@ -105,7 +103,7 @@ class DockerEngine:
         if self.shm_size:
             run += ["--shm-size", self.shm_size]
         for part in ("input/config", "input/data", "model", "output", "code"):
-            if (folder.host, part) in self._small:
+            if (folder.host, part, folder.base / part) in self.small:
                 run += ["--mount", f"type=volume,source={self._volume(folder.host, part)},target={ML / part}"]
             else:
                 run += _mount(folder.base / part, ML / part)
@@ -200,34 +198,15 @@ class DockerEngine:
 
     def _make_disks(self) -> None:
         """Create small file systems in memory, and a container that keeps them while hosts start and end."""
-        run = [
-            "run",
-            "--detach",
-            "--name",
-            self._container(_KEEPER),
-            "--label",
-            LABEL,
-            "--network",
-            "none",
-            *_MAY_MOUNT,
-        ]
-        for disk in self._small:
+        keeper = self._container(_KEEPER)
+        run = ["run", "--detach", "--name", keeper, "--label", LABEL, "--network", "none", *_MAY_MOUNT]
+        for host, folder, _ in self.small:
             options = ["--opt", "type=tmpfs", "--opt", "device=tmpfs"]
-            self._must("volume", "create", "--label", LABEL, *options, self._volume(*disk))
-            run += ["--mount", f"type=volume,source={self._volume(*disk)},target={_kept(*disk)}"]
+            self._must("volume", "create", "--label", LABEL, *options, self._volume(host, folder))
+            run += ["--mount", f"type=volume,source={self._volume(host, folder)},target={_kept(host, folder)}"]
         self._must(*run, self.image, "sleep", "infinity")
-        for host, folder, path in self._small_folders():
-            self._must("cp", f"{path}/.", f"{self._container(_KEEPER)}:{_kept(host, folder)}")
-
-    def _bring_back_disks(self) -> None:
-        """Copy what was written to the small file systems into the hosts' folders."""
-        for host, folder, path in self._small_folders():
-            self._must("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
-            (path / FILLER).unlink(missing_ok=True)
-
-    def _small_folders(self) -> list[tuple[str, str, Path]]:
-        base = {folder.host: folder.base for folder in folders_of(self.job)}
-        return [(host, folder, base[host] / folder) for host, folder in self._small]
+        for host, folder, path in self.small:
+            self._must("cp", f"{path}/.", f"{keeper}:{_kept(host, folder)}")
 
     def _must(self, *words: str) -> None:
         if (answer := self._call(*words)).returncode:
@@ -244,13 +223,13 @@ class DockerEngine:
         """Return options for the hosts' environment: names only, since others can read values in a command line."""
         made = {"TRAINING_JOB_NAME": self.job.name, "ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json")}
         words = [f"--env={name}={value}" for name, value in made.items()]
-        for name, value in self._theirs.items():
+        for name, value in self.settings.items():
             words.append(f"--env={name}={value}" if _is_clients(name) else f"--env={name}")
         return words
 
     def _client_environment(self) -> dict[str, str]:
         """Return the docker command's environment, from which it takes the values for `_variables`."""
-        return {**self._ours, **{name: value for name, value in self._theirs.items() if not _is_clients(name)}}
+        return {**self._ours, **{name: value for name, value in self.settings.items() if not _is_clients(name)}}
 
     def _call(
         self, *words: str, environment: Mapping[str, str] | None = None, program: bytes = b""

@@ -12,7 +12,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,3 @@ def _run(command: list[str], text: str, hub: int) -> None:
     subprocess.run(
         command, env=linux.with_sbin(os.environ), input=text.encode(), capture_output=True, check=True, pass_fds=(hub,)
     )
-
-
-if __name__ == "__main__":
-    sys.exit("this is for NetnsEngine to start")

@@ -264,7 +264,7 @@ def test_the_examples_that_cost_little_work(name, capsys, command, tmp_path, mon
     (tmp_path / "train.py").touch()
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("entrypoint.simulate.process_engine.missing", lambda *_: [])
+    monkeypatch.setattr("entrypoint.simulate.local_python.missing", lambda *_: [])
     for words in examples(name, capsys):
         if "--help" not in words and "docker" not in words:
             planned = [*words, "--plan"] if words[0] == "local" else words[: [*words, "|"].index("|")]
@@ -477,13 +477,11 @@ def test_a_thousand_namespaces_have_addresses_of_their_own():
 def test_the_plan_of_a_local_run_has_each_hosts_own_folders(tmp_path, mode, monkeypatch):
     engine = ProcessEngine(local_job(hosts=12, mode=mode, output=tmp_path / "out"), {}, 0)
     with engine._ports():
-        plans = [plan_for(engine._read(folder)) for folder in engine._folders]
+        plans = [plan_for(engine.read(host)) for host in engine.folders]
         monkeypatch.setattr(engine, "_ports", contextlib.nullcontext)  # it is to plan with the same
         text = engine.plan(whole=True)
     shown = [block for block in text.split("\n\n") if block.startswith("host ")]
-    wanted = [
-        render(plan, folder.host).partition("\n\n")[2] for folder, plan in zip(engine._folders, plans, strict=True)
-    ]
+    wanted = [render(plan, host).partition("\n\n")[2] for host, plan in zip(engine.folders, plans, strict=True)]
     assert shown == wanted
 
 
