@@ -18,7 +18,7 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.simulate import arp_off, processes
 from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.disks import FILL, FILLER, MAKE_READONLY
-from entrypoint.simulate.engine import Command, Engine, EngineName, FaultFailed, last_line
+from entrypoint.simulate.engine import SIGNALS, Command, Engine, EngineName, FaultFailed, last_line
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.spec import LocalJob
@@ -124,12 +124,8 @@ class DockerEngine(Engine):
                 return self._do(host, "kill", self._container(host))
             case Action.PAUSE if not fault.process:
                 return self._do(host, "pause", self._container(host))
-            case Action.KILL:
-                return self._send(host, fault.process, signal.SIGKILL)
-            case Action.STOP:
-                return self._send(host, fault.process, signal.SIGTERM)
-            case Action.PAUSE:
-                return self._send(host, fault.process, signal.SIGSTOP)
+            case Action.KILL | Action.STOP | Action.PAUSE:
+                return self._send(host, fault.process, SIGNALS[fault.action])
             case Action.HIDE:
                 self._hosts_files.hide(host)
                 return True
@@ -139,7 +135,9 @@ class DockerEngine(Engine):
                 command = FILL.format(_kept(host, fault.folder))
                 return self._do(host, "exec", self._container(_KEEPER), "sh", "-c", command)
             case Action.READONLY:
-                return self._make_readonly(host, ML / fault.folder)
+                beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]
+                enter = ["nsenter", "--target", "1", "--mount", "sh", "-c", MAKE_READONLY.format(ML / fault.folder)]
+                return self._do(host, *_HELPER, *beside, self.image, *enter)
         raise FaultFailed(f"{fault.action} is there from the start")
 
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
@@ -160,11 +158,6 @@ class DockerEngine(Engine):
     def _silence(self, host: str, how: str) -> bool:
         beside = ["--network", f"container:{self._container(host)}", "--cap-add", "NET_ADMIN"]
         return self._do(host, *_HELPER, *beside, self.image, "python", "-I", "-", how, program=_source(arp_off))
-
-    def _make_readonly(self, host: str, folder: PurePosixPath) -> bool:
-        beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]
-        enter = ["nsenter", "--target", "1", "--mount"]
-        return self._do(host, *_HELPER, *beside, self.image, *enter, "sh", "-c", MAKE_READONLY.format(folder))
 
     def _do(self, host: str, *words: str, program: bytes = b"") -> bool:
         """Run docker for a fault on a host. Return False if its container does not run, or the target is not there."""

@@ -1,5 +1,6 @@
 """Define what an engine does: it runs hosts as processes, in namespaces, or as containers."""
 
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -9,6 +10,8 @@ from entrypoint.base.python310 import StrEnum
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob, settings_in
 from entrypoint.simulate.tree import HostFolder, folders_of
+
+SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}  # to processes
 
 
 @dataclass(frozen=True, kw_only=True)

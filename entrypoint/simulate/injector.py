@@ -81,7 +81,8 @@ class Injector:
     def act(self, now: float, running: Mapping[str, int]) -> None:
         """Inject and end the faults that are due."""
         for case in self._cases:
-            if case.state is _State.WAITING and self._is_due(case, now):
+            is_due = now >= case.try_at and (case.printed if case.fault.when else now >= case.fault.at)
+            if case.state is _State.WAITING and is_due:
                 self._inject(case, now, running)
             elif case.ends_at is not None and now >= case.ends_at:
                 self._heal(case, now, running)
@@ -110,9 +111,6 @@ class Injector:
     def report(self) -> list[str]:
         """Return a line on each fault."""
         return [str(case) for case in self._cases]
-
-    def _is_due(self, case: _Case, now: float) -> bool:
-        return now >= case.try_at and (case.printed if case.fault.when else now >= case.fault.at)
 
     def _inject(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
         fault = case.fault

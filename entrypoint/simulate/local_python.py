@@ -18,14 +18,13 @@ from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
 from entrypoint.simulate import processes
-from entrypoint.simulate.engine import Command, Engine
+from entrypoint.simulate.engine import SIGNALS, Command, Engine
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob
 
 PACKAGE = Path(__file__).resolve().parents[2]
 SPARE_FILES = 100
 _NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
-_SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}
 _INSTALL = {
     "tensorflow": "TensorFlow for its parameter servers (pip install 'sagemaker-tf-entrypoint[tensorflow]')",
     "jax": "jax (pip install jax)",
@@ -102,7 +101,7 @@ class PythonEngine(Engine):
             return False
         if fault.process:
             found = processes.find(launcher, fault.process)
-            return found is not None and processes.send(found, _SIGNALS[fault.action])
+            return found is not None and processes.send(found, SIGNALS[fault.action])
         if fault.action is Action.KILL:
             for member in processes.family(launcher):
                 processes.send(member, signal.SIGKILL)

@@ -31,7 +31,6 @@ _TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
 _BRIDGE = "bridge"
 # Fixed addresses cannot collide with others': no route leads out of the namespaces.
 _ADDRESS = {4: "10.0.{1}.{2}", 6: "fd00:0:0:1::{0:x}"}
-_PREFIX = {4: 16, 6: 64}
 _FAMILIES = {"4": (4,), "6": (6,), "both": (6, 4)}
 _OWN = (Path("/tmp"), Path("/run"), Path("/dev/shm"))  # folders that each host has for itself
 
@@ -55,7 +54,9 @@ class NetnsEngine(PythonEngine):
     def check(self) -> None:
         if os.geteuid() != 0:
             raise ConfigError("--engine netns needs root, to make namespaces; or use --engine process or docker")
-        if absent := [f"{tool} (apt-get install {package})" for tool, package in _TOOLS.items() if not _which(tool)]:
+        path = linux.with_sbin(os.environ)["PATH"]
+        absent = [f"{tool} (apt-get install {of})" for tool, of in _TOOLS.items() if not shutil.which(tool, path=path)]
+        if absent:
             raise ConfigError(f"--engine netns lacks {', '.join(absent)}; or use --engine process or docker")
         for path in ("/opt", "/etc/hosts"):  # a mount needs an existing target
             if not Path(path).exists():
@@ -83,7 +84,7 @@ class NetnsEngine(PythonEngine):
             "bridge": _BRIDGE,
             "port": _port(self.job.names.index(folder.host)),
             "mac": self._mac(folder.host),
-            "addresses": [f"{address}/{_PREFIX[_family(address)]}" for address in self._addresses(folder.host)],
+            "addresses": [f"{address}/{64 if ':' in address else 16}" for address in self._addresses(folder.host)],
             "neighbours": [(a, self._mac(h)) for h in self.job.names if h != folder.host for a in self._addresses(h)],
             "hostname": self._hostname(folder.host),
             "base": str(folder.base),
@@ -157,14 +158,6 @@ class NetnsEngine(PythonEngine):
     def _hostname(self, host: str) -> str:
         _, high, low = self._numbers[host]
         return f"ip-10-0-{high}-{low}.ec2.internal"
-
-
-def _family(address: str) -> int:
-    return 6 if ":" in address else 4
-
-
-def _which(tool: str) -> str | None:
-    return shutil.which(tool, path=linux.with_sbin(os.environ)["PATH"])
 
 
 def _port(rank: int) -> str:

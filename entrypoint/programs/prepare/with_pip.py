@@ -27,7 +27,10 @@ UNREACHED = (
 
 
 def run_pip(package: bool, code: Path) -> None:
-    _keep_cache()
+    if cache := os.environ.get(
+        "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"
+    ):  # what the job before has fetched and built
+        os.environ.setdefault("PIP_CACHE_DIR", str(Path(cache) / "pip"))
     # Without a network, pip would look for a newer pip for a quarter of a minute.
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     if package:
@@ -57,12 +60,6 @@ def run_pip(package: bool, code: Path) -> None:
     if pip.returncode:
         found = said[-1] if said else f"pip ended with exit code {pip.returncode}: see its lines above"
         raise Unusable(f"{what} in {code} cannot be installed: {found}")
-
-
-def _keep_cache() -> None:
-    """Let pip find, in a warm pool, what the job before has downloaded and built."""
-    if folder := os.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
-        os.environ.setdefault("PIP_CACHE_DIR", str(Path(folder) / "pip"))
 
 
 def _build_with_what_is_here(code: Path) -> None:
