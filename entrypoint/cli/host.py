@@ -14,13 +14,12 @@ example, as the command of a container of the image that is called algo-1, with 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(group=[])
     add = parser.add_argument
     add("host", metavar="HOST", help="this host's name: algo-1, algo-2, ...")
     add_program(parser)
     add("--hosts", default="2", metavar="N", help="hosts of the job; default: 2")
     add("--most", type=int, metavar="N", help="the largest number of hosts")
-    add_job(parser)
+    add_job(parser, groups=False)
     add("--env", action="append", default=[], metavar="K=V", help="for this host; may be repeated")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.cli.arguments import CHANNELS, ENGINES, add_description, add_program, local_job, new_output, program_in
+from entrypoint.cli.arguments import CHANNELS, ENGINES, add_job, add_program, local_job, new_output, program_in
 
 EPILOG = f"""\
 examples:
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_program(parser)
     add("--hosts", type=int, metavar="N", help="1 to 1000; each takes some 20 MB and a second to start; default: 1")
-    add_description(parser)
+    add_job(parser)
     add("--checkpoints", type=Path, metavar="DIR", help="a folder that every host has as /opt/ml/checkpoints")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
     add("--output", type=Path, metavar="DIR", help="default: out/PROGRAM-MODE-TIME")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.cli.arguments import add_description, local_job
+from entrypoint.cli.arguments import add_job, local_job
 
 if TYPE_CHECKING:
     from entrypoint.launcher.job.job import Job
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--config", type=Path, metavar="DIR", help="folder with resourceconfig.json, or one like /opt/ml")
     add("--hosts", type=int, metavar="N", help="plan an example job on N hosts")
     add("--program", metavar="FILE", help="program of the example job; default: train.py")
-    add_description(parser)
+    add_job(parser)
     add("--host", metavar="NAME", help="this host's processes only")
     add("--all", action="store_true", help="every process; else, with more than four hosts, a summary by role")
     add("--json", action="store_true", help="for programs")

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 from entrypoint.base.errors import CodeError, ConfigError
@@ -70,21 +71,9 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
         print(text, file=sys.stderr, flush=True)
 
     try:
-        options = Options(
-            launch=args.launch,
-            arguments=tuple(args.args),
-            python=args.python,
-            engine=args.engine,
-            image=args.image,
-            hosts=args.hosts,
-            seconds=args.seconds,
-            records=args.records,
-            channels={name: Path(path).absolute() for name, path in pairs(args.channel, "--channel")},
-            source=args.source,
-            output=(args.output or Path("out", name)).absolute(),
-            price=args.price,
-            speedup=args.speedup,
-        )
+        args.arguments, args.output = tuple(args.args), (args.output or Path("out", name)).absolute()
+        args.channels = {name: Path(path).absolute() for name, path in pairs(args.channel, "--channel")}
+        options = Options(**{each.name: getattr(args, each.name) for each in fields(Options)})
         case, findings = rehearse(options, environment, log)
     except (ConfigError, CodeError) as problem:
         print(f"error: {problem}", file=sys.stderr)

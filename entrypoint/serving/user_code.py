@@ -103,7 +103,6 @@ class UserCode:
         self.path, self._handlers, self._accept = path, handlers, accept
 
     def answer(self, body: bytes, headers: Any, model: Model, rest_uri: str, ask: Ask) -> tuple[bytes, str]:
-        """Return (body, content type) of the response."""
         context = Context(
             model.name, model.version, "predict", rest_uri, None, None, headers.get(ATTRIBUTES),
             headers.get("Content-Type") or "application/json", headers.get("Accept") or self._accept, len(body),

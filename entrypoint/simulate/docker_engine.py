@@ -37,8 +37,6 @@ _NOT_YET = 75  # exit code of processes.py if there is no such process
 
 
 class DockerEngine(Engine):
-    """Run the hosts of a job with the docker command."""
-
     name = EngineName.DOCKER
     faults = frozenset(Action)
     look_again = 0.5
@@ -63,7 +61,6 @@ class DockerEngine(Engine):
         read(self.job, self.job.names[0], Path(ML), self.settings)  # a bad one must fail before anything starts
 
     def plan(self, whole: bool) -> str:
-        """Return the plan that the image's own launcher prints."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, self.job.names[0], Path(config))
             Path(config).chmod(0o755)
@@ -250,7 +247,6 @@ def _source(module: ModuleType) -> bytes:
 
 
 def _kept(host: str, folder: str) -> PurePosixPath:
-    """Return the path of a disk in the keeper."""
     return PurePosixPath("/kept") / host / folder
 
 

@@ -36,8 +36,6 @@ _MAY_END = (Action.PAUSE, Action.CUT, *_HAS_TO_END)
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Describe one fault of a run."""
-
     action: Action
     host: str  # or ALL
     process: str = ""  # its name in `entrypoint plan`, or a program's name; "": the whole host

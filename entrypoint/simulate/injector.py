@@ -21,8 +21,6 @@ class _State(Enum):
 
 @dataclass
 class _Case:
-    """Track the state of one fault."""
-
     fault: Fault
     state: _State = _State.WAITING
     printed: bool = False  # the text of its `when` was printed
@@ -62,7 +60,6 @@ class Injector:
         self._cases = [_Case(fault) for fault in faults]
 
     def starts_at(self, host: str) -> float:
-        """Return when a host must start."""
         return max((c.fault.lasts or 0.0 for c in self._cases if self._is(c, Action.LATE, host)), default=0.0)
 
     def stalls(self, host: str) -> bool:
@@ -109,7 +106,6 @@ class Injector:
         }
 
     def report(self) -> list[str]:
-        """Return a line on each fault."""
         return [str(case) for case in self._cases]
 
     def _inject(self, case: _Case, now: float, running: Mapping[str, int]) -> None:

@@ -45,6 +45,5 @@ def _version(name: str) -> str:
 
 
 def _plan(mode: Mode, hosts: int, path: str) -> Plan:
-    """Return the plan of a made-up job."""
     job = LocalJob(program="train.py", source=Path(), hosts=hosts, mode=mode, output=Path("doctor"))
     return plan_for(read(job, job.names[0], Path("/opt/ml"), {"PATH": path}))

@@ -53,7 +53,6 @@ def folders_of(job: LocalJob) -> list[HostFolder]:
 
 
 def write_config(job: LocalJob, host: str, config: Path) -> None:
-    """Write SageMaker's config files of one host into the folder `config`."""
     config.mkdir(parents=True, exist_ok=True)
     for name, content in job.config_files(host).items():
         (config / name).write_text(json.dumps(content))
