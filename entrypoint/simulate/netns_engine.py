@@ -18,7 +18,7 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.job import Job
 from entrypoint.simulate import linux, processes
 from entrypoint.simulate.delivery import shown
-from entrypoint.simulate.disks import FILL, MAKE_READONLY, SmallDisk
+from entrypoint.simulate.disks import FILL, MAKE_READONLY, small_disk
 from entrypoint.simulate.engine import Command, EngineName, FaultFailed, last_line
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.hosts_file import HostsFiles
@@ -72,7 +72,7 @@ class NetnsEngine(PythonEngine):
                 linux.unshare(linux.NEW_MOUNTS)
                 linux.mount("none", "/", flags=linux.RECURSIVE | linux.PRIVATE)
             for _, _, folder in self.small:
-                mounted.enter_context(SmallDisk(folder))
+                mounted.enter_context(small_disk(folder))
             yield
 
     def command(self, folder: HostFolder) -> Command:

@@ -16,9 +16,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from unusable import Unusable, missing
+from unusable import Unusable, missing, reason
 
 RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
+ARN = re.compile(r"arn:[^:]+:codeartifact:(?P<region>[^:]+):(?P<owner>[^:]+):repository/(?P<domain>[^/]+)/(?P<name>.+)")
+WANTED = (
+    "wanted codeartifact:GetAuthorizationToken, codeartifact:GetRepositoryEndpoint, codeartifact:ReadFromRepository "
+    "and sts:GetServiceBearerToken for the job's execution role, and a network that leads to that service"
+)
 LAST_RETRY = "Retry(total=0,"  # in pip's line about an index that it did not reach
 UNREACHED = (
     " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
@@ -40,13 +45,10 @@ def run_pip(package: bool, code: Path) -> None:
     words = [*(["."] if package else []), *(["-r", "requirements.txt"] if requirements else [])]
     env = dict(os.environ)
     if requirements and (arn := os.environ.get("CA_REPOSITORY_ARN")):
-        try:
-            from codeartifact import index
+        try:  # it holds a token, and everybody on the host can see a command line
+            env["PIP_INDEX_URL"] = _index(arn)
         except ImportError as error:
             raise missing(error.name, "CA_REPOSITORY_ARN") from None
-
-        try:  # it holds a token, and everybody on the host can see a command line
-            env["PIP_INDEX_URL"] = index(arn)
         except Unusable as wrong:
             raise Unusable(f"{what} in {code} cannot be installed: {wrong}") from None
     said: list[str] = []
@@ -60,6 +62,26 @@ def run_pip(package: bool, code: Path) -> None:
     if pip.returncode:
         found = said[-1] if said else f"pip ended with exit code {pip.returncode}: see its lines above"
         raise Unusable(f"{what} in {code} cannot be installed: {found}")
+
+
+def _index(arn: str) -> str:
+    """Return the URL of a repository of AWS CodeArtifact for pip, with a token. sagemaker-training takes the same."""
+    import boto3
+
+    found = ARN.fullmatch(arn)
+    if not found:
+        raise Unusable(
+            f"CA_REPOSITORY_ARN is {arn!r}; wanted arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY"
+        )
+    domain = {"domain": found["domain"], "domainOwner": found["owner"]}
+    try:
+        client = boto3.client("codeartifact", region_name=found["region"])
+        token = client.get_authorization_token(**domain)["authorizationToken"]
+        endpoint = client.get_repository_endpoint(**domain, repository=found["name"], format="pypi")
+    except Exception as error:  # botocore has many kinds
+        raise Unusable(f"CA_REPOSITORY_ARN is set, and there is no index: {reason(error)}; {WANTED}") from None
+    scheme, _, rest = endpoint["repositoryEndpoint"].rstrip("/").partition("://")
+    return f"{scheme}://aws:{token}@{rest}/simple/"
 
 
 def _build_with_what_is_here(code: Path) -> None:
