@@ -54,8 +54,7 @@ class DockerEngine(Engine):
     def check(self) -> None:
         if not shutil.which("docker"):
             raise ConfigError("there is no docker command; install Docker, or use --engine process")
-        if (answer := self._call("version", "--format", "{{.Server.Version}}")).returncode:
-            raise ConfigError(f"the Docker daemon does not answer: {last_line(answer.stderr, 'no reason given')}")
+        self._must("the Docker daemon does not answer", "version", "--format", "{{.Server.Version}}")
         if self._call("image", "inspect", self.image).returncode:
             raise ConfigError(f"there is no image {self.image} here; ./build.sh builds it, --image names another")
         read(self.job, self.job.names[0], Path(ML), self.settings)  # a bad one must fail before anything starts
@@ -66,9 +65,8 @@ class DockerEngine(Engine):
             Path(config).chmod(0o755)
             command = ["run", "--rm", "--label", LABEL, *_mount(Path(config), ML / "input/config", readonly=True)]
             command += [*self._variables(), self.image, "entrypoint", "plan", *(["--all"] if whole else [])]
-            answer = self._call(*command, environment=self._client_environment())
-        if answer.returncode:
-            raise ConfigError(f"the image {self.image} prints no plan: {last_line(answer.stderr, 'no reason given')}")
+            problem = f"the image {self.image} prints no plan"
+            answer = self._must(problem, *command, environment=self._client_environment())
         return answer.stdout.decode(errors="replace").rstrip("\n")
 
     @contextlib.contextmanager
@@ -80,7 +78,7 @@ class DockerEngine(Engine):
             yield
             # What was written to the small file systems comes into the hosts' folders.
             for host, folder, path in self.small:
-                self._must("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
+                self._for_disks("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
                 (path / FILLER).unlink(missing_ok=True)
         finally:
             containers = [self._container(host) for host in (*self.job.names, *([_KEEPER] if self.small else []))]
@@ -174,17 +172,15 @@ class DockerEngine(Engine):
 
     def _make_network(self) -> None:
         """Create the run's network. If addresses must be known before, give it the subnet that Docker would choose."""
-        make = ["network", "create", "--label", LABEL]
-        made = self._call(*make, self._run)
-        if self._hides and not made.returncode:
+        make = ["docker cannot make a network", "network", "create", "--label", LABEL]
+        self._must(*make, self._run)
+        if self._hides:
             subnet = self._call("network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", self._run)
             self._call("network", "rm", self._run)
             chosen = subnet.stdout.decode().strip()
-            made = self._call(*make, "--subnet", chosen, self._run)
+            self._must(*make, "--subnet", chosen, self._run)
             first = ipaddress.ip_network(chosen).network_address + _FIRST_ADDRESS
             self._addresses.update({host: [str(first + rank)] for rank, host in enumerate(self.job.names)})
-        if made.returncode:
-            raise ConfigError(f"docker cannot make a network: {last_line(made.stderr, 'no reason given')}")
 
     def _make_disks(self) -> None:
         """Create small file systems in memory, and a container that keeps them while hosts start and end."""
@@ -192,16 +188,22 @@ class DockerEngine(Engine):
         run = ["run", "--detach", "--name", keeper, "--label", LABEL, "--network", "none", *_MAY_MOUNT]
         for host, folder, _ in self.small:
             options = ["--opt", "type=tmpfs", "--opt", "device=tmpfs"]
-            self._must("volume", "create", "--label", LABEL, *options, self._volume(host, folder))
+            self._for_disks("volume", "create", "--label", LABEL, *options, self._volume(host, folder))
             run += ["--mount", f"type=volume,source={self._volume(host, folder)},target={_kept(host, folder)}"]
-        self._must(*run, self.image, "sleep", "infinity")
+        self._for_disks(*run, self.image, "sleep", "infinity")
         for host, folder, path in self.small:
-            self._must("cp", f"{path}/.", f"{keeper}:{_kept(host, folder)}")
+            self._for_disks("cp", f"{path}/.", f"{keeper}:{_kept(host, folder)}")
 
-    def _must(self, *words: str) -> None:
-        if (answer := self._call(*words)).returncode:
-            reason = last_line(answer.stderr, "no reason given")
-            raise ConfigError(f"cannot make a disk that can be filled: docker {words[0]} failed: {reason}")
+    def _for_disks(self, *words: str) -> None:
+        self._must(f"cannot make a disk that can be filled: docker {words[0]} failed", *words)
+
+    def _must(
+        self, problem: str, *words: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run docker; raise ConfigError, which begins with `problem`, if it fails."""
+        if (answer := self._call(*words, environment=environment)).returncode:
+            raise ConfigError(f"{problem}: {last_line(answer.stderr, 'no reason given')}")
+        return answer
 
     def _volume(self, host: str, folder: str) -> str:
         return f"{self._container(host)}-{folder}"

@@ -79,10 +79,15 @@ class Injector:
         """Inject and end the faults that are due."""
         for case in self._cases:
             is_due = now >= case.try_at and (case.printed if case.fault.when else now >= case.fault.at)
-            if case.state is _State.WAITING and is_due:
-                self._inject(case, now, running)
-            elif case.ends_at is not None and now >= case.ends_at:
-                self._heal(case, now, running)
+            try:
+                if case.state is _State.WAITING and is_due:
+                    self._inject(case, now, running)
+                elif case.ends_at is not None and now >= case.ends_at:
+                    self._heal(case, now, running)
+            except FaultFailed as error:
+                case.why = f"it does not end: {error}" if case.state is _State.INJECTED else str(error)
+                case.state = _State.FAILED
+                self._say(str(case))
 
     def next_look(self, now: float) -> float | None:
         """Return when `act` may have something to do, unless output changes that; None if never."""
@@ -112,17 +117,12 @@ class Injector:
         fault = case.fault
         if not case.done:
             case.injected = 0.0 if fault.from_the_start else now
-        try:
-            if not fault.from_the_start:
-                hosts = list(running) if fault.host == ALL else [fault.host]
-                case.done |= self._do_to_all(case, [host for host in hosts if host not in case.done], running)
-                if not (hosts and case.done.issuperset(hosts)):
-                    case.try_at = now + self._engine.look_again
-                    return
-        except FaultFailed as error:
-            case.state, case.why = _State.FAILED, str(error)
-            self._say(str(case))
-            return
+        if not fault.from_the_start:
+            hosts = list(running) if fault.host == ALL else [fault.host]
+            case.done |= self._do_to_all(case, [host for host in hosts if host not in case.done], running)
+            if not (hosts and case.done.issuperset(hosts)):
+                case.try_at = now + self._engine.look_again
+                return
         case.state = _State.INJECTED
         self._say(f"fault after {case.injected:.2f} s: {fault}")
 
@@ -145,13 +145,8 @@ class Injector:
         return self._engine.inject(fault, host, running[host])
 
     def _heal(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
-        try:
-            if case.fault.action not in _OURS:
-                self._engine.heal(case.fault, case.fault.host, running.get(case.fault.host))
-        except FaultFailed as error:
-            case.state, case.why = _State.FAILED, f"it does not end: {error}"
-            self._say(str(case))
-            return
+        if case.fault.action not in _OURS:
+            self._engine.heal(case.fault, case.fault.host, running.get(case.fault.host))
         case.state, case.over = _State.OVER, now
         self._say(f"fault over after {now:.2f} s: {case.fault}")
 
