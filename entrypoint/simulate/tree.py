@@ -113,18 +113,18 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
 
 
 @contextlib.contextmanager
-def taken(path: Path, what: str, read: Sequence[Path] = (), spared: Sequence[Path] = ()) -> Iterator[int]:
+def taken(path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Path] = ()) -> Iterator[int]:
     """Make a folder, empty and marked as ours, in place of an earlier run's, and hold it until the end.
 
     Yield the file that holds it. ConfigError, which begins with `what`, if another run holds it, or if it has files of
-    others, among them `read`: what the job reads. `spared`: mounts below it, which are not ours to remove.
+    others, among them `reads`: what the job reads. `spared`: mounts below it, which are not ours to remove.
     """
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{what} is not a folder")
     if path.exists() and any(path.iterdir()) and not (path / MARKER).exists() and not spared:
         raise ConfigError(f"{what} is not empty and was not made by an earlier run; wanted a new or an empty folder")
-    if read:
-        raise ConfigError(f"{what} holds {read[0]}, which the job reads; wanted another folder")
+    if reads:
+        raise ConfigError(f"{what} holds {reads[0]}, which the job reads; wanted another folder")
     try:
         path.mkdir(parents=True, exist_ok=True)
         marker = (path / MARKER).open("w")
