@@ -138,7 +138,8 @@ def is_secret(name: str, content: bool = False) -> bool:
         if _names_one(words[:end], words[end:], content):
             return True
         word = words[end - 1]
-        if not (_says_which(word) or _says_of_what(word) or (content and word in _AS_A_FILE)):
+        says_which = word in _WHICH or word.isdigit() or bool(re.fullmatch(r"v\d{1,3}", word))
+        if not (says_which or _says_of_what(word) or (content and word in _AS_A_FILE)):
             return words[0] == "key" and end == 1 < len(words) and _says_of_what(words[1])  # KEY_OPENAI
     return False
 
@@ -151,10 +152,6 @@ def _split(name: str) -> list[str]:
         word = stem if word not in _FILES and word != stem and (_is_noun(stem) or _run_together(stem)) else word
         words += _run_together(word) or ([word] if word else [])
     return words
-
-
-def _says_which(word: str) -> bool:
-    return word in _WHICH or word.isdigit() or bool(re.fullmatch(r"v\d{1,3}", word))
 
 
 def _says_of_what(word: str) -> bool:

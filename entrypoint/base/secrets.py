@@ -44,8 +44,14 @@ class Secrets:
     def __init__(self, *sources: Mapping[str, Any]) -> None:
         """Take mappings of names to values, such as an environment and hyperparameters."""
         pairs = {pair for source in sources for key, value in source.items() for pair in _pairs(str(key), value)}
-        everywhere = {form for name, value in pairs for line in _lines(value) if tells(line) for form in _forms(line)}
-        # Longest first, since one value may contain another.
+        everywhere = {
+            form
+            for name, value in pairs
+            for line in {value, *value.splitlines()}
+            if tells(line.strip())
+            for form in _forms(line.strip())
+        }
+        # A program may print single lines of a value. Longest first, since one value may contain another.
         self._values = sorted(map(_bytes, everywhere), key=len, reverse=True)
         self._after_name = [
             (_bytes(name), _after(name, value))
@@ -139,11 +145,6 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
             todo += value.values()
         elif isinstance(value, list):
             todo += value
-
-
-def _lines(value: str) -> set[str]:
-    """Return a value and its lines, since a program may print single lines of it."""
-    return {value.strip(), *(line.strip() for line in value.splitlines())}
 
 
 def _forms(value: str) -> set[str]:

@@ -81,7 +81,7 @@ class Value(_Fields):
         """Collect the fields of a new type, and note which of them are compared."""
         super().__init_subclass__()
         compared = [name for name in cls.fields if name not in cls.apart]
-        cls._compared = itemgetter(*compared) if compared else _nothing
+        cls._compared = itemgetter(*compared) if compared else lambda _: None
 
     def __setattr__(self, name: str, _: Any) -> None:
         raise AttributeError(f"cannot set {name}: a {type(self).__name__} does not change")
@@ -105,7 +105,3 @@ def replace(value: T, **changes: Any) -> T:
     """Return a copy of a Value or a State with some fields changed."""
     known = value.__dict__
     return type(value)(**{name: known[name] for name in value.fields} | changes)  # type: ignore[attr-defined]
-
-
-def _nothing(_: dict[str, Any]) -> None:
-    """Return None: the key of a type without compared fields."""

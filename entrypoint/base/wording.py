@@ -2,7 +2,6 @@
 
 
 def percent(share: float) -> str:
-    """Format a share as a percentage."""
     return f"{100 * share:.0f} %"
 
 
@@ -17,7 +16,6 @@ def size(count: float, base: int = 1000) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in seconds."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 120:

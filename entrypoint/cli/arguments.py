@@ -46,20 +46,12 @@ def add_program(parser: argparse.ArgumentParser) -> None:
     add("--source", type=Path, metavar="DIR", help="the code folder, if not that of the program")
 
 
-def add_description(parser: argparse.ArgumentParser) -> None:
-    """Add what describes a job: its instance groups, and what `add_job` adds."""
-    parser.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        metavar="NAME=N[:TYPE]",
-        help="N hosts of an instance group, instead of --hosts; may be repeated",
-    )
-    add_job(parser)
-
-
-def add_job(parser: argparse.ArgumentParser) -> None:
+def add_job(parser: argparse.ArgumentParser, groups: bool = True) -> None:
     add = parser.add_argument
+    parser.set_defaults(group=[])
+    if groups:
+        text = "N hosts of an instance group, instead of --hosts; may be repeated"
+        add("--group", action="append", metavar="NAME=N[:TYPE]", help=text)
     add(
         "--mode",
         metavar="M",
@@ -102,7 +94,6 @@ def _mode(text: str) -> "AskedMode":
 
 
 def local_job(args: argparse.Namespace, program: str, source: Path, output: Path) -> "LocalJob":
-    """Return the job that the arguments describe."""
     from entrypoint.launcher.job.choices import AskedMode
     from entrypoint.simulate.channels import InputMode, parse_channel
     from entrypoint.simulate.fault import parse_fault

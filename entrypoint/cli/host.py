@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.cli.arguments import CHANNELS, add_job, add_program, local_job, program_in
-from entrypoint.launcher.places import base_folder
-from entrypoint.simulate.compose_host import become_host, count_hosts
 
 EPILOG = f"""\
 example, as the command of a container of the image that is called algo-1, with another one called algo-2 beside it:
@@ -16,17 +14,19 @@ example, as the command of a container of the image that is called algo-1, with 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(group=[])
     add = parser.add_argument
     add("host", metavar="HOST", help="this host's name: algo-1, algo-2, ...")
     add_program(parser)
     add("--hosts", default="2", metavar="N", help="hosts of the job; default: 2")
     add("--most", type=int, metavar="N", help="the largest number of hosts")
-    add_job(parser)
+    add_job(parser, groups=False)
     add("--env", action="append", default=[], metavar="K=V", help="for this host; may be repeated")
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.launcher.places import base_folder
+    from entrypoint.simulate.compose_host import become_host, count_hosts
+
     args.hosts = count_hosts(args.hosts, args.most)
     program, source = program_in(args.program, args.source)
     job = local_job(args, program=program, source=source, output=Path(Path(program).stem))

@@ -5,10 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.cli.arguments import CHANNELS, ENGINES, add_description, add_program, local_job, new_output, program_in
-from entrypoint.simulate.engine import EngineName, refuse_faults
-from entrypoint.simulate.engines import ENGINE_TYPES, engine_for
-from entrypoint.simulate.run import run_local, show_plan
+from entrypoint.cli.arguments import CHANNELS, ENGINES, add_job, add_program, local_job, new_output, program_in
 
 EPILOG = f"""\
 examples:
@@ -39,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_program(parser)
     add("--hosts", type=int, metavar="N", help="1 to 1000; each takes some 20 MB and a second to start; default: 1")
-    add_description(parser)
+    add_job(parser)
     add("--checkpoints", type=Path, metavar="DIR", help="a folder that every host has as /opt/ml/checkpoints")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
     add("--output", type=Path, metavar="DIR", help="default: out/PROGRAM-MODE-TIME")
@@ -70,11 +67,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.simulate.engine import EngineName
+    from entrypoint.simulate.engines import engine_for, refuse_faults
+    from entrypoint.simulate.run import run_local, show_plan
+
     program, source = program_in(args.program, args.source)
     output = args.output or new_output(args.program, args.mode or "auto")
     job = local_job(args, program=program, source=source, output=output)
     if args.ip != "4" and args.engine != EngineName.NETNS:
         raise ConfigError(f"--ip {args.ip} is for --engine netns; the engine is {args.engine}")
     engine = engine_for(args.engine, job, environment, args.image, args.shm_size, args.ip)
-    refuse_faults(job.faults, type(engine), ENGINE_TYPES)
+    refuse_faults(job.faults, args.engine)
     return show_plan(job, engine, args.all) if args.plan else run_local(job, engine)

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from entrypoint import __version__
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 
-# Each command with its help. Its module has its EPILOG, `add_arguments(parser)` and `run(args, environment)`.
+# Each command with its help. Its module has its EPILOG, perhaps `add_arguments(parser)`, and `run(args, environment)`,
+# which imports what the command needs: `--help` needs none of that.
 COMMANDS = {
     "plan": "print which processes a job starts, where and how; runs nothing",
     "local": "run a script on simulated hosts of this machine",
@@ -94,5 +95,6 @@ def parser(command: str) -> argparse.ArgumentParser:
             module = importlib.import_module(f"entrypoint.cli.{name}")
             added.epilog = module.EPILOG
             added.set_defaults(run=module.run)
-            module.add_arguments(added)
+            if add := getattr(module, "add_arguments", None):
+                add(added)
     return made

@@ -4,9 +4,6 @@ import argparse
 from collections.abc import Mapping
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in
-from entrypoint.record.find import find
-from entrypoint.record.read import lines_of
 
 EPILOG = """\
 examples:
@@ -25,6 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Print definitions of the metrics in --name and in a job's records, else of the usual ones; return 0."""
+    from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in
+    from entrypoint.record.find import find
+    from entrypoint.record.read import lines_of
+
     names = args.name
     if args.place:
         printed = metrics_in(line for record in find(args.place).values() for line in lines_of(record))

@@ -4,10 +4,6 @@ import argparse
 from collections.abc import Mapping
 
 from entrypoint.cli.arguments import PLACE
-from entrypoint.observe.export.mlflow_run import MlflowRun
-from entrypoint.observe.export.points import Points
-from entrypoint.record.find import find
-from entrypoint.record.read import lines_of
 
 EPILOG = """\
 examples:
@@ -25,6 +21,11 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Raise ConfigError if there are no records, or MLflow cannot be used.
     """
+    from entrypoint.observe.export.mlflow_run import MlflowRun
+    from entrypoint.observe.export.points import Points
+    from entrypoint.record.find import find
+    from entrypoint.record.read import lines_of
+
     records = find(args.place)
     run = MlflowRun()
     count = sum(run.add(Points(host), lines_of(record)) for host, record in sorted(records.items()))

@@ -5,15 +5,11 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 from entrypoint.base.errors import CodeError, ConfigError
-from entrypoint.base.secrets import Secrets
-from entrypoint.check.finding import goes
-from entrypoint.check.rehearse.output import as_json, as_text
-from entrypoint.check.rehearse.rehearse import Options, rehearse
 from entrypoint.cli.arguments import ENGINES, add_launch_script
-from entrypoint.simulate.spec import pairs
 
 GO, NO_GO, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -63,27 +59,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Rehearse, print the result and return the exit code. 0: go; 1: no-go; 2: cannot start; 130: interrupted."""
+    from entrypoint.base.secrets import Secrets
+    from entrypoint.check.finding import goes
+    from entrypoint.check.rehearse.output import as_json, as_text
+    from entrypoint.check.rehearse.rehearse import Options, rehearse
+    from entrypoint.simulate.spec import pairs
+
     name = f"rehearse-{Path(args.launch).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     def log(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     try:
-        options = Options(
-            launch=args.launch,
-            arguments=tuple(args.args),
-            python=args.python,
-            engine=args.engine,
-            image=args.image,
-            hosts=args.hosts,
-            seconds=args.seconds,
-            records=args.records,
-            channels={name: Path(path).absolute() for name, path in pairs(args.channel, "--channel")},
-            source=args.source,
-            output=(args.output or Path("out", name)).absolute(),
-            price=args.price,
-            speedup=args.speedup,
-        )
+        args.arguments, args.output = tuple(args.args), (args.output or Path("out", name)).absolute()
+        args.channels = {name: Path(path).absolute() for name, path in pairs(args.channel, "--channel")}
+        options = Options(**{each.name: getattr(args, each.name) for each in fields(Options)})
         case, findings = rehearse(options, environment, log)
     except (ConfigError, CodeError) as problem:
         print(f"error: {problem}", file=sys.stderr)

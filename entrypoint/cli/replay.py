@@ -7,8 +7,6 @@ from pathlib import Path
 
 from entrypoint.cli import main
 from entrypoint.cli.arguments import ENGINES, new_output
-from entrypoint.observe.replay.timeline import compare, lacks, once_more, replay
-from entrypoint.record.find import find
 
 EPILOG = """\
 examples; exit code 1 if this version would decide otherwise, or the second run ends otherwise:
@@ -28,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.observe.replay.timeline import compare, lacks, once_more, replay
+    from entrypoint.record.find import find
+
     records = find(args.bundle)
     if args.rerun is None:
         return replay(records, args.host)

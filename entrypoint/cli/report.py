@@ -7,9 +7,6 @@ from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli.arguments import PLACE
-from entrypoint.launcher.job.rules import parse_rules
-from entrypoint.observe.report.make import make
-from entrypoint.record.find import find
 
 EPILOG = """\
 examples:
@@ -29,6 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
+    from entrypoint.launcher.job.rules import parse_rules
+    from entrypoint.observe.report.make import make
+    from entrypoint.record.find import find
+
     price = None
     if args.price is not None:
         try:

@@ -3,8 +3,6 @@
 import argparse
 from collections.abc import Mapping
 
-from entrypoint.launcher.job.settings import settings_table
-
 EPILOG = """\
 examples:
   entrypoint settings
@@ -12,10 +10,8 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add none."""
-
-
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.launcher.job.settings import settings_table
+
     print(settings_table())
     return 0

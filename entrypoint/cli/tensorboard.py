@@ -5,11 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.cli.arguments import PLACE
-from entrypoint.observe.export.follow import follow
-from entrypoint.observe.export.points import Points
-from entrypoint.observe.export.tensorboard import EventFiles
-from entrypoint.record.find import find
-from entrypoint.record.read import lines_of
 
 _RECORDS = ("*/ml/output/data/record", "output/data/record", "data/record", "record", ".")
 
@@ -32,6 +27,12 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Raise ConfigError if there are no records, or the package tensorboard is missing.
     """
+    from entrypoint.observe.export.follow import follow
+    from entrypoint.observe.export.points import Points
+    from entrypoint.observe.export.tensorboard import EventFiles
+    from entrypoint.record.find import find
+    from entrypoint.record.read import lines_of
+
     files = EventFiles(args.logdir)
     try:
         if args.live:

@@ -3,8 +3,6 @@
 import argparse
 from collections.abc import Mapping
 
-from entrypoint.observe.live.top import show, source
-
 EPILOG = """\
 examples:
   entrypoint top                                # in a container of the job, or where `entrypoint local` runs
@@ -26,4 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.observe.live.top import show, source
+
     return show(source(args.where, environment), args.once)

@@ -15,6 +15,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import importlib
 import os
 import runpy
 import signal
@@ -26,42 +27,32 @@ from typing import Any
 
 END_SECONDS = 5.0  # for what the program has registered to run at its end
 DISTRIBUTED = "jax._src.distributed"
+ON_PATH = str(Path(__file__).resolve().parent / "on_path")
 
 
 # --- what is changed in jax ---
 
 
-class Loader:
-    """Load a module with its own loader, and then call `adapt`."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def create_module(self, spec: Any) -> Any:
-        return self.inner.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        module.__loader__ = module.__spec__.loader = self.inner
-        self.inner.exec_module(module)
-        for adapt in (find_coordinator, bind_gloo, keep_handler):
-            with contextlib.suppress(Exception):  # another jax: the program runs as it would without us
-                adapt(module)
+def adapt(module: Any) -> None:
+    for change in (find_coordinator, bind_gloo, keep_handler):
+        with contextlib.suppress(Exception):  # another jax: the program runs as it would without us
+            change(module)
 
 
 class Finder:
-    """Find jax's module as Python would, and give it our loader."""
+    """Find jax's module as Python would, and have it adapted when it is loaded."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
         if name != DISTRIBUTED:
             return None
+        sys.path.insert(0, ON_PATH)
+        loader: Any = importlib.import_module("entrypoint_looks_on").Loader
+        sys.path.remove(ON_PATH)
         for finder in sys.meta_path:
             spec = None if finder is Finder else finder.find_spec(name, path, target)
             if spec:
-                spec.loader = Loader(spec.loader)  # type: ignore[assignment]
+                spec.loader = loader(spec.loader, adapt)
                 return spec
         return None
 

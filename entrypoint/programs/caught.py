@@ -121,15 +121,8 @@ def described() -> dict[str, Any]:
 def note(request: dict[str, Any], operation: str) -> None:
     at = state["current"] if state["current"] is not None else len(objects) - 1
     launch = at if at >= 0 else None
-    result["requests"].append(
-        {
-            "request": request,
-            "operation": operation,
-            "line": line_of_script(),
-            "launch": launch,
-            "uploads": dict(result["uploads"]),
-        }
-    )
+    found = {"request": request, "operation": operation, "line": line_of_script(), "launch": launch}
+    result["requests"].append({**found, "uploads": dict(result["uploads"])})
     result["uploads"].clear()  # later uploads belong to the next job
 
 
@@ -172,6 +165,12 @@ def catch_botocore() -> None:
 # --- the SDKs: what a request does not show of their arguments ---
 
 
+def launched(made: Any, sdk: str, **more: Any) -> None:
+    objects.append(made)
+    about = {"sdk": sdk, "class": type(made).__name__, "line": line_of_script(), "dropped": {}}
+    result["launches"].append({**about, **more})
+
+
 def of_v2(module: Any) -> None:
     """Record estimators: where they are made, and which of their arguments are ignored."""
     base = module.EstimatorBase
@@ -186,16 +185,7 @@ def of_v2(module: Any) -> None:
             if key not in known and (key not in RENAMED or key == "distributions") and key != "enable_network_isolation"
         }
         renamed = {key: RENAMED[key] for key in given if key in RENAMED}
-        objects.append(self)
-        result["launches"].append(
-            {
-                "sdk": "v2",
-                "class": type(self).__name__,
-                "line": line_of_script(),
-                "dropped": dropped,
-                "renamed": renamed,
-            }
-        )
+        launched(self, "v2", dropped=dropped, renamed=renamed)
         start(self, *args, **given)
 
     @functools.wraps(fit)
@@ -212,21 +202,12 @@ def of_v3(module: Any) -> None:
 
     @functools.wraps(real)
     def train(self: Any, *args: Any, **given: Any) -> Any:
-        objects.append(self)
-        state["current"] = len(objects) - 1
         channels = (
             given.get("input_data_config") or (args[0] if args else None) or getattr(self, "input_data_config", None)
         )
-        result["launches"].append(
-            {
-                "sdk": "v3",
-                "class": type(self).__name__,
-                "line": line_of_script(),
-                "dropped": {},
-                "distributed": type(self.distributed).__name__ if self.distributed is not None else "",
-                "code": folder_of_code(channels or []),
-            }
-        )
+        distributed = type(self.distributed).__name__ if self.distributed is not None else ""
+        launched(self, "v3", distributed=distributed, code=folder_of_code(channels or []))
+        state["current"] = len(objects) - 1
         # Its local mode would start Docker: ask for the request of the same job on SageMaker.
         kinds = type(self.training_mode)
         state["local"] = getattr(kinds, "LOCAL_CONTAINER", None) == self.training_mode

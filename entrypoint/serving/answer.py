@@ -22,7 +22,8 @@ def write(outputs: Mapping[str, np.ndarray], question: Question, accept: str) ->
     if question.rows is None:
         if accept != JSON:
             raise Refused(f'{accept} has a line for each row, and "inputs" has no rows; wanted Accept: {JSON}', 406)
-        return _join("outputs", _one_or_named({name: _plain(name, array) for name, array in outputs.items()}))
+        plain = {name: _plain(name, array) for name, array in outputs.items()}
+        return _join("outputs", next(iter(plain.values())) if len(plain) == 1 else plain)
     predictions = _rows(outputs, question.rows)
     if accept in LINES:
         return "".join(json.dumps(prediction) + "\n" for prediction in predictions).encode()
@@ -47,10 +48,6 @@ def _rows(outputs: Mapping[str, np.ndarray], count: int) -> Iterable[Any]:
     if len(plain) == 1:
         return next(iter(plain.values()))
     return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
-
-
-def _one_or_named(plain: Mapping[str, Any]) -> Any:
-    return next(iter(plain.values())) if len(plain) == 1 else plain
 
 
 def _plain(name: str, array: np.ndarray) -> Any:

@@ -10,9 +10,8 @@ from entrypoint.serving.config import Serving
 from entrypoint.serving.model import Model, Refused
 from entrypoint.serving.packed import unpacked
 from entrypoint.serving.request import JSON, LINES, read
-from entrypoint.serving.user_code import UserCode
+from entrypoint.serving.user_code import ATTRIBUTES, UserCode
 
-ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 ENCODING = "Content-Encoding"
 INVOCATIONS = "/invocations"
 INNER = "/v1/models/"

@@ -16,8 +16,6 @@ DEFAULT_BATCH_PAYLOAD = 6  # MB that batch transform is asked to send at once
 
 @dataclass(frozen=True)
 class Serving:
-    """Hold how to serve."""
-
     base: Path
     port: int
     threads: int  # that predict

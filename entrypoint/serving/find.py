@@ -23,10 +23,6 @@ class Found:
     name: str
     version: str
 
-    @property
-    def is_saved_model(self) -> bool:
-        return self.path.is_dir()
-
 
 def find_model(folder: Path, name: str = "") -> Found:
     """Return the model, with the highest of its versions.

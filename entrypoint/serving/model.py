@@ -44,8 +44,6 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Signature:
-    """Describe a function of the model: its inputs and outputs."""
-
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]

@@ -19,7 +19,7 @@ def load(found: Found) -> "TensorFlowModel":
     import tensorflow as tf
 
     try:
-        loaded = tf.saved_model.load(str(found.path)) if found.is_saved_model else _through_keras(tf, found.path)
+        loaded = tf.saved_model.load(str(found.path)) if found.path.is_dir() else _through_keras(tf, found.path)
         signatures = {name: _signature(name, function) for name, function in loaded.signatures.items()}
     except BaseException as error:  # whatever it is, it is the model's; there are many kinds, and a model may hold code
         raise CodeError(f"the model {found.path} cannot be loaded: {type(error).__name__}: {_brief(error)}") from error

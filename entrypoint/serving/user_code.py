@@ -29,7 +29,7 @@ Context = namedtuple(
 Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> (status, body)
 
 RUN_PIP = Path(__file__).parents[1] / "programs" / "run_pip.py"
-_ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 
 class Response:
@@ -103,9 +103,8 @@ class UserCode:
         self.path, self._handlers, self._accept = path, handlers, accept
 
     def answer(self, body: bytes, headers: Any, model: Model, rest_uri: str, ask: Ask) -> tuple[bytes, str]:
-        """Return (body, content type) of the response."""
         context = Context(
-            model.name, model.version, "predict", rest_uri, None, None, headers.get(_ATTRIBUTES),
+            model.name, model.version, "predict", rest_uri, None, None, headers.get(ATTRIBUTES),
             headers.get("Content-Type") or "application/json", headers.get("Accept") or self._accept, len(body),
         )  # fmt: skip
         try:

@@ -1,10 +1,8 @@
 """Become one host of a job in a container of compose.yaml: write its /opt/ml, then exec `train`."""
 
 import contextlib
-import fcntl
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +11,7 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.simulate.channels import InputMode
 from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.tree import MARKER, HostFolder, channels_in, check_size, write_tree
+from entrypoint.simulate.tree import HostFolder, channels_in, check_size, taken, write_tree
 
 
 class OwnFolder(HostFolder):
@@ -52,32 +50,14 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
     job.check_files()
     check_size(job.source, channels_in(job))
     folder = OwnFolder(host=host, root=base, base=base)
-    _make_empty(base)
-    write_tree(job, folder)
-    for name, source in shown(job.channels, folder.parts):
-        if source != folder.input_data / name:
-            (folder.input_data / name).symlink_to(source, target_is_directory=True)
-    variables = {**environment, "TRAINING_JOB_NAME": job.name, **dict(job.environment)}
-    os.execvpe("train", ["train"], variables)
-
-
-def _make_empty(base: Path) -> None:
-    """Remove an earlier run's files from `base`, but no mounts, and lock it until this process ends."""
-    if base.exists() and any(base.iterdir()) and not (base / MARKER).exists() and not _mounts_below(base):
-        raise ConfigError(
-            f"{base} (OUTPUT in compose.yaml) is not empty and was not made by an earlier run; wanted another"
-        )
-    base.mkdir(parents=True, exist_ok=True)
-    marker = os.open(base / MARKER, os.O_WRONLY | os.O_CREAT, 0o644)
-    os.set_inheritable(marker, True)
-    try:
-        fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError(f"{base} (OUTPUT in compose.yaml) is in use by another run; wanted another") from None
-    mounts = _mounts_below(base)
-    for entry in base.iterdir():
-        if entry.name != MARKER:
-            _remove(entry, mounts)
+    with taken(base, f"{base} (OUTPUT in compose.yaml)", spared=_mounts_below(base)) as held:
+        os.set_inheritable(held, True)  # until `train` ends
+        write_tree(job, folder)
+        for name, source in shown(job.channels, folder.parts):
+            if source != folder.input_data / name:
+                (folder.input_data / name).symlink_to(source, target_is_directory=True)
+        variables = {**environment, "TRAINING_JOB_NAME": job.name, **dict(job.environment)}
+        os.execvpe("train", ["train"], variables)
 
 
 def _mounts_below(base: Path) -> list[Path]:
@@ -87,15 +67,3 @@ def _mounts_below(base: Path) -> list[Path]:
         points = [Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4])) for line in lines]
         return [point for point in points if base in point.parents]
     return []
-
-
-def _remove(path: Path, mounts: list[Path]) -> None:
-    if path in mounts:
-        return
-    if any(path in point.parents for point in mounts):
-        for entry in path.iterdir():
-            _remove(entry, mounts)
-    elif path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()

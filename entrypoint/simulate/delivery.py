@@ -21,15 +21,12 @@ def deliver(channels: Sequence[Channel], data: Path, parts: Path, rank: int, hos
     """Make the folders of `shown`, and the lists `CHANNEL-manifest` in `data`, the host's input/data."""
     for channel in channels:
         if not channel.attributes:
-            _write_list(channel, data / f"{channel.name}-manifest", rank, hosts)
+            # The prefix, then each object of this host.
+            keys = [f"{_BUCKET}/{channel.name}/{entry.key}" for entry in channel.of_host(rank, hosts)]
+            listed = "\n".join([channel.name, *keys, ""])
+            (data / f"{channel.name}-manifest").write_text(listed, "utf-8", "surrogateescape")
         if channel.mode is not InputMode.PIPE and not channel.is_whole:
             _make_part(channel, parts / channel.name, rank, hosts)
-
-
-def _write_list(channel: Channel, path: Path, rank: int, hosts: int) -> None:
-    """Write the prefix, then each object of this host."""
-    keys = [f"{_BUCKET}/{channel.name}/{entry.key}" for entry in channel.of_host(rank, hosts)]
-    path.write_text("\n".join([channel.name, *keys, ""]), "utf-8", "surrogateescape")
 
 
 def _make_part(channel: Channel, folder: Path, rank: int, hosts: int) -> None:

@@ -1,9 +1,10 @@
 """Fill folders of a host, or make them read-only: a small file system, and commands for both."""
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 from entrypoint.simulate import linux
 
@@ -29,31 +30,21 @@ mount -o remount,bind,ro {0} 2>/dev/null || {{ mount --bind {0} {0} && mount -o 
 """
 
 
-class SmallDisk:
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
     """Mount a file system in memory over a folder, and copy its contents into the folder at the end."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __enter__(self) -> "SmallDisk":
-        self._below = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        linux.mount("tmpfs", self.folder, "tmpfs", data="mode=755")
-        shutil.copytree(self._real, self.folder, symlinks=True, dirs_exist_ok=True)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    below = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    real = f"/proc/self/fd/{below}"  # the folder below the mount
+    linux.mount("tmpfs", folder, "tmpfs", data="mode=755")
+    shutil.copytree(real, folder, symlinks=True, dirs_exist_ok=True)
+    try:
+        yield
+    finally:
         try:
-            shutil.copytree(self.folder, self._real, symlinks=True, dirs_exist_ok=True, ignore=_left_out)
+            shutil.copytree(folder, real, symlinks=True, dirs_exist_ok=True, ignore=_left_out)
         finally:
-            linux.unmount(self.folder)
-            os.close(self._below)
-
-    @property
-    def _real(self) -> str:
-        """Return the path of the folder below the mount."""
-        return f"/proc/self/fd/{self._below}"
+            linux.unmount(folder)
+            os.close(below)
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:

@@ -15,15 +15,14 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.launcher.job.config import read_job
 from entrypoint.simulate import arp_off, processes
 from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.disks import FILL, FILLER, MAKE_READONLY
-from entrypoint.simulate.engine import Command, EngineName, FaultFailed, last_line
+from entrypoint.simulate.engine import SIGNALS, Command, Engine, EngineName, FaultFailed, last_line
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.hosts_file import HostsFiles
-from entrypoint.simulate.spec import LocalJob, settings_in
-from entrypoint.simulate.tree import HostFolder, folders_of, write_config
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import HostFolder, read, write_config
 
 LABEL = "sagemaker-tf-entrypoint=local"
 ML = PurePosixPath("/opt/ml")
@@ -37,61 +36,55 @@ _LOOKS = 10  # tries while a container that refuses a command may be starting or
 _NOT_YET = 75  # exit code of processes.py if there is no such process
 
 
-class DockerEngine:
-    """Run the hosts of a job with the docker command."""
-
+class DockerEngine(Engine):
     name = EngineName.DOCKER
     faults = frozenset(Action)
     look_again = 0.5
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None) -> None:
-        self.job, self.image, self.shm_size = job, image, shm_size
+        super().__init__(job, environment)
+        self.image, self.shm_size = image, shm_size
         self._ours = dict(environment)
-        self._theirs = {**settings_in(environment), **dict(job.environment)}
         self._run = f"entrypoint-{os.getpid()}-{secrets.token_hex(3)}"
         self._docker = shutil.which("docker") or "docker"
         self._hides = any(fault.action is Action.HIDE for fault in job.faults)
-        self._small = sorted({(f.host, f.folder) for f in job.faults if f.action is Action.FILL})
         self._addresses: dict[str, list[str]] = {}
         self._hosts_files = HostsFiles(job, self._addresses)
 
     def check(self) -> None:
         if not shutil.which("docker"):
             raise ConfigError("there is no docker command; install Docker, or use --engine process")
-        if (answer := self._call("version", "--format", "{{.Server.Version}}")).returncode:
-            raise ConfigError(f"the Docker daemon does not answer: {last_line(answer.stderr, 'no reason given')}")
+        self._must("the Docker daemon does not answer", "version", "--format", "{{.Server.Version}}")
         if self._call("image", "inspect", self.image).returncode:
             raise ConfigError(f"there is no image {self.image} here; ./build.sh builds it, --image names another")
-        with tempfile.TemporaryDirectory() as config:  # a bad description must fail before anything starts
-            write_config(self.job, self.job.names[0], Path(config))
-            read_job(Path(ML), self._theirs, Path("/run/entrypoint"), config=Path(config))
+        read(self.job, self.job.names[0], Path(ML), self.settings)  # a bad one must fail before anything starts
 
     def plan(self, whole: bool) -> str:
-        """Return the plan that the image's own launcher prints."""
         with tempfile.TemporaryDirectory() as config:
             write_config(self.job, self.job.names[0], Path(config))
             Path(config).chmod(0o755)
             command = ["run", "--rm", "--label", LABEL, *_mount(Path(config), ML / "input/config", readonly=True)]
             command += [*self._variables(), self.image, "entrypoint", "plan", *(["--all"] if whole else [])]
-            answer = self._call(*command, environment=self._client_environment())
-        if answer.returncode:
-            raise ConfigError(f"the image {self.image} prints no plan: {last_line(answer.stderr, 'no reason given')}")
+            problem = f"the image {self.image} prints no plan"
+            answer = self._must(problem, *command, environment=self._client_environment())
         return answer.stdout.decode(errors="replace").rstrip("\n")
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
         try:
             self._make_network()
-            if self._small:
+            if self.small:
                 self._make_disks()
             yield
-            if self._small:
-                self._bring_back_disks()
+            # What was written to the small file systems comes into the hosts' folders.
+            for host, folder, path in self.small:
+                self._for_disks("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
+                (path / FILLER).unlink(missing_ok=True)
         finally:
-            containers = [self._container(host) for host in (*self.job.names, *([_KEEPER] if self._small else []))]
+            containers = [self._container(host) for host in (*self.job.names, *([_KEEPER] if self.small else []))]
             self._call("rm", "--force", "--volumes", *containers)
-            if self._small:
-                self._call("volume", "rm", *(self._volume(*disk) for disk in self._small))
+            if self.small:
+                self._call("volume", "rm", *(self._volume(host, folder) for host, folder, _ in self.small))
             self._call("network", "rm", self._run)
 
     def command(self, folder: HostFolder) -> Command:
@@ -105,7 +98,7 @@ class DockerEngine:
         if self.shm_size:
             run += ["--shm-size", self.shm_size]
         for part in ("input/config", "input/data", "model", "output", "code"):
-            if (folder.host, part) in self._small:
+            if (folder.host, part, folder.base / part) in self.small:
                 run += ["--mount", f"type=volume,source={self._volume(folder.host, part)},target={ML / part}"]
             else:
                 run += _mount(folder.base / part, ML / part)
@@ -126,12 +119,8 @@ class DockerEngine:
                 return self._do(host, "kill", self._container(host))
             case Action.PAUSE if not fault.process:
                 return self._do(host, "pause", self._container(host))
-            case Action.KILL:
-                return self._send(host, fault.process, signal.SIGKILL)
-            case Action.STOP:
-                return self._send(host, fault.process, signal.SIGTERM)
-            case Action.PAUSE:
-                return self._send(host, fault.process, signal.SIGSTOP)
+            case Action.KILL | Action.STOP | Action.PAUSE:
+                return self._send(host, fault.process, SIGNALS[fault.action])
             case Action.HIDE:
                 self._hosts_files.hide(host)
                 return True
@@ -141,7 +130,9 @@ class DockerEngine:
                 command = FILL.format(_kept(host, fault.folder))
                 return self._do(host, "exec", self._container(_KEEPER), "sh", "-c", command)
             case Action.READONLY:
-                return self._make_readonly(host, ML / fault.folder)
+                beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]
+                enter = ["nsenter", "--target", "1", "--mount", "sh", "-c", MAKE_READONLY.format(ML / fault.folder)]
+                return self._do(host, *_HELPER, *beside, self.image, *enter)
         raise FaultFailed(f"{fault.action} is there from the start")
 
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
@@ -163,11 +154,6 @@ class DockerEngine:
         beside = ["--network", f"container:{self._container(host)}", "--cap-add", "NET_ADMIN"]
         return self._do(host, *_HELPER, *beside, self.image, "python", "-I", "-", how, program=_source(arp_off))
 
-    def _make_readonly(self, host: str, folder: PurePosixPath) -> bool:
-        beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]
-        enter = ["nsenter", "--target", "1", "--mount"]
-        return self._do(host, *_HELPER, *beside, self.image, *enter, "sh", "-c", MAKE_READONLY.format(folder))
-
     def _do(self, host: str, *words: str, program: bytes = b"") -> bool:
         """Run docker for a fault on a host. Return False if its container does not run, or the target is not there."""
         sent = False
@@ -186,53 +172,38 @@ class DockerEngine:
 
     def _make_network(self) -> None:
         """Create the run's network. If addresses must be known before, give it the subnet that Docker would choose."""
-        make = ["network", "create", "--label", LABEL]
-        made = self._call(*make, self._run)
-        if self._hides and not made.returncode:
+        make = ["docker cannot make a network", "network", "create", "--label", LABEL]
+        self._must(*make, self._run)
+        if self._hides:
             subnet = self._call("network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", self._run)
             self._call("network", "rm", self._run)
             chosen = subnet.stdout.decode().strip()
-            made = self._call(*make, "--subnet", chosen, self._run)
+            self._must(*make, "--subnet", chosen, self._run)
             first = ipaddress.ip_network(chosen).network_address + _FIRST_ADDRESS
             self._addresses.update({host: [str(first + rank)] for rank, host in enumerate(self.job.names)})
-        if made.returncode:
-            raise ConfigError(f"docker cannot make a network: {last_line(made.stderr, 'no reason given')}")
 
     def _make_disks(self) -> None:
         """Create small file systems in memory, and a container that keeps them while hosts start and end."""
-        run = [
-            "run",
-            "--detach",
-            "--name",
-            self._container(_KEEPER),
-            "--label",
-            LABEL,
-            "--network",
-            "none",
-            *_MAY_MOUNT,
-        ]
-        for disk in self._small:
+        keeper = self._container(_KEEPER)
+        run = ["run", "--detach", "--name", keeper, "--label", LABEL, "--network", "none", *_MAY_MOUNT]
+        for host, folder, _ in self.small:
             options = ["--opt", "type=tmpfs", "--opt", "device=tmpfs"]
-            self._must("volume", "create", "--label", LABEL, *options, self._volume(*disk))
-            run += ["--mount", f"type=volume,source={self._volume(*disk)},target={_kept(*disk)}"]
-        self._must(*run, self.image, "sleep", "infinity")
-        for host, folder, path in self._small_folders():
-            self._must("cp", f"{path}/.", f"{self._container(_KEEPER)}:{_kept(host, folder)}")
+            self._for_disks("volume", "create", "--label", LABEL, *options, self._volume(host, folder))
+            run += ["--mount", f"type=volume,source={self._volume(host, folder)},target={_kept(host, folder)}"]
+        self._for_disks(*run, self.image, "sleep", "infinity")
+        for host, folder, path in self.small:
+            self._for_disks("cp", f"{path}/.", f"{keeper}:{_kept(host, folder)}")
 
-    def _bring_back_disks(self) -> None:
-        """Copy what was written to the small file systems into the hosts' folders."""
-        for host, folder, path in self._small_folders():
-            self._must("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
-            (path / FILLER).unlink(missing_ok=True)
+    def _for_disks(self, *words: str) -> None:
+        self._must(f"cannot make a disk that can be filled: docker {words[0]} failed", *words)
 
-    def _small_folders(self) -> list[tuple[str, str, Path]]:
-        base = {folder.host: folder.base for folder in folders_of(self.job)}
-        return [(host, folder, base[host] / folder) for host, folder in self._small]
-
-    def _must(self, *words: str) -> None:
-        if (answer := self._call(*words)).returncode:
-            reason = last_line(answer.stderr, "no reason given")
-            raise ConfigError(f"cannot make a disk that can be filled: docker {words[0]} failed: {reason}")
+    def _must(
+        self, problem: str, *words: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run docker; raise ConfigError, which begins with `problem`, if it fails."""
+        if (answer := self._call(*words, environment=environment)).returncode:
+            raise ConfigError(f"{problem}: {last_line(answer.stderr, 'no reason given')}")
+        return answer
 
     def _volume(self, host: str, folder: str) -> str:
         return f"{self._container(host)}-{folder}"
@@ -244,13 +215,13 @@ class DockerEngine:
         """Return options for the hosts' environment: names only, since others can read values in a command line."""
         made = {"TRAINING_JOB_NAME": self.job.name, "ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json")}
         words = [f"--env={name}={value}" for name, value in made.items()]
-        for name, value in self._theirs.items():
+        for name, value in self.settings.items():
             words.append(f"--env={name}={value}" if _is_clients(name) else f"--env={name}")
         return words
 
     def _client_environment(self) -> dict[str, str]:
         """Return the docker command's environment, from which it takes the values for `_variables`."""
-        return {**self._ours, **{name: value for name, value in self._theirs.items() if not _is_clients(name)}}
+        return {**self._ours, **{name: value for name, value in self.settings.items() if not _is_clients(name)}}
 
     def _call(
         self, *words: str, environment: Mapping[str, str] | None = None, program: bytes = b""
@@ -278,7 +249,6 @@ def _source(module: ModuleType) -> bytes:
 
 
 def _kept(host: str, folder: str) -> PurePosixPath:
-    """Return the path of a disk in the keeper."""
     return PurePosixPath("/kept") / host / folder
 
 

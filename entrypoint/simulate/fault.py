@@ -36,8 +36,6 @@ _MAY_END = (Action.PAUSE, Action.CUT, *_HAS_TO_END)
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Describe one fault of a run."""
-
     action: Action
     host: str  # or ALL
     process: str = ""  # its name in `entrypoint plan`, or a program's name; "": the whole host
@@ -127,7 +125,9 @@ def _with_clauses(fault: Fault, words: Sequence[str], after: str) -> Fault:
             case "at":
                 fault = replace(fault, at=_seconds(name, rest[0]))
             case "when":
-                fault = replace(fault, when=_one_line(rest[0]))
+                if "\n" in rest[0]:
+                    raise ValueError(f"found {rest[0]!r} after when; wanted text of one line")
+                fault = replace(fault, when=rest[0])
             case "for":
                 fault = replace(fault, lasts=_seconds(name, rest[0]))
         after, words = rest[0], rest[1:]
@@ -148,12 +148,6 @@ def _seconds(clause: str, text: str) -> float:
     if not math.isfinite(seconds) or seconds < 0 or (clause == "for" and seconds == 0):
         raise ValueError(f"found {text!r} after {clause}; wanted seconds{' above 0' if clause == 'for' else ''}")
     return seconds
-
-
-def _one_line(text: str) -> str:
-    if "\n" in text:
-        raise ValueError(f"found {text!r} after when; wanted text of one line")
-    return text
 
 
 def _whom(action: Action) -> str:

@@ -28,13 +28,11 @@ class HostsFiles:
         self._files[owner] = path
 
     def hide(self, host: str) -> None:
-        """Hide the host's name, so that it does not resolve on other hosts."""
         self._hidden.add(host)
         for line in self._lines(host):
             self._replace(host, line, _hidden(line))
 
     def show(self, host: str) -> None:
-        """Show the host's name again, so that it resolves."""
         self._hidden.discard(host)
         for line in self._lines(host):
             self._replace(host, _hidden(line), line)

@@ -21,8 +21,6 @@ class _State(Enum):
 
 @dataclass
 class _Case:
-    """Track the state of one fault."""
-
     fault: Fault
     state: _State = _State.WAITING
     printed: bool = False  # the text of its `when` was printed
@@ -62,7 +60,6 @@ class Injector:
         self._cases = [_Case(fault) for fault in faults]
 
     def starts_at(self, host: str) -> float:
-        """Return when a host must start."""
         return max((c.fault.lasts or 0.0 for c in self._cases if self._is(c, Action.LATE, host)), default=0.0)
 
     def stalls(self, host: str) -> bool:
@@ -81,10 +78,16 @@ class Injector:
     def act(self, now: float, running: Mapping[str, int]) -> None:
         """Inject and end the faults that are due."""
         for case in self._cases:
-            if case.state is _State.WAITING and self._is_due(case, now):
-                self._inject(case, now, running)
-            elif case.ends_at is not None and now >= case.ends_at:
-                self._heal(case, now, running)
+            is_due = now >= case.try_at and (case.printed if case.fault.when else now >= case.fault.at)
+            try:
+                if case.state is _State.WAITING and is_due:
+                    self._inject(case, now, running)
+                elif case.ends_at is not None and now >= case.ends_at:
+                    self._heal(case, now, running)
+            except FaultFailed as error:
+                case.why = f"it does not end: {error}" if case.state is _State.INJECTED else str(error)
+                case.state = _State.FAILED
+                self._say(str(case))
 
     def next_look(self, now: float) -> float | None:
         """Return when `act` may have something to do, unless output changes that; None if never."""
@@ -108,27 +111,18 @@ class Injector:
         }
 
     def report(self) -> list[str]:
-        """Return a line on each fault."""
         return [str(case) for case in self._cases]
-
-    def _is_due(self, case: _Case, now: float) -> bool:
-        return now >= case.try_at and (case.printed if case.fault.when else now >= case.fault.at)
 
     def _inject(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
         fault = case.fault
         if not case.done:
             case.injected = 0.0 if fault.from_the_start else now
-        try:
-            if not fault.from_the_start:
-                hosts = list(running) if fault.host == ALL else [fault.host]
-                case.done |= self._do_to_all(case, [host for host in hosts if host not in case.done], running)
-                if not (hosts and case.done.issuperset(hosts)):
-                    case.try_at = now + self._engine.look_again
-                    return
-        except FaultFailed as error:
-            case.state, case.why = _State.FAILED, str(error)
-            self._say(str(case))
-            return
+        if not fault.from_the_start:
+            hosts = list(running) if fault.host == ALL else [fault.host]
+            case.done |= self._do_to_all(case, [host for host in hosts if host not in case.done], running)
+            if not (hosts and case.done.issuperset(hosts)):
+                case.try_at = now + self._engine.look_again
+                return
         case.state = _State.INJECTED
         self._say(f"fault after {case.injected:.2f} s: {fault}")
 
@@ -151,13 +145,8 @@ class Injector:
         return self._engine.inject(fault, host, running[host])
 
     def _heal(self, case: _Case, now: float, running: Mapping[str, int]) -> None:
-        try:
-            if case.fault.action not in _OURS:
-                self._engine.heal(case.fault, case.fault.host, running.get(case.fault.host))
-        except FaultFailed as error:
-            case.state, case.why = _State.FAILED, f"it does not end: {error}"
-            self._say(str(case))
-            return
+        if case.fault.action not in _OURS:
+            self._engine.heal(case.fault, case.fault.host, running.get(case.fault.host))
         case.state, case.over = _State.OVER, now
         self._say(f"fault over after {now:.2f} s: {case.fault}")
 

@@ -3,8 +3,8 @@
 import ctypes
 import os
 import signal
-import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 NEW_MOUNTS, NEW_NETWORK = 0x0002_0000, 0x4000_0000  # CLONE_NEWNS, CLONE_NEWNET
@@ -46,22 +46,13 @@ def unmount(target: str | Path) -> None:
 
 def new_network() -> int:
     """Create a network namespace without name or process; return a file that keeps it alive."""
-    made: list[int] = []
-    problem: list[OSError] = []
 
-    def make() -> None:
-        try:
-            unshare(NEW_NETWORK)  # for this thread only
-            made.append(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
-        except OSError as error:
-            problem.append(error)
+    def make() -> int:
+        unshare(NEW_NETWORK)  # for this thread only
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join()
-    if problem:
-        raise problem[0]
-    return made[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(make).result()
 
 
 def _check(code: int, what: str) -> None:

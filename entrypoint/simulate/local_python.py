@@ -1,33 +1,35 @@
-"""Help engines that run this machine's Python: environment, missing software, and signals to processes."""
+"""Define what both engines that run this machine's Python do: environment, missing software, signals to processes."""
 
 import importlib.util
 import os
 import resource
 import signal
+import sys
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.base.python310 import SAFE_PATH
 from entrypoint.launcher.host import required_programs
+from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions.common import modules
 from entrypoint.launcher.plan.plan import Plan
+from entrypoint.launcher.plan.planner import plan_for
+from entrypoint.launcher.plan.render import render
 from entrypoint.simulate import processes
+from entrypoint.simulate.engine import SIGNALS, Command, Engine
 from entrypoint.simulate.fault import Action, Fault
+from entrypoint.simulate.spec import LocalJob
 
 PACKAGE = Path(__file__).resolve().parents[2]
 SPARE_FILES = 100
 _NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
-_SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}
 _INSTALL = {
     "tensorflow": "TensorFlow for its parameter servers (pip install 'sagemaker-tf-entrypoint[tensorflow]')",
     "jax": "jax (pip install jax)",
     "mpi4py": "mpi4py (pip install 'sagemaker-tf-entrypoint[mpi]')",
 }
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of our environment that a host inherits: all but variables of a job."""
-    return {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
 
 
 def allow_files(count: int) -> None:
@@ -52,26 +54,68 @@ def missing(plan: Plan) -> list[str]:
     ]
 
 
-def inject(fault: Fault, launcher: int) -> bool:
-    """Kill, stop or pause a host, given by its launcher, or one of its processes. False if it does not exist yet."""
-    if fault.process:
-        pid = processes.find(launcher, fault.process)
-        return pid is not None and processes.send(pid, _SIGNALS[fault.action])
-    if fault.action is Action.KILL:
-        for pid in processes.family(launcher):
-            processes.send(pid, signal.SIGKILL)
-        return True
-    if not processes.is_up(launcher):  # it has no handler of SIGTERM yet, or has not become the launcher
-        return False
-    if fault.action is Action.PAUSE:
-        processes.freeze(launcher)
-        return True
-    return processes.send(launcher, signal.SIGTERM)
+class PythonEngine(Engine):
+    """Run the hosts of a job with this Python. A host's command is its launcher, or has it as its first descendant."""
 
+    look_again = 0.05
+    where: str  # the software that a job needs is looked for
+    program: str  # for `python -c`; its first argument is our package's folder, since scripts would inherit PYTHONPATH
 
-def resume(fault: Fault, launcher: int) -> None:
-    """Resume a paused host or process."""
-    if not fault.process:
-        processes.thaw(launcher)
-    elif pid := processes.find(launcher, fault.process):
-        processes.send(pid, signal.SIGCONT)
+    def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:
+        super().__init__(job, environment)
+        self.gpus = gpus
+        # Hosts inherit our environment, but for variables of a job.
+        self._inherited = {k: v for k, v in environment.items() if not k.startswith(_NOT_INHERITED)}
+
+    @abstractmethod
+    def read(self) -> Job:
+        """Return the job as its first host will read it; the plan is the same on all hosts."""
+
+    @abstractmethod
+    def launcher_of(self, pid: int) -> int | None:
+        """Return the launcher of the host whose command has this pid; None if it does not run."""
+
+    def check(self) -> None:
+        job = self.read()
+        if lacks := missing(plan_for(job)):
+            raise ConfigError(f"mode {job.mode} {self.where} lacks {', '.join(lacks)}; or use --engine docker")
+
+    def plan(self, whole: bool) -> str:
+        return render(plan_for(self.read()), whole=whole)
+
+    def started(self, own: Mapping[str, str], like_a_container: Mapping[str, str] | None = None) -> Command:
+        """Return the command of a host. The user's settings come after `like_a_container` and before `own`."""
+        made = {"PYTHONUNBUFFERED": "1", "TRAINING_JOB_NAME": self.job.name}  # the first as in the image
+        return Command(
+            argv=(sys.executable, *SAFE_PATH, "-c", self.program, str(PACKAGE)),
+            environment={**self._inherited, **made, **(like_a_container or {}), **self.settings, **own},
+        )
+
+    def signal(self, running: Mapping[str, int], number: int) -> None:
+        for pid in running.values():
+            if (launcher := self.launcher_of(pid)) or number == signal.SIGKILL:
+                processes.send(launcher or pid, number)
+
+    def inject(self, fault: Fault, host: str, pid: int) -> bool:
+        if (launcher := self.launcher_of(pid)) is None:
+            return False
+        if fault.process:
+            found = processes.find(launcher, fault.process)
+            return found is not None and processes.send(found, SIGNALS[fault.action])
+        if fault.action is Action.KILL:
+            for member in processes.family(launcher):
+                processes.send(member, signal.SIGKILL)
+            return True
+        if not processes.is_up(launcher):  # it has no handler of SIGTERM yet, or has not become the launcher
+            return False
+        if fault.action is Action.PAUSE:
+            processes.freeze(launcher)
+            return True
+        return processes.send(launcher, signal.SIGTERM)
+
+    def heal(self, fault: Fault, host: str, pid: int | None) -> None:
+        launcher = None if pid is None else self.launcher_of(pid)
+        if launcher is not None and not fault.process:
+            processes.thaw(launcher)
+        elif launcher is not None and (found := processes.find(launcher, fault.process)):
+            processes.send(found, signal.SIGCONT)

@@ -4,18 +4,16 @@ import contextlib
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.simulate.local_python import missing
 from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.tree import write_config
+from entrypoint.simulate.tree import read
 
 SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py", "jax", "numpy", "protobuf")
 
@@ -47,9 +45,5 @@ def _version(name: str) -> str:
 
 
 def _plan(mode: Mode, hosts: int, path: str) -> Plan:
-    """Return the plan of a made-up job."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        job = LocalJob(program="train.py", source=folder, hosts=hosts, mode=mode, output=folder)
-        write_config(job, job.names[0], folder)
-        return plan_for(read_job(Path("/opt/ml"), {"PATH": path}, Path("/run/entrypoint"), 0, config=folder))
+    job = LocalJob(program="train.py", source=Path(), hosts=hosts, mode=mode, output=Path("doctor"))
+    return plan_for(read(job, job.names[0], Path("/opt/ml"), {"PATH": path}))

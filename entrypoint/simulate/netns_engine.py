@@ -9,84 +9,70 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.base.python310 import SAFE_PATH
-from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Job
-from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.launcher.plan.render import render
 from entrypoint.simulate import linux, processes
 from entrypoint.simulate.delivery import shown
-from entrypoint.simulate.disks import FILL, MAKE_READONLY, SmallDisk
+from entrypoint.simulate.disks import FILL, MAKE_READONLY, small_disk
 from entrypoint.simulate.engine import Command, EngineName, FaultFailed, last_line
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.hosts_file import HostsFiles
-from entrypoint.simulate.local_python import PACKAGE, inherited, inject, missing, resume
+from entrypoint.simulate.local_python import PACKAGE, PythonEngine
 from entrypoint.simulate.netns_host import ML, SPEC
-from entrypoint.simulate.spec import LocalJob, settings_in
-from entrypoint.simulate.tree import HostFolder, folders_of, write_config
+from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import HostFolder, read
 
 _TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
 _BRIDGE = "bridge"
 # Fixed addresses cannot collide with others': no route leads out of the namespaces.
 _ADDRESS = {4: "10.0.{1}.{2}", 6: "fd00:0:0:1::{0:x}"}
-_PREFIX = {4: 16, 6: 64}
 _FAMILIES = {"4": (4,), "6": (6,), "both": (6, 4)}
 _OWN = (Path("/tmp"), Path("/run"), Path("/dev/shm"))  # folders that each host has for itself
-_HOST = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.simulate.netns_host import main; main()"
 
 
-class NetnsEngine:
-    """Run the hosts of a job with this Python, as root, each as if it had a machine for itself."""
+class NetnsEngine(PythonEngine):
+    """Run the hosts, as root, each as if it had a machine for itself."""
 
     name = EngineName.NETNS
     faults = frozenset(Action)
-    look_again = 0.05
+    where = "on this machine"
+    program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.simulate.netns_host import main; main()"
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int, ip: str = "4") -> None:
-        self.job, self.gpus = job, gpus
+        super().__init__(job, {name: value for name, value in environment.items() if name != "TMPDIR"}, gpus)
         self._families = _FAMILIES[ip]
         # (n, high, low): the last two bytes of the address follow from n: 10.0.1.1 to 10.0.1.255, 10.0.2.0 and so on.
         self._numbers = {host: (n, 1 + (n >> 8), n & 255) for n, host in enumerate(job.names, 1)}
-        self._settings = {**settings_in(environment), **dict(job.environment)}
-        self._inherited = {k: v for k, v in inherited(environment).items() if k != "TMPDIR"}
         self._hub = -1  # the open network namespace of the bridge
-        self._folders = {folder.host: folder for folder in folders_of(job)}
         self._hosts_files = HostsFiles(job, {host: self._addresses(host) for host in job.names})
 
     def check(self) -> None:
         if os.geteuid() != 0:
             raise ConfigError("--engine netns needs root, to make namespaces; or use --engine process or docker")
-        if absent := [f"{tool} (apt-get install {package})" for tool, package in _TOOLS.items() if not _which(tool)]:
+        path = linux.with_sbin(os.environ)["PATH"]
+        absent = [f"{tool} (apt-get install {of})" for tool, of in _TOOLS.items() if not shutil.which(tool, path=path)]
+        if absent:
             raise ConfigError(f"--engine netns lacks {', '.join(absent)}; or use --engine process or docker")
         for path in ("/opt", "/etc/hosts"):  # a mount needs an existing target
             if not Path(path).exists():
                 raise ConfigError(f"--engine netns needs {path} on this machine, which is not there")
-        job = self._read()
-        if lacks := missing(plan_for(job)):
-            raise ConfigError(f"mode {job.mode} on this machine lacks {', '.join(lacks)}; or use --engine docker")
+        super().check()
         with self._network():
             pass
 
-    def plan(self, whole: bool) -> str:
-        return render(plan_for(self._read()), whole=whole)
-
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        small = {(f.host, f.folder) for f in self.job.faults if f.action is Action.FILL}
         with self._network(), contextlib.ExitStack() as mounted:
-            if small:  # from now on, our mounts are visible only to us and to what we start
+            if self.small:  # from now on, our mounts are visible only to us and to what we start
                 linux.unshare(linux.NEW_MOUNTS)
                 linux.mount("none", "/", flags=linux.RECURSIVE | linux.PRIVATE)
-            for host, folder in sorted(small):
-                mounted.enter_context(SmallDisk(self._folders[host].base / folder))
+            for _, _, folder in self.small:
+                mounted.enter_context(small_disk(folder))
             yield
 
     def command(self, folder: HostFolder) -> Command:
@@ -98,7 +84,7 @@ class NetnsEngine:
             "bridge": _BRIDGE,
             "port": _port(self.job.names.index(folder.host)),
             "mac": self._mac(folder.host),
-            "addresses": [f"{address}/{_PREFIX[_family(address)]}" for address in self._addresses(folder.host)],
+            "addresses": [f"{address}/{64 if ':' in address else 16}" for address in self._addresses(folder.host)],
             "neighbours": [(a, self._mac(h)) for h in self.job.names if h != folder.host for a in self._addresses(h)],
             "hostname": self._hostname(folder.host),
             "base": str(folder.base),
@@ -108,56 +94,39 @@ class NetnsEngine:
             "checkpoints": str(self.job.checkpoints or ""),
             "kept": _needed_again(self._inherited),
         }
-        environment = {
-            **self._inherited,
-            "PYTHONUNBUFFERED": "1",  # as in the image
-            "HOSTNAME": self._hostname(folder.host),
-            "TRAINING_JOB_NAME": self.job.name,
-            **self._settings,
-            "ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json"),
-            SPEC: json.dumps(spec),
-        }
-        return Command(argv=(sys.executable, *SAFE_PATH, "-c", _HOST, str(PACKAGE)), environment=environment)
+        own = {"ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json"), SPEC: json.dumps(spec)}
+        return self.started(own, {"HOSTNAME": self._hostname(folder.host)})
 
-    def signal(self, running: Mapping[str, int], number: int) -> None:
-        for pid in running.values():
-            if (launcher := _launcher(pid)) or number == signal.SIGKILL:
-                processes.send(launcher or pid, number)
+    def launcher_of(self, pid: int) -> int | None:
+        return next(iter(processes.family(pid)[1:]), None)
 
     def inject(self, fault: Fault, host: str, pid: int) -> bool:
         if fault.action is Action.HIDE:
             self._hosts_files.hide(host)
             return True
-        if (launcher := _launcher(pid)) is None:
-            return False
         if fault.action in (Action.KILL, Action.STOP, Action.PAUSE):
-            return inject(fault, launcher)
-        if not processes.is_up(launcher):  # its folders and its network card are not there yet
+            return super().inject(fault, host, pid)
+        launcher = self.launcher_of(pid)
+        if launcher is None or not processes.is_up(launcher):  # its folders and its network card are not there yet
             return False
         if fault.action is Action.CUT:
             self._ip(f"link set {_port(self.job.names.index(host))} nomaster")
         elif fault.action is Action.FILL:
-            _call("sh", "-c", FILL.format(shlex.quote(str(self._folders[host].base / fault.folder))))
+            _call("sh", "-c", FILL.format(shlex.quote(str(self.folders[host].base / fault.folder))))
         elif fault.action is Action.READONLY:
             _call("nsenter", f"--target={launcher}", "--mount", "sh", "-c", MAKE_READONLY.format(ML / fault.folder))
         return True
 
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
-        launcher = None if pid is None else _launcher(pid)
         if fault.action is Action.HIDE:
             self._hosts_files.show(host)
-        elif launcher is None:
-            return
-        elif fault.action is Action.CUT:
+        elif fault.action is not Action.CUT:
+            super().heal(fault, host, pid)
+        elif pid is not None and self.launcher_of(pid):
             self._ip(f"link set {_port(self.job.names.index(host))} master {_BRIDGE}")
-        else:
-            resume(fault, launcher)
 
-    def _read(self) -> Job:
-        """Return the job as its first host will read it; the plan is the same on all hosts."""
-        with tempfile.TemporaryDirectory() as config:
-            write_config(self.job, self.job.names[0], Path(config))
-            return read_job(ML, self._settings, Path("/run/entrypoint"), self.gpus, config=Path(config))
+    def read(self) -> Job:
+        return read(self.job, self.job.names[0], ML, self.settings, self.gpus)
 
     @contextlib.contextmanager
     def _network(self) -> Iterator[None]:
@@ -191,21 +160,8 @@ class NetnsEngine:
         return f"ip-10-0-{high}-{low}.ec2.internal"
 
 
-def _family(address: str) -> int:
-    return 6 if ":" in address else 4
-
-
-def _which(tool: str) -> str | None:
-    return shutil.which(tool, path=linux.with_sbin(os.environ)["PATH"])
-
-
 def _port(rank: int) -> str:
     return f"port{rank}"
-
-
-def _launcher(pid: int) -> int | None:
-    """Return the pid of the host's launcher, a child of its command; None if it does not run."""
-    return next(iter(processes.family(pid)[1:]), None)
 
 
 def _needed_again(environment: Mapping[str, str]) -> list[str]:

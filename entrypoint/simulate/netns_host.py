@@ -12,7 +12,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +98,11 @@ def _furnish(spec: dict[str, Any]) -> None:
 
     mount("tmpfs", "/opt", "tmpfs", data="mode=755")  # a place for ml, without a new folder on the machine
     for entry in os.scandir(f"/proc/self/fd/{opt}"):
-        if entry.name != ML.name:
-            _show_entry(entry, Path("/opt") / entry.name)
+        target = Path("/opt") / entry.name
+        if entry.name != ML.name and entry.is_symlink():
+            target.symlink_to(Path(entry.path).readlink())
+        elif entry.name != ML.name:
+            _show(_hold(entry.path), target)
     _show(base, ML)
     for part in ("model", "output"):  # separate mounts, as on SageMaker
         mount(ML / part, ML / part, flags=BIND | RECURSIVE)
@@ -148,18 +150,7 @@ def _show(opened: int, target: Path) -> None:
     os.close(opened)
 
 
-def _show_entry(entry: "os.DirEntry[str]", target: Path) -> None:
-    if entry.is_symlink():
-        target.symlink_to(Path(entry.path).readlink())
-    else:
-        _show(_hold(entry.path), target)
-
-
 def _run(command: list[str], text: str, hub: int) -> None:
     subprocess.run(
         command, env=linux.with_sbin(os.environ), input=text.encode(), capture_output=True, check=True, pass_fds=(hub,)
     )
-
-
-if __name__ == "__main__":
-    sys.exit("this is for NetnsEngine to start")

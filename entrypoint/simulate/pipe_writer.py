@@ -32,8 +32,6 @@ _PATIENCE_SECONDS = 5.0  # seconds in which a thread must end, once there is no 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """Describe one channel of one host."""
-
     channel: Channel
     folder: Path  # the host's input/data
     rank: int

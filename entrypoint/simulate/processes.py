@@ -30,8 +30,8 @@ def family(root: int) -> list[int]:
 
 def is_up(launcher: int) -> bool:
     """Return whether a launcher has installed its handler of SIGTERM."""
-    caught = _status(launcher).get("SigCgt", "0")
-    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+    caught = "".join(_read(launcher, "status")).partition("\nSigCgt:")[2].split()
+    return bool(caught and int(caught[0], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def find(launcher: int, name: str) -> int | None:
@@ -82,11 +82,6 @@ def _read(pid: int, what: str) -> list[str]:
 def _stat(pid: int) -> list[str]:
     """Return [state, parent, ...]; [] if the process is gone."""
     return "".join(_read(pid, "stat")).rpartition(")")[2].split()
-
-
-def _status(pid: int) -> dict[str, str]:
-    lines = "".join(_read(pid, "status")).splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def main() -> int:

@@ -2,8 +2,6 @@
 
 import contextlib
 import signal
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.secrets import Secrets
@@ -13,7 +11,7 @@ from entrypoint.simulate.live_page import live_page
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.summary import exit_code, summary
-from entrypoint.simulate.tree import HostFolder, channels_in, check_size, folders_of, output_folder, write_tree
+from entrypoint.simulate.tree import channels_in, check_size, folders_of, read_below, taken, write_tree
 from entrypoint.simulate.watch import Terminal, Watch, signals
 
 
@@ -32,7 +30,8 @@ def run_local(job: LocalJob, engine: Engine) -> int:
     engine.check()
     folders = folders_of(job)
     terminal = Terminal()
-    with output_folder(job), signals() as happened:
+    place = taken(job.output, f"--output {job.output}", read_below(job, job.output))
+    with place, signals() as happened:
         for folder in folders:
             write_tree(job, folder)
         for line in filter(None, (channel.summary for channel in job.channels)):
@@ -51,20 +50,19 @@ def run_local(job: LocalJob, engine: Engine) -> int:
             if problems[0] is problem:  # a second signal would kill the hosts
                 happened.put(signal.SIGTERM)
 
-        watched = folders[0].output / "data/record"  # the first host coordinates, unless instance groups choose another
-        page = contextlib.nullcontext() if job.watch is None else live_page(watched, job.watch, terminal.say)
-        boards = contextlib.nullcontext() if job.tensorboard is None else _board(job, folders, terminal)
-        with page, boards, feeding(streams, failed), engine.ready():
+        # The first host coordinates, unless instance groups choose another.
+        records = [folder.output / "data/record" for folder in folders]
+        with contextlib.ExitStack() as around:
+            if job.watch is not None:
+                around.enter_context(live_page(records[0], job.watch, terminal.say))
+            if job.tensorboard is not None:
+                from entrypoint.simulate.tensorboard import board  # imported here, since few runs need it
+
+                around.enter_context(board(records, job.output / "tensorboard", job.tensorboard, terminal.say))
+            around.enter_context(feeding(streams, failed))
+            around.enter_context(engine.ready())
             if job.patience:
                 terminal.say(f"many hosts on few CPUs: ENTRYPOINT_PEER_TIMEOUT is {job.patience:g}, unless you set it")
             exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
         terminal.say(summary(folders, exits, injector.report()))
     return ExitCode.CONFIG if problems else exit_code(folders, exits)
-
-
-def _board(job: LocalJob, folders: Sequence[HostFolder], terminal: Terminal) -> AbstractContextManager[None]:
-    from entrypoint.simulate.tensorboard import board  # imported here, since few runs need it
-
-    return board(
-        [each.output / "data/record" for each in folders], job.output / "tensorboard", job.tensorboard, terminal.say
-    )

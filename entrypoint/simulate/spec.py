@@ -130,17 +130,16 @@ class LocalJob:
         """Return the hyperparameters that choose the mode: those of SageMaker's SDK, or else our settings."""
         if self.mode == AskedMode.AUTO:
             return {}
-        switch, count = {
-            Mode.SINGLE: ({"sagemaker_entrypoint_mode": "single"}, ""),
-            Mode.PS: ({params.PARAMETER_SERVER_ENABLED: "true"}, "sagemaker_entrypoint_processes_per_host"),
-            Mode.MWMS: (
-                {params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED: "true"},
-                "sagemaker_entrypoint_processes_per_host",
-            ),
-            Mode.MPI: ({params.MPI_ENABLED: "true"}, params.MPI_PROCESSES_PER_HOST),
-            Mode.JAX: ({"sagemaker_entrypoint_mode": "jax"}, "sagemaker_entrypoint_processes_per_host"),
-        }[Mode(self.mode)]
-        return switch if self.processes_per_host is None else {**switch, count: str(self.processes_per_host)}
+        switch = {
+            Mode.PS: params.PARAMETER_SERVER_ENABLED,
+            Mode.MWMS: params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
+            Mode.MPI: params.MPI_ENABLED,
+        }.get(Mode(self.mode))
+        count = params.MPI_PROCESSES_PER_HOST if self.mode == Mode.MPI else "sagemaker_entrypoint_processes_per_host"
+        return {
+            **({switch: "true"} if switch else {"sagemaker_entrypoint_mode": str(self.mode)}),
+            **({} if self.processes_per_host is None else {count: str(self.processes_per_host)}),
+        }
 
 
 def host_names(count: int) -> list[str]:

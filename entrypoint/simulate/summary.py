@@ -77,14 +77,13 @@ def _last_words(folder: HostFolder) -> str:
 
 
 def _places(folders: Sequence[HostFolder]) -> list[str]:
-    lines = [_place("logs", [folder.log for folder in folders])]
-    models = [folder.model for folder in folders if folder.model.is_dir() and any(folder.model.iterdir())]
-    failures = [folder.failure for folder in folders if folder.failure.exists()]
-    reports = [folder.report for folder in folders if folder.report.exists()]
-    lines += [_place("report", reports)] if reports else []
-    lines += [_place("model", models)] if models else []
-    lines += [_place("failure", failures)] if failures else []
-    return lines
+    found = {
+        "logs": [folder.log for folder in folders],
+        "report": [folder.report for folder in folders if folder.report.exists()],
+        "model": [folder.model for folder in folders if folder.model.is_dir() and any(folder.model.iterdir())],
+        "failure": [folder.failure for folder in folders if folder.failure.exists()],
+    }
+    return [_place(what, paths) for what, paths in found.items() if paths]
 
 
 def _place(what: str, paths: Sequence[Path]) -> str:

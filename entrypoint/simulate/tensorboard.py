@@ -11,12 +11,11 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.follow import follow
 from entrypoint.observe.export.tensorboard import EventFiles
 
-PORT = 6006  # TensorBoard's default
 LAST_SECONDS = 10.0  # seconds for the last records to be written
 
 
 @contextlib.contextmanager
-def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable[[str], None]) -> Iterator[None]:
+def board(records: Sequence[Path], logdir: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
     """Write the job's event files while it runs, and serve them on this machine; ConfigError if that fails."""
     files, over = EventFiles(logdir), threading.Event()
     writer = threading.Thread(target=follow, args=(lambda: list(records), files, over.is_set), daemon=True)
@@ -31,7 +30,7 @@ def board(records: Sequence[Path], logdir: Path, port: int | None, say: Callable
         say(f"event files: {logdir}; tensorboard --logdir shows them again")
 
 
-def _serve(logdir: Path, port: int | None) -> str:
+def _serve(logdir: Path, port: int) -> str:
     """Start TensorBoard in a thread and return its address: a process would be ended with the hosts' descendants."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with warnings.catch_warnings():
@@ -40,7 +39,7 @@ def _serve(logdir: Path, port: int | None) -> str:
 
     tool = program.TensorBoard()
     tool.configure(
-        argv=["", "--logdir", str(logdir), "--host", "localhost", "--port", str(PORT if port is None else port),
+        argv=["", "--logdir", str(logdir), "--host", "localhost", "--port", str(port),
               "--load_fast=false", "--reload_interval=2"]
     )  # fmt: skip
     try:

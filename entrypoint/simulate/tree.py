@@ -5,12 +5,14 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from entrypoint.base.errors import CodeError, ConfigError
-from entrypoint.launcher.job.job import Tree
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.job.job import Job, Tree
 from entrypoint.simulate.delivery import deliver
 from entrypoint.simulate.spec import LocalJob
 
@@ -51,10 +53,16 @@ def folders_of(job: LocalJob) -> list[HostFolder]:
 
 
 def write_config(job: LocalJob, host: str, config: Path) -> None:
-    """Write SageMaker's config files of one host into the folder `config`."""
     config.mkdir(parents=True, exist_ok=True)
     for name, content in job.config_files(host).items():
         (config / name).write_text(json.dumps(content))
+
+
+def read(job: LocalJob, host: str, base: Path, environment: Mapping[str, str], gpus: int = 0) -> Job:
+    """Return the job as a host's launcher reads it, by config files that are removed again."""
+    with tempfile.TemporaryDirectory() as config:
+        write_config(job, host, Path(config))
+        return read_job(base, environment, Path("/run/entrypoint"), gpus, config=Path(config))
 
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
@@ -105,39 +113,51 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
 
 
 @contextlib.contextmanager
-def output_folder(job: LocalJob) -> Iterator[None]:
-    """Make the output folder, empty and marked as ours, and hold it until the end. An earlier run's is replaced."""
-    path = job.output
-    _refuse_to_replace(job)
+def taken(path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Path] = ()) -> Iterator[int]:
+    """Make a folder, empty and marked as ours, in place of an earlier run's, and hold it until the end.
+
+    Yield the file that holds it. ConfigError, which begins with `what`, if another run holds it, or if it has files of
+    others, among them `reads`: what the job reads. `spared`: mounts below it, which are not ours to remove.
+    """
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{what} is not a folder")
+    if path.exists() and any(path.iterdir()) and not (path / MARKER).exists() and not spared:
+        raise ConfigError(f"{what} is not empty and was not made by an earlier run; wanted a new or an empty folder")
+    if reads:
+        raise ConfigError(f"{what} holds {reads[0]}, which the job reads; wanted another folder")
     try:
         path.mkdir(parents=True, exist_ok=True)
         marker = (path / MARKER).open("w")
     except OSError as error:
-        raise ConfigError(f"--output {path} cannot be written: {error}") from None
+        raise ConfigError(f"{what} cannot be written: {error}") from None
     with marker:
         try:
             fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"--output {path} is in use by another run; wanted a folder of its own") from None
+            raise ConfigError(f"{what} is in use by another run; wanted a folder of its own") from None
         try:
             for entry in path.iterdir():
                 if entry.name != MARKER:
-                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+                    _remove(entry, spared)
         except OSError as error:  # for example, files that containers wrote as root
-            raise ConfigError(f"--output {path} cannot be replaced: {error}; remove it, or name another") from None
-        yield
+            raise ConfigError(f"{what} cannot be replaced: {error}; remove it, or name another") from None
+        yield marker.fileno()
 
 
-def _refuse_to_replace(job: LocalJob) -> None:
-    path = job.output
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"--output {path} is not a folder")
-    if path.exists() and any(path.iterdir()) and not (path / MARKER).exists():
-        raise ConfigError(
-            f"--output {path} is not empty and was not made by an earlier run; wanted a new or an empty folder"
-        )
+def _remove(path: Path, spared: Sequence[Path]) -> None:
+    if path in spared:
+        return
+    if any(path in mount.parents for mount in spared):
+        for entry in path.iterdir():
+            _remove(entry, spared)
+    elif path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def read_below(job: LocalJob, path: Path) -> list[Path]:
+    """Return what a job reads that is this folder, or lies in it."""
     folders = [job.source, *([job.checkpoints] if job.checkpoints else [])]
-    read = [folder for folder in folders if folder == path or path in folder.parents]
-    read += [channel.source for channel in job.channels if channel.reads(path)]
-    if read:
-        raise ConfigError(f"--output {path} holds {read[0]}, which the job reads; wanted another folder")
+    found = [folder for folder in folders if folder == path or path in folder.parents]
+    return found + [channel.source for channel in job.channels if channel.reads(path)]

@@ -264,13 +264,26 @@ def test_the_examples_that_cost_little_work(name, capsys, command, tmp_path, mon
     (tmp_path / "train.py").touch()
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("entrypoint.simulate.process_engine.missing", lambda *_: [])
+    monkeypatch.setattr("entrypoint.simulate.local_python.missing", lambda *_: [])
     for words in examples(name, capsys):
         if "--help" not in words and "docker" not in words:
             planned = [*words, "--plan"] if words[0] == "local" else words[: [*words, "|"].index("|")]
             code, out, err = command(*planned)
             assert (code, err) == (0, ""), words
             assert out
+
+
+def test_help_imports_what_all_commands_share_and_none_of_the_wings():
+    code = (
+        "import sys; from entrypoint.cli import main\n"
+        "for name in main.COMMANDS:\n"
+        "    try: main.run([name, '--help'])\n"
+        "    except SystemExit: pass\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('entrypoint.')), file=sys.stderr)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240).stderr
+    commands = {f"entrypoint.cli.{name}" for name in ("arguments", "main", *main.COMMANDS)}
+    assert set(loaded.split()) == {"entrypoint.base", "entrypoint.base.errors", "entrypoint.cli", *commands}
 
 
 # --- a reader that goes away ---
@@ -464,13 +477,11 @@ def test_a_thousand_namespaces_have_addresses_of_their_own():
 def test_the_plan_of_a_local_run_has_each_hosts_own_folders(tmp_path, mode, monkeypatch):
     engine = ProcessEngine(local_job(hosts=12, mode=mode, output=tmp_path / "out"), {}, 0)
     with engine._ports():
-        plans = [plan_for(engine._read(folder)) for folder in engine._folders]
+        plans = [plan_for(engine.read(host)) for host in engine.folders]
         monkeypatch.setattr(engine, "_ports", contextlib.nullcontext)  # it is to plan with the same
         text = engine.plan(whole=True)
     shown = [block for block in text.split("\n\n") if block.startswith("host ")]
-    wanted = [
-        render(plan, folder.host).partition("\n\n")[2] for folder, plan in zip(engine._folders, plans, strict=True)
-    ]
+    wanted = [render(plan, host).partition("\n\n")[2] for host, plan in zip(engine.folders, plans, strict=True)]
     assert shown == wanted
 
 

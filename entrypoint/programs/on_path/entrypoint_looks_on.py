@@ -37,6 +37,7 @@ class Seen:
         self.strategy, self.workers = "", 0
         self.horovod = 0  # 1: imported, and all its reductions are seen; 2: imported
         self.changes = 0
+        self.reports = False  # whether a thread of this process does
 
     def told(self) -> dict[str, Any]:
         """Return it in the form that the monitor reads."""
@@ -189,18 +190,6 @@ def wrap_methods(module: Any, name: str, note: Callable[..., None]) -> None:
             wrap(found, name, note)
 
 
-def optimizers(module: Any) -> None:
-    wrap_methods(module, "apply_gradients", of_optimizer)
-
-
-def optimizers_of_keras_3(module: Any) -> None:
-    wrap_methods(module, "apply", of_keras_3)
-
-
-def callbacks(module: Any) -> None:
-    wrap(module.CallbackList, "on_train_batch_end", of_fit)
-
-
 def reductions(module: Any) -> None:
     SEEN.horovod = 2
     for name in ("_allreduce", "_reducescatter", "allgather"):
@@ -268,12 +257,12 @@ WRAPPED: dict[str, Callable[[Any], None]] = {
             "tf_keras.src.optimizers.optimizer", "tf_keras.src.optimizers.legacy.optimizer_v2",
             "tensorflow.python.training.optimizer", "tensorflow.python.keras.optimizer_v2.optimizer_v2",
         ),
-        optimizers,
+        lambda module: wrap_methods(module, "apply_gradients", of_optimizer),
     ),
-    "keras.src.optimizers.base_optimizer": optimizers_of_keras_3,
+    "keras.src.optimizers.base_optimizer": lambda module: wrap_methods(module, "apply", of_keras_3),
     **dict.fromkeys(
         ("keras.src.callbacks", "keras.src.callbacks.callback_list", "keras.callbacks", "tf_keras.src.callbacks"),
-        callbacks,
+        lambda module: wrap(module.CallbackList, "on_train_batch_end", of_fit),
     ),
     "horovod.common.basics": name_threads,
     "horovod.tensorflow.mpi_ops": reductions,
@@ -319,30 +308,19 @@ class Finder:
 # --- reporting ---
 
 
-class Teller:
-    """Report what was seen, in a thread that starts when there is something to report."""
+def keep_reporting() -> None:
+    """Report what was seen whenever it has changed."""
+    import time
 
-    def __init__(self) -> None:
-        self.began = False
-
-    def begin(self) -> None:
-        self.began = True
-        import threading
-
-        threading.Thread(target=self.run, name="entrypoint-looks-on", daemon=True).start()
-
-    def run(self) -> None:
-        import time
-
-        told, wait = -1, FIRST_SECONDS
-        while True:
-            time.sleep(wait)
-            wait = min(MOST_SECONDS, 1.25 * wait)
-            if SEEN.changes != told:
-                with contextlib.suppress(Exception):  # nobody listens, or it changes while it is read
-                    now = SEEN.changes
-                    tell()
-                    told = now
+    told, wait = -1, FIRST_SECONDS
+    while True:
+        time.sleep(wait)
+        wait = min(MOST_SECONDS, 1.25 * wait)
+        if SEEN.changes != told:
+            with contextlib.suppress(Exception):  # nobody listens, or it changes while it is read
+                now = SEEN.changes
+                tell()
+                told = now
 
 
 def tell() -> None:
@@ -356,18 +334,19 @@ def tell() -> None:
         sender.sendto(json.dumps(told).encode(), os.environ[SOCKET])
 
 
-TELLER = Teller()
-
-
 def changed() -> None:
+    """Count a change, and start the thread that reports if none does yet."""
     SEEN.changes += 1
-    if not TELLER.began:
-        TELLER.begin()
+    if not SEEN.reports:
+        SEEN.reports = True
+        import threading
+
+        threading.Thread(target=keep_reporting, name="entrypoint-looks-on", daemon=True).start()
 
 
 def forked() -> None:
     """Forget the thread in a forked child, which has none. The child starts its own when it trains."""
-    TELLER.began = False
+    SEEN.reports = False
 
 
 def begin() -> type[Finder]:

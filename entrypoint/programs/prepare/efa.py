@@ -23,8 +23,6 @@ SIZES_WITH_RDMA = ("p4d.24xlarge", "p4de.24xlarge", "trn1.32xlarge", "p6e-gb200.
 
 
 class Efa(NamedTuple):
-    """Describe one host's adapters."""
-
     devices: tuple[str, ...]
     variables: Mapping[str, str]  # for the user's programs, except those that the job sets itself
     doubts: tuple[str, ...]

@@ -19,6 +19,7 @@ TF1_SESSIONS = re.compile(
 
 LEFT_BEHIND = re.compile(r"(^|/)(__pycache__|[^/]*\.egg-info)(/|$)")
 LARGE_BYTES = 16 << 20  # bytes
+FIRST_WITH_KERAS_3 = (2, 16)  # of TensorFlow
 NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", "protobuf", "sagemaker-tf-entrypoint")
 
 TRAIN, STARTS_SERVER = re.compile(r"\.train\("), re.compile(r"\btrain_and_evaluate\b|\bServer\(|\bstart_std_server\b")
@@ -31,6 +32,11 @@ STRING_OR_COMMENT = re.compile(
 )
 MASTER = re.compile(r"""(['"])master\1""")
 CHIEF = re.compile(r"""(['"])chief\1""")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return (2, 16) for `2.16.1`."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def flags(files: list[tuple[str, str]]) -> list[str]:

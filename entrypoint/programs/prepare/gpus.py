@@ -69,8 +69,14 @@ def _of_tensorflow(path: Sequence[str]) -> str:
         return ""
     if re.search(r"'is_cuda_build', False", text):
         return f"{_name(told.parents[3])} is built without CUDA"
-    folders = looked_in(told.parents[2] / OPENS_OTHERS) or _of_wheels(path)
-    missing = [name for name in (DRIVER, *_of_cuda(text)) if not _is_there(name, folders)]
+    of_wheels = [folder for entry in path if entry for folder in Path(entry).glob("nvidia/*/lib")]
+    folders = looked_in(told.parents[2] / OPENS_OTHERS) or of_wheels
+    # A library is there if it lies where TensorFlow itself looks, or can be loaded. pip installs no driver.
+    missing = [
+        name
+        for name in (DRIVER, *_of_cuda(text))
+        if not (name != DRIVER and any((folder / name).exists() for folder in folders)) and not loads(name)
+    ]
     return f"{_name(told.parents[3])} cannot load {', '.join(missing)}" if missing else ""
 
 
@@ -88,12 +94,3 @@ def _name(packages: Path) -> str:
     wheels = re.compile(r"(tensorflow(?:_cpu|_gpu)?|tf_nightly(?:_cpu|_gpu)?|intel_tensorflow)-(.+)\.dist-info")
     found = [match for file in sorted(packages.glob("*t*f*.dist-info")) if (match := wheels.fullmatch(file.name))]
     return " and ".join(f"{match[1].replace('_', '-')} {match[2]}" for match in found) or "TensorFlow"
-
-
-def _of_wheels(path: Sequence[str]) -> list[Path]:
-    return [folder for entry in path if entry for folder in Path(entry).glob("nvidia/*/lib")]
-
-
-def _is_there(library: str, folders: Sequence[Path]) -> bool:
-    """Return whether a library lies where TensorFlow itself looks, or can be loaded. pip installs no driver."""
-    return (library != DRIVER and any((folder / library).exists() for folder in folders)) or loads(library)

@@ -158,7 +158,6 @@ def _makers(on: ast.expr, tree: ast.Module, full: dict[str, str]) -> set[str]:
 
 
 def _imports(tree: ast.Module) -> dict[str, str]:
-    """Return the full name of each imported name."""
     found = dict[str, str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

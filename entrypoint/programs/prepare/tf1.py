@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from findings import FIRST_WITH_KERAS_3, numbers
 from reached import Place, reached
 
 TABLE = Path("tools/compatibility/renames_v2.py")  # in TensorFlow's folder
@@ -25,7 +26,7 @@ GONE = {
     "estimator": "ended with TensorFlow 2.15: line 2.14 of this image has it",
     "examples": "ended with TensorFlow 1",
 }
-FIRST_WITHOUT_ESTIMATOR = FIRST_WITH_KERAS_3 = (2, 16)
+FIRST_WITHOUT_ESTIMATOR = (2, 16)
 # What compat.v1 takes from Keras 2, by its new name.
 OF_KERAS_2 = re.compile(r"tf\.compat\.v1\.(keras|layers|nn\.rnn_cell)\b")
 WITHOUT_KERAS_2 = "Keras 3 lacks: set TF_USE_LEGACY_KERAS=1, with tf_keras installed"
@@ -76,37 +77,27 @@ def describe(files: list[tuple[str, str]], path: list[str], *, shim: bool, keras
     `files`: as `findings.texts` returns them. `path`: where the user's Python looks for TensorFlow. `keras_2`: as of
     `has_keras_2`. A file that Python cannot parse has no findings: Python will report it itself.
     """
-    using = [(name, text) for name, text in files if USES.search(text)]
-    folder = _tensorflow(path) if using else None
-    if folder is None:
-        return []
-    version = _version(folder)
-    table = _table(folder, version)
-    why = _gone(table, version, keras_2)
+    version, table, why = _known(files, path, keras_2)
     found, solved = [], False
-    for name, text in using:
+    for name, text in files:
         lines = _names(text, table)
         renamed = {} if shim else {old: table[old] for old in lines if old not in why}
         if renamed:
             solved = True
             listed = [f"tf.{old} (line {_lines(lines[old])}; now {new})" for old, new in renamed.items()]
-            found.append(f"{name} uses what TensorFlow {version} has under other names: {_few(listed)}")
-        found += [f"{name} uses tf.{old} (line {_lines(lines[old])}), which {why[old]}" for old in lines if old in why]
+            more = f" and {len(listed) - SHOWN_NAMES} more" if len(listed) > SHOWN_NAMES else ""
+            few = ", ".join(listed[:SHOWN_NAMES]) + more
+            found.append(f"{name} uses what TensorFlow {version} has under other names: {few}")
+        found += _lacking(name, lines, why)
     return [*_shortened(found), *([REMEDY] if solved else [])]
 
 
 def refused(files: list[tuple[str, str]], path: list[str], program: str, *, keras_2: bool = False) -> str:
     """Return names that the shim lacks and the program is sure to use, by file and line; "" if there are none."""
-    folder = _tensorflow(path)
-    if folder is None or not any(USES.search(text) for _, text in files):
-        return ""
-    version = _version(folder)
-    table = _table(folder, version)
-    why = _gone(table, version, keras_2)
+    _, table, why = _known(files, path, keras_2)
     texts, found = dict(files), []
-    for name, places in reached(files, program).items():
-        lines = _names(texts[name], {old: table[old] for old in why}, places)
-        found += [f"{name} uses tf.{old} (line {_lines(lines[old])}), which {why[old]}" for old in lines]
+    for name, places in reached(files, program).items() if table else ():
+        found += _lacking(name, _names(texts[name], {old: table[old] for old in why}, places), why)
     return "; ".join(["ENTRYPOINT_TF1=shim cannot run the code", *_shortened(found)]) if found else ""
 
 
@@ -125,7 +116,6 @@ def listed(
     return [
         (name, lines, old, table[old], why.get(old, ""))
         for name, text in files
-        if USES.search(text)
         for old, lines in _names(text, table).items()
     ]
 
@@ -141,9 +131,21 @@ def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim:
     return asked in ("1", "true", "True")  # tensorflow/__init__.py
 
 
+def _known(files: list[tuple[str, str]], path: list[str], keras_2: bool) -> tuple[str, dict[str, str], dict[str, str]]:
+    """Return TensorFlow's version, its table, and what of that is gone: nothing, if it is not there or not used."""
+    folder = _tensorflow(path) if any(USES.search(text) for _, text in files) else None
+    version = _version(folder) if folder else ""
+    table = _table(folder, version) if folder else {}
+    return version, table, _gone(table, version, keras_2)
+
+
+def _lacking(file: str, lines: dict[str, list[int]], why: dict[str, str]) -> list[str]:
+    return [f"{file} uses tf.{old} (line {_lines(lines[old])}), which {why[old]}" for old in lines if old in why]
+
+
 def _gone(table: dict[str, str], version: str, keras_2: bool) -> dict[str, str]:
     """Return the old names that compat.v1 lacks, too, each with the reason."""
-    lacks = "" if keras_2 or _numbers(version) < FIRST_WITH_KERAS_3 else WITHOUT_KERAS_2
+    lacks = "" if keras_2 or numbers(version) < FIRST_WITH_KERAS_3 else WITHOUT_KERAS_2
     return {old: GONE[old] for old in table if old in GONE} | {
         old: lacks for old, new in table.items() if lacks and OF_KERAS_2.match(new)
     }
@@ -155,6 +157,8 @@ def _names(text: str, table: dict[str, str], places: set[Place] | None = None) -
     `places`: those that count; None: all.
     """
     found: dict[str, list[int]] = {}
+    if not USES.search(text):
+        return found
     with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # ValueError: a NUL
         tree = ast.parse(text)
         meant = _meant(tree)
@@ -265,21 +269,12 @@ def _table(folder: Path, version: str) -> dict[str, str]:
 
 def _with_modules(table: dict[str, str], version: str) -> dict[str, str]:
     table |= {module: f"tf.compat.v1.{module}" for module in MODULES}
-    return table | {old: "" for old in GONE if old != "estimator" or _numbers(version) >= FIRST_WITHOUT_ESTIMATOR}
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return table | {old: "" for old in GONE if old != "estimator" or numbers(version) >= FIRST_WITHOUT_ESTIMATOR}
 
 
 def _shortened(found: list[str]) -> list[str]:
     more = [f"{len(found) - SHOWN_FILES} more such lines are left out"] if len(found) > SHOWN_FILES else []
     return [*found[:SHOWN_FILES], *more]
-
-
-def _few(texts: list[str]) -> str:
-    more = len(texts) - SHOWN_NAMES
-    return ", ".join(texts[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _lines(numbers: list[int]) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import xla
-from findings import ESTIMATOR
+from findings import ESTIMATOR, FIRST_WITH_KERAS_3, numbers
 
 FIT = re.compile(r"\.fit\b")
 KERAS_2 = re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b")
 HOROVOD = re.compile(r"^[^\S\n]*(import|from)\s+(horovod|smdistributed\.dataparallel)\b", re.MULTILINE)
-FIRST_WITH_KERAS_3 = (2, 16)  # of TensorFlow
 INSTEAD = (
     "Set ENTRYPOINT_MODE=jax, and before the model call sagemaker_tf_data.initialize_jax() and "
     "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False)); or "
@@ -56,7 +55,7 @@ def doubts(
     `program`: as of `keras_fit.first`.
     """
     legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py
-    keras_3 = _version(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
+    keras_3 = numbers(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
     keras_3 = keras_3 and not any(KERAS_2.search(text) for _, text in files)
     found = [*_of_keras_3(files, program, mode, tensorflow)] if keras_3 and mode in NO_FIT else []
     if mode == "ps" and ps_workers == "server":
@@ -66,7 +65,7 @@ def doubts(
             for name, text in files
             if ESTIMATOR.search(text)
         ]
-    if gpus and servers > 1 and not keras_3 and _version(tensorflow) >= xla.FIRST_KERAS:
+    if gpus and servers > 1 and not keras_3 and numbers(tensorflow) >= xla.FIRST_KERAS:
         found += _of_xla(files)
     if 0 < gpus < ranks and any(HOROVOD.search(text) for _, text in files):
         found.append(_of_ranks(gpus, ranks))
@@ -102,7 +101,3 @@ def _of_ranks(gpus: int, ranks: int) -> Doubt:
     )
     instead = f"Set ENTRYPOINT_PROCESSES_PER_HOST={gpus}, or CUDA_VISIBLE_DEVICES=-1 to train on CPUs"
     return Doubt("ranks-and-gpus", "", 0, why, instead)
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])

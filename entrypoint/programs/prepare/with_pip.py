@@ -16,9 +16,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from unusable import Unusable, missing
+from unusable import Unusable, missing, reason
 
 RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
+ARN = re.compile(r"arn:[^:]+:codeartifact:(?P<region>[^:]+):(?P<owner>[^:]+):repository/(?P<domain>[^/]+)/(?P<name>.+)")
+WANTED = (
+    "wanted codeartifact:GetAuthorizationToken, codeartifact:GetRepositoryEndpoint, codeartifact:ReadFromRepository "
+    "and sts:GetServiceBearerToken for the job's execution role, and a network that leads to that service"
+)
 LAST_RETRY = "Retry(total=0,"  # in pip's line about an index that it did not reach
 UNREACHED = (
     " (pip did not reach its index: under network isolation, or in a VPC without a way to one, a job has only what the "
@@ -27,7 +32,10 @@ UNREACHED = (
 
 
 def run_pip(package: bool, code: Path) -> None:
-    _keep_cache()
+    if cache := os.environ.get(
+        "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"
+    ):  # what the job before has fetched and built
+        os.environ.setdefault("PIP_CACHE_DIR", str(Path(cache) / "pip"))
     # Without a network, pip would look for a newer pip for a quarter of a minute.
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     if package:
@@ -37,13 +45,10 @@ def run_pip(package: bool, code: Path) -> None:
     words = [*(["."] if package else []), *(["-r", "requirements.txt"] if requirements else [])]
     env = dict(os.environ)
     if requirements and (arn := os.environ.get("CA_REPOSITORY_ARN")):
-        try:
-            from codeartifact import index
+        try:  # it holds a token, and everybody on the host can see a command line
+            env["PIP_INDEX_URL"] = _index(arn)
         except ImportError as error:
             raise missing(error.name, "CA_REPOSITORY_ARN") from None
-
-        try:  # it holds a token, and everybody on the host can see a command line
-            env["PIP_INDEX_URL"] = index(arn)
         except Unusable as wrong:
             raise Unusable(f"{what} in {code} cannot be installed: {wrong}") from None
     last: list[str] = []
@@ -59,10 +64,24 @@ def run_pip(package: bool, code: Path) -> None:
         raise Unusable(f"{what} in {code} cannot be installed: {found}")
 
 
-def _keep_cache() -> None:
-    """Let pip find, in a warm pool, what the job before has downloaded and built."""
-    if folder := os.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
-        os.environ.setdefault("PIP_CACHE_DIR", str(Path(folder) / "pip"))
+def _index(arn: str) -> str:
+    """Return the URL of a repository of AWS CodeArtifact for pip, with a token. sagemaker-training takes the same."""
+    import boto3
+
+    found = ARN.fullmatch(arn)
+    if not found:
+        raise Unusable(
+            f"CA_REPOSITORY_ARN is {arn!r}; wanted arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY"
+        )
+    domain = {"domain": found["domain"], "domainOwner": found["owner"]}
+    try:
+        client = boto3.client("codeartifact", region_name=found["region"])
+        token = client.get_authorization_token(**domain)["authorizationToken"]
+        endpoint = client.get_repository_endpoint(**domain, repository=found["name"], format="pypi")
+    except Exception as error:  # botocore has many kinds
+        raise Unusable(f"CA_REPOSITORY_ARN is set, and there is no index: {reason(error)}; {WANTED}") from None
+    scheme, _, rest = endpoint["repositoryEndpoint"].rstrip("/").partition("://")
+    return f"{scheme}://aws:{token}@{rest}/simple/"
 
 
 def _build_with_what_is_here(code: Path) -> None:

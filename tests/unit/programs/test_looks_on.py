@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -173,8 +174,12 @@ def told(tmp_path_factory):
         "ENTRYPOINT_PROCESS": "rank 3", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "",
     }  # fmt: skip
     command = [sys.executable, str(folder / "train.py")]
-    with contextlib.closing(marks):
-        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    options = {"env": environment, "cwd": folder, "capture_output": True, "text": True, "timeout": 300}
+    with contextlib.closing(marks), ThreadPoolExecutor(1) as pool:
+        running = pool.submit(subprocess.run, command, **options)
+        while not wait([running], 0.2).done:  # as the monitor does: the socket holds ten messages
+            marks.hear()
+        done = running.result()
         assert done.returncode == 0, done.stderr
         marks.receive()
         models = {line.process: line.model for line in marks.take()[2]}

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli.main import run
 from entrypoint.simulate.docker_engine import DockerEngine
-from entrypoint.simulate.engine import FaultFailed, refuse_faults
+from entrypoint.simulate.engine import FaultFailed
+from entrypoint.simulate.engines import refuse_faults
 from entrypoint.simulate.fault import ALL, FOLDERS, Action, Fault, parse_fault
 from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.injector import Injector
-from entrypoint.simulate.netns_engine import NetnsEngine
-from entrypoint.simulate.process_engine import ProcessEngine
 from entrypoint.simulate.spec import LocalJob
 
 HOSTS = ("algo-1", "algo-2", "algo-3")
@@ -128,14 +127,13 @@ def test_many_hosts_are_not_all_listed():
 
 
 def test_an_engine_refuses_what_it_cannot_do_and_names_those_that_can():
-    engines = (ProcessEngine, NetnsEngine, DockerEngine)
     with pytest.raises(ConfigError) as refused:
-        refuse_faults([parse("kill algo-2"), parse("cut algo-2 for 3")], ProcessEngine, engines)
+        refuse_faults([parse("kill algo-2"), parse("cut algo-2 for 3")], "process")
     assert str(refused.value) == (
         "--fault 'cut algo-2 for 3': engine process cannot cut; wanted --engine netns or --engine docker"
     )
-    for engine in (NetnsEngine, DockerEngine):
-        refuse_faults([parse(f"{action} algo-2:output") for action in ("fill", "readonly")], engine, engines)
+    for engine in ("netns", "docker"):
+        refuse_faults([parse(f"{action} algo-2:output") for action in ("fill", "readonly")], engine)
 
 
 def test_without_root_namespaces_are_refused(tmp_path, monkeypatch, capsys):
