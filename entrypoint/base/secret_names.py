@@ -139,8 +139,8 @@ def is_secret(name: str, content: bool = False) -> bool:
             return True
         word = words[end - 1]
         says_which = word in _WHICH or word.isdigit() or bool(re.fullmatch(r"v\d{1,3}", word))
-        if not (says_which or _says_of_what(word) or (content and word in _AS_A_FILE)):
-            return words[0] == "key" and end == 1 < len(words) and _says_of_what(words[1])  # KEY_OPENAI
+        if not (says_which or _is_subject(word) or (content and word in _AS_A_FILE)):
+            return words[0] == "key" and end == 1 < len(words) and _is_subject(words[1])  # KEY_OPENAI
     return False
 
 
@@ -154,7 +154,7 @@ def _split(name: str) -> list[str]:
     return words
 
 
-def _says_of_what(word: str) -> bool:
+def _is_subject(word: str) -> bool:
     return word in _OF_WHAT or word in _SERVICES - _PLAIN_WORDS
 
 

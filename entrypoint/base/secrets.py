@@ -29,7 +29,7 @@ _BASE64 = re.compile(r"(?!/)(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+
 _PLACE = re.compile(r"(~|\.{1,2})?(/[a-z0-9._-]+)+/?|(s3://|arn:)\S+")
 
 
-def tells(value: str) -> bool:
+def is_distinctive(value: str) -> bool:
     """Return whether a secret is unlike ordinary text, so that it can be masked wherever it appears."""
     if len(value) < SHORTEST_CHARS or len(set(value)) < 4 or _PLACE.fullmatch(value):
         return False
@@ -48,7 +48,7 @@ class Secrets:
             form
             for name, value in pairs
             for line in {value, *value.splitlines()}
-            if tells(line.strip())
+            if is_distinctive(line.strip())
             for form in _forms(line.strip())
         }
         # A program may print single lines of a value. Longest first, since one value may contain another.
@@ -56,7 +56,7 @@ class Secrets:
         self._after_name = [
             (_bytes(name), _after(name, value))
             for key, value in sorted(pairs)
-            if key and value.strip() and not tells(value)
+            if key and value.strip() and not is_distinctive(value)
             for name in sorted({key, key.upper().replace("-", "_")})
         ]
         # A pattern is longer than the text that it matches.

@@ -10,7 +10,7 @@ from pathlib import Path
 from entrypoint.record.limits import RECORD_BYTES
 from entrypoint.record.lines import Line
 
-ROOM_BYTES = 1 << 20  # compressed bytes that are kept while they cannot be written; after that, lines are left out
+WAITING_BYTES = 1 << 20  # compressed bytes that are kept while they cannot be written; after that, lines are left out
 
 
 class Record:
@@ -36,7 +36,7 @@ class Record:
         """Add a line, which may already be JSON."""
         if self.size + len(self._waiting) >= RECORD_BYTES:
             return
-        if len(self._waiting) >= ROOM_BYTES:
+        if len(self._waiting) >= WAITING_BYTES:
             self._missing += 1
             return
         self._waiting += self._gzip.compress((line if isinstance(line, bytes) else line.to_json()) + b"\n")
@@ -70,7 +70,7 @@ class Record:
         except OSError as error:
             why = error.strerror or str(error)
             if not self._trouble:
-                kept = f"up to {ROOM_BYTES >> 20} MB of it are kept in memory until they can be"
+                kept = f"up to {WAITING_BYTES >> 20} MB of it are kept in memory until they can be"
                 self._say(f"warning: the record of this host cannot be written to {self.path.parent}: {why}; {kept}")
             self._trouble = why
             return

@@ -35,8 +35,8 @@ def run_local(job: LocalJob, engine: Engine) -> int:
         for folder in folders:
             write_tree(job, folder)
         for line in filter(None, (channel.summary for channel in job.channels)):
-            terminal.say(line)
-        injector = Injector(job.faults, engine, terminal.say)
+            terminal.print(line)
+        injector = Injector(job.faults, engine, terminal.print)
         streams = [
             Stream(channel=channel, folder=folder.input_data, rank=rank, hosts=job.hosts)
             for rank, folder in enumerate(folders)
@@ -46,7 +46,7 @@ def run_local(job: LocalJob, engine: Engine) -> int:
 
         def failed(problem: str) -> None:
             problems.append(problem)
-            terminal.say(f"error: {problem}")
+            terminal.print(f"error: {problem}")
             if problems[0] is problem:  # a second signal would kill the hosts
                 happened.put(signal.SIGTERM)
 
@@ -54,15 +54,17 @@ def run_local(job: LocalJob, engine: Engine) -> int:
         records = [folder.output / "data/record" for folder in folders]
         with contextlib.ExitStack() as around:
             if job.watch is not None:
-                around.enter_context(live_page(records[0], job.watch, terminal.say))
+                around.enter_context(live_page(records[0], job.watch, terminal.print))
             if job.tensorboard is not None:
                 from entrypoint.simulate.tensorboard import board  # imported here, since few runs need it
 
-                around.enter_context(board(records, job.output / "tensorboard", job.tensorboard, terminal.say))
+                around.enter_context(board(records, job.output / "tensorboard", job.tensorboard, terminal.print))
             around.enter_context(feeding(streams, failed))
             around.enter_context(engine.ready())
             if job.patience:
-                terminal.say(f"many hosts on few CPUs: ENTRYPOINT_PEER_TIMEOUT is {job.patience:g}, unless you set it")
+                terminal.print(
+                    f"many hosts on few CPUs: ENTRYPOINT_PEER_TIMEOUT is {job.patience:g}, unless you set it"
+                )
             exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
-        terminal.say(summary(folders, exits, injector.report()))
+        terminal.print(summary(folders, exits, injector.report()))
     return ExitCode.CONFIG if problems else exit_code(folders, exits)

@@ -54,7 +54,7 @@ class Terminal:
             while view:
                 view = view[os.write(self._fd, view) :]
 
-    def say(self, message: str) -> None:
+    def print(self, message: str) -> None:
         self.write(f"{message}\n".encode(errors="replace"))
 
 
@@ -166,12 +166,12 @@ class Watch:
                 ended += descendants.end_descendants(within=GONE_SECONDS, spare=self.running.values())[1]
 
     def _stop(self, why: str) -> None:
-        self.terminal.say(why)
+        self.terminal.print(why)
         self.stopping_since = time.monotonic()
 
     def _kill(self, why: str) -> None:
         self.forced = True
-        self.terminal.say(why)
+        self.terminal.print(why)
         self.engine.signal(self.running, signal.SIGKILL)
 
     def _press(self) -> None:

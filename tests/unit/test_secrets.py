@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.base.secret_names import is_secret
-from entrypoint.base.secrets import MASK, NONE, Secrets, tells
+from entrypoint.base.secrets import MASK, NONE, Secrets, is_distinctive
 
 KINDS = ("secret", "harmless")
 AWS_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -128,7 +128,7 @@ def test_long_texts_take_no_time(text):
      "48151623421087", "c0ffee00-1234-5678-9abc-def012345678", "пароль-42", "Tr0ub4dor&3", "xKjH4gTr"],
 )  # fmt: skip
 def test_values_that_tell(value):
-    assert tells(value)
+    assert is_distinctive(value)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_values_that_tell(value):
      "MirroredStrategy", "prod/db/main", "my-secret-name", "        "],
 )  # fmt: skip
 def test_values_that_are_ordinary(value):
-    assert not tells(value)
+    assert not is_distinctive(value)
 
 
 def test_a_value_is_masked_wherever_it_is():
@@ -251,7 +251,7 @@ def test_whatever_they_are_masking_goes_on(secrets, text, data):
     assert secret.mask_bytes(masked.encode("utf-8", "surrogatepass")).count(b"***") >= masked.count(MASK)
     assert secret.mask_bytes(data).count(b"\n") <= data.count(b"\n")
     for name, value in secrets.items():
-        if name != "x" and name != "config" and isinstance(value, str) and tells(value.strip()):
+        if name != "x" and name != "config" and isinstance(value, str) and is_distinctive(value.strip()):
             assert value.strip() not in secret.mask(f"{text} {value.strip()} {text}").replace(MASK, "")
 
 

@@ -28,7 +28,7 @@ SECONDS = 60.0
 SOON_SECONDS = 10.0  # seconds
 START_SECONDS = 600.0  # seconds in which a run may get ready: packages are installed, TensorFlow is imported
 CHECKS = (*check_run.CHECKS, *check_stops.CHECKS, check_cost.of_hours)
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Options:
                 raise ConfigError(f"--{name} is {value:g}; wanted a number above 0")
 
 
-def rehearse(options: Options, environment: Mapping[str, str], log: Say) -> tuple[Case, list[Finding]]:
+def rehearse(options: Options, environment: Mapping[str, str], log: Log) -> tuple[Case, list[Finding]]:
     """Rehearse the job of a launch; ConfigError or CodeError, with advice, if it cannot begin.
 
     Logs, records and models stay in the output folder; the samples are removed.
@@ -81,7 +81,7 @@ def rehearse(options: Options, environment: Mapping[str, str], log: Say) -> tupl
 
 
 def _rehearse(
-    options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], log: Say
+    options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], log: Log
 ) -> tuple[Case, list[Finding]]:
     log(f"samples of {options.records:,} records of each channel")
     found = origins(asked.described.request, options.channels, samples)
@@ -123,7 +123,7 @@ class _Stage:
 
     def __init__(
         self, options: Options, asked: Asked, hosts: int, taken: tuple[Sample, ...], environment: Mapping[str, str],
-        log: Say,
+        log: Log,
     ) -> None:  # fmt: skip
         self._options, self._asked, self._hosts, self._taken = options, asked, hosts, taken
         self._environment, self._say = environment, log

@@ -69,7 +69,7 @@ class Player:
                 self._note_gaps(call, quiet, policy)
                 for quiet_at, events_then in quiet:
                     policy.on(events_then, quiet_at)
-                self._note_heard(happened)
+                self._note_contacts(happened)
                 actions = policy.on(happened, at) if happened else policy.repeat()
                 self._last = at
             except (*WRONG, AssertionError) as error:
@@ -102,7 +102,7 @@ class Player:
             return [events.Informed(news=self._news)]
         return [events.Reported(report=report) for report in self._reports.values()] or [events.Due()]
 
-    def _note_heard(self, happened: Sequence[Event]) -> None:
+    def _note_contacts(self, happened: Sequence[Event]) -> None:
         for event in happened:
             match event:
                 case events.Reported(report=report):

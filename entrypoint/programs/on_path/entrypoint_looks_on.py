@@ -39,7 +39,7 @@ class Seen:
         self.changes = 0
         self.reports = False  # whether a thread of this process does
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return it in the form that the monitor reads."""
         living = [each for each in list(self.variables.values()) if each[0]() is not None]
         asked = list(self.asked.values())
@@ -312,26 +312,26 @@ def keep_reporting() -> None:
     """Report what was seen whenever it has changed."""
     import time
 
-    told, wait = -1, FIRST_SECONDS
+    sent, wait = -1, FIRST_SECONDS
     while True:
         time.sleep(wait)
         wait = min(MOST_SECONDS, 1.25 * wait)
-        if SEEN.changes != told:
+        if SEEN.changes != sent:
             with contextlib.suppress(Exception):  # nobody listens, or it changes while it is read
                 now = SEEN.changes
-                tell()
-                told = now
+                send()
+                sent = now
 
 
-def tell() -> None:
+def send() -> None:
     """Send what was seen to the monitor."""
     import json
     import socket
 
-    told = {"process": os.environ[PROCESS], "marks": {}, "metrics": {}, "weights": [], "model": SEEN.told()}
+    sent = {"process": os.environ[PROCESS], "marks": {}, "metrics": {}, "weights": [], "model": SEEN.facts()}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
-        sender.sendto(json.dumps(told).encode(), os.environ[SOCKET])
+        sender.sendto(json.dumps(sent).encode(), os.environ[SOCKET])
 
 
 def changed() -> None:

@@ -78,7 +78,7 @@ def test_a_full_disk_that_is_emptied_costs_nothing(tmp_path):
 
 
 def test_a_disk_that_is_full_for_long_costs_what_was_told_meanwhile(tmp_path, monkeypatch):
-    monkeypatch.setattr("entrypoint.record.write.ROOM_BYTES", 2000)
+    monkeypatch.setattr("entrypoint.record.write.WAITING_BYTES", 2000)
     said = []
     record = Record(tmp_path / "algo-1.jsonl.gz", said.append)
     with no_room_beyond(100):
