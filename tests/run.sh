@@ -310,7 +310,7 @@ line_ring() {
     if [[ $1 == *-gpu ]]; then
         options+=(--gpu) tests+=(tests/cluster/test_cluster_gpu_image.py)
     else
-        tests+=(tests/cluster/test_cluster_{pipe,sharding,examples}.py)
+        tests+=(tests/cluster/test_cluster_{pipe,sharding,examples,containers,proxy}.py)
     fi
     ./build.sh "${options[@]}" && TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" "${tests[@]}" -n 3
 }

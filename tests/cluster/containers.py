@@ -138,7 +138,8 @@ class Cluster:
     channel has the code and says so. `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file
     system in the network. `isolated`: hosts reach one another and nobody else. `groups`: hosts by instance group.
     `channels`: a folder, in File mode, or a Channel under its own name. `cpus`: those that a host may use.
-    `open_to_all`: for an image whose user is not root. `service`: what else compose is told of each container.
+    `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `service`:
+    what else compose is told of each container.
     """
 
     def __init__(
@@ -161,6 +162,7 @@ class Cluster:
         cpus: Mapping[str, Iterable[int]] | None = None,
         isolated: bool = False,
         open_to_all: bool = False,
+        read_only: Iterable[str] = (),
         service: Mapping[str, Any] | None = None,
     ) -> None:
         self.image, self.folder = image, folder
@@ -194,8 +196,9 @@ class Cluster:
                 shutil.copy(PROGRAMS / program, ml / "code")
             for name, text in (files or {}).items():
                 (ml / "code" / name).write_text(text)
-            volumes = [*mounts, *(f"{ml / part}:/opt/ml/{part}" for part in ("input", "model", "output"))]
-            volumes += [f"{ml}/code:/opt/ml/code"] if program else []
+            parts_of_ml = ["input", "model", "output", *(["code"] if program else [])]
+            volumes = [f"{ml / part}:/opt/ml/{part}:{'ro' if part in read_only else 'rw'}" for part in parts_of_ml]
+            volumes += mounts
             volumes += [f"{path}:/opt/ml/input/data/{name}:ro" for name, path in shown(self.channels, parts)]
             volumes += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
             if open_to_all:

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import BUSY, Cluster, resources, run_alone, write_config
+from containers import BUSY, Cluster
+from matrix import JAX_LINE
+
+from images import LINE
 
 ROOT = Path(__file__).resolve().parents[2]
 START = ["/usr/local/bin/docker-entrypoint"]
@@ -20,10 +23,17 @@ import os
 if "OMPI_COMM_WORLD_RANK" in os.environ:
     from mpi4py import MPI
     print("all", MPI.COMM_WORLD.allreduce(1), flush=True)
+if "JAX_PROCESS_ID" in os.environ:
+    from sagemaker_tf_data import initialize_jax
+    initialize_jax()
+    from jax.experimental.multihost_utils import process_allgather
+    print("all", len(process_allgather(1)), flush=True)
 print("did its work", flush=True)
 raise ValueError("bad batch 7")
 """
-MODES = ("single", "ps", "mwms", "mpi")
+# Only the image of one line has jax; the ring `lines` runs there what the default line cannot.
+MODES = ("jax",) if LINE == JAX_LINE else ("single", "ps", "mwms", "mpi")
+TOGETHER = ("mpi", "jax")  # two processes on each host, which add up
 CANNOT_KEEP = (
     "warning: user 1000 cannot write to /opt/ml/model, /opt/ml/output, /opt/ml/output/data, so the model, the failure "
     "file, the report cannot be kept; wanted folders of that user (chown 1000), or an image whose USER is root"
@@ -44,6 +54,7 @@ class Odd:
 
     options: Mapping[str, Any] = field(default_factory=dict)
     is_open: bool = False  # to everybody; else it is root's
+    read_only: tuple[str, ...] = ()  # parts of /opt/ml
     account: str = ""
     refuses: Mapping[str, int] = field(default_factory=dict)
     says: str = ""
@@ -99,12 +110,13 @@ CONTAINERS = {
     "all at once": Odd(
         options=HARD, is_open=True, account=f"{TRAINER}:/bin/sh", says="TMPDIR is /opt/ml/output/entrypoint-"
     ),
+    "/opt/ml/input and code read-only": Odd(read_only=("input", "code")),
     "nowhere to write": Odd(options=HARD, refused={"": NO_PLACE}),
 }
 # Of each kind that ends in a way of its own one mode; what each mode does in the others are variants.
 USUAL = {
     ("another user", "single"), ("read-only root", "mpi"), ("no capabilities", "mpi"), ("all at once", "mwms"),
-    ("nowhere to write", "ps"),
+    ("nowhere to write", "ps"), ("/opt/ml/input and code read-only", "single"),
 }  # fmt: skip
 EACH = [
     pytest.param(name, mode, id=f"{name}, {mode}", marks=() if (name, mode) in USUAL else pytest.mark.more)
@@ -123,7 +135,7 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
     environment = {
         **BUSY,
         **options.pop("environment", {}),
-        **({"ENTRYPOINT_PROCESSES_PER_HOST": "2"} if mode == "mpi" else {}),
+        **({"ENTRYPOINT_PROCESSES_PER_HOST": "2"} if mode in TOGETHER else {}),
     }
     with cluster(
         program="tells.py",
@@ -133,6 +145,7 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
         environment=environment,
         mounts=[f"{passwd(tmp_path, odd.account)}:/etc/passwd:ro"] if odd.account else (),
         open_to_all=odd.is_open,
+        read_only=odd.read_only,
         service=options,
     ) as job:
         endings = job.wait()
@@ -146,7 +159,7 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
                 assert re.search(r"job failed: algo-\d [^:]*\(exit code 1\): ValueError: bad batch 7", ending.log)
                 assert bool(ending.failure) == (odd.says != CANNOT_KEEP)
         if not refused:  # one that was behind the first to fail may have been ended before it said so
-            assert "did its work" in everything and ("all 4" in everything) == (mode == "mpi")
+            assert "did its work" in everything and ("all 4" in everything) == (mode in TOGETHER)
         if mode == "single":
             assert everything.count("Traceback") == (not refused)
 
@@ -166,18 +179,8 @@ def test_mpi_on_one_host_takes_no_account(cluster: Callable[..., Cluster]) -> No
         assert ending.exit_code == 1 and "all 2" in ending.log and CANNOT_KEEP in ending.log
 
 
-def test_an_input_that_is_only_read(image: str, tmp_path: Path) -> None:
-    config = tmp_path / "input/config"
-    write_config(config, resources=resources(["algo-1"], "algo-1"), hyperparameters={"sagemaker_program": "train.py"})
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code/train.py").write_text("print('did its work')\n")
-    mounts = {tmp_path: "/opt/ml", tmp_path / "input": "/opt/ml/input:ro", tmp_path / "code": "/opt/ml/code:ro"}
-    done = run_alone(image, "train", mounts=mounts)
-    assert done.returncode == 0 and "did its work" in done.stdout, done.stdout
-
-
 @pytest.mark.more  # programs without TensorFlow are above
-@pytest.mark.parametrize("mode", ["ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "single"])
 def test_tensorflow_trains_in_all_at_once(cluster: Callable[..., Cluster], tmp_path: Path, mode: str) -> None:
     options = dict(HARD)
     environment = {**BUSY, **options.pop("environment"), "ENTRYPOINT_PS_WORKERS": "server", "TF_CPP_MIN_LOG_LEVEL": "1"}

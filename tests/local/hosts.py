@@ -22,6 +22,7 @@ from entrypoint.simulate.ports import reserved
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
+JAX = Path(os.environ.get("TEST_JAX") or Path(sys.prefix) / "jax")  # tests/run.sh makes it
 CONTROL_PORT, SSH_PORT = 9000, 9050
 PORTS = (*range(2222, 2232), *range(8890, 8898), CONTROL_PORT, SSH_PORT)  # that a host may use, before they are moved
 # For jobs whose parameter servers have nothing to hold: a `tensorflow` that only listens, in a fiftieth of the time.

@@ -234,6 +234,33 @@ def test_more_channels_than_ranks_shuffled_compressed_and_of_an_augmented_manife
     assert len(parts) > 1, "other objects for the first host in another pass"
 
 
+@pytest.mark.more  # the examples: unit/library/test_data_pipe.py; the records: above
+@pytest.mark.tensorflow
+def test_examples_of_an_augmented_manifest_are_read_once_and_whole(tmp_path, objects):
+    """`shard` deals them out to two hosts, before `batch`, pass after pass."""
+    program = """
+import json, os
+from sagemaker_tf_data import pipe_dataset, shard
+examples = shard(pipe_dataset("pictures", "RecordIO", attributes=["image-ref", "label"]), "pictures").batch(2)
+passes = [
+    [(image.hex(), json.loads(label)) for batch in examples.as_numpy_iterator() for image, label in
+     zip(batch["image-ref"].tolist(), batch["label"].tolist(), strict=True)]
+    for _ in range(2)
+]
+with open(os.environ["SM_OUTPUT_DATA_DIR"] + "/passes.json", "w") as file:
+    json.dump(passes, file)
+"""
+    code, _ = run(
+        tmp_path, program, "--engine", "process", "--hosts", "2", "--mode", "mwms",
+        "--channel", f"pictures={objects['pictures']},mode=Pipe,attributes=image-ref:label,wrapper=RecordIO",
+        SAGEMAKER_TF_DATA_READER="own", TF_CPP_MIN_LOG_LEVEL="2",
+    )  # fmt: skip
+    assert code == 0
+    hosts = [json.loads((tmp_path / f"out/algo-{n}/ml/output/data/passes.json").read_text()) for n in (1, 2)]
+    wanted = [[picture(number).hex(), {"class": number}] for number in range(3)]
+    assert hosts == [2 * [wanted[::2]], 2 * [wanted[1::2]]]
+
+
 def test_a_job_that_is_stopped_in_the_midst_of_a_stream(tmp_path, rows):
     (rows / "large").write_bytes(bytes(8_000_000))
     program = "import os, time\nopen(os.environ['SM_INPUT_DIR'] + '/data/train_0').read(3)\ntime.sleep(600)\n"

@@ -7,13 +7,10 @@ import importlib.util
 import json
 import os
 import signal
-import sys
-from pathlib import Path
 
 import pytest
-from hosts import ROOT
+from hosts import JAX, ROOT
 
-JAX = Path(os.environ.get("TEST_JAX") or Path(sys.prefix) / "jax")  # tests/run.sh makes it
 MODE = {"ENTRYPOINT_MODE": "jax"}
 RAISES = "worker/{} (exit code 1): ValueError: bad batch"
 

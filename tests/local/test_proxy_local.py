@@ -1,8 +1,10 @@
 """Test a job whose environment names a proxy: no process uses it for a host of the job; pip and S3 still do."""
 
 import json
+import os
 
 import pytest
+from hosts import JAX, ROOT
 from proxies import proxy
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -19,11 +21,18 @@ def told(host) -> dict:
     return json.loads(next(line.partition(" told ")[2] for line in host.log.splitlines() if " told " in line))
 
 
-@pytest.mark.parametrize("mode", ["mwms", "mpi"])  # what mpirun starts has its environment another way
+NO_JAX = pytest.mark.skipif(not JAX.exists(), reason=f"no {JAX}; tests/run.sh makes it")
+
+
+@pytest.mark.parametrize(
+    "mode",  # what mpirun starts has its environment another way
+    ["mwms", "mpi", pytest.param("jax", marks=[pytest.mark.more, NO_JAX])],
+)
 def test_programs_ask_no_proxy_for_a_host(hosts, mode):
     asked = ["algo-1", "algo-2", "localhost", "127.0.0.1", "169.254.169.254", "index.example.com", "bucket.example.com"]
     with proxy() as (url, heard):
         given = {"http_proxy": url, "https_proxy": url, "no_proxy": "a.internal", "NO_PROXY": "", "no_grpc_proxy": "b"}
+        given |= {"PYTHONPATH": f"{JAX}{os.pathsep}{ROOT}"} if mode == "jax" else {}
         job = hosts(
             2,
             code={"train.py": ASKS},

@@ -47,9 +47,10 @@ def of_keeping(case: Case) -> Iterator[Finding]:
 
 def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Finding]:
     code = case.code
-    # Our library's checkpoint manager lets only the right process write.
-    writing = [*saves, *code.calls(".ModelCheckpoint"), *([] if code.has(_OUR_MANAGER) else managers)]
     ranks = case.together(Mode.MPI) and code.imports(*HOROVOD)
+    # Our library's checkpoint manager lets only the right process write, and so does Keras's callback among workers.
+    callbacks = code.calls(".ModelCheckpoint") if ranks else ()
+    writing = [*saves, *callbacks, *([] if code.has(_OUR_MANAGER) else managers)]
     workers = case.together(Mode.MWMS) and code.has(*WORKERS)
     bare = [use for use in writing if not guarded(use)]
     decided = any(decides(source) for source in code.sources)
@@ -66,7 +67,9 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
             place=use.place,
         )
     if workers and not ranks and not (case.may_be(Mode.PS) and not case.known):
-        alone = next((use for use in saves if guarded(use)), None)
+        # An Estimator exports from a checkpoint, and exchanges nothing.
+        together = [use for use in saves if not use.name.endswith(".export_saved_model")]
+        alone = next((use for use in together if guarded(use)), None)
         if alone and not bare and not on_every_branch(saves):
             yield warning(
                 "chief-saves-alone",
@@ -132,7 +135,7 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
     if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not names_folder:
         yield warning(
             "no-model",
-            "the training saves nothing: model.tar.gz is empty",
+            "the training saves no model to SM_MODEL_DIR: model.tar.gz is empty",
             'model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))',
             place=learns.place,
         )

@@ -41,6 +41,13 @@ def _sharded_by_s3(case: Case) -> list[str]:
     return [name for name, each in case.channels.items() if each.get("S3DistributionType") == "ShardedByS3Key"]
 
 
+def _reads_channels(case: Case) -> bool:
+    """Return whether a script names a channel's folder, or is given one; it may load MNIST, or make its data."""
+    given = case.job.hyperparameters.values() if case.job else ()
+    by_name = case.code.mentions("SM_CHANNEL|SM_INPUT|/opt/ml/input|sagemaker_tf_data")
+    return by_name or any("/opt/ml/input" in str(each) for each in given)
+
+
 def _of_shards(case: Case) -> Iterator[Finding]:
     code = case.code
     reads = code.call(*_READS)
@@ -114,7 +121,7 @@ def _of_steps(case: Case) -> Iterator[Finding]:
     learns = code.call(".fit", ".DistributedGradientTape")
     if learns is None:
         return
-    parts = _sharded_by_s3(case)
+    parts = _sharded_by_s3(case) if _reads_channels(case) else []
     why = f"channel {', '.join(parts)} gives hosts different numbers of rows"
     yield (warning if parts else note)(
         "uneven-ranks",

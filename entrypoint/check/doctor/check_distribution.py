@@ -95,8 +95,10 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
 def _of_gpus(case: Case) -> Iterator[Finding]:
     code = case.code
     learns = code.call(".fit", ".GradientTape", ".minimize", ".train_and_evaluate")
+    # `.strategy.scope` is of an object that chooses one, such as transformers' training arguments.
     spread = code.has(
-        *WORKERS, *HOROVOD, ".MirroredStrategy", ".ParameterServerStrategy", ".device", ".multi_gpu_model"
+        *(*WORKERS, *HOROVOD, ".MirroredStrategy", ".ParameterServerStrategy", ".device", ".multi_gpu_model"),
+        ".strategy.scope",
     )
     if case.mode is Mode.SINGLE and (case.gpus or 0) > 1 and learns and not spread and not case.hides_gpus:
         yield warning(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from entrypoint.check.doctor.source import Source, Use
 
 _ONLY_WHO = {
-    *("rank", "local_rank", "is_chief", "chief", "task_index", "task_id", "task_type"),
-    *("is_master", "master", "is_main", "current_host", "worker_index"),
+    *("rank", "local_rank", "is_chief", "chief", "task_index", "task_id", "task_type", "job_name"),
+    *("is_master", "master", "is_main", "current_host", "worker_index", "worker_number"),
 }
 _WHO = _ONLY_WHO | {"index", "first", "writes"}  # ambiguous: a variable set from one of these is not taken for a rank
 _SAID = ("print", "info", "warning", "debug", "log", "say", "error")
@@ -45,8 +45,10 @@ def on_every_branch(uses: list[Use]) -> bool:
 
 
 def decides(source: Source) -> bool:
-    """Return whether a file does more by rank than print: choose a folder, return, or call a function."""
+    """Return whether a file does more by rank than print: choose or name a folder, return, or call a function."""
     for node in ast.walk(source.tree):
+        if _passes_who(source, node):
+            return True
         if isinstance(node, ast.If | ast.IfExp) and _asks_who(source, node.test):
             if isinstance(node, ast.If):
                 prints = all(_is_said(source, each) for each in node.body)
@@ -55,6 +57,16 @@ def decides(source: Source) -> bool:
             if not prints:
                 return True
     return False
+
+
+def _passes_who(source: Source, node: ast.AST) -> bool:
+    """Return whether a function is told who calls it, `save(model, to, me == "chief")`, or a path names the process."""
+    if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in _SAID:
+        return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
+    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.JoinedStr)):
+        return False
+    is_text = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in ast.walk(node.value))
+    return is_text and _asks_who(source, node.value)
 
 
 def _leaves_early(use: Use, body: list[ast.stmt]) -> bool:

@@ -6,7 +6,14 @@ import os
 import tensorflow as tf
 
 task = json.loads(os.environ.get("TF_CONFIG", '{"task": {"type": "none"}}'))["task"]
-if "OMPI_COMM_WORLD_RANK" in os.environ:
+if "JAX_PROCESS_ID" in os.environ:
+    from sagemaker_tf_data import initialize_jax
+
+    initialize_jax()
+    from jax.experimental.multihost_utils import process_allgather
+
+    total = process_allgather(1).sum()
+elif "OMPI_COMM_WORLD_RANK" in os.environ:
     import horovod.tensorflow as hvd
 
     hvd.init()
