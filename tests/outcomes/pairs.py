@@ -12,14 +12,14 @@ HEAVY = {"prints 100 MB of lines, ends well", "prints 100 MB without end of line
 
 
 def pairs_of(case: Case) -> set[Pair]:
-    """Return the event, the exit code, the bound with the place, and the way with each of the other factors."""
+    """Return the event, the exit code, the engine, the bound with the place, and the way with other factors."""
     way = case.way.value
-    others = [("where", case.where), ("when", case.when), ("code", kind(case.code)), ("engine", case.engine)]
     return {
         (("event", case.event),),
         (("exit", str(case.code)),),
+        (("engine", case.engine),),
         (("bound", case.bound.name), ("where", case.where)),
-        *((("way", way), other) for other in others),
+        *((("way", way), other) for other in (("where", case.where), ("when", case.when), ("code", kind(case.code)))),
     }
 
 

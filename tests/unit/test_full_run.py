@@ -143,7 +143,7 @@ def test_the_sources_of_this_repository_are_found() -> None:
 
 
 def test_rows_that_always_run_show_each_event_and_each_pair() -> None:
-    """Each event and exit code; each way with each place and moment, with each kind of exit code and engine."""
+    """Each event and exit code; each way with each place and moment, and with each kind of exit code."""
     light = [case for case in CASES if case.event not in HEAVY]
     few = [case for case in light if case.name in PAIRS]
     assert {pair for case in few for pair in pairs_of(case)} == {pair for case in light for pair in pairs_of(case)}
