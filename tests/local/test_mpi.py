@@ -126,7 +126,6 @@ def test_fewer_ranks_than_places(hosts):
     assert [(each["rank"], each["tree"]) for each in told(job)] == [(0, "algo-1"), (1, "algo-1"), (2, "algo-2")]
 
 
-@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize(
     "count, rank", [(2, 1), *(pytest.param(*each, marks=pytest.mark.more) for each in ((1, 0), (2, 0)))]
 )
@@ -157,7 +156,6 @@ def test_mpirun_cannot_do_what_is_asked(hosts):
     assert "no-such-option" in job.failures[0]
 
 
-@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("lost", [pytest.param(1, marks=pytest.mark.more), 2])
 def test_a_host_is_lost(hosts, lost):
     from test_several_hosts import QUICK, kill_host
@@ -183,7 +181,6 @@ def test_stopped_ranks_save(hosts):
     assert saved == ["saved-0", "saved-1", "saved-2", "saved-3"]
 
 
-@pytest.mark.more  # the outcome table has it
 def test_stopped_ranks_that_ignore_it_are_killed(hosts):
     code = {
         "train.py": "import signal, time\nfrom mpi4py import MPI\nsignal.signal(15, signal.SIG_IGN)\n"

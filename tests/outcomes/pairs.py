@@ -9,12 +9,16 @@ from outcomes.table import CASES
 Pair = tuple[tuple[str, str], ...]
 # They take seconds of a processor; the same events with 10 MB are rows, too.
 HEAVY = {"prints 100 MB of lines, ends well", "prints 100 MB without end of line, ends well"}
+# What happens most: it is shown for each way, and on the coordinator and on another host.
+USUAL = {"script raises", "host is killed", "SIGTERM; scripts save and end well"}
 
 
 def pairs_of(case: Case) -> set[Pair]:
     """Return the event, the exit code, the engine, the bound with the place, and the way with other factors."""
     way = case.way.value
+    usual = {(("event", case.event), other) for other in (("way", way), ("where", case.where))}
     return {
+        *(usual if case.event in USUAL else ()),
         (("event", case.event),),
         (("exit", str(case.code)),),
         (("engine", case.engine),),
