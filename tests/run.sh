@@ -433,16 +433,17 @@ main() {
     export COVERAGE_FILE=$scratch/coverage
     if asked_for local; then need chromium chromium || true; fi # for the report's page; tests that lack it say so
     if asked_for unit; then
-        step unit covered COVERAGE_PROCESS_START ring unit tests/unit -n 4 --dist worksteal || true
+        step unit covered COVERAGE_PROCESS_START ring unit tests/unit -n 3 --dist worksteal || true
     fi
     if asked_for local; then
         need mpirun openmpi-bin && need ssh-keygen openssh-client && need sshd openssh-server ||
             left_out 'local, mpi' 'Open MPI and an ssh daemon are not here (as root on Debian they would be installed)'
         ((EUID == 0)) && need ip iproute2 && need nsenter util-linux ||
             left_out 'local, namespaces' 'these take root, and the commands ip and nsenter'
-        # Its tests wait for much of their time. A test at a time, those that share something together (xdist_group).
+        # Its tests wait for much of their time, and each process collects them all. A test at a time, those that share
+        # something together (xdist_group).
         step local covered TEST_COVERAGE \
-            ring local tests/local --ignore "$TABLE" -n 9 --dist loadgroup --no-loadscope-reorder || true
+            ring local tests/local --ignore "$TABLE" -n 7 --dist loadgroup --no-loadscope-reorder || true
     fi
     if [[ $all == yes ]] && asked_for unit && asked_for local && ((${#pytest_arguments[@]} == 0)); then
         step coverage show_coverage || true

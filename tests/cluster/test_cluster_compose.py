@@ -172,7 +172,7 @@ def test_stop_lets_scripts_save(project: StartProject, tmp_path: Path, generatio
     assert all((tmp_path / f"out/{host}/ml/model/{host}-alone").exists() for host in ("algo-1", "algo-2"))
 
 
-@both
+@newer
 @pytest.mark.parametrize(
     "variables, says",
     [

@@ -83,6 +83,7 @@ def test_host_is_killed(cluster: StartCluster, figure: Figure, mode: str, victim
         assert gone < SOON
 
 
+@pytest.mark.more  # local/test_several_hosts.py has it, too
 @pytest.mark.parametrize("victim", ["algo-1", pytest.param("algo-3", marks=pytest.mark.more)])
 def test_host_freezes_and_thaws(cluster: StartCluster, figure: Figure, victim: str) -> None:
     """As with a live migration that takes too long: when the host comes back, the job is over, for it, too."""
@@ -100,6 +101,7 @@ def test_host_freezes_and_thaws(cluster: StartCluster, figure: Figure, victim: s
         figure(f"{victim} thaws after the job's end: gone after", late.finished - thawed)
 
 
+@pytest.mark.more  # the outcome table has it
 def test_one_host_never_comes(cluster: StartCluster) -> None:
     with cluster(program="waits.py", mode="mpi", environment={"ENTRYPOINT_START_TIMEOUT": "20"}) as job:
         job.kill("algo-3")

@@ -87,6 +87,7 @@ def test_kill_a_host(local, victim, exits):
     assert run.faults[0].startswith(f"fault: kill algo-{victim} when '{BEFORE}', after ")
 
 
+@pytest.mark.more  # one after the other, below
 # As the plan calls it, and by its program.
 @pytest.mark.parametrize("process", ["worker/1", pytest.param("beats.py", marks=pytest.mark.more)])
 def test_kill_a_process(local, process):
@@ -102,6 +103,7 @@ def test_stop(local, whom):
     assert run.faults[0].startswith(f"fault: stop {whom} when 'step 10;', after ")
 
 
+@pytest.mark.more  # one after the other, below
 def test_pause_for_less_than_the_peer_timeout(local):
     run = local(f"pause algo-2 when '{BEFORE}' for 2", steps=60, env=PATIENT)
     assert run.code == 0 and run.exits == ["0"] * 3
@@ -121,6 +123,7 @@ def test_pause_a_process(local):
     assert "fault over after" in run.terminal
 
 
+@pytest.mark.more  # one after the other, below
 def test_cut_for_less_than_the_peer_timeout(local):
     run = local(f"cut algo-2 when '{BEFORE}' for 3", steps=300, env=PATIENT)
     assert run.code == 0 and run.exits == ["0"] * 3
@@ -134,11 +137,29 @@ def test_cut_for_good(local, victim):
     assert run.code == 69 and run.exits == ["69"] * 3
 
 
+@pytest.mark.more  # one after the other, below
 def test_late(local):
     run = local("late algo-2 for 5", steps=3)
     assert run.code == 0
     before = run.terminal.partition("\nfault over after ")[0]
     assert "[algo-2]" not in before and "started, pid" not in before
+
+
+def test_faults_one_after_the_other(local):
+    """The last one waits for a step that is a long way off, as a busy machine takes its time for each."""
+    faults = [
+        "late algo-3 for 3",
+        f"pause algo-2 when '{BEFORE}' for 2",
+        "cut algo-2 when 'step 60;' for 3",
+        "kill algo-3:worker/2 when 'step 300;'",
+    ]
+    run = local(*faults, steps=1200, env=PATIENT)
+    assert run.exits == ["137"] * 3
+    assert run.cause == "algo-3 worker/2 (killed by SIGKILL)"
+    assert [fault.split()[1] for fault in run.faults] == ["late", "pause", "cut", "kill"]
+    assert run.terminal.count("fault over after") == 3
+    before = run.terminal.partition("\nfault over after ")[0]
+    assert "[algo-3]" not in before and "started, pid" not in before
 
 
 def test_hide(local):
@@ -178,6 +199,7 @@ def test_a_model_folder_that_takes_no_more(local, tmp_path, action, error):
     assert not list(run.ml(2).rglob(".full"))
 
 
+@pytest.mark.more  # the outcome table has it; a model folder is above
 @pytest.mark.parametrize("action", [pytest.param("fill", marks=pytest.mark.more), "readonly"])
 def test_a_failed_job_with_an_output_folder_that_takes_no_more(local, tmp_path, action):
     """The failure file cannot be written: the job fails all the same, with the same cause."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from containers import Cluster, Ending
 
 StartCluster = Callable[..., Cluster]
@@ -21,6 +22,7 @@ def all_well(endings: dict[str, Ending]) -> list[Ending]:
     return list(endings.values())
 
 
+@pytest.mark.more  # local/test_instance_groups.py has it, too
 def test_parameter_servers_on_one_group_and_scripts_on_another(cluster: StartCluster) -> None:
     groups = {"memory": ["algo-1"], "compute": ["algo-3", "algo-2"]}
     environment = {"ENTRYPOINT_PS_GROUPS": "memory"}

@@ -139,6 +139,7 @@ def test_wrong_input_on_all_hosts(cluster: StartCluster, what: str) -> None:
             assert "Traceback" not in ending.log
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("mode", [pytest.param("mwms", marks=pytest.mark.more), "mpi"])
 def test_requirements_that_fail_on_one_host(cluster: StartCluster, mode: str) -> None:
     """No script starts anywhere, and every host reports the reason."""

@@ -96,7 +96,7 @@ CASES = [
 ]
 MORE = {
     ("mwms", "without a strategy"), ("mwms", "TF_CONFIG overwritten"), ("mpi", "each its own world"), ("mpi", "mpi"),
-    ("mpi", "without a strategy"),
+    ("mpi", "without a strategy"), ("mwms", "mwms"),  # local/test_monitor_local.py has a job that exchanges gradients
 }  # fmt: skip
 
 

@@ -154,6 +154,7 @@ def test_no_private_key_outlives_the_job(job: Cluster) -> None:
     assert not [line for line in changed if "/root/.ssh" in line or "/etc/ssh" in line or "/etc/environment" in line]
 
 
+@pytest.mark.more  # local/test_faults.py has it, too
 def test_killed_daemon_of_open_mpi_ends_the_job(cluster: StartCluster) -> None:
     with cluster(program="waits.py", mode="mpi") as job:
         job.sees("] waiting")

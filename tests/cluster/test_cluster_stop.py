@@ -43,6 +43,7 @@ def last_end(endings: dict[str, Ending]) -> float:
     return max(ending.finished for ending in endings.values())
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("mode", ["single", pytest.param("mpi", marks=pytest.mark.more)])
 def test_script_that_does_nothing_about_it(cluster: StartCluster, figure: Figure, mode: str) -> None:
     with cluster(program="waits.py", mode=mode) as job:
@@ -54,6 +55,7 @@ def test_script_that_does_nothing_about_it(cluster: StartCluster, figure: Figure
         assert last_end(endings) - asked < SOON
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("mode", [pytest.param("ps", marks=pytest.mark.more), "mpi"])
 def test_script_that_ignores_it_is_killed_in_time(cluster: StartCluster, mode: str) -> None:
     with cluster(program="ignores.py", mode=mode, environment={"ENTRYPOINT_STOP_GRACE": "3"}) as job:
@@ -64,6 +66,7 @@ def test_script_that_ignores_it_is_killed_in_time(cluster: StartCluster, mode: s
         assert 3 <= last_end(endings) - asked < SOON
 
 
+@pytest.mark.more  # local/test_stop_budget.py has it, too
 def test_one_host_that_is_told_tells_the_others(cluster: StartCluster) -> None:
     with cluster(program="saves.py", mode="mwms") as job:
         job.sees("] waiting")

@@ -31,7 +31,7 @@ def all_well(endings: dict[str, Ending]) -> None:
     assert max(ends) - min(ends) < 60, "hosts of one job end together"
 
 
-@pytest.mark.parametrize("mode", [pytest.param("single", marks=pytest.mark.more), "ps", "mwms"])
+@pytest.mark.parametrize("mode", [*(pytest.param(mode, marks=pytest.mark.more) for mode in ("single", "mwms")), "ps"])
 def test_script_runs_once_on_every_host(cluster: StartCluster, figure: Figure, mode: str) -> None:
     # By name, algo-10 comes before algo-2.
     with cluster(

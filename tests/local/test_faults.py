@@ -75,6 +75,7 @@ def code(tmp_path: Path, text: str) -> Path:
 # --- kill, stop, pause: every engine of this machine ---
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize(
     ("victim", "exits"),
     [(2, ["69", "SIGKILL", "69"]), pytest.param(1, ["SIGKILL", "69", "69"], marks=pytest.mark.more)],
@@ -89,6 +90,7 @@ def test_kill_a_host(local, engine, victim, exits):
     assert re.search(rf"^fault after \d+\.\d\d s: {re.escape(fault)}$", run.terminal, re.MULTILINE)
 
 
+@pytest.mark.more  # one after the other, below
 @pytest.mark.parametrize(
     "process", [pytest.param("worker/1", marks=pytest.mark.more), "beats.py"]
 )  # as the plan calls it, and by its program
@@ -99,6 +101,7 @@ def test_kill_a_process(local, engine, process):
     assert run.cause == "algo-2 worker/1 (killed by SIGKILL)"
 
 
+@pytest.mark.more  # the outcome table has it
 def test_kill_a_process_of_the_start(local, engine, tmp_path):
     program = code(tmp_path, "print('started')\n")
     for name, text in HELD.items():  # else it might be over before it is found
@@ -154,12 +157,14 @@ def test_a_host_that_is_stopped_before_the_coordinator_is_there_stops_the_job(lo
     assert "a host failed" not in run.terminal  # else `entrypoint local` has stopped them
 
 
+@pytest.mark.more  # the outcome table has it
 def test_stop_a_process(local, engine):
     run = local(engine, *STEPS, faults=[f"stop algo-2:worker/1 when '{BEFORE}'"])
     assert run.end() == 143
     assert "algo-2 worker/1" in run.cause
 
 
+@pytest.mark.more  # one after the other, below
 def test_pause_for_less_than_the_peer_timeout(until, engine):
     run = until(engine, "fault over", faults=[f"pause algo-2 when '{BEFORE}' for 2"], **PATIENT)
     assert run.end() == 0
@@ -171,6 +176,7 @@ def test_pause_for_less_than_the_peer_timeout(until, engine):
     assert during.count("[algo-1 worker/0] step") > during.count("[algo-2 worker/1] step")
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("victim", [1, pytest.param(2, marks=pytest.mark.more)])
 def test_pause_for_good(local, engine, victim):
     run = local(engine, *STEPS, faults=[f"pause algo-{victim} when '{BEFORE}'"])
@@ -230,7 +236,7 @@ def test_faults_one_after_the_other(local, engine):
     run = local(
         engine,
         *STEPS,
-        faults=["late algo-3 for 1", f"pause algo-2 when '{BEFORE}' for 1", "kill algo-3:worker/2 when 'step 20;'"],
+        faults=["late algo-3 for 1", f"pause algo-2 when '{BEFORE}' for 1", "kill algo-3:beats.py when 'step 20;'"],
         **PATIENT,
     )
     assert run.end() == 137
@@ -262,7 +268,7 @@ def mpi() -> None:
 @pytest.mark.parametrize(
     ("whom", "cause"),
     [
-        ("'algo-2:rank 1'", "algo-2 rank 1 (killed by SIGKILL)"),
+        pytest.param("'algo-2:rank 1'", "algo-2 rank 1 (killed by SIGKILL)", marks=pytest.mark.more),
         pytest.param("algo-1:mpirun", "algo-1 mpirun (killed by SIGKILL)", marks=pytest.mark.more),
         pytest.param("algo-3:sshd", "algo-3 sshd (ended too early, killed by SIGKILL)", marks=pytest.mark.more),
         (f"algo-3:{DAEMON}", "algo-3"),
@@ -379,7 +385,7 @@ FULLY = {
 }
 
 
-@pytest.mark.parametrize("action, error, folder", variants(FULLY, "fill output", "readonly model"))
+@pytest.mark.parametrize("action, error, folder", variants(FULLY, "fill output"))
 def test_a_folder_that_takes_no_more(local, netns, tmp_path, action, error, folder):
     fault = f"{action} algo-2:{folder} when 'worker/1] written'"
     run = local(netns, "--hyperparameters", f"where={folder}", program=code(tmp_path, FULL), faults=[fault])

@@ -190,9 +190,9 @@ def status(job, number: int, token: str) -> dict | None:
 @pytest.mark.parametrize(
     "token, requests",
     [
-        ("", 2_000),
+        ("", 1_000),
         pytest.param("", 10_000, marks=pytest.mark.more),
-        (TOKEN, 2_000),
+        (TOKEN, 1_000),
     ],
     ids=["no token", "no token, 10,000", "token"],
 )

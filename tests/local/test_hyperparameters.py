@@ -61,7 +61,7 @@ def arguments() -> list[bytes]:
 
 
 EACH = {f"{way}, {program}": (*how, program) for way, how in WAYS.items() for program in SCRIPTS}
-FIRST = ("single, train.sh", "ps, train.py", "mwms, train.py", "mpi, 2 hosts, train.py")
+FIRST = ("single, train.sh", "mpi, 2 hosts, train.py")
 
 
 @pytest.mark.parametrize("count, mode, environment, processes, program", variants(EACH, *FIRST))

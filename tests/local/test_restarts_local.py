@@ -14,7 +14,7 @@ SINGLE = {"sagemaker_entrypoint_mode": "single"}
 QUICK = {"ENTRYPOINT_RESTART_BACKOFF": "0.2"}
 
 
-@pytest.mark.parametrize("mode", variants({"single": SINGLE, "mwms": MWMS, "ps": PS, "mpi": MPI}, "ps", "mpi"))
+@pytest.mark.parametrize("mode", variants({"single": SINGLE, "mwms": MWMS, "ps": PS, "mpi": MPI}, "mpi"))
 def test_a_job_is_tried_again_until_it_ends_well(hosts, mode):
     """Killed on a follower, then on the coordinator with a code that the user has named."""
     environment = {**QUICK, "ENTRYPOINT_RESTARTS": "2", **LISTENS}

@@ -88,6 +88,7 @@ print("script done")
     assert job.end() == [0, 0, 0]
 
 
+@pytest.mark.more  # the outcome table has it
 def test_one_host_comes_late(hosts):
     job = hosts(3, "tells.py", hyperparameters=MWMS, absent=("algo-1",))
     job.says(r"waiting for algo-1 \(\d+ s\)")  # every 10 s, and later on a busy machine
@@ -97,6 +98,7 @@ def test_one_host_comes_late(hosts):
     assert job.end() == [0, 0, 0]
 
 
+@pytest.mark.more  # the outcome table has it
 def test_a_host_that_never_comes(hosts):
     # The other two have to meet in this time, on a busy machine, too.
     short = {"ENTRYPOINT_START_TIMEOUT": "20"}
@@ -110,6 +112,7 @@ def test_a_host_that_never_comes(hosts):
     assert table[0].split("  ")[0] == "host" and table[1].startswith("algo-3") and table[1].endswith("never")
 
 
+@pytest.mark.more  # the outcome table has it
 def test_an_exception_on_one_host_ends_all_alike(hosts):
     job = hosts(3, "raises.py", hyperparameters={**MWMS, "on": "algo-2"})
     assert job.end() == [1, 1, 1]
@@ -119,6 +122,7 @@ def test_an_exception_on_one_host_ends_all_alike(hosts):
     assert len(job.failures[0]) <= 1024
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("culprit", [pytest.param("algo-1", marks=pytest.mark.more), "algo-3"])
 def test_an_exit_code_is_every_hosts(hosts, culprit):
     job = hosts(3, "exits.py", hyperparameters={**MWMS, "code": "3", "on": culprit})
@@ -132,6 +136,7 @@ def test_a_failure_where_nothing_is_shared(hosts):
     assert set(job.failures) == {"algo-2 script (exit code 3): about to exit"}
 
 
+@pytest.mark.more  # the outcome table has it
 def test_sigkill_of_a_script(hosts):
     job = hosts(3, "sleeps.py", hyperparameters=MWMS)
     job.all_say("asleep")
@@ -153,7 +158,7 @@ def kill_host(job, number: int) -> None:
             pass
 
 
-@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize("lost", [pytest.param(1, marks=pytest.mark.more), 2])
 def test_a_host_is_lost(hosts, lost):
     job = hosts(3, "sleeps.py", hyperparameters=MWMS, environment=QUICK)
     job.all_say("asleep")
@@ -165,6 +170,7 @@ def test_a_host_is_lost(hosts, lost):
     assert {job[number].failure for number in others} == {f"algo-{lost} (lost: {ended})"}
 
 
+@pytest.mark.more  # the outcome table has it
 def test_a_host_is_frozen(hosts):
     """Alive, but it does not answer. When it goes on it must not end with 0 either."""
     job = hosts(3, "exits.py", hyperparameters={**MWMS, "code": "0", "on": "algo-2"}, environment=SILENT)
@@ -185,6 +191,7 @@ def test_a_frozen_coordinator_does_not_wake_to_a_success(hosts):
     assert job.end() == [69, 69]
 
 
+@pytest.mark.more  # the outcome table has it
 def test_stopped_all_save(hosts):
     job = hosts(3, "saves.py", hyperparameters=MWMS)
     job.all_say("asleep")
@@ -194,6 +201,7 @@ def test_stopped_all_save(hosts):
     assert job.failures == [None] * 3
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("told", [pytest.param(1, marks=pytest.mark.more), 3])
 def test_one_host_is_told_to_stop_all_save(hosts, told):
     job = hosts(3, "saves.py", hyperparameters=MWMS)
@@ -203,6 +211,7 @@ def test_one_host_is_told_to_stop_all_save(hosts, told):
     assert all("saved\n" in host.log for host in job.hosts.values())
 
 
+@pytest.mark.more  # the outcome table has it
 def test_stopped_and_one_ignores_it(hosts):
     mixed = {
         "train.py": "import os, runpy\n"
@@ -223,6 +232,7 @@ def test_stopped_and_one_ignores_it(hosts):
     assert "saved\n" in job[1].log and "saved\n" in job[3].log
 
 
+@pytest.mark.more  # the outcome table has it
 def test_a_script_that_ignores_sigterm_does_not_hold_up_a_failed_job(hosts):
     code = (
         "import os, signal, sys, time\nsignal.signal(15, signal.SIG_IGN)\nprint('asleep', flush=True)\n"

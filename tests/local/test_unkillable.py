@@ -75,6 +75,7 @@ def named(job, host: int, log: str) -> bool:
     return bool(re.search(LEFT.format(pid), log))
 
 
+@pytest.mark.more  # the outcome table has it
 def test_another_host_raises(stuck):
     job = stuck(2, "raise")
     assert job.end() == [1, 1]
@@ -87,6 +88,7 @@ def test_another_host_raises(stuck):
     assert named(job, 2, evidence + re.search(r"asks, pid (\d+)", job[2].log)[0])
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("thread", [pytest.param("", marks=pytest.mark.more), "yes"], ids=["alone", "in a thread"])
 def test_the_job_was_to_be_tried_again(stuck, thread):
     """If a thread waits, the process has the state of its main thread, which SIGKILL has ended."""

@@ -104,6 +104,7 @@ def test_sigterm_reaches_the_script_which_saves(job, figure, megabytes):
     assert int(re.search(LOST, evidence(job))[1]) > 1e6
 
 
+@pytest.mark.more  # the outcome table has it
 @pytest.mark.parametrize("who", [pytest.param(1, marks=pytest.mark.more), 2], ids=["coordinator", "follower"])
 def test_a_script_of_another_host_raises(job, figure, tmp_path, who):
     job = job(2, 60, "other raises", who=f"algo-{who}")

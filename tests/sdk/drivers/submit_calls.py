@@ -10,6 +10,7 @@ its description of the service by then, and not yet sent it. The commands are dr
 """
 
 import contextlib
+import functools
 import io
 import json
 import sys
@@ -19,11 +20,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import botocore.loaders
 import botocore.session
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/job"
 real_start = botocore.session.Session.__init__
+real_load = botocore.loaders.JSONFileLoader.load_file
 requests: list[dict[str, Any]] = []
 uploaded: dict[str, str] = {}  # for sm_drivers, since the last request
 drivers: list[dict[str, str]] = []  # for each request
@@ -33,6 +36,12 @@ endpoints: list[dict[str, Any]] = []
 def start(session: botocore.session.Session, *args: Any, **options: Any) -> None:
     real_start(session, *args, **options)
     session.register("before-call", answer)
+
+
+@functools.cache
+def load(path: str) -> Any:
+    """Read a description of AWS's services once: that of SageMaker is megabytes, and each session reads its own."""
+    return real_load(botocore.loaders.JSONFileLoader(), path)
 
 
 def answer(model: Any, params: Any, **_: Any) -> tuple[Any, dict[str, Any]]:
@@ -91,6 +100,7 @@ def main() -> None:
     task = json.load(sys.stdin)
     sys.path.insert(0, str(ROOT / "examples"))  # as of a script that lies there
     with contextlib.redirect_stdout(sys.stderr):  # the SDKs print
+        botocore.loaders.JSONFileLoader.load_file = lambda loader, path: load(path)
         botocore.session.Session.__init__ = start
         time.sleep = lambda seconds: None  # they ask after a job every ten seconds, though it is over at once
         blocks = [run_block(code, task["names"]) for code in task["blocks"]]

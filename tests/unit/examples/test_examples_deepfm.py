@@ -146,7 +146,10 @@ def test_batch_normalizations_do_not_vanish_silently(job):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("optimizer", ["adagrad", "adam", "momentum", "sgd", "ftrl"])
+@pytest.mark.parametrize(
+    "optimizer",
+    ["adam", *(pytest.param(name, marks=pytest.mark.more) for name in ("adagrad", "momentum", "sgd", "ftrl"))],
+)
 def test_an_optimizers_memory_survives(job, optimizer):
     import numpy as np
     import tensorflow as tf

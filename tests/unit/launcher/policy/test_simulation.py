@@ -644,7 +644,7 @@ stories = st.builds(
 )
 
 
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(story=stories)
 def test_whatever_happens(base, story):
     check(run(story, base))
