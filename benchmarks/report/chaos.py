@@ -21,7 +21,6 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "enough": [run for run in runs if len(run["happened"]) >= least],
         "others": [run for run in runs if len(run["happened"]) < least],
         "modes": {mode: _ends(where(runs, mode=mode)) for mode in sorted({run["mode"] for run in runs})},
-        "hosts": dict(sorted(Counter(run["hosts"] for run in runs).items())),
         "faults": {
             kind: [sum(run[what].count(kind) for run in runs) for what in HOW]
             for kind in sorted({kind for run in runs for kind in run["drawn"]})

@@ -339,7 +339,6 @@ def test_random_jobs_by_mode_and_fault():
     ]
     assert "so many did: cut 1 of 2, kill 1 of 3." in " ".join(" ".join(lines).split())
     assert found["case"] == [["7/3", "bound, lines"]]
-    assert "Hosts of a job: 2 in 3 jobs." in " ".join(lines)
     assert "Faults that happened in one job: 0 in 1 job, 1 in 2 jobs." in " ".join(lines)
 
 
