@@ -178,7 +178,7 @@ def told(tmp_path_factory):
     with contextlib.closing(marks), ThreadPoolExecutor(1) as pool:
         running = pool.submit(subprocess.run, command, **options)
         while not wait([running], 0.2).done:  # as the monitor does: the socket holds ten messages
-            marks.hear()
+            marks.receive()
         done = running.result()
         assert done.returncode == 0, done.stderr
         marks.receive()
