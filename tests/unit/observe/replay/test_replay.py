@@ -284,7 +284,8 @@ def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
     """A record comes from wherever a user got it."""
     hostile = [["decided", BEGAN + 3, line] for line in HOSTILE]
     more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],
-            ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["lines", BEGAN, "script", {"a": "b"}], ["decided", "x", {}], ["decided"]]  # fmt: skip
+            ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["lines", BEGAN, "script", {"a": "b"}],
+            ["decided", "x", {}], ["decided"]]  # fmt: skip
     life.lines = [*life.lines[:3], *hostile, *more, *life.lines[3:], *more]
     assert timeline.replay({"algo-1": life.record}, None) == 0
     said = capsys.readouterr().out
