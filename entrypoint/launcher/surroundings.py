@@ -13,7 +13,7 @@ _made: list[Path] = []  # folders that are removed when the launcher ends
 
 
 def with_run_folder(job: Job, environment: MutableMapping[str, str]) -> Job:
-    """Make the private run folder (mode 0700), or a temporary one, unless a setting asked for this: ConfigError."""
+    """Make the private run folder (mode 0700), or else a temporary one; ConfigError if a setting asked for it."""
     folder, asked = job.paths.run, job.settings.run_dir
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

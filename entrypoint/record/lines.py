@@ -101,7 +101,8 @@ def _source(kind: Any, value: str) -> str:
         values = f"{value}.values()" if origin is Mapping else value
         if inner[-1] in (int, float):  # one call for all of them; it is NaN if one of them is
             return f"hypot(*{values}) < {MOST_NUMBER}"
-        return f"type({value}) is not str and all([{_source(inner[-1], 'each')} for each in {values}])"
+        each = f"all([{_source(inner[-1], 'each')} for each in {values}])"
+        return each if origin is Mapping else f"type({value}) in (list, tuple) and {each}"
     if is_typeddict(kind):
         hints = get_type_hints(kind)
         tests = [f"({name!r} not in {value} or {_source(hints[name], f'{value}[{name!r}]')})" for name in hints]
@@ -109,6 +110,14 @@ def _source(kind: Any, value: str) -> str:
     if kind in (int, float):
         return f"type({value}) in (int, float) and -{MOST_NUMBER} < {value} < {MOST_NUMBER}"
     return "True" if kind is Any else f"type({value}) is {kind.__name__}"
+
+
+class Channel(TypedDict, total=False):  # a channel; one in Pipe mode has no files
+    mode: str
+    distribution: str
+    files: int
+    bytes: int
+    more: bool  # true if not all files were counted
 
 
 class Host(Line, positional=0):  # the host and its job; later lines add what takes longer to find out, or replace it
@@ -128,8 +137,7 @@ class Host(Line, positional=0):  # the host and its job; later lines add what ta
     rules: str | None = None  # ENTRYPOINT_RULES, if it is set
     memory_limit: int | None = None  # bytes
     disk_size: int | None = None  # bytes where models go
-    # Of each: `mode`, `distribution`, `files` and `bytes`, and `more` if not all files were counted.
-    channels: Mapping[str, Mapping[str, Any]] | None = None
+    channels: Mapping[str, Channel] | None = None  # by name
 
     def updated(self, later: "Host") -> "Host":
         """Return these facts, with those of a later line."""

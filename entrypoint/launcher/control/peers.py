@@ -81,7 +81,7 @@ class Peers:
         self._shortage = Shortage(put)
         self._report_again = False
         self._clock = Clock()  # of the coordinator
-        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # distinguish launchers on one host
+        self._life, self._coordinators_life = os.urandom(8).hex(), ""  # distinguishes launchers on one host
         self._asked = 0.0  # when we last reported over our link
         self._answered = False
         self._delivered = threading.Event()

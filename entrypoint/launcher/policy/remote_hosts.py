@@ -35,7 +35,7 @@ class OtherHosts:
         self.note_contact(report.host, now)
 
     def note_news(self, news: News, coordinator: str, now: float, answers: bool) -> None:
-        """Note news and that the coordinator is alive, unless it has not answered us since before a pause."""
+        """Note news, and that the coordinator is alive if it has answered us: other news may be from before a pause."""
         self.news, self.assembled = news, self.assembled or news.assembled
         if answers:
             self.note_contact(coordinator, now)

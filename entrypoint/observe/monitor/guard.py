@@ -8,7 +8,7 @@ MOST = 10  # faults that are logged
 
 
 class Guard:
-    """Call functions, and log their exceptions with `say`, once for each place in our code."""
+    """Call functions, and log their exceptions with `log`, once for each place in our code."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._say = log

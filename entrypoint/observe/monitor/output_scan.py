@@ -14,7 +14,7 @@ LINES, WIDTH = 5, 300  # recorded of a process: its last lines, and characters o
 class Printed:
     """Collect the output of a host's processes until it is taken.
 
-    `wanted`: (name, expression) of metrics; `say` logs if an expression is dropped.
+    `wanted`: (name, expression) of metrics; `log` is called if an expression is dropped.
     """
 
     def __init__(self, wanted: Collection[tuple[str, str]], log: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessUsage:
-    """Measure the processes of the plan, each with its descendants: `ProcessUse` of record/lines.py."""
+    """Measure the processes of the plan, each with its descendants: `processes` of a `Sample` of record/lines.py."""
 
     def __init__(self) -> None:
         self._since = Differences()

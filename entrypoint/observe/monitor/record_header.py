@@ -11,7 +11,7 @@ from entrypoint.base.secrets import Secrets
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.rules import in_words
-from entrypoint.record.lines import Described, Host
+from entrypoint.record.lines import Channel, Described, Host
 
 KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # prefixes of the variables that describe a job
 LONGEST_CHARS = 4096  # characters of a value; of a longer one nothing is kept
@@ -69,18 +69,18 @@ def limits(job: Job) -> Host:
     return Host(memory_limit=memory_limit(), disk_size=psutil.disk_usage(str(job.paths.base)).total)
 
 
-def channels(job: Job) -> dict[str, dict[str, Any]]:
+def channels(job: Job) -> dict[str, Channel]:
     """Return {channel: its mode and distribution, files and bytes}; "more" if not all were counted."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Channel] = {}
     for name, told in job.input_data_config.items():
         mode = str(told.get("TrainingInputMode", ""))
         found[name] = {"mode": mode, "distribution": str(told.get("S3DistributionType", ""))}
         if mode != InputMode.PIPE:
-            found[name] |= count_files(job.paths.base / "input/data" / name)
+            found[name].update(count_files(job.paths.base / "input/data" / name))
     return found
 
 
-def count_files(folder: Path) -> dict[str, Any]:
+def count_files(folder: Path) -> Channel:
     """Return {"files", "bytes"} below a folder, with {"more": true} if counting stopped at a limit."""
     until, files, size = time.monotonic() + MOST_SECONDS, 0, 0
     for each in _sizes(folder):

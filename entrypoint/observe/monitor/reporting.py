@@ -12,10 +12,13 @@ WITHIN_SECONDS = 3.0  # seconds, after which it is killed, and the job ends with
 
 def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> list[str]:
     """Make the report of all records; return the lines to log: the worst verdicts, or why there is no report."""
+    ends: tuple[int, ...] = ()
     try:
-        heard, told = os.pipe()
+        ends = heard, told = os.pipe()
         pid = os.fork()
-    except OSError as error:  # this process ends soon, and with it a pipe that is left open
+    except OSError as error:
+        for end in ends:
+            os.close(end)
         return [_why_not(records, str(error))]
     if pid == 0:
         _make(records, report, within, told)

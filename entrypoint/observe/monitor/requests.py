@@ -19,7 +19,7 @@ AT_ONCE, SHARE = 0.5, 0.05  # seconds of CPU time for lines: at most at once, an
 
 
 class Wanted:
-    """Find the metric `name`: the first group of `expression` is its value. `say` logs if the expression is dropped."""
+    """Find the metric `name`: the first group of `expression` is its value. `log` is called if it is dropped."""
 
     def __init__(self, name: str, expression: str, log: Callable[[str], None]) -> None:
         self.name, self._say = name, log

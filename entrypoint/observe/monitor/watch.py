@@ -4,6 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,9 +111,8 @@ class Watch:
 
     def _read(self, own: Iterable[lines.Line]) -> None:
         wanted = {*SHOWN, *(JUDGED if self.live or not self._together.judged else KEPT_ON)}
-        found = [(self._me, line) for line in own]
-        found += [(host, line) for host, tail in self._tails.items() for line in tail.lines(wanted)]
-        for host, line in found:
+        others = ((host, line) for host, tail in self._tails.items() for line in tail.lines(wanted))
+        for host, line in chain(((self._me, line) for line in own), others):  # one by one: a record expands to 1 GB
             for note in (self._view.note, self._judge):
                 with contextlib.suppress(*lines.WRONG):  # anything may have written another host's lines
                     note(host, line)

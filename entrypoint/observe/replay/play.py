@@ -82,6 +82,8 @@ class Player:
     def _read(self, call: Call) -> tuple[list[tuple[float, list[Event]]], tuple[Event, ...]]:
         """Return the quiet calls before a call, and its events; raise one of WRONG if they cannot be right."""
         quiet = [(number(when), [self._from_short(short) for short in shorts]) for when, shorts in call["quiet"]]
+        if not call.keys() >= Call.__required_keys__:
+            raise ValueError("no whole call")
         if not all(0 <= when - call["began"] <= LONGEST for when in (call["at"], *(when for when, _ in quiet))):
             raise ValueError("no time of this job")
         return quiet, tuple(reader(EVENTS[name])(fields) for name, fields in call["events"] if name != REPEAT)

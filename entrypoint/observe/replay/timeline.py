@@ -148,8 +148,10 @@ def _ending(records: Mapping[str, bytes]) -> str:
     first = next((outcome for outcome in outcomes if outcome), None)
     if first is None:
         return "no host says"
-    who = f", by {cause['host']} {cause['process']}".rstrip() if (cause := first.cause) else ""
-    return _in_words(first) + who + (f" ({cause['what'].partition(':')[0]})" if cause else "")
+    if not (cause := first.cause):
+        return _in_words(first)
+    who, what = f"{cause.get('host', '')} {cause.get('process', '')}".rstrip(), cause.get("what", "").partition(":")[0]
+    return f"{_in_words(first)}, by {who} ({what})"
 
 
 def _in_words(outcome: Outcome | lines.Outcome | None) -> str:

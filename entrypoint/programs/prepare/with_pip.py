@@ -32,9 +32,8 @@ UNREACHED = (
 
 
 def run_pip(package: bool, code: Path) -> None:
-    if cache := os.environ.get(
-        "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"
-    ):  # what the job before has fetched and built
+    # In a warm pool, pip finds what the job before has fetched and built.
+    if cache := os.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
         os.environ.setdefault("PIP_CACHE_DIR", str(Path(cache) / "pip"))
     # Without a network, pip would look for a newer pip for a quarter of a minute.
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")

@@ -34,7 +34,8 @@ def table() -> str:
             name = f"`{kind.KIND}`" if is_line else f"part {node.name}"
             fields = [_of_field(each, source) for each in node.body if isinstance(each, ast.AnnAssign)]
             if is_line and kind.named:
-                fields[len(kind.positional)] = f"in one object: {fields[len(kind.positional)]}"
+                first = len(kind.positional) - 1  # every line has its time, which is no field of its own type
+                fields[first] = f"in one object: {fields[first]}"
             rows.append(f"| {name} | {_comment(node.lineno, source)} | {'; '.join(fields)} |")
     return "\n".join(rows)
 
@@ -110,7 +111,9 @@ def test_a_kind_that_is_not_known_has_its_time() -> None:
         '["sample",1,true,{},{},{}]', '["sample",1,1.0,{},{}]', '["lines",1,"a","text"]',
         '["metric",1,"a",{"step":NaN}]', '["metric",1,"a",{"loss":true}]', '["outcome",1,{}]',
         '["host",1,{"cpus":"8"}]', '["host",1,{"limits":{"stop":null}}]', '["weights",1,"a",1,"x",2]',
-        '[["ended"],1,"a","b"]',
+        '[["ended"],1,"a","b"]', '["host",1,{"hosts":{"a":1}}]', '["lines",1,"a",{"b":"c"}]',
+        '["host",1,{"channels":{"a":{"mode":5}}}]', '["host",1,{"channels":{"a":{"files":NaN}}}]',
+        '["decided",1,{"events":{"Due":{}}}]',
     ],
 )  # fmt: skip
 def test_a_malformed_line(text: str) -> None:

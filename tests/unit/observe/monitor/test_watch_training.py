@@ -131,3 +131,18 @@ def test_but_not_where_they_are_averaged_now_and_then(watched):
         job.train(2, exchange=8 * 10**6)
     differ(job, 100, 200, 300, 400)
     assert "distributed: yes" in job.said[0] and "weights differ" in job.said[1] and job.blamed == []
+
+
+def test_the_lines_of_long_records_are_noted_one_by_one(watched, monkeypatch):
+    """A monitor that starts again reads whole records of all hosts, of which each may expand to a gigabyte."""
+    watch, noted = watched().watch, []
+    monkeypatch.setattr(watch._view, "note", lambda host, line: noted.append(line.at))
+
+    def lines(wanted):
+        for at in (1.0, 2.0, 3.0):
+            yield line_of(["phase", at, "running"])
+            assert noted[-1] == at
+
+    monkeypatch.setattr(watch._tails["algo-2"], "lines", lines)
+    watch.look([])
+    assert noted == [1.0, 2.0, 3.0]

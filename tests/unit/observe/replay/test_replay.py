@@ -274,6 +274,9 @@ HOSTILE = [
     {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Comet", {}]], "actions": [], "quiet": [], "dropped": 0},
     {"number": 3, "began": BEGAN, "at": BEGAN, "events": [7], "actions": 7, "quiet": [[1]], "dropped": 0},
     {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 10**400},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "quiet": [], "dropped": 0},
+    {"began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 0},
+    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": []},
 ]  # fmt: skip
 
 
@@ -281,11 +284,12 @@ def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
     """A record comes from wherever a user got it."""
     hostile = [["decided", BEGAN + 3, line] for line in HOSTILE]
     more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],
-            ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["decided", "x", {}], ["decided"]]  # fmt: skip
+            ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["lines", BEGAN, "script", {"a": "b"}],
+            ["decided", "x", {}], ["decided"]]  # fmt: skip
     life.lines = [*life.lines[:3], *hostile, *more, *life.lines[3:], *more]
     assert timeline.replay({"algo-1": life.record}, None) == 0
     said = capsys.readouterr().out
-    assert said.count("a line of its history cannot be read") == 5, "all that are lines of a record"
+    assert said.count("a line of its history cannot be read") == 8, "all that are lines of a record"
     assert "as then, by the same" in said
     assert timeline.once_more({"algo-1": life.record}, "train.py")
     assert timeline.compare({"algo-1": life.record}, {"algo-1": life.record}) == 0

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -180,6 +181,16 @@ class TestAtTheEnd:
     def test_without_records_there_is_a_page_that_says_so(self, tmp_path):
         assert reporting.make_report(tmp_path / "none", tmp_path / "report.html", within=120) == []
         assert data_of(tmp_path / "report.html")["hosts"] == []
+
+    def test_no_process_for_it_is_one_line_and_leaves_no_file_open(self, tmp_path, monkeypatch):
+        def refuse():
+            raise BlockingIOError("no process is left")
+
+        monkeypatch.setattr("os.fork", refuse)
+        before = os.listdir("/proc/self/fd")  # noqa: PTH208
+        (line,) = reporting.make_report(tmp_path, tmp_path / "report.html")
+        assert line.startswith("no report.html: no process is left")
+        assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
 
     def test_no_room_for_it_is_one_line(self, tmp_path):
         (said,) = reporting.make_report(tmp_path, tmp_path / "no/folder/report.html", within=120)

@@ -89,6 +89,8 @@ HOSTILE = [
     '["outcome",{at},{{"kind":"failed","cause":"because"}}]',
     '["host",{at},{{"rank":"first"}}]',
     '["host",{at},{{"hosts":7,"limits":3,"channels":[1],"rules":"nothing=1","memory_limit":true}}]',
+    '["host",{at},{{"host":"algo-1","hosts":{{"algo-1":1}}}}]',
+    '["host",{at},{{"host":"algo-1","channels":{{"train":{{"mode":5,"files":"many","bytes":NaN}}}}}}]',
     '["unheard-of",{at},1,2,3]',
     "[" * 100_000,
     '["said",{at},' + '"' + "x" * (1 << 19) + '"]',
