@@ -11,7 +11,7 @@ carries by itself. The last file is kept aside; on the others are trained
 and `truth` are the probabilities with which the clicks were drawn. Prints the areas under the ROC curve as Markdown.
 Exit status 1 if in any round DeepFM does not beat the logistic regression by --least, in each way.
 
-    python -m benchmarks.deepfm_auc --json deepfm-auc.json                                    # in the image
+    python -m benchmarks.deepfm_auc --json deepfm-auc.json                                    # needs the image
     python -m benchmarks.deepfm_auc --engine process --modes ps --rows 40000 --seeds 1        # no Docker, a minute
 """
 

@@ -3,7 +3,7 @@
     python -m benchmarks.chaos --seed 7 --jobs 100 --at-once 3 --minutes 30 --json chaos.json
     python -m benchmarks.chaos --repeat 7/12               # case 12 of seed 7, with its log
     python -m benchmarks.chaos --repeat 7/12/2             # the same of a run with --least-faults 2
-    python -m benchmarks.chaos --repeat out/chaos/7-12.json  # a shrunk one
+    python -m benchmarks.chaos --repeat out/chaos/7-12-shrunk.json
 
 With --least-faults N jobs go on until --jobs of them have met as many: a drawn fault does not happen if its moment
 never comes. All are judged. Without --seed each run draws another one, and prints it. Exit status 1 if a job violated a

@@ -67,7 +67,7 @@ def all_alike(ranks: list[dict]) -> bool:
     return len({tuple(each["weights"]) for each in ranks}) == 1
 
 
-@pytest.mark.more  # local/test_foreign.py has it with a folder that they do not share
+@pytest.mark.more  # local/test_foreign_local.py has it with a folder that they do not share
 def test_workers_serve_until_the_chief_writes_a_file_to_a_shared_folder(foreign: StartForeign, shared: Path) -> None:
     users = {"folder": "/opt/ml/checkpoints", "poll": 0.1}
     with foreign("ps_renames_master.py", PARAMETER_SERVER, shared, **users) as job:

@@ -1,4 +1,4 @@
-"""Test secrets.py: which names and values are secret, and what masking leaves of a text."""
+"""Test secrets.py and secret_names.py: which names and values are secret, and what masking leaves of a text."""
 
 import json
 import shlex
