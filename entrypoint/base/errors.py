@@ -1,7 +1,7 @@
 """Define the launcher's exceptions, and an exit code for each kind of failure that is not a user process's own.
 
 A user's process keeps its own code (or 128 + signal). The codes below follow sysexits.h, so that they do not collide
-with what scripts commonly return. tests/unit/outcome/test_outcome.py checks that they are unique.
+with what scripts commonly return. tests/unit/launcher/outcome/test_outcome.py checks that they are unique.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Record the events that the policy was given, so that they can be replayed (see replay/). Pure.
+"""Record the events that the policy was given, so that they can be replayed (see observe/replay/). Pure.
 
 Most events only show that a host is alive. These are kept for the last calls alone, and are written with the next event
 that has consequences. Older ones are dropped and counted.

@@ -1,8 +1,8 @@
 """Find optimizers of Keras 2 whose steps XLA compiles where a GPU is seen.
 
 XLA takes no variable of another device. With parameter servers the learning rate is on one of them, and each weight on
-any of them, so the first step fails. Optimizers are found by their words, as in doubts.py: reading a script does not
-tell for sure what a name means.
+any of them, so the first step fails. Optimizers are found by their words, as in unsupported.py: reading a script does
+not tell for sure what a name means.
 """
 
 import re
