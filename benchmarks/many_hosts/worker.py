@@ -157,8 +157,10 @@ class Watched(Supervisor):
 class Childless(ThisHost):
     """What a host among others in a process has of its own: no signal handlers, no children."""
 
-    def _hear_the_kernel(self, signals: list[int]) -> None:
-        pass
+    def open(self, signals: list[int]) -> list[Event]:
+        # Only a process's main thread can take over its signals.
+        self.inbox.catch_signals = lambda signals: None  # type: ignore[method-assign]
+        return super().open(signals)
 
     def carry_out(self, actions: Sequence[Action]) -> Iterator[OtherAction]:
         for action in actions:

@@ -71,7 +71,7 @@ def test_ranks_in_containers(image: str, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr + ended.stdout
     value = json.loads(ended.stdout)
     print(ended.stdout)
-    told = {each["check"]: (each["level"], each["seen"]) for each in value["findings"]}
+    told = {each["check"]: (each["severity"], each["found"]) for each in value["findings"]}
     assert [run["name"] for run in value["runs"]] == ["plain", "kill", "resume"]
     assert told["plan"] == ("fine", "MPI: 4 ranks on 2 hosts, 2 on each")
     assert told["shards"] == ("fine", "training: each of 4 files was read by one host (algo-1 2, algo-2 2)")

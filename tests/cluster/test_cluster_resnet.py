@@ -156,7 +156,7 @@ def test_resnet_50_on_noise(cluster: StartCluster, figure: Figure) -> None:
 
 
 @pytest.mark.more
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(4500)
 def test_resnet_50_learns_photographs(
     image: str, tmp_path: Path, figure: Figure, tell: Callable[[str], None], three_photos: Path
 ) -> None:
@@ -174,7 +174,7 @@ def test_resnet_50_learns_photographs(
 
     how = {**DEEP, "epochs": 8, "warmup-epochs": 1}
     with Cluster(image, tmp_path / "both", hosts=2, hyperparameters=how, cpus=cpus, **options) as job:
-        endings = job.wait(within=1200)
+        endings = job.wait(within=3600)
         assert [ending.exit_code for ending in endings.values()] == [0, 0]
         first = endings["algo-1"]
         assert "ResNet50 on 2 ranks, 16 images of 64 x 64 each per step, 15 steps" in first.line("steps per epoch")
