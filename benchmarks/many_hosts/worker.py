@@ -157,10 +157,8 @@ class Watched(Supervisor):
 class Childless(ThisHost):
     """What a host among others in a process has of its own: no signal handlers, no children."""
 
-    def open(self, signals: list[int]) -> list[Event]:
-        # Only a process's main thread can take over its signals.
-        self.inbox.catch_signals = lambda signals: None  # type: ignore[method-assign]
-        return super().open(signals)
+    def _take_over(self, signals: list[int]) -> None:
+        pass
 
     def carry_out(self, actions: Sequence[Action]) -> Iterator[OtherAction]:
         for action in actions:

@@ -11,21 +11,53 @@ from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
 _SAVES = (
-    *(".save", ".export_saved_model", ".saved_model.save", ".save_weights", ".save_model", ".write_out"),
-    *(".simple_save", ".export"),
+    ".save",
+    ".export_saved_model",
+    ".saved_model.save",
+    ".save_weights",
+    ".save_model",
+    ".write_out",
+    ".simple_save",
+    ".export",
 )
 _NOT_MODELS = (
-    *("numpy.", "np.", "PIL.", "plt.", "matplotlib.", "torch.", "pickle.", "joblib."),
-    *("Image.", "fig.", "img.", "image.", "tensorflow.io", "json"),
+    "numpy.",
+    "np.",
+    "PIL.",
+    "plt.",
+    "matplotlib.",
+    "torch.",
+    "pickle.",
+    "joblib.",
+    "Image.",
+    "fig.",
+    "img.",
+    "image.",
+    "tensorflow.io",
+    "json",
 )
 _OUR_MANAGER = "sagemaker_tf_data.checkpoints*"
 _WRITES = (
-    *(".ModelCheckpoint", ".BackupAndRestore", ".CheckpointManager", ".MonitoredTrainingSession", ".Saver"),
-    *("sagemaker_tf_data.checkpoints*", ".train.Checkpoint", ".CheckpointSaverHook", ".save_weights"),
+    ".ModelCheckpoint",
+    ".BackupAndRestore",
+    ".CheckpointManager",
+    ".MonitoredTrainingSession",
+    ".Saver",
+    "sagemaker_tf_data.checkpoints*",
+    ".train.Checkpoint",
+    ".CheckpointSaverHook",
+    ".save_weights",
 )
 _READS = (
-    *(".restore", ".latest_checkpoint", ".load_weights", ".BackupAndRestore", ".load_model"),
-    *(".restore_or_initialize", ".MonitoredTrainingSession", ".load_checkpoint", ".read"),
+    ".restore",
+    ".latest_checkpoint",
+    ".load_weights",
+    ".BackupAndRestore",
+    ".load_model",
+    ".restore_or_initialize",
+    ".MonitoredTrainingSession",
+    ".load_checkpoint",
+    ".read",
 )
 _FOLDER = (
     r"(?i)/opt/ml/checkpoints|(checkpoint|ckpt)s?_?(dir|path|s3|local|folder|root|uri)|SM_CHECKPOINT|checkpoint_?config"

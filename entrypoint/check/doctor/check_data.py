@@ -10,14 +10,33 @@ from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
 _READS = (
-    *(".TFRecordDataset", ".TextLineDataset", ".FixedLengthRecordDataset", ".CsvDataset", ".make_csv_dataset"),
-    *(".list_files", ".from_generator", ".PipeModeDataset", ".image_dataset_from_directory"),
-    *(".text_dataset_from_directory", ".flow_from_directory", ".load_data", ".read_csv", "numpy.load"),
+    ".TFRecordDataset",
+    ".TextLineDataset",
+    ".FixedLengthRecordDataset",
+    ".CsvDataset",
+    ".make_csv_dataset",
+    ".list_files",
+    ".from_generator",
+    ".PipeModeDataset",
+    ".image_dataset_from_directory",
+    ".text_dataset_from_directory",
+    ".flow_from_directory",
+    ".load_data",
+    ".read_csv",
+    "numpy.load",
 )  # datasets made in memory are left out: a rank may generate its own
 _SHARDS = (
-    *(".shard", ".num_shards", "sagemaker_tf_data.shard", "sagemaker_tf_data.part", "sagemaker_tf_data.sharding*"),
-    *("sagemaker_tf_data.pipe_dataset", ".num_input_pipelines", ".send_to_data_service"),
-    *(".experimental_distribute_dataset", ".distribute_datasets_from_function", ".Partition"),
+    ".shard",
+    ".num_shards",
+    "sagemaker_tf_data.shard",
+    "sagemaker_tf_data.part",
+    "sagemaker_tf_data.sharding*",
+    "sagemaker_tf_data.pipe_dataset",
+    ".num_input_pipelines",
+    ".send_to_data_service",
+    ".experimental_distribute_dataset",
+    ".distribute_datasets_from_function",
+    ".Partition",
 )
 _EVEN = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
 # Calls that may take a rank as argument without reading data by it.
@@ -58,13 +77,23 @@ def _of_shards(case: Case) -> Iterator[Finding]:
     by_hand = [use for use in code.calls(".shard") if not use.name.startswith(_OWN_SHARD)]
     own = code.has("sagemaker_tf_data.shard", "sagemaker_tf_data.part")
     if not by_hand and not own and not code.has(*_SHARDS) and not _cut_by_rank(case) and (whole or not parts):
-        shuffled = _shuffles(code)
-        found = "the same data in the same order: all compute the same gradient, so more hosts do not make it faster"
         instead = 'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank())'
-        if shuffled:
-            found = "all of the data, each in an order of its own: an epoch of the job is as many passes as there are "
-            found, instead = f"{found}ranks", f"{instead}, first"
-        yield (note if shuffled else warning)("no-shards", f"every rank reads {found}", instead, place=reads.place)
+        if _shuffles(code):
+            yield note(
+                "no-shards",
+                "every rank reads all of the data, each in an order of its own: an epoch of the job is as many passes "
+                "as there are ranks",
+                f"{instead}, first",
+                place=reads.place,
+            )
+        else:
+            yield warning(
+                "no-shards",
+                "every rank reads the same data in the same order: all compute the same gradient, so more hosts do "
+                "not make it faster",
+                instead,
+                place=reads.place,
+            )
     for use in by_hand:
         number = use.argument("index", 1)
         if parts and not whole and not own and number and use.source.last(number) == "rank":
@@ -122,11 +151,13 @@ def _of_steps(case: Case) -> Iterator[Finding]:
     if learns is None:
         return
     parts = _sharded_by_s3(case) if _reads_channels(case) else []
-    why = f"channel {', '.join(parts)} gives hosts different numbers of rows"
+    why = "where rows do not divide evenly"
+    if parts:
+        why = f"channel {', '.join(parts)} gives hosts different numbers of rows"
     yield (warning if parts else note)(
         "uneven-ranks",
-        f"nothing makes ranks take the same number of steps: {why if parts else 'where rows do not divide evenly'}, "
-        "and a rank with one more waits forever for the others",
+        f"nothing makes ranks take the same number of steps: {why}, and a rank with one more waits forever for the "
+        "others",
         "batches = end_together(batches) of sagemaker_tf_data, as the last step; or steps_per_epoch=, dataset.take()",
         place=learns.place,
     )

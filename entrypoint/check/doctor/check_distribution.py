@@ -11,13 +11,26 @@ from entrypoint.launcher.job.choices import PsProgram, When
 from entrypoint.launcher.job.job import Mode
 
 _AVERAGES = (
-    *(".DistributedOptimizer", ".DistributedGradientTape", ".DistributedAdasumOptimizer", ".allreduce"),
-    *(".grouped_allreduce", ".allreduce_async", ".allreduce_", ".oob_allreduce"),
-    *(".PartialDistributedGradientTape", ".PartialDistributedOptimizer"),
+    ".DistributedOptimizer",
+    ".DistributedGradientTape",
+    ".DistributedAdasumOptimizer",
+    ".allreduce",
+    ".grouped_allreduce",
+    ".allreduce_async",
+    ".allreduce_",
+    ".oob_allreduce",
+    ".PartialDistributedGradientTape",
+    ".PartialDistributedOptimizer",
 )
 _BROADCASTS = (
-    *(".broadcast_variables", ".broadcast_global_variables", ".BroadcastGlobalVariablesCallback", ".broadcast"),
-    *(".BroadcastGlobalVariablesHook", ".broadcast_object", ".broadcast_weights", ".load_model"),
+    ".broadcast_variables",
+    ".broadcast_global_variables",
+    ".BroadcastGlobalVariablesCallback",
+    ".broadcast",
+    ".BroadcastGlobalVariablesHook",
+    ".broadcast_object",
+    ".broadcast_weights",
+    ".load_model",
 )
 _PINS = (".pin_gpu", ".set_visible_devices", ".visible_device_list", ".share_gpus")
 _TRAINS = (".fit", ".GradientTape", ".minimize", ".train", ".train_on_batch", ".apply_gradients")

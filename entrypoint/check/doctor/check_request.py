@@ -32,7 +32,9 @@ _READ = {
     *(params.MPI_ENABLED, params.MPI_PROCESSES_PER_HOST, params.MPI_CUSTOM_OPTIONS, SMDDP_ENABLED),
     *(params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED, params.SMDATAPARALLEL_CUSTOM_MPI_OPTIONS),
     *(params.DISTRIBUTION_INSTANCE_GROUPS, "sagemaker_container_log_level", "sagemaker_job_name", "sagemaker_region"),
-    *("sagemaker_instance_type", "sagemaker_enable_cloudwatch_metrics", "sagemaker_estimator_module"),
+    "sagemaker_instance_type",
+    "sagemaker_enable_cloudwatch_metrics",
+    "sagemaker_estimator_module",
     "sagemaker_estimator_class_name",
 }
 _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")

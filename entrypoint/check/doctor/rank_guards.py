@@ -7,8 +7,20 @@ from collections.abc import Iterator
 from entrypoint.check.doctor.source import Source, Use
 
 _ONLY_WHO = {
-    *("rank", "local_rank", "is_chief", "chief", "task_index", "task_id", "task_type", "job_name"),
-    *("is_master", "master", "is_main", "current_host", "worker_index", "worker_number"),
+    "rank",
+    "local_rank",
+    "is_chief",
+    "chief",
+    "task_index",
+    "task_id",
+    "task_type",
+    "job_name",
+    "is_master",
+    "master",
+    "is_main",
+    "current_host",
+    "worker_index",
+    "worker_number",
 }
 _WHO = _ONLY_WHO | {"index", "first", "writes"}  # ambiguous: a variable set from one of these is not taken for a rank
 _SAID = ("print", "info", "warning", "debug", "log", "say", "error")

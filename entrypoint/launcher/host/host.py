@@ -60,9 +60,7 @@ class ThisHost:
 
     def open(self, signals: list[int]) -> list[Event]:
         """Make this host ready for its processes. Return events of `signals`, which came before, and of taken ports."""
-        self.inbox.catch_signals(signals)
-        self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
-        process.become_subreaper()
+        self._take_over(signals)
         signalled = [events.Signalled(number=number) for number in signals]
         folders.make_ready(self.job, self.log.print)
         if any(spec.key_name for spec in self._specs.values()):
@@ -74,6 +72,12 @@ class ThisHost:
             Ranks(self.job.paths.ranks, lambda *asked: inbox.ask(partial(order, *asked)), inbox.put, self.log)
         self._spawner.log_parts()
         return [*signalled, *self._spawner.ports_taken()]
+
+    def _take_over(self, signals: list[int]) -> None:
+        """Take over the signals and orphans of this process, which only its main thread can do, once."""
+        self.inbox.catch_signals(signals)
+        self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
+        process.become_subreaper()
 
     # --- events in ---
 

@@ -68,11 +68,17 @@ class History:
         quiet, dropped = list(self._quiet), self._dropped
         self._quiet.clear()
         self._dropped, self._number = 0, self._number + 1
-        short = [in_short(action) for action in actions]
-        self._write({
-            "number": self._number, "began": self._began, "at": now, "events": happened, "actions": short,
-            "quiet": quiet, "dropped": dropped,
-        })  # fmt: skip
+        self._write(
+            {
+                "number": self._number,
+                "began": self._began,
+                "at": now,
+                "events": happened,
+                "actions": [in_short(action) for action in actions],
+                "quiet": quiet,
+                "dropped": dropped,
+            }
+        )
 
 
 def in_short(action: Action) -> list[Any]:

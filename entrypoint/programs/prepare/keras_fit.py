@@ -12,8 +12,20 @@ from pathlib import PurePosixPath
 
 # Packages whose objects have a `fit` of their own, and classes of Keras that are no models.
 OTHERS = {
-    *("sklearn", "xgboost", "lightgbm", "catboost", "statsmodels", "imblearn", "category_encoders", "scipy"),
-    *("sagemaker", "lightning", "pytorch_lightning", "prophet", "hmmlearn", "umap"),
+    "sklearn",
+    "xgboost",
+    "lightgbm",
+    "catboost",
+    "statsmodels",
+    "imblearn",
+    "category_encoders",
+    "scipy",
+    "sagemaker",
+    "lightning",
+    "pytorch_lightning",
+    "prophet",
+    "hmmlearn",
+    "umap",
 }
 NO_MODELS = ("ImageDataGenerator", "Tokenizer")
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
