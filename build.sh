@@ -313,7 +313,8 @@ remove_leftovers() {
 # ---- what is done -----------------------------------------------------------------------------------------------------
 
 build() {
-    local command=(docker build) variable each
+    # The older builder keeps the container of a step that failed; BuildKit, which keeps none, accepts the option.
+    local command=(docker build --force-rm) variable each
     if [[ -n $on ]]; then
         command+=(--file container/onto.Dockerfile --build-arg "IMAGE=$on" ${python:+--build-arg "PYTHON=$python"})
     else

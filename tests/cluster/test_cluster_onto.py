@@ -203,6 +203,13 @@ def test_a_dry_run_builds_nothing(like_aws: str, images: Images) -> None:
     assert sh("docker", "image", "inspect", "tfe-never-built", check=False).returncode != 0
 
 
+def test_a_build_that_fails_leaves_no_container(like_aws: str, images: Images) -> None:
+    """Docker's older builder keeps the container of the step that failed, if it is not told otherwise."""
+    done = images.try_on(like_aws, "--python", "/no/such/python")
+    assert done.returncode != 0 and "/no/such/python" in done.stdout + done.stderr
+    assert sh("docker", "ps", "--all", "--quiet", "--filter", f"ancestor={like_aws}").stdout == ""
+
+
 def test_an_image_that_is_not_there(images: Images) -> None:
     done = images.try_on("localhost:9/team/no-such-image:1")
     assert done.returncode == 1

@@ -264,7 +264,7 @@ def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
     at = [
         next(number for number, command in enumerate(commands) if command.startswith(start))
         for start in (
-            "docker build --build-arg BASE_IMAGE=some:base ",
+            "docker build --force-rm --build-arg BASE_IMAGE=some:base ",
             f"aws ecr describe-repositories {where} --repository-names team/tf",
             f"aws ecr create-repository {where} --repository-name team/tf",
             f"aws ecr get-login-password --region eu-west-1 | {login}",
