@@ -16,7 +16,6 @@ from benchmarks.report import (
     deepfm,
     many_hosts,
     monitor,
-    plots,
     profile,
     pull,
     side_by_side,
@@ -142,6 +141,8 @@ def whole(path: str, text: str, root: Path) -> str:
 
 def draw(folder: Path, found: Records) -> list[str]:
     """Make the plots, and return their names."""
+    from benchmarks.report import plots  # here and not above: matplotlib takes longer to import than pages to make
+
     made = {}
     if sides := found.get("side-by-side"):
         for section, rows in side_by_side.plots(side_by_side.rows(sides["runs"])).items():

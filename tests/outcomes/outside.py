@@ -125,7 +125,7 @@ def goes_on(
     settings: dict[str, str] | None = None,
 ) -> Case:
     return Case(
-        way=way, event=event, where=where, when=when, does={"do": "lasts", "seconds": seconds}, faults=faults, hosts=3,
+        way=way, event=event, where=where, when=when, does={"do": "lasts", "seconds": seconds}, faults=faults, hosts=2,
         code=0, bound=END, settings=settings or {},
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ def goes_on(
 def hosts_that_never_come() -> Iterator[Case]:
     for way, where in ((Way.MWMS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
         host = host_of(where)
-        common = {"way": way, "where": where, "when": "start", "hosts": 3, "code": 68, "bound": START,
+        common = {"way": way, "where": where, "when": "start", "hosts": 2, "code": 68, "bound": START,
                   "settings": SHORT_START, "does": {"do": "lasts"}}  # fmt: skip
         kill = (f"kill {host}",)
         yield Case(event="host dies as it starts", faults=kill, text=NO_ANSWER, hit={host: NO_SAY}, **common)
@@ -165,7 +165,7 @@ def lose(
     """Return a case in which a process of the launcher dies while scripts run."""
     return Case(
         way=way, event=event, where=where, when=when, faults=(fault.format(host=host_of(where)),),
-        does={"do": "waits"}, hosts=3, code=code, text=text, bound=bound,
+        does={"do": "waits"}, hosts=2, code=code, text=text, bound=bound,
     )  # fmt: skip
 
 
@@ -221,7 +221,7 @@ def stops() -> Iterator[Case]:
         one = way is Way.SINGLE
         for event, sigterm, code, bound, hosts in (
             ("SIGTERM; scripts save and end well", "saves", 0, STOP, 3),
-            ("SIGTERM; scripts do nothing about it", "", 143, STOP, 3),
+            ("SIGTERM; scripts do nothing about it", "", 143, STOP, 2),
             ("SIGTERM; scripts raise", "fails", 143, STOP, 2),
             ("SIGTERM; scripts ignore it", "ignores", 143, STUBBORN_STOP, 2),
         ):
@@ -234,7 +234,7 @@ def stops() -> Iterator[Case]:
         event = "SIGTERM to this host only; scripts do nothing about it"
         yield stop(way, event, where, f"stop {host_of(where)} {HERE}", "", 143, STOP)
     for way in (Way.SINGLE, Way.MWMS, Way.MPI):
-        hosts = 1 if way is Way.SINGLE else 3
+        hosts = 1 if way is Way.SINGLE else 2
         # While requirements are installed; at a set time a quick machine's scripts would be up, save, and end well.
         now = "stop all when 'Processing'"
         case = stop(way, "SIGTERM before scripts run", EVERYWHERE, now, "saves", 143, STOP, hosts=hosts)
@@ -246,7 +246,7 @@ def stops() -> Iterator[Case]:
 
 
 def stop(
-    way: Way, event: str, where: str, fault: str, sigterm: str, code: int, bound: Bound, *, hosts: int = 3
+    way: Way, event: str, where: str, fault: str, sigterm: str, code: int, bound: Bound, *, hosts: int = 2
 ) -> Case:
     does = {"do": "waits", **({"sigterm": sigterm} if sigterm else {})}
     settings = SHORT_STOP if bound is STUBBORN_STOP else {}

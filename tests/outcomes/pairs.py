@@ -9,6 +9,8 @@ from outcomes.table import CASES
 Pair = tuple[tuple[str, str], ...]
 # They take seconds of a processor; the same events with 10 MB are rows, too.
 HEAVY = {"prints 100 MB of lines, ends well", "prints 100 MB without end of line, ends well"}
+# Exit codes that are the same whatever the way: no requirements, a fault of the launcher, no way to restart.
+ALIKE = {65, 70, 71}
 # What happens most: it is shown for each way, and on the coordinator and on another host.
 USUAL = {"script raises", "host is killed", "SIGTERM; scripts save and end well"}
 
@@ -23,7 +25,8 @@ def pairs_of(case: Case) -> set[Pair]:
         (("exit", str(case.code)),),
         (("engine", case.engine),),
         (("bound", case.bound.name), ("where", case.where)),
-        *((("way", way), other) for other in (("where", case.where), ("when", case.when), ("code", kind(case.code)))),
+        *((("way", way), other) for other in (("where", case.where), ("when", case.when))),
+        *(() if case.code in ALIKE else ((("way", way), ("code", kind(case.code))),)),
     }
 
 

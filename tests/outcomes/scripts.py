@@ -152,7 +152,7 @@ def deeds() -> Iterator[Case]:
 def failures_under_stubborn_others() -> Iterator[Case]:
     for way in SCRIPT_EVERYWHERE:
         where = COORDINATOR if way is Way.PS else FOLLOWER
-        case = deed(way, RAISES, where, "run", sigterm="ignores")
+        case = deed(way, RAISES, where, "run", hosts=2, sigterm="ignores")
         yield replace(case, event="script raises; the others ignore SIGTERM", bound=STUBBORN)
 
 

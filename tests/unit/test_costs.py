@@ -19,16 +19,16 @@ def spend(seconds):
     while time.process_time() < end:
         pass
 
-@pytest.mark.parametrize("seconds", [0.3, 0.5])
+@pytest.mark.parametrize("seconds", [0.1, 0.3])
 def test_spends(seconds):
     spend(seconds)
 
 def test_has_a_child_spend():
-    program = "import time\\nwhile time.process_time() < 1.0: pass"
+    program = "import time\\nwhile time.process_time() < 0.5: pass"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 def test_sleeps():
-    time.sleep(0.5)
+    time.sleep(1)
 """
 
 
@@ -52,9 +52,9 @@ def test_what_tests_cost_is_measured(tmp_path: Path, processes: int) -> None:
     cpu = {name.rpartition("::")[2]: cost[0] * found["slowness"] for name, cost in found["costs"].items()}
     assert list(cpu) == ["test_spends", "test_has_a_child_spend", "test_sleeps"] or processes
     # pytest's own share of each is larger on a slower machine.
-    assert 0.75 < cpu["test_spends"] < 1.5, "the cases of one function are counted together"
-    assert cpu["test_has_a_child_spend"] >= 0.9
-    assert cpu["test_sleeps"] < 0.45, "less than it sleeps"
+    assert 0.38 < cpu["test_spends"] < 1.1, "the cases of one function are counted together"
+    assert cpu["test_has_a_child_spend"] >= 0.45
+    assert cpu["test_sleeps"] < 0.9, "less than it sleeps"
     total = found["cpu_seconds"] * found["slowness"]
     assert sum(cpu.values()) - 0.2 < total < sum(cpu.values()) + 60, "with what pytest takes, and no test twice"
 

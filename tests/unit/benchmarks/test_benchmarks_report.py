@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import machine
 from benchmarks.report import __main__ as report
-from benchmarks.report import cost, many_hosts, pages, plots, side_by_side, words
+from benchmarks.report import cost, many_hosts, pages, side_by_side, words
 from benchmarks.report.figures import BadRecord, Measured, Ratio, measured, ratio, ratio_of_rounds, read
 from benchmarks.side_by_side.aims import AIMS
 
@@ -261,6 +261,8 @@ def test_a_third_side_has_columns_of_its_own_and_what_it_cannot_is_said():
     assert found["Whole job, s"][0][-2:] == ["0.500", ""]
     assert found["better than ours"] == [["SDK 3's drivers", "start", "the case start-single-1 (3.00)"]]
     assert "SDK 3" not in " ".join(page("side-by-side", runs[:2], cases=cases))
+    from benchmarks.report import plots
+
     drawn = plots.sides(side_by_side.plots(side_by_side.rows(runs))["start and tail"])
     assert "SDK 3's drivers" in re.findall(r">([^<]*)</text>", drawn)
     made = {
@@ -409,6 +411,8 @@ def test_a_plot_has_the_medians_and_says_what_did_not_end():
     runs = both("cut-mpi-2", {"gone_s": 5.4}, {"cut": 180}, group="failure")
     runs += both("raise-mpi-2", {"gone_s": 0.3}, {"gone_s": 154.2}, group="failure")
     runs += both("real-ps-2", {"tail_s": 1.5}, {"cut": 60}, group="real job")
+    from benchmarks.report import plots
+
     drawn = side_by_side.plots(side_by_side.rows(runs))
     texts = {section: re.findall(r"<text[^>]*>([^<]*)</text>", plots.sides(rows)) for section, rows in drawn.items()}
     title = "Until all hosts are gone, s, log scale"
@@ -417,6 +421,8 @@ def test_a_plot_has_the_medians_and_says_what_did_not_end():
 
 
 def test_a_plot_of_growth_has_the_aim_and_the_same_figures_make_the_same_file():
+    from benchmarks.report import plots
+
     svg = plots.growth(MANY)
     assert svg == plots.growth(MANY) and {"Rendezvous, s", "aim", "1,000"} <= set(re.findall(r">([^<]*)</text>", svg))
 

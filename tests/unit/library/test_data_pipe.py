@@ -313,11 +313,11 @@ def test_three_passes_of_a_channel(
     record_format: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several pieces, records longer than a piece among them; each round of repeat() is a pass of its own."""
-    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 20)
+    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
     chance = random.Random(1)
     orders = []
     for number in range(3):
-        sizes = [*(chance.randrange(2000) for _ in range(9000)), 3_000_000, 0]
+        sizes = [*(chance.randrange(2000) for _ in range(1000)), 400_000, 0]
         records = [b"%d %d " % (number, n) + b"%d" % (n % 10) * size for n, size in enumerate(sizes)]
         chance.shuffle(records)
         orders.append(records)
@@ -356,8 +356,9 @@ def test_a_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.tensorflow
-def test_leaving_a_pass_early_goes_on_with_the_next(job: Path, tmp_path: Path) -> None:
-    records = [b"%d " % n + bytes(1000) for n in range(20_000)]
+def test_leaving_a_pass_early_goes_on_with_the_next(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
+    records = [b"%d " % n + bytes(1000) for n in range(3000)]
     stream = encoded(records, "TFRecord", tmp_path)
     with feeding(job / "train", stream, stream):
         dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30)
@@ -374,8 +375,8 @@ def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
 
-    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
-    records = [b"%d " % n + bytes(1000) for n in range(2000)]
+    monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 15)
+    records = [b"%d " % n + bytes(1000) for n in range(500)]
     stream = encoded(records, "TFRecord", tmp_path)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[policy]

@@ -8,10 +8,8 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import boto3
 import pytest
 import s3
-from moto.server import ThreadedMotoServer
 from unusable import Unusable
 
 CONTENT = os.urandom(300_000)
@@ -38,11 +36,14 @@ def others_credentials(monkeypatch):
     """Forget the credentials that boto3 has found and keeps."""
     for name in SECRETS:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
 
 
 @pytest.fixture(scope="module")
 def moto():
+    import boto3
+    from moto.server import ThreadedMotoServer  # here and not above: collecting the tests stays quick
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -86,6 +87,8 @@ def test_a_bucket_that_is_missing(moto, monkeypatch, tmp_path):
 
 def test_a_role_that_may_not(moto, monkeypatch, others_credentials, tmp_path):
     """moto with IAM's rules: a user without a policy."""
+    import boto3
+
     iam = boto3.client("iam", **KEYS, endpoint_url=moto)
     iam.create_user(UserName="nobody")
     theirs = iam.create_access_key(UserName="nobody")["AccessKey"]

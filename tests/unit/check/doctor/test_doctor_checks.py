@@ -8,6 +8,7 @@ import pytest
 from corpus_programs import pairs
 from looking import HOROVOD, IMAGE, MPI, MWMS, PS, REQUEST, SCRIPT, SERVERS, WORKERS, checks, found, look, merged
 
+pytestmark = pytest.mark.usefixtures("looks_here")
 AWS_IMAGE = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/tensorflow-training:2.14.1-cpu-py310-ubuntu20.04-sagemaker"
 ESTIMATOR = "import tensorflow as tf\nestimator = tf.estimator.Estimator(f)\n"
 GPUS = {"ResourceConfig": {"InstanceType": "ml.p3.8xlarge"}}

@@ -12,7 +12,15 @@ ROOT = Path(__file__).resolve().parents[4]
 FILES = sorted(path for path in (ROOT / "examples").rglob("*.py") if path.name != "submit.py")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT / "examples")))
+def marks(path: Path) -> tuple[pytest.MarkDecorator, ...]:
+    """Leave modules to --all: the doctor reads each with the program that imports it, too."""
+    return () if "__main__" in path.read_text() else (pytest.mark.more,)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=str(path.relative_to(ROOT / "examples")), marks=marks(path)) for path in FILES],
+)
 def test_examples_are_clean(path: Path) -> None:
     image = "sagemaker-tf-entrypoint:2.21" if "jax" in path.stem else ""  # jax is not in the default image
     report = examine([str(path)], image=image)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from looking import HOROVOD, MPI, MWMS, PS, REQUEST, SCRIPT, SERVERS, WORKERS, found, look
 
+pytestmark = pytest.mark.usefixtures("looks_here")
+
 ALONE: dict[str, Any] = {}
 PLACE = {**REQUEST["InputDataConfig"][0]["DataSource"]["S3DataSource"], "S3DataDistributionType": "ShardedByS3Key"}
 SHARDED = {"InputDataConfig": [{"ChannelName": "training", "DataSource": {"S3DataSource": PLACE}}]}

@@ -10,6 +10,8 @@ from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import sort_out
 from entrypoint.check.doctor.subject import tensorflow_of
 
+pytestmark = pytest.mark.usefixtures("looks_here")
+
 FIT = 'model.fit(x, y, epochs=3)\nmodel.save(os.environ["SM_MODEL_DIR"])\n'
 KERAS = f"import os\nimport tensorflow as tf\nmodel = tf.keras.Sequential()\n{FIT}"
 EXPORTS = (

@@ -1,13 +1,7 @@
 """Test precision and recall of the checks on scripts in the manner of public ones."""
 
-import contextlib
-import importlib
-import io
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import corpus_programs
 import corpus_scripts
@@ -15,7 +9,6 @@ import pytest
 from looking import MPI, MWMS, PS, REQUEST, checks, look
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor import check_imports
 from entrypoint.check.doctor.doctor import _entry_missing, program_of
 from entrypoint.check.doctor.planned_job import described
 from entrypoint.check.doctor.request import Launch, Request
@@ -48,28 +41,7 @@ def read(text: str) -> list[tuple[str, str, set[str], str, str]]:
     return [(*each[:3], each[3].replace(";", "\n"), each[4]) for each in scripts("\n".join(lines))]
 
 
-@pytest.fixture
-def _looks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the launcher's own program look at a script in this process: its start is most of the time of a script."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(check_imports.LOOK.parent))
-    look_at = importlib.import_module("look")
-
-    def run(_command: list[str], *, input: str, **_: object) -> SimpleNamespace:
-        out = io.StringIO()
-        with monkeypatch.context() as patch, contextlib.redirect_stdout(out):
-            patch.setattr(sys, "stdin", io.StringIO(input))
-            look_at.main()
-        return SimpleNamespace(stdout=out.getvalue())
-
-    monkeypatch.setattr(check_imports, "subprocess", SimpleNamespace(run=run))
-    yield
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == check_imports.LOOK.parent:
-            del sys.modules[name]
-
-
-@pytest.mark.usefixtures("_looks_here")
+@pytest.mark.usefixtures("looks_here")
 def test_precision_and_recall(tmp_path: Path, capsys) -> None:
     right, wrong, missed, errors_wrong, errors = Counter(), Counter(), Counter(), Counter(), Counter()
     told = []

@@ -6,9 +6,7 @@ import os
 import struct
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.request import Request
@@ -165,6 +163,9 @@ def test_manifests_are_named_as_not_sampled(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def url():
+    import boto3
+    from moto.server import ThreadedMotoServer  # here and not above: collecting the tests stays quick
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -179,6 +180,8 @@ def url():
 
 class TestOfS3:
     def client_of(self, url: str):
+        import boto3
+
         return lambda: boto3.client("s3", **KEYS, endpoint_url=url)
 
     def test_objects_are_begun_to_be_read(self, tmp_path: Path, url: str) -> None:
@@ -201,6 +204,6 @@ class TestOfS3:
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+        monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
         with pytest.raises(ConfigError, match=r"Unable to locate credentials; pass a local copy"):
             origins(request(), {}, tmp_path / "samples")

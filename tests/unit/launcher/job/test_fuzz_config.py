@@ -23,7 +23,7 @@ from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Plan, Role
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import as_json, render
 
-PARTS = 16  # of the cases, so that several processes can divide them
+PARTS = 32  # of the cases, so that several processes can divide them
 CASES = 5000 // PARTS
 MORE = 1  # parts from which on they are left to --all; every run draws other cases
 SECRET = "s3cr3t-Zq7Lw0Xk"  # stands for the user's; whatever comes out, it must not be in it

@@ -615,7 +615,7 @@ def test_long_output_of_any_kind_is_read_in_no_time(text):
             dying(output)
             explain_mpirun(output)
 
-    grows_no_faster_than_its_input(read, 16_000)
+    grows_no_faster_than_its_input(read, 8_000)
 
 
 def test_what_a_program_wrote_to_the_failure_file_comes_first():

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrypoint.base.errors import ExitCode
@@ -44,12 +44,12 @@ def wait_status(code: int = 0, signal: int = 0) -> int:
     return signal or code << 8
 
 
-@pytest.mark.parametrize("code", range(256))
-def test_every_exit_code_is_kept(code):
-    exit = Exit.from_wait_status(wait_status(code))
-    assert (exit.code, exit.signal, exit.clean, str(exit)) == (code, None, code == 0, f"exit code {code}")
-    outcome = failed(Cause(host="h", process="p", what=str(exit), code=code))
-    assert outcome.exit_code == (code or 1)
+def test_every_exit_code_is_kept():
+    for code in range(256):
+        exit = Exit.from_wait_status(wait_status(code))
+        assert (exit.code, exit.signal, exit.clean, str(exit)) == (code, None, code == 0, f"exit code {code}")
+        outcome = failed(Cause(host="h", process="p", what=str(exit), code=code))
+        assert outcome.exit_code == (code or 1)
 
 
 @pytest.mark.parametrize("number", [1, 2, 6, 9, 11, 15, 64])
@@ -88,6 +88,7 @@ def test_failure_text():
     assert failed(nothing_known).failure_text() == "algo-2 (lost: no report for 5 s)"
 
 
+@settings(max_examples=30)  # long texts take long to draw
 @given(st.text(max_size=3000), st.text(max_size=5000), st.integers(min_value=0, max_value=1024))
 def test_failure_text_keeps_the_limit_and_the_cause(error, details, limit):
     outcome = failed(replace(CAUSE, error=error, details=details))

@@ -34,11 +34,9 @@ LIBRARIES = {"4.9.0": "", "5.1.4": str(Path(sys.prefix) / "sagemaker-training-5.
 class Seen:
     """What the library and we make of each job, in the same folder."""
 
-    def __init__(self, folder: Path, version: str) -> None:
+    def __init__(self, bases: Mapping[str, Path], mine: dict[str, dict[str, Any]], version: str) -> None:
         self.version, self.path = version, {"PYTHONPATH": LIBRARIES[version]}
-        self.bases = {name: folder / f"{number:02}" for number, name in enumerate(EVERY)}
-        for name, described in EVERY.items():
-            write(self.bases[name], described)
+        self.bases, self._mine = bases, mine
         asked = [[str(self.bases[name]), container(described)] for name, described in EVERY.items()]
         out = subprocess.run(
             [sys.executable, LIBRARY],
@@ -61,6 +59,12 @@ class Seen:
         return {**found, "env": {**found["env"], "SM_TRAINING_ENV": whole, **more}}
 
     def mine(self, name: str) -> dict[str, Any]:
+        """Return what we make of a job; it is made once, for both versions of the library."""
+        if name not in self._mine:
+            self._mine[name] = self._make_mine(name)
+        return self._mine[name]
+
+    def _make_mine(self, name: str) -> dict[str, Any]:
         described, base = EVERY[name], self.bases[name]
         run = base / "run"
         run.mkdir(exist_ok=True)
@@ -109,9 +113,24 @@ def of_sagemaker(env: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in env.items() if key.startswith("SM_") or key in SETS}
 
 
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory) -> dict[str, Path]:
+    """Return the folder of each job, with its config files."""
+    folder = tmp_path_factory.mktemp("parity")
+    bases = {name: folder / f"{number:02}" for number, name in enumerate(EVERY)}
+    for name, described in EVERY.items():
+        write(bases[name], described)
+    return bases
+
+
+@pytest.fixture(scope="module")
+def mine() -> dict[str, dict[str, Any]]:
+    return {}
+
+
 @pytest.fixture(scope="module", params=LIBRARIES)
-def seen(request, tmp_path_factory):
-    return Seen(tmp_path_factory.mktemp("parity"), request.param)
+def seen(request, bases, mine):
+    return Seen(bases, mine, request.param)
 
 
 def test_the_libraries_are_the_two_that_are_meant():

@@ -65,11 +65,12 @@ STANDS = {
     "reads a socket": (Doing.SOCKET, "main"),
     "polls a socket": (Doing.POLL, "main"),
     "waits for a child": (Doing.CHILD, "main"),
+    "has ended but for a thread": (Doing.ENDED, "upload"),
+    "is stopped": (Doing.STOPPED, "code"),
+    # The last ones, since they take processors from what still starts.
     "computes": (Doing.WORKS, "compute"),
     "has a thread that computes": (Doing.WORKS, "main"),
     "spins as horovod, NCCL Progress 0, cuda-EvtHandlr, collective_ops": (Doing.SLEEPS, "main"),
-    "has ended but for a thread": (Doing.ENDED, "upload"),
-    "is stopped": (Doing.STOPPED, "code"),
 }
 
 
@@ -77,13 +78,18 @@ STANDS = {
 def stacks(tmp_path_factory):
     program = tmp_path_factory.mktemp("stacks") / "program.py"
     program.write_text(PROGRAM)
-    started = {
-        what: subprocess.Popen([sys.executable, str(program), what], stdout=subprocess.PIPE, process_group=0)
-        for what in STANDS
-    }
+    started: dict[str, subprocess.Popen] = {}
+
+    def start(*those: str) -> None:
+        for what in those:
+            command = [sys.executable, str(program), what]
+            started[what] = subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0)
+        for what in those:
+            started[what].stdout.readline()
+
     try:
-        for process in started.values():
-            process.stdout.readline()
+        start(*[what for what in STANDS if "comput" not in what and "spins" not in what])
+        start(*[what for what in STANDS if what not in started])
         os.kill(started["is stopped"].pid, signal.SIGSTOP)
         taken: dict[str, Stacks] = {}
 

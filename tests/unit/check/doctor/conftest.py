@@ -1,0 +1,34 @@
+"""Share a fixture that saves a process for each script that the doctor examines."""
+
+import contextlib
+import importlib
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from entrypoint.check.doctor import check_imports
+
+
+@pytest.fixture
+def looks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the launcher's own program look at a script in this process: its start is most of the time of a script."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(check_imports.LOOK.parent))
+    look_at = importlib.import_module("look")
+
+    def run(_command: list[str], *, input: str, **_: object) -> SimpleNamespace:
+        out = io.StringIO()
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(out):
+            patch.setattr(sys, "stdin", io.StringIO(input))
+            look_at.main()
+        return SimpleNamespace(stdout=out.getvalue())
+
+    monkeypatch.setattr(check_imports, "subprocess", SimpleNamespace(run=run))
+    yield
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == check_imports.LOOK.parent:
+            del sys.modules[name]
