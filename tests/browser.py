@@ -34,13 +34,15 @@ class Browser:
     def __init__(self, program: str, folder: Path) -> None:
         self._program, self._folder = program, folder
 
-    def open(self, page: Path, *, width: int = 1280, height: int = 2000, scheme: str = "light") -> Shown:
-        """Return the page as it is after its scripts; with a picture of it beside."""
+    def open(
+        self, page: Path, *, width: int = 1280, height: int = 2000, scheme: str = "light", pictured: bool = False
+    ) -> Shown:
+        """Return the page as it is after its scripts, and a picture of it if wanted, which takes another Chromium."""
         picture = self._folder / f"{page.stem}-{width}-{scheme}.png"
         size = (f"--window-size={width},{height}", f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}")
-        shot = self._run(page, *size, f"--screenshot={picture}")
+        shot = self._run(page, *size, f"--screenshot={picture}").stderr if pictured else ""
         dom = self._run(page, *size, "--dump-dom")
-        complaints = re.findall(r"CONSOLE[^\]]*\] (.*)", shot.stderr + dom.stderr)
+        complaints = re.findall(r"CONSOLE[^\]]*\] (.*)", shot + dom.stderr)
         return Shown(dom=dom.stdout, complaints=complaints, picture=picture if picture.exists() else None)
 
     def dom(self, page: Path) -> str:

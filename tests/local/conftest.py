@@ -13,6 +13,13 @@ from hosts import ROOT, Hosts, Run
 # Files of tests whose launchers are measured: all of them would take a third more time.
 COVERED = ("test_one_host", "test_several_hosts")
 
+# Files of tests whose jobs run without the monitor, which costs a fifth of a small job and is not their subject. Jobs
+# of the outcome table, of chaos, of `entrypoint local` and of the other files here have it, as users have.
+WITHOUT_MONITOR = (
+    "test_descendants", "test_evaluator", "test_foreign_local", "test_gpu_check", "test_hyperparameters",
+    "test_instance_groups", "test_mpi", "test_outputs", "test_ps_ends", "test_shards", "test_user_code_local",
+)  # fmt: skip
+
 
 @pytest.fixture(autouse=True)
 def covered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +40,10 @@ def hosts(tmp_path, no_leftovers, request):
     """Start hosts of one job; print all logs if the test fails; leave nothing when it ends."""
     made: list[Hosts] = []
 
+    monitor = {"ENTRYPOINT_MONITOR": "false"} if request.path.stem in WITHOUT_MONITOR else {}
+
     def start(count: int = 1, program: str = "train.py", **options) -> Hosts:
+        options["environment"] = {**monitor, **(options.get("environment") or {})}
         job = Hosts(tmp_path / f"job{len(made)}", count, program, **options)
         made.append(job)
         return job.__enter__()

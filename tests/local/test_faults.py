@@ -18,6 +18,8 @@ from processes import processes_with
 from variants import variants
 from waiting import eventually
 
+from entrypoint.cli import main
+
 BEFORE = "step 3;"  # a line that says that all is well under way
 STEPS = ("--hyperparameters", "steps=1200")  # longer than a fault takes to come, and not for ever where it is missed
 # For hosts that are away for seconds: a busy machine may bring them back later than that.
@@ -34,10 +36,12 @@ def engine(request) -> str:
 
 @pytest.fixture
 def local(local, tmp_path):
-    """Start `entrypoint local` on three hosts."""
+    """Start `entrypoint local`, by default on three hosts."""
 
-    def start(engine: str, *words: str, program=PROGRAMS / "beats.py", mode="mwms", faults=(), **env: str) -> Run:
-        words = ("--hosts", "3", "--mode", mode, "--engine", engine, *words)
+    def start(
+        engine: str, *words: str, program=PROGRAMS / "beats.py", mode="mwms", count=3, faults=(), **env: str
+    ) -> Run:
+        words = ("--hosts", str(count), "--mode", mode, "--engine", engine, *words)
         words += tuple(word for fault in faults for word in ("--fault", fault))
         return local(program, *words, TEST_FOLDER=str(tmp_path), **env)
 
@@ -112,9 +116,9 @@ def test_kill_a_process_of_the_start(local, engine, tmp_path):
 
 
 def test_kill_all(local, engine):
-    run = local(engine, *STEPS, faults=[f"kill all when '{BEFORE}'"])
+    run = local(engine, *STEPS, count=2, faults=[f"kill all when '{BEFORE}'"])
     assert run.end() == 137
-    assert run.exits == ["SIGKILL"] * 3
+    assert run.exits == ["SIGKILL"] * 2
 
 
 @pytest.mark.parametrize(
@@ -187,7 +191,7 @@ def test_pause_for_good(local, engine, victim):
 
 
 def test_pause_a_process(until, engine):
-    run = until(engine, "fault over", faults=[f"pause algo-2:worker/1 when '{BEFORE}' for 2"])
+    run = until(engine, "fault over", count=2, faults=[f"pause algo-2:worker/1 when '{BEFORE}' for 2"])
     assert run.end() == 0
     assert "fault over" in run.terminal
 
@@ -211,7 +215,7 @@ if os.environ["SM_CURRENT_HOST"] == "algo-2":
 """,
     )
     fault = "stall algo-2 when 'algo-2 worker/1] here' for 10"
-    run = local(engine, "--env", f"MEETING={meeting}", program=program, faults=[fault])
+    run = local(engine, "--env", f"MEETING={meeting}", program=program, count=2, faults=[fault])
     run.says("fault after")
     Path(meeting, "stalled").touch()
     run.says("fault over")
@@ -344,14 +348,14 @@ def test_a_cut_is_silent_and_heals(local, netns, tmp_path):
         "serve() if me == 'algo-1' else talk() if me == 'algo-2' else None\n",
     )
     fault = "cut algo-1 when 'heard' for 12"
-    run = local(netns, program=program, faults=[fault], **PATIENT)
+    run = local(netns, program=program, count=2, faults=[fault], **PATIENT)
     assert run.end() == 0
     assert "[algo-2 worker/1] silence: timed out" in run.terminal
     assert "[algo-2 worker/1] again b'are you there?" in run.terminal
 
 
 def test_hide(local, netns):
-    run = local(netns, "--hyperparameters", "steps=3", faults=["hide algo-2 for 8"])
+    run = local(netns, "--hyperparameters", "steps=3", count=2, faults=["hide algo-2 for 8"])
     others, own = (run.folder / "out" / host / "hosts" for host in ("algo-1", "algo-2"))
     eventually(lambda: own.exists() and "algo-2 " in own.read_text(), within=LONG)
     run.says("fault after 0.00 s: hide algo-2 for 8")
@@ -388,9 +392,9 @@ FULLY = {
 @pytest.mark.parametrize("action, error, folder", variants(FULLY, "fill output"))
 def test_a_folder_that_takes_no_more(local, netns, tmp_path, action, error, folder):
     fault = f"{action} algo-2:{folder} when 'worker/1] written'"
-    run = local(netns, "--hyperparameters", f"where={folder}", program=code(tmp_path, FULL), faults=[fault])
+    run = local(netns, "--hyperparameters", f"where={folder}", program=code(tmp_path, FULL), count=2, faults=[fault])
     assert run.end() == 1
-    assert run.exits == ["1"] * 3
+    assert run.exits == ["1"] * 2
     assert run.cause.startswith("algo-2 worker/1 (exit code 1): OSError: ") and error in run.cause
     # What was there before is in the host's folder, and nothing that we needed is.
     left = run.ml(2) / ("model" if folder == "model" else "output/data")
@@ -459,7 +463,8 @@ def test_the_plan_in_namespaces_is_sagemakers(local, netns):
 
 
 def test_runs_side_by_side(local, netns):
-    runs = [local(netns, faults=[f"cut algo-{number} when '{BEFORE}' for 1"], **PATIENT) for number in (1, 1)]
+    fault = f"cut algo-1 when '{BEFORE}' for 1"
+    runs = [local(netns, count=2, faults=[fault], **PATIENT) for _ in range(2)]
     assert [run.end() for run in runs] == [0] * 2
 
 
@@ -477,7 +482,8 @@ def test_nothing_is_left_of_hosts_in_namespaces_whose_run_is_killed(local, netns
 
 def test_two_interrupts_kill_a_frozen_run(local, netns):
     faults = [f"pause algo-2 when '{BEFORE}'"]
-    run = local(netns, *STEPS, faults=faults, ENTRYPOINT_PEER_TIMEOUT="600")  # else the job may end before SIGINT
+    # Else the job may end before SIGINT.
+    run = local(netns, *STEPS, count=2, faults=faults, ENTRYPOINT_PEER_TIMEOUT="600")
     run.says("fault after")
     run.process.send_signal(signal.SIGINT)
     run.says("SIGINT: stopping all hosts")
@@ -498,11 +504,12 @@ def test_two_interrupts_kill_a_frozen_run(local, netns):
         ("explode algo-2", "found 'explode'; wanted one of kill, stop, pause"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_starts(local, fault, message):
-    run = local("process", faults=[fault])
-    assert run.end() == 78
-    assert run.terminal.count("\n") == 1 and message in run.terminal
-    assert not (run.folder / "out").exists()
+def test_what_cannot_be_done_is_refused_before_anything_starts(tmp_path, capfd, fault, message):
+    words = ["local", str(PROGRAMS / "beats.py"), "--hosts", "3", "--engine", "process", "--fault", fault]
+    assert main.run([*words, "--output", str(tmp_path / "out")], {}) == 78
+    terminal = "".join(capfd.readouterr())
+    assert terminal.count("\n") == 1 and message in terminal
+    assert not (tmp_path / "out").exists()
 
 
 def test_help_shows_the_faults():

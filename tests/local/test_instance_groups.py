@@ -59,20 +59,15 @@ def test_ranks_on_one_group_and_servers_on_the_other(grouped):
         assert (job.folder / "trained-algo-4").exists()
 
 
-def test_workers_on_one_group(grouped):
-    job = grouped(MWMS, environment={"ENTRYPOINT_OUTSIDE_GRACE": "0.5"})
-    assert job.end() == [0, 0, 0, 0]
-    configs = [json.loads(each.get("TF_CONFIG", "{}")) for each in job.json_of("told.json")]
-    assert configs[:2] == [{}, {}]
-    assert [config["task"] for config in configs[2:]] == [{"type": "worker", "index": n} for n in (0, 1)]
-    assert len(configs[2]["cluster"]["worker"]) == 2
-
-
-def test_a_server_may_finish_its_work(grouped):
+def test_workers_on_one_group_and_servers_that_finish_their_work(grouped):
     job = grouped({**MWMS, "saves": "true"})
     assert job.end() == [0, 0, 0, 0]
     for number in (1, 2):
         assert "] saved" in job[number].log and "] stopping" not in job[number].log
+    configs = [json.loads(each.get("TF_CONFIG", "{}")) for each in job.json_of("told.json")]
+    assert configs[:2] == [{}, {}]
+    assert [config["task"] for config in configs[2:]] == [{"type": "worker", "index": n} for n in (0, 1)]
+    assert len(configs[2]["cluster"]["worker"]) == 2
 
 
 @pytest.mark.parametrize(

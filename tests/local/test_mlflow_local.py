@@ -30,12 +30,13 @@ READ = """
 import json
 from mlflow.tracking import MlflowClient
 client = MlflowClient()
-runs = [run for each in client.search_experiments() for run in client.search_runs([each.experiment_id])]
+runs = [(each.name, run) for each in client.search_experiments() for run in client.search_runs([each.experiment_id])]
 print(json.dumps([{
+    "experiment": experiment,
     "name": run.info.run_name, "status": run.info.status, "params": run.data.params, "tags": run.data.tags,
     "metrics": {name: [[m.step, m.value] for m in client.get_metric_history(run.info.run_id, name)]
                 for name in run.data.metrics},
-} for run in runs]))
+} for experiment, run in runs]))
 """
 
 
@@ -67,7 +68,15 @@ def test_a_run_of_a_job_of_two_hosts(hosts, tracking, fails):
     codes = job.end()
     assert codes == ([1, 1] if fails else [0, 0])
     assert "mlflow: run " in job[1].log and "mlflow" not in job[2].log
-    (run,) = runs_in(tracking)
+    # A job that has ended may be told to MLflow as well: into another experiment.
+    done = subprocess.run(
+        [sys.executable, "-m", "entrypoint", "mlflow", str(job[1].base / "output")],
+        env={**os.environ, **tracking, "MLFLOW_EXPERIMENT_NAME": "afterwards"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run, afterwards = sorted(runs_in(tracking), key=lambda run: run["experiment"], reverse=True)
+    assert afterwards["metrics"]["loss"][-1] == [29, 0.033]
     assert (run["name"], run["status"]) == ("clicks-7", "FAILED" if fails else "FINISHED")
     assert run["params"]["lr"] == "0.1"
     assert run["tags"]["sagemaker.hosts"] == "2"
@@ -75,18 +84,6 @@ def test_a_run_of_a_job_of_two_hosts(hosts, tracking, fails):
     assert metrics["loss"][-1] == [29, 0.033]
     assert any(name.startswith("algo-2/") and name.endswith("/loss") for name in metrics)
     assert "system/algo-1/cpu" in metrics
-
-
-def test_a_job_that_has_ended(hosts, tracking):
-    job = hosts(1, "train.py", code={"train.py": STEPS})
-    assert job.end() == [0]
-    done = subprocess.run(
-        [sys.executable, "-m", "entrypoint", "mlflow", str(job[1].base / "output")], env={**os.environ, **tracking},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, cwd=ROOT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (run,) = runs_in(tracking)
-    assert run["metrics"]["loss"][-1] == [29, 0.033]
 
 
 def test_without_mlflow_a_line_says_what_to_install(hosts):

@@ -92,7 +92,7 @@ def test_one_host(hosts):
 def test_two_hosts(hosts):
     """Ranks have the environment of their own host; variables of mpirun or ssh do not override it."""
     options = "-x OTHER=exported -x 'NEW=a b' --NCCL_DEBUG WARN"
-    environment = {"MINE": "line 1\nline 2 $x", "OTHER": "the job's", "TMPDIR": "/tmp"}
+    environment = {"MINE": "line 1\nline 2 $x", "OTHER": "the job's", "TMPDIR": "/tmp", "ENTRYPOINT_MONITOR": "true"}
     parameters = with_ranks(2, sagemaker_mpi_custom_mpi_options=options)
     job = hosts(2, "mpi_sum.py", hyperparameters=parameters, environment=environment)
     assert job.end() == [0, 0]

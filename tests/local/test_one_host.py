@@ -40,6 +40,7 @@ def test_arguments_arrive_byte_for_byte(hosts):
     assert not Path("/tmp/entrypoint-test-injected").exists()
 
 
+@pytest.mark.more  # test_hyperparameters.py has it
 def test_arguments_of_a_shell_script_arrive_byte_for_byte(hosts):
     script = '#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done > "$SM_OUTPUT_DATA_DIR/words"\n'
     job = hosts(

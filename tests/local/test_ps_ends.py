@@ -40,7 +40,7 @@ match os.environ["DEED"]:
     case "serves and computes":
         server = listen()
         (shared / "begun").touch()
-        compute(8)
+        compute(5)  # longer than ENTRYPOINT_PS_QUIET
         save()
     case "waits for the chief, and computes then":
         server = listen()

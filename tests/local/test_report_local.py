@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from hosts import LISTENS, ROOT
+from variants import variants
 
 from entrypoint.observe.report.make import make
 from entrypoint.record.find import records_in
@@ -124,7 +125,7 @@ def test_one_host_is_slower(judged, ratio, verdicts):
     assert not verdicts or (page["verdicts"][0]["host"], page["verdicts"][0]["process"]) == ("algo-2", "script")
 
 
-@pytest.mark.parametrize(("steps", "verdicts"), [(5, ["idle"]), (None, [])])
+@pytest.mark.parametrize(("steps", "verdicts"), [(5, ["idle"]), pytest.param(None, [], marks=pytest.mark.more)])
 def test_one_host_ends_long_before_the_other(judged, steps, verdicts):
     _, page = judged(2, ENDS.format(steps=steps), "idle", "0.25", environment={"ENTRYPOINT_MODE": "single"})
     assert told(page) == verdicts
@@ -133,7 +134,7 @@ def test_one_host_ends_long_before_the_other(judged, steps, verdicts):
     assert not verdicts or ("idle" in phases and page["verdicts"][0]["host"] == "algo-2")
 
 
-@pytest.mark.parametrize(("files", "verdicts"), [(300, ["small_files"]), (3, [])])
+@pytest.mark.parametrize(("files", "verdicts"), [(300, ["small_files"]), pytest.param(3, [], marks=pytest.mark.more)])
 def test_a_channel_of_small_files(judged, files, verdicts):
     base_files = {f"input/data/train/{number}.txt": "row" for number in range(files)}
     _, page = judged(1, TRAINS, "small_files", "200", base_files=base_files)
@@ -142,7 +143,8 @@ def test_a_channel_of_small_files(judged, files, verdicts):
 
 
 @pytest.mark.parametrize(
-    ("steps", "pace", "times", "verdicts"), [(150, 0.03, 12, ["step_growth"]), (40, 0.15, 1, [])], ids=["ill", "well"]
+    ("steps", "pace", "times", "verdicts"),
+    variants({"ill": (150, 0.03, 12, ["step_growth"]), "well": (40, 0.15, 1, [])}, "ill"),
 )
 def test_steps_that_take_ever_longer(judged, steps, pace, times, verdicts):
     _, page = judged(1, GROWS.format(steps=steps, pace=pace, times=times), "step_growth", "4")

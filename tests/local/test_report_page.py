@@ -66,7 +66,7 @@ def words_of(dom: str, section: str) -> str:
     [(1280, "light"), (420, "dark"), *(pytest.param(*each, marks=pytest.mark.more) for each in OTHER_WAYS)],
 )
 def test_all_is_there_at_each_width_and_in_each_scheme(browser, tmp_path, width, scheme):
-    shown = browser.open(report(tmp_path, job_of_four(), price=3.6), width=width, scheme=scheme)
+    shown = browser.open(report(tmp_path, job_of_four(), price=3.6), width=width, scheme=scheme, pictured=True)
     assert shown.complaints == []
     assert 'data-ready="yes"' in shown.dom
     assert shown.picture and shown.picture.stat().st_size > 20_000

@@ -63,6 +63,7 @@ def part(size: int, rank: int, local_rank: int, host: int) -> dict[str, tuple[st
     }
 
 
+@pytest.mark.more  # the next one, where ranks are in no order; cluster/test_cluster_sharding.py
 @needs_mpi
 def test_ranks(two_hosts):
     pytest.importorskip("mpi4py")

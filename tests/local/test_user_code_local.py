@@ -255,6 +255,7 @@ def test_requirements_are_installed_first(hosts, tmp_path):
     assert "answer 42" in job[1].log
 
 
+@pytest.mark.more  # test_several_hosts.py has it
 def test_requirements_that_cannot_be_installed(hosts):
     code = {"train.py": TELL, "requirements.txt": "--no-index\nno-such-distribution-of-anybody\n"}
     job = hosts(1, "train.py", code=code)
