@@ -177,7 +177,11 @@ def test_stop_lets_scripts_save(project: StartProject, tmp_path: Path, generatio
     "variables, says",
     [
         ({"COMPOSE_PROFILES": "9"}, "(COMPOSE_PROFILES) is '9'; wanted a whole number from 1 to 8"),
-        ({"MODE": "mwsm", "OPTIONS": "--channel a=docs"}, "--mode is 'mwsm'; wanted one of auto, single, ps"),
+        pytest.param(
+            {"MODE": "mwsm", "OPTIONS": "--channel a=docs"},
+            "--mode is 'mwsm'; wanted one of auto, single, ps",
+            marks=pytest.mark.more,  # local/test_compose_host.py has the same command
+        ),
     ],
 )
 def test_what_cannot_be(project: StartProject, generation: str, variables: dict[str, str], says: str) -> None:

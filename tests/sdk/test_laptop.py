@@ -24,11 +24,13 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, source / name)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=300)
+    # Without pip, which takes longest to install; this Python's own installs into it.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True, timeout=300)
     (packages,) = (folder / "venv/lib").glob("python3*/site-packages")
     (of_sdk,) = (local_mode.python_of("v3").parents[1] / "lib").glob("python3*/site-packages")
     (packages / "sdk.pth").write_text(f"{of_sdk}\n")
-    command = [folder / "venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", source]
+    pip = [sys.executable, "-m", "pip", "--python", folder / "venv/bin/python", "--disable-pip-version-check"]
+    command = [*pip, "install", "-q", "--no-compile", source]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=600)
     return folder / "venv/bin"
 
