@@ -83,12 +83,13 @@ NEVER |= {(line + ON, way, name): why for (line, way, name), why in NEVER.items(
 }
 
 
-# Interfaces of mode jax, on the lines that have it (programs/jax_cell.py): title, and a note.
+# Interfaces of mode jax, on the lines that have it (programs/jax_cell.py): title, and what the job's code must name in
+# its requirements.txt, as the image lacks it.
 ON_JAX = {
     "fit": ("Keras 3, `fit`", ""),
     "loop": ("your own training loop, Keras 3", ""),
     "jit": ("plain JAX: `jit` with shardings", ""),
-    "flax": ("Flax 0.12", "not in the image, and tried by hand: name `flax` in your `requirements.txt`"),
+    "flax": ("Flax 0.12", "flax==0.12.8"),
 }
 JAX_LINE = "2.21"
 
@@ -114,15 +115,18 @@ def page() -> str:
 
 def table_of_jax() -> str:
     """Return the table of mode jax."""
-    notes = [note for _, note in ON_JAX.values() if note]
-    cells = [f"runs <sup>{notes.index(note) + 1}</sup>" if note else "runs" for _, note in ON_JAX.values()]
+    needs = [needed for _, needed in ON_JAX.values() if needed]
+    cells = [f"runs <sup>{needs.index(needed) + 1}</sup>" if needed else "runs" for _, needed in ON_JAX.values()]
     lines = [
         f"## JAX, in the image of TensorFlow {JAX_LINE}\n",
         f"| | {' | '.join(title for title, _ in ON_JAX.values())} |",
         "|" + "---|" * (len(ON_JAX) + 1),
         f"| [mode jax](jax.md) | {' | '.join(cells)} |",
         "",
-        *(f"{number}. {note}" for number, note in enumerate(notes, 1)),
+        *(
+            f"{number}. not in the image: name it in your `requirements.txt` (tested: `{needed}`)"
+            for number, needed in enumerate(needs, 1)
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone, sh
+from endpoint import ask, serving
 
 from entrypoint.simulate.channels import Channel, InputMode
 from images import DEFAULT_LINE, LINE
@@ -30,6 +31,20 @@ def predict(image: str, ml: Path, inputs: Any) -> tuple[list, list[str]]:
     assert result.returncode == 0, result.stdout
     outputs, names = json.loads(result.stdout.splitlines()[-1])
     return outputs, names
+
+
+def a_digit_of_each_class(image: str) -> tuple[list[int], list]:
+    """Return ten digits, and their pictures as examples/digits has them; scikit-learn is in the image."""
+    program = """if True:
+        import json
+        from sklearn.datasets import load_digits
+        digits = load_digits()
+        print(json.dumps([digits.target[:10].tolist(), (digits.images[:10, ..., None] / 16).tolist()]))
+    """
+    result = run_alone(image, "python", "-c", program, network="none")
+    assert result.returncode == 0, result.stdout
+    digits, pictures = json.loads(result.stdout.splitlines()[-1])
+    return digits, pictures
 
 
 def number(ending: Ending, pattern: str) -> float:
@@ -138,13 +153,33 @@ def test_digits_saved_by_keras_3(image: str, cluster: StartCluster) -> None:
 
 @pytest.mark.more
 @pytest.mark.skipif(LINE == DEFAULT_LINE, reason="the image of the default line has no jax")
-def test_digits_on_jax(image: str, cluster: StartCluster, figure: Figure) -> None:
-    options: dict[str, Any] = {"mode": "jax", "hosts": 2, "environment": BUSY}
-    with cluster(program="train_jax.py", code=ROOT / "examples/digits", **options) as job:
+@pytest.mark.timeout(1800)  # two jobs and an endpoint
+def test_digits_on_jax_resume_after_a_kill_and_are_served(image: str, tmp_path: Path, figure: Figure) -> None:
+    """A host is lost, which ends the job; the next one goes on from the checkpoint that both share, and learns."""
+    epochs = 20  # long enough to be killed halfway
+    options: dict[str, Any] = {"program": "train_jax.py", "code": ROOT / "examples/digits", "mode": "jax", "hosts": 2}
+    options |= {"hyperparameters": {"epochs": epochs}, "environment": BUSY, "shared": tmp_path / "checkpoints"}
+    options["shared"].mkdir()
+    with Cluster(image, tmp_path / "killed", **options) as job:
+        job.sees(f"Epoch 3/{epochs}", "algo-1", within=PATIENCE)  # two epochs are over, and saved
+        job.kill("algo-1")
         endings = job.wait(within=PATIENCE)
+        assert 0 not in [ending.exit_code for ending in endings.values()]
+        assert (endings["algo-2"].failure or "").startswith("algo-1 (lost")
+    with Cluster(image, tmp_path / "resumed", **options) as job:
+        endings = job.wait(within=2 * PATIENCE)
         only_the_first_saved(endings)
-        accuracy = number(endings["algo-1"], r"test accuracy=(\d\.\d+)")
-        figure(f"digits on JAX: accuracy {accuracy} after", endings["algo-1"].finished - endings["algo-1"].started)
+        first = endings["algo-1"]
+        done = int(number(first, r"goes on after (\d+) epochs"))
+        assert 2 <= done < epochs
+        trained = [int(each) for each in re.findall(rf"Epoch (\d+)/{epochs}\b", first.log)]
+        assert trained == [*range(done + 1, epochs + 1)]
+        accuracy = number(first, r"test accuracy=(\d\.\d+)")
+        took = first.finished - first.started
+        figure(f"digits on JAX, from epoch {done} of {epochs}: accuracy {accuracy} after", took)
         assert accuracy >= 0.95
-        outputs, _ = predict(image, endings["algo-1"].ml, [[[[0.0]] * 8] * 8])
-        assert len(outputs[0]) == 10 and abs(sum(outputs[0]) - 1) < 1e-3
+        digits, drawn = a_digit_of_each_class(image)
+        with serving(image, first.ml / "model") as (_, url):
+            answer = ask(f"{url}/invocations", json.dumps({"instances": drawn}).encode())
+        found = [max(range(10), key=each.__getitem__) for each in answer["predictions"]]
+        assert sum(map(int.__eq__, found, digits)) >= 9, (found, digits)

@@ -9,14 +9,15 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from containers import BUSY, DOCKER_RUN, Cluster, sh
+from containers import BUSY, DOCKER_RUN, Cluster, download, sh
 from matrix import ENVIRONMENT, JAX_LINE, LINES, NEVER, NO_HOROVOD, ON, ON_JAX, WAYS
 
-from images import BUILD, GPU, LINE, Images, one_at_a_time
+from images import BUILD, GPU, LINE, ROOT, Images, one_at_a_time
 
-JAX_CELL = Path(__file__).resolve().parents[1] / "programs"
+JAX_CELL = ROOT / "tests/programs"
 # A stand-in has no GPUs either.
 WHERE = (LINE,) if GPU else (LINE, LINE + ON)
 ALL = [(where, way, name) for where in WHERE for way in WAYS for name in LINES[LINE]]
@@ -98,10 +99,15 @@ def test_a_cell(request: pytest.FixtureRequest, tmp_path: Path, where: str, way:
 
 @pytest.mark.more
 @pytest.mark.skipif(LINE != JAX_LINE, reason="the image of another line has no jax")
-@pytest.mark.parametrize("api", [api for api, (_, note) in ON_JAX.items() if not note])
+@pytest.mark.parametrize("api", ON_JAX)
 def test_a_cell_of_jax(request: pytest.FixtureRequest, image: str, tmp_path: Path, api: str) -> None:
     request.getfixturevalue("of_line")
-    options = {"environment": {**BUSY, "ENTRYPOINT_MODE": "jax"}, "hyperparameters": {"api": api}}
+    options: dict[str, Any] = {"environment": {**BUSY, "ENTRYPOINT_MODE": "jax"}, "hyperparameters": {"api": api}}
+    if needed := ON_JAX[api][1]:
+        # The pins of the image: what it has stays as it is.
+        download(tmp_path / "wheels", "-c", str(ROOT / f"container/lines/{LINE}/requirements.txt"), needed)
+        options["files"] = {"requirements.txt": f"--no-index\n--find-links /wheels\n{needed}\n"}
+        options["mounts"] = [f"{tmp_path / 'wheels'}:/wheels:ro"]
     with Cluster(image, tmp_path, program="jax_cell.py", code=JAX_CELL, hosts=2, **options) as job:
         endings = job.wait(within=400).values()
         assert [ending.exit_code for ending in endings] == [0, 0]

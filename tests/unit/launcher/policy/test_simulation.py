@@ -28,6 +28,7 @@ from entrypoint.launcher.policy.policy import Policy
 
 pytestmark = pytest.mark.unmeasured
 
+MODES = ["single", "ps", "mwms", "mpi", "jax"]
 BOUND = 400.0  # simulated seconds; the start timeout (60) and the stop grace (20) are in it, with room
 RETRY = 0.05
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
@@ -513,19 +514,19 @@ def base(tmp_path_factory):
     return tmp_path_factory.mktemp("base")
 
 
-@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("hosts", [1, 2, 5])
 def test_all_is_well(base, mode, hosts):
-    for seed in range(3):
+    for seed in range(2):
         world = run(Story(seed=seed, hosts=hosts, mode=mode, per_host=2), base)
         check(world)
         last_script = max(host.ended_at for host in world.hosts.values())
         assert all(last_script - host.ended_at < 3 for host in world.hosts.values())  # they end together
 
 
-@pytest.mark.parametrize("mode", ["ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", MODES[1:])
 def test_all_is_well_with_hosts_outside_that_serve_for_ever(base, mode):
-    for seed in range(3):
+    for seed in range(2):
         world = run(Story(seed=seed, hosts=4, mode=mode, outside=2), base)
         check(world)
         assert world.first == "algo-3"
@@ -533,11 +534,11 @@ def test_all_is_well_with_hosts_outside_that_serve_for_ever(base, mode):
         assert stopped == ["killed by SIGTERM", "killed by SIGTERM", "None", "None"]
 
 
-@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", MODES)
 def test_jobs_that_are_tried_again_end_well(base, mode):
     """If the failure allows it, and no other host fails."""
     tried = 0
-    for seed in range(40):
+    for seed in range(36, 60):  # with mpi, the first failure that allows it is in 36
         world = run(Story(seed=seed, mode=mode, fails=1, restarts=1), base)
         check(world)
         if world.tried_again:
@@ -547,11 +548,11 @@ def test_jobs_that_are_tried_again_end_well(base, mode):
     assert tried
 
 
-@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stop", ["all", "one"])
 def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
     """Unless the stop comes before the scripts run; then there was nothing to save, and it is no success."""
-    for seed in range(6):
+    for seed in range(5):
         world = run(Story(seed=seed, mode=mode, stop=stop), base)
         check(world)
         codes = {host.outcome.exit_code for host in world.hosts.values() if host.outcome}
@@ -563,21 +564,21 @@ def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
         assert codes == ({0} if all_ran else {143})
 
 
-@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stop", ["all", "one"])
 def test_a_stop_that_crosses_a_failure_hides_it_nowhere(base, mode, stop):
     known = 0
-    for seed in range(20):
+    for seed in range(16):
         world = run(Story(seed=seed, mode=mode, stop=stop, crosses=True, fails=1), base)
         check(world)
         known += world.known_at is not None
     assert known
 
 
-@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", MODES)
 def test_processes_that_stay_hold_nobody_up(base, mode):
     """After a failure, at a stop, and between attempts."""
-    for seed in range(12):
+    for seed in range(8):
         stop, restarts = ["", "all"][seed % 2], [0, 2][seed // 2 % 2]
         world = run(Story(seed=seed, mode=mode, stop=stop, restarts=restarts, fails=1, stays=2), base)
         check(world)
@@ -589,11 +590,11 @@ def test_what_stays_outside_the_distribution_holds_up_no_stop(base):
     check(world)
 
 
-@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stop", ["", "all"])
 def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
     """Its programs wait until somebody reads, or until they are terminated; how the job ends does not depend on it."""
-    for seed in range(12):
+    for seed in range(9):
         fails = seed % 2
         world = run(Story(seed=seed, mode=mode, stop=stop, fails=fails, unread=1 + seed % 3), base)
         check(world)
@@ -604,12 +605,12 @@ def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
                 assert all(name in host.policy.facts.own.ended for name in scripts), world.story
 
 
-@pytest.mark.parametrize("mode", ["single", "ps", "mwms", "mpi"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("hang_up", [False, True])
 def test_a_host_whose_name_vanishes_is_not_lost(base, mode, hang_up):
     """It lives and is heard, by its link or its own reports. What needs its name to start is another matter."""
     vanished = 0
-    for seed in range(20):
+    for seed in range(16):
         world = run(Story(seed=seed, mode=mode, vanish=1 + seed % 2, hang_up=hang_up), base)
         check(world)
         if world.vanished and not world.vanished_early and not world.went_wrong:
@@ -624,7 +625,7 @@ stories = st.builds(
     Story,
     seed=st.integers(0, 10**6),
     hosts=st.integers(1, 5),
-    mode=st.sampled_from(["single", "ps", "mwms", "mpi"]),
+    mode=st.sampled_from(MODES),
     per_host=st.integers(1, 2),
     outside=st.sampled_from([0, 0, 1, 2]),
     loss=st.sampled_from([0, 0, 0.1, 0.3]),
