@@ -104,7 +104,7 @@ the coordinator's log warns before training and names a replacement.
   row) train three weights, and all tasks must end with the right ones. If a "no" begins to work, its test fails.
 - **`--on`** is [our entrypoint on](onto.md) a stand-in for AWS's image, made after their public Dockerfile: all cells
   are tested on it, too; a note says where it differs.
-- **CPUs only.** Other jobs of all modes ran on [one H100 and one H200](benchmarks/gpu.md).
+- **CPUs only.** Other jobs of all modes but `jax` ran on [one H100 and one H200](benchmarks/gpu.md).
 """
 
 

@@ -31,6 +31,16 @@ lock = threading.Lock()
 lock.acquire()
 lock.acquire()
 """
+A_RANK_IS_MISSING = """
+import time
+from mpi4py import MPI
+def read_data():
+    time.sleep(600)
+print("begins", flush=True)
+if MPI.COMM_WORLD.rank:
+    read_data()
+MPI.COMM_WORLD.barrier()
+"""
 WORKS = """
 import os, pathlib, time
 print("begins", flush=True)
@@ -219,6 +229,16 @@ class TestHangs:
         for number in (1, 2, 3):
             stacks = (job[number].base / f"output/data/stacks-algo-{number}.txt").read_text()
             assert ("train.py:5 read_data" in stacks) == (number == 2)
+
+    def test_ranks_are_named_by_the_lines_of_their_script(self, hosts):
+        """Each rank has a parent, a program of ours that only waits, outside of site-packages."""
+        pytest.importorskip("mpi4py")
+        environment = {**SOON, "ENTRYPOINT_HANG_ACTION": "fail"}
+        job = hosts(2, "train.py", hyperparameters=MPI, code={"train.py": A_RANK_IS_MISSING}, environment=environment)
+        assert job.end() == [72, 72]
+        assert job[1].failure.startswith("algo-2 rank 1 (no progress): ")
+        assert "rank 1 on algo-2 is in train.py:5 read_data (sleeps), rank 0 on algo-1" in job[1].failure
+        assert "is in train.py:9 <module> (waits in a collective)" in job[1].failure
 
     def test_it_may_be_tried_again(self, hosts):
         code = f"import os, sys\nif os.environ['ENTRYPOINT_RESTART_COUNT'] != '0': sys.exit()\n{WAITS}"

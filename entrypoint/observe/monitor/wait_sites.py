@@ -14,7 +14,12 @@ OURS = "entrypoint-looks-on"  # the thread of programs/on_path/; no script waits
 LOOKS_ON = "/entrypoint_looks_on.py"  # the module of programs/on_path/
 # Wrappers around functions of libraries, which a user has not called: ours, TensorFlow's and Keras's.
 _AROUND = (LOOKS_ON, "/utils/traceback_utils.py", "/util/traceback_utils.py", "/util/dispatch.py")
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>", LOOKS_ON)
+# Our programs, which stand around the user's, are in site-packages in our own image only.
+_OUR_PACKAGE = f"{Path(__file__).resolve().parents[2]}/"
+_LIBRARIES = (
+    "/site-packages/", "/dist-packages/", "/lib/python", "<frozen", "<string>", LOOKS_ON, _OUR_PACKAGE,
+    "/sagemaker_tf_data/",
+)  # fmt: skip
 
 
 class Doing(Enum):
