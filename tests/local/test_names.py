@@ -28,18 +28,22 @@ socket.getaddrinfo = getaddrinfo
 """
 # A proxy on each host that notes requests and answers none. The first process that starts Python there starts it, as a
 # process: TensorFlow holds Python's lock while it waits.
+# Not in a worker beside parameter servers: the job would wait for a worker that has a child.
 PROXY = """
 import contextlib, os, socket
-with contextlib.suppress(OSError), socket.create_server(("::1", 3128), family=socket.AF_INET6) as server:
-    if not os.fork():
-        os.setsid()
-        for number in range(3):
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-        held = []
-        while True:
-            held.append(server.accept()[0])
-            with open("/opt/ml/output/data/asked", "ab") as notes:
-                notes.write(held[-1].recv(1 << 16))
+config = os.environ.get("TF_CONFIG", "")
+is_waited_for = '"ps"' in config and '"type": "worker"' in config
+if not is_waited_for:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 3128), family=socket.AF_INET6) as server:
+        if not os.fork():
+            os.setsid()
+            for number in range(3):
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            held = []
+            while True:
+                held.append(server.accept()[0])
+                with open("/opt/ml/output/data/asked", "ab") as notes:
+                    notes.write(held[-1].recv(1 << 16))
 """
 
 
