@@ -21,7 +21,6 @@ import argparse
 import json
 import mmap
 import os
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,10 +85,7 @@ def main() -> None:
             first = (number - 1) % len(cases)
             left = [case for case in cases[first:] + cases[:first] if (part, case["name"], number) not in done]
             for run in one_round(part, left, number, rows, epochs, args):
-                record["runs"].append(run)
-                print(run, file=sys.stderr, flush=True)
-                if args.json:
-                    machine.write(args.json, record)
+                machine.add(record, run, args.json)
     machine_load = [run["load"] for run in record["runs"]]
     print(f"{machine.cpus()} CPUs; load {min(machine_load)} to {max(machine_load)}\n")
     print(page.tables(record))

@@ -48,10 +48,7 @@ def main() -> None:
     record = machine.head("deepfm-auc", limits={"rows": args.rows, "hosts": args.hosts, "least": args.least})
     for seed in args.seeds:
         for run in one_round(args, seed):
-            record["runs"].append({"seed": seed, "load": machine.load(), **run})
-            print(record["runs"][-1], file=sys.stderr, flush=True)
-            if args.json:
-                machine.write(args.json, record)
+            machine.add(record, {"seed": seed, "load": machine.load(), **run}, args.json)
     print(f"{machine.cpus()} CPUs, {args.rows} rows, {args.hosts} hosts, engine {args.engine}, seeds {args.seeds}\n")
     print("\n".join(table(record["runs"])))
     worst = min(gain for mode in args.modes for gain in gains(record["runs"], mode))

@@ -20,7 +20,6 @@ import argparse
 import json
 import re
 import statistics
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -165,25 +164,16 @@ def main() -> None:
     arguments = parser.parse_args()
     record = machine.head("keras-fit", limits={"epochs": arguments.epochs})
     for number in range(arguments.rounds):
-        for what, how in ((name, each) for name in arguments.cases for each in turned([*CASES[name]], number)):
+        for what, how in ((name, each) for name in arguments.cases for each in machine.turned(CASES[name], number)):
             image = arguments.keras_2 if how == "mwms" else arguments.image
             measures = start(image, SIDES[how]) if what == "start" else speed(image, how, what, arguments.epochs)
             head = {"case": what, "side": how, "round": number + 1, "load": machine.load()}
-            record["runs"].append({**head, "measures": measures})
-            print(record["runs"][-1], file=sys.stderr, flush=True)
-            if arguments.json:
-                machine.write(arguments.json, record)
+            machine.add(record, {**head, "measures": measures}, arguments.json)
     loads = [each["load"] for each in record["runs"]]
     print(
         f"{machine.cpus()} CPUs, {record['machine']['kernel']}, load {min(loads)} to {max(loads)}; median (least-most)"
     )
     print("\n".join(tables(record["runs"])))
-
-
-def turned(sides: list[str], number: int) -> list[str]:
-    """Return the sides, of which another one goes first in each round."""
-    first = number % len(sides)
-    return sides[first:] + sides[:first]
 
 
 def tables(runs: list[dict[str, Any]]) -> list[str]:

@@ -47,6 +47,20 @@ def write(path: Path, record: dict[str, Any]) -> None:
     keep(path, record)
 
 
+def add(record: dict[str, Any], run: dict[str, Any], path: Path | None) -> None:
+    """Put a run on record, print it, and write the record, if there is a file for it: what was measured is not lost."""
+    record["runs"].append(run)
+    print(run, file=sys.stderr, flush=True)
+    if path:
+        write(path, record)
+
+
+def turned(sides: Collection[str], number: int) -> list[str]:
+    """Return the sides of a round; another one goes first in each."""
+    first = number % len(sides)
+    return [*sides][first:] + [*sides][:first]
+
+
 def keep(path: Path, record: dict[str, Any]) -> None:
     """Write one line for each field and for each run: short, and a changed figure is a changed line."""
     fields = []

@@ -56,17 +56,13 @@ def main() -> None:
     args = parser.parse_args()
     record = machine.head("monitor", limits={"seconds": args.seconds, "hosts": HOSTS})
     for number in range(args.rounds):
-        names = list(CASES)[number % len(CASES) :] + list(CASES)[: number % len(CASES)]
+        names = machine.turned(CASES, number)
         for processes in args.processes:
             for name in names:
                 load = machine.load()
                 measures = run(processes, args.seconds, CASES[name])
-                record["runs"].append(
-                    {"name": name, "processes": processes, "round": number + 1, "load": load, "measures": measures}
-                )
-                print(record["runs"][-1], file=sys.stderr, flush=True)
-                if args.json:
-                    machine.write(args.json, record)
+                made = {"name": name, "processes": processes, "round": number + 1, "load": load, "measures": measures}
+                machine.add(record, made, args.json)
     print("\n".join(page.table(record)))
 
 

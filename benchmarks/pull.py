@@ -86,10 +86,9 @@ def measure(stack: ExitStack, images: dict[str, str], given: argparse.Namespace,
     for decompressor in dict.fromkeys(way.decompressor for way in given.ways):
         stack.enter_context(new_disk(folder / decompressor))
         daemons[decompressor] = stack.enter_context(run_daemon(folder / decompressor, decompressor))
-    names = list(images)
     for number in range(given.rounds):
         for way in given.ways:
-            for name in names[number % len(names) :] + names[: number % len(names)]:
+            for name in machine.turned(images, number):
                 warm_only(folder / "registry", read_manifest(registry, held[name]))
                 load = machine.load()
                 measures = pull(daemons[way.decompressor], f"127.0.0.1:{ports[way]}/{held[name]}:1")

@@ -20,7 +20,6 @@ import argparse
 import json
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -149,14 +148,10 @@ def main() -> None:
     record = machine.head("threads", limits={"ranks": args.ranks, "quota": args.cpus, "seconds": args.seconds})
     for model in args.model:
         for number in range(args.rounds):
-            first = number % len(args.variants)  # another one goes first each time
-            for variant in args.variants[first:] + args.variants[:first]:
+            for variant in machine.turned(args.variants, number):
                 measures = one_run(args.image, model, variant, args.ranks, args.cpus, args.seconds)
                 run = {"model": model, "variant": variant, "round": number + 1, "load": machine.load()}
-                record["runs"].append({**run, "measures": measures})
-                print(record["runs"][-1], file=sys.stderr, flush=True)
-                if args.json:
-                    machine.write(args.json, record)
+                machine.add(record, {**run, "measures": measures}, args.json)
     loads = [run["load"] for run in record["runs"]]
     kernel = record["machine"]["kernel"]
     print(f"{machine.cpus()} CPUs, {kernel}, load {min(loads)} to {max(loads)}; median (least-most)\n")
