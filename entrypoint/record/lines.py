@@ -21,6 +21,21 @@ COUNTS = {
     "max_steps", "total_steps", "train_steps", "num_steps", "steps",
 }  # fmt: skip
 KINDS: dict[str, type["Line"]] = {}
+ZERO = time.time() - time.monotonic()  # the zero of `now`, in seconds since the epoch
+
+
+def now() -> float:
+    """Return seconds since the epoch: the wall clock's when ZERO was set, and since then the monotonic clock's.
+
+    Differences of two such times are durations, even if the wall clock is set in between.
+    """
+    return ZERO + time.monotonic()
+
+
+def set_zero(zero: float | None = None) -> None:
+    """Set ZERO to that of another process of this host, or by the wall clock as it is now."""
+    global ZERO
+    ZERO = time.time() - time.monotonic() if zero is None else zero
 
 
 def number(value: Any) -> float:
@@ -47,7 +62,7 @@ class Line(Value):
     KIND: ClassVar[str] = ""
     positional: ClassVar[tuple[str, ...]] = ("at",)
     named: ClassVar[tuple[str, ...]] = ()
-    at: float = fresh(time.time)  # seconds since the epoch by the host's clock
+    at: float = fresh(now)  # seconds since the epoch by the host's clock, as its launcher found it
 
     def __init_subclass__(cls, positional: int = 99) -> None:
         super().__init_subclass__()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from entrypoint.base.errors import CodeError, ConfigError
+from entrypoint.record import lines
 from entrypoint.simulate.engine import Command, Engine
 from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.run import run_local
@@ -28,7 +29,7 @@ OLD = 1.0  # access time that sample files get before a run: 1970
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Describe how a run ended, as its parent saw it. Times are seconds since the epoch."""
+    """Describe how a run ended, as its parent saw it. Times are those of record/lines.py:now."""
 
     code: int
     began: float
@@ -44,19 +45,19 @@ def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Pat
     KeyboardInterrupt is raised again once the job has been stopped; ConfigError or CodeError if it cannot start.
     """
     result = log.with_suffix(".json")
-    began = time.time()
+    lines.set_zero()  # by the wall clock, as the launchers of this run do
+    began, keeping = lines.now(), _Keeping(kept)
     pid = os.fork()
     if not pid:
         _be_the_run(job, _Held(engine, moment, own_files), log, result)
-    keeping = _Keeping(kept)
     code = _wait(pid, (job.timeout or 0.0) + LEAST_SECONDS, keeping.look)
     keeping.look()
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(result.read_text())
         if found.get("refused"):
             raise (CodeError if found["kind"] == "CodeError" else ConfigError)(found["refused"])
-        return Ended(code=code, began=began, ended=time.time(), acted=found.get("acted"), kept=tuple(keeping.found))
-    return Ended(code=code or 1, began=began, ended=time.time(), acted=None, kept=tuple(keeping.found))
+        return Ended(code=code, began=began, ended=lines.now(), acted=found.get("acted"), kept=tuple(keeping.found))
+    return Ended(code=code or 1, began=began, ended=lines.now(), acted=None, kept=tuple(keeping.found))
 
 
 def _be_the_run(job: LocalJob, engine: "_Held", log: Path, result: Path) -> None:
@@ -130,7 +131,7 @@ class _Keeping:
 
     def look(self) -> None:
         files = self._files()
-        self.found += [(time.time(), name) for name, at in files.items() if self._known.get(name) != at]
+        self.found += [(lines.now(), name) for name, at in files.items() if self._known.get(name) != at]
         self._known = files
 
     def _files(self) -> dict[str, float]:
@@ -172,7 +173,7 @@ class _Held:
             self._looked = time.monotonic()
             if not self._moment():
                 return False
-            self.acted = time.time()
+            self.acted = lines.now()
         return self._engine.inject(fault, host, pid)
 
 

@@ -23,7 +23,7 @@ class Progress:
         """Return the seconds of training until now; None before it has begun."""
         if self._since is None:
             self._read()
-        return None if self._since is None else time.time() - self._since
+        return None if self._since is None else lines.now() - self._since
 
     def _read(self) -> None:
         for path in self._output.glob("algo-*/ml/output/data/record/*.jsonl.gz"):

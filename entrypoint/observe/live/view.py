@@ -5,7 +5,7 @@
     {"version": 1, "at", "began", "name", "mode", "coordinator", "outcome": null or as in the record,
      "progress": {"host", "process", "done": 0 to 1 or null, "left": seconds or null, "epoch", "epochs",
                   "step", "metrics"},
-     "hosts": [{"name", "phase", "instance_type", "cpus", "heard": time of its last line, "cpu": 0 to 1,
+     "hosts": [{"name", "phase", "instance_type", "cpus", "heard": when a line of it was last read, "cpu": 0 to 1,
                 "memory": [bytes used, of], "net": [received, sent] bytes a second, "disk": [read, written],
                 "free": bytes, "gpus": [[busy 0 to 1, bytes used, of, watts], ...], "fifos",
                 "history": [[t, cpu, memory 0 to 1], ...],
@@ -31,7 +31,7 @@ FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # processes whose progre
 
 
 class View:
-    """Hold the facts of all hosts from their records. All times are those of the hosts' clocks."""
+    """Hold the facts of all hosts from their records. Times of their lines are those of the hosts' clocks."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
@@ -41,7 +41,7 @@ class View:
     def note(self, host: str, line: lines.Line) -> None:
         """Note one line of a host's record; raise one of WRONG if it cannot be right."""
         known = self._hosts.setdefault(host, _Host(host))
-        known.heard = max(known.heard, line.at)
+        known.heard = lines.now()  # by our clock, as `at` of the state
         match line:
             case lines.Host():
                 known.about = known.about.updated(line) if known.about.at else line

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from entrypoint.launcher.host import descendants
 from entrypoint.observe.monitor import spawn
-from entrypoint.record.lines import LIVES, Line, Said
+from entrypoint.record.lines import LIVES, Line, Said, now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class Feed:
     """
 
     def __init__(self, job: "Job", plan: "Plan", began: float) -> None:
-        self._job, self._plan, self._began = job, plan, time.time() - (time.monotonic() - began)
+        self._job, self._plan, self._began = job, plan, now() - (time.monotonic() - began)
         self._lock = threading.Lock()
         self._lives: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._told_again: deque[bytes] = deque()  # lines of `_lives` that a restarted monitor has not got yet
@@ -116,8 +116,8 @@ class Feed:
         if not self._is_wanted:
             return
         with self._lock:
-            now = time.monotonic()
-            self._room, self._at = min(BURST, self._room + (now - self._at) * RATE), now
+            at = time.monotonic()
+            self._room, self._at = min(BURST, self._room + (at - self._at) * RATE), at
             label = f"{process}\0".encode()
             if not (self._told_again or self._waiting) and len(lines) <= self._room:
                 self._room -= len(lines)

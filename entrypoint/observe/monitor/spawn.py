@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from entrypoint.launcher.host import process
 from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.record import lines
 
 if TYPE_CHECKING:
     from entrypoint.launcher.job.job import Job
@@ -52,7 +53,7 @@ def spawn(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
 
     ours, theirs = _sockets()
     with theirs, process.scratch("monitor") as given:
-        given.write(pickle.dumps((job, plan, began)))
+        given.write(pickle.dumps((job, plan, began, lines.ZERO)))
         given.seek(0)
         command = [sys.executable, "-I", "-c", AGAIN, json.dumps(sys.path), str(theirs.fileno())]
         child = subprocess.Popen(
@@ -108,7 +109,8 @@ def be_again(fd: int) -> NoReturn:
     """Run as a monitor that was started by `spawn`."""
     import pickle
 
-    job, plan, began = pickle.load(sys.stdin.buffer)
+    job, plan, began, zero = pickle.load(sys.stdin.buffer)
+    lines.set_zero(zero)  # the record goes on by one clock
     _be_monitor(socket.socket(fileno=fd), job, plan, began, again=True)
 
 

@@ -67,6 +67,7 @@ class Watch:
 
             self._tracking = tracking.Tracking(job.paths.records)
         self.live = False  # whether the live page is open
+        self._watched = (0, 0.0)  # when WATCHED was last touched: by the file's time, and by time.monotonic()
         self._wants = {"stacks": 0, "live": False}  # requests as the other monitors read them
         with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
@@ -84,8 +85,9 @@ class Watch:
             self._tell_hang(stands)
         self.live = False
         with contextlib.suppress(OSError):
-            watched_at = (self._job.paths.records / WATCHED).stat().st_mtime
-            self.live = time.time() - watched_at < STILL_WATCHED_SECONDS
+            touched, now = (self._job.paths.records / WATCHED).stat().st_mtime_ns, time.monotonic()
+            self._watched = (touched, now) if touched != self._watched[0] else self._watched
+            self.live = now - self._watched[1] < STILL_WATCHED_SECONDS
         if self._tracking:
             self._tracking.look(self._hangs.runs, self._say)
         wants = {"stacks": self._hangs.asked, "live": self.live}
@@ -107,7 +109,7 @@ class Watch:
 
     def _show(self) -> None:
         with contextlib.suppress(OSError):
-            _write(self._job.paths.records / STATE, self._view.state(time.time()))
+            _write(self._job.paths.records / STATE, self._view.state(lines.now()))
 
     def _read(self, own: Iterable[lines.Line]) -> None:
         wanted = {*SHOWN, *(JUDGED if self.live or not self._together.judged else KEPT_ON)}

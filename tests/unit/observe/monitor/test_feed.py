@@ -18,6 +18,7 @@ from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.observe.monitor import feed as feeds
 from entrypoint.observe.monitor.feed import Feed
 from entrypoint.observe.monitor.reporting import make_report
+from entrypoint.record import lines
 from entrypoint.record.lines import Ended, Outcome, Process, Said
 from entrypoint.record.read import first_line, lines_of
 from entrypoint.record.write import Record
@@ -124,7 +125,9 @@ def test_a_record_that_another_host_brings_ends_nothing(tmp_path):
     assert not [words for words in launcher.said if "fault" in words]
 
 
-def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path):
+def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path, monkeypatch):
+    """Also with the same clock: the host's was set forward by half an hour after the launcher had started."""
+    monkeypatch.setattr(lines, "ZERO", time.time() - time.monotonic() - 1800, raising=False)
     launcher = Launcher(tmp_path)
     launcher.feed.show("script", b"step=1 loss=1\n")
     launcher.has("metric", "script", {"step": 1.0, "loss": 1.0})
@@ -138,6 +141,8 @@ def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path
     assert [line[2] for line in launcher.lines("process")] == ["script", "later"], "each is told once"
     assert [line[3]["step"] for line in launcher.lines("metric")] == [1.0, 2.0]
     assert any("is restarted" in line[2] for line in launcher.lines("said"))
+    for kind in ("host", "process", "metric", "said", "outcome"):
+        assert all(abs(line[1] - time.time() + 1800) < 900 for line in launcher.lines(kind)), kind
     assert launcher.job.paths.report.exists()
 
 

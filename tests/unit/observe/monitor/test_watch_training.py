@@ -1,8 +1,13 @@
 """Test what the coordinator reports of hosts that train alone, and when it ends the job. Records are made up."""
 
+import json
+import time
+
 import pytest
 from builders import read
 
+from entrypoint.observe.live.serve import STATE, WATCHED
+from entrypoint.observe.monitor import watch
 from entrypoint.observe.monitor.watch import Watch
 from entrypoint.record.lines import line_of
 from entrypoint.record.write import Record
@@ -146,3 +151,18 @@ def test_the_lines_of_long_records_are_noted_one_by_one(watched, monkeypatch):
     monkeypatch.setattr(watch._tails["algo-2"], "lines", lines)
     watch.look([])
     assert noted == [1.0, 2.0, 3.0]
+
+
+def test_no_setting_of_a_wall_clock_changes_whether_the_live_page_is_open_or_a_host_is_silent(watched, monkeypatch):
+    job, real = watched(), time.time
+    (job.records / WATCHED).touch()
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    job.train(2)
+    assert job.watch.live
+    state = json.loads((job.records / STATE).read_text())
+    silent = [state["at"] - host["heard"] for host in state["hosts"]]
+    assert len(silent) == 2 and all(0 <= seconds < 600 for seconds in silent), "their lines are of 1970"
+    monkeypatch.setattr(time, "time", lambda: real() - 3600)
+    monkeypatch.setattr(watch, "STILL_WATCHED_SECONDS", 0.0)
+    job.train(2)
+    assert not job.watch.live

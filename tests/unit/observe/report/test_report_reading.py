@@ -4,10 +4,11 @@ import json
 import zlib
 
 import pytest
-from records import BEGAN, GB, HostRecord, packed, trained
+from records import BEGAN, GB, HostRecord, packed, trained, written
 
 from entrypoint.observe.report.columns import Columns, Series
 from entrypoint.observe.report.job import gather
+from entrypoint.observe.report.rules.judge import judge
 
 
 def lines(*texts: str) -> bytes:
@@ -54,6 +55,20 @@ def test_a_host_without_a_record_is_missed():
 def test_no_records_at_all():
     job = gather({})
     assert job.hosts == [] and job.seconds == 0 and job.outcome is None
+
+
+@pytest.mark.parametrize("by", [60.0, -60.0, 3600.0])
+def test_a_clock_that_is_set_in_the_middle_of_a_job_changes_nothing(by):
+    """As by NTP: forward, it made a straggler of the host; back, the host lost what followed, such as its outcome."""
+    records = [trained("algo-1", 2), trained("algo-2", 2)]
+    usual = gather({record.name: record.data for record in records})
+    job = gather({record.name: written(record, 30.0, by) for record in records[:1]} | {"algo-2": records[1].data})
+    assert job.outcome == usual.outcome is not None
+    assert (job.spans, job.seconds, job.notes) == (usual.spans, usual.seconds, usual.notes)
+    assert [*judge(job, job.rules)] == [*judge(usual, usual.rules)]
+    job = gather({"algo-1": records[0].data, "algo-2": written(records[1], 30.0, by)})
+    assert (job.spans, job.notes) == (usual.spans, usual.notes)
+    assert [*judge(job, job.rules)] == [*judge(usual, usual.rules)]
 
 
 def test_a_clock_that_is_off_is_set_right():
