@@ -21,7 +21,7 @@ class History:
     """Record calls of the policy; for the loop only.
 
     `write` gets a `Call` of record/lines.py. A quiet call names a repeated report or news, and does not copy it:
-    ["Reported", host], ["Informed", the clock's offset].
+    ["Reported", host], ["Informed", the clock's offset, its error].
     """
 
     def __init__(self, hosts: int, began: float, write: Callable[[dict[str, Any]], None], wanted: bool = True) -> None:
@@ -59,9 +59,9 @@ class History:
                 same = report == self._reports.get(report.host)
                 self._reports[report.host] = report
                 return ["Reported", report.host] if same else None
-            case events.Informed(news=news, offset=offset):
+            case events.Informed(news=news, offset=offset, error=error):
                 same, self._news = news == self._news, news
-                return ["Informed", offset] if same else None
+                return ["Informed", offset, error] if same else None
         return None
 
     def _add(self, now: float, happened: list[Any], actions: Sequence[Action]) -> None:
