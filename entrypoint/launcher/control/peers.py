@@ -57,6 +57,11 @@ class Clock:
         """Return their clock minus ours; None if nothing was measured."""
         return min(self._measured)[1] if self._measured else None
 
+    @property
+    def error(self) -> float:
+        """Return by how many seconds `offset` may be wrong: their time may be of any moment of the exchange."""
+        return min(self._measured)[0] / 2 if self._measured else 0.0
+
 
 class Peers:
     def __init__(
@@ -205,9 +210,10 @@ class Peers:
                 self._clock.compare(asked, data["clock"], received)
                 self._answered = True
                 self._lock.notify_all()
-            offset = self._clock.offset
+            offset, error = self._clock.offset, self._clock.error
         coordinator = self._cluster.coordinator.name
-        self._put(events.Replaced(host=coordinator) if replaced else events.Informed(news=news, offset=offset))
+        informed = events.Informed(news=news, offset=offset, error=error)
+        self._put(events.Replaced(host=coordinator) if replaced else informed)
 
     def _hold(self, link: socket.socket, body: bytes) -> None:
         link.settimeout(None)

@@ -7,7 +7,7 @@ from typing import Any
 from entrypoint.base.codec import plain, reader
 from entrypoint.launcher.policy.events import News, Report
 
-PROTOCOL = 11
+PROTOCOL = 12
 
 _KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 

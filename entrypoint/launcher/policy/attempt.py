@@ -13,6 +13,7 @@ class Noted(Value):
     noted_at: float
     at: float
     attempt: int = 0
+    error: float = 0.0  # seconds by which `at` may be wrong, since another host's clock measured it
 
 
 class Attempt(State):

@@ -40,6 +40,7 @@ class Report(Value):
     stopping_at: float | None = None  # when, by the coordinator's clock, if that is known
     cause: Cause | None = None  # what went wrong here
     cause_at: float | None = None  # when, by the coordinator's clock, if that is known
+    clock_error: float = 0.0  # seconds by which both times may be wrong, in the same direction
     exits: tuple[tuple[str, str, float], ...] = ()  # (process, how it ended, seconds since the host's start)
     ack: int = 0  # the last poll that it received
     dying: bool = False  # a process here has printed why it ends, and has not ended yet
@@ -133,6 +134,7 @@ class Informed(Value):
 
     news: News
     offset: float | None = None
+    error: float = 0.0  # seconds by which `offset` may be wrong
 
 
 class Unreached(Value):

@@ -34,9 +34,10 @@ class Facts:
         self.unused_gpus = ""  # the GPUs that TensorFlow cannot use, and why
         self.public_keys: dict[str, dict[str, str]] = {}  # name -> host -> public key
         self.offset: float | None = None  # the coordinator's clock minus ours
+        self._offset_error = 0.0  # seconds by which it may be wrong
+        self._shared: tuple[float, float] | None = None  # the offset by which times are reported, and its error
         self.stopping_since: float | None = None
-        self.stop_asked_at: float | None = None  # when the first host that was stopped got SIGTERM, as far as known
-        self._stop_shared_at: float | None = None  # the same by the coordinator's clock
+        self.stop_asked_at: float | None = None  # when, at the latest, the first host that was stopped got SIGTERM
         self.outcome: Outcome | None = None
         self.outcome_at = now
         self.left = False  # this host has sent its last report
@@ -70,13 +71,14 @@ class Facts:
         is_new, keys[host] = keys.get(host) != key, key
         return is_new
 
-    def note_offset(self, offset: float | None) -> None:
-        self.offset = self.offset if offset is None else offset
+    def note_offset(self, offset: float | None, error: float) -> None:
+        if offset is not None:
+            self.offset, self._offset_error = offset, error
 
-    def note_cause(self, cause: Cause, now: float, at: float | None = None) -> None:
+    def note_cause(self, cause: Cause, now: float, at: float | None = None, error: float = 0.0) -> None:
         """Note a cause. On the coordinator, poll all hosts for a better one."""
         happened, attempt = now if at is None else min(at, now), self.attempt
-        attempt.causes.append(Noted(cause=cause, noted_at=now, at=happened, attempt=attempt.number))
+        attempt.causes.append(Noted(cause=cause, noted_at=now, at=happened, attempt=attempt.number, error=error))
         if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN_SECONDS, now):
             attempt.note_poll(attempt.poll + 1, now)
 
@@ -114,6 +116,7 @@ class Facts:
         ready = {each for each in self.attempt.ready if each in stays or each[1] == PREFLIGHT}
         self.attempt = Attempt(number=number, clearing=True, go=False, ready=ready, poll=self.attempt.poll)
         self._to_come = self.ranks
+        self._shared = None  # clocks may have drifted since
 
     # --- asked by anybody ---
 
@@ -259,10 +262,12 @@ class Facts:
         return replace(self.ranks[0], host=self.host, name=name, task="placed by the user's options")
 
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
-        return None if at is None or self.offset is None else round(at + self.offset, 3)
+        """Return one of our times for the coordinator. All of an attempt have one offset, so that their order stays."""
+        if at is None or self.offset is None:
+            return None
+        self._shared = self._shared or (self.offset, self._offset_error)
+        return round(at + self._shared[0], 3)
 
-    def stopping_at(self) -> float | None:
-        """Return when the stop came, by the coordinator's clock. Later measurements of the clock do not change it."""
-        if self._stop_shared_at is None:
-            self._stop_shared_at = self.by_the_coordinators_clock(self.stop_asked_at)
-        return self._stop_shared_at
+    def clock_error(self) -> float:
+        """Return by how many seconds the times for the coordinator may be wrong; 0 if there was none yet."""
+        return round(self._shared[1] + 0.001, 3) if self._shared else 0.0  # they are rounded

@@ -12,7 +12,8 @@ from entrypoint.base.codec import plain
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 
-QUIET_SECONDS, MOST_QUIET = 30, 1000  # calls without consequence that are kept; a host has about one a second
+QUIET_SECONDS, MOST_QUIET = 15, 1000  # how long calls without consequence are kept, and how many at most
+A_SECOND = 12  # such calls beside those of other hosts, which have about one a second: Due comes each 0.1 s at the end
 MOST_HOSTS = 200  # of the largest job whose history is kept: its coordinator reads thousands of reports at its start
 REPEAT = "Repeat"  # in place of an event: the policy was asked to repeat its messages
 
@@ -21,12 +22,12 @@ class History:
     """Record calls of the policy; for the loop only.
 
     `write` gets a `Call` of record/lines.py. A quiet call names a repeated report or news, and does not copy it:
-    ["Reported", host], ["Informed", the clock's offset].
+    ["Reported", host], ["Informed", the clock's offset, its error].
     """
 
     def __init__(self, hosts: int, began: float, write: Callable[[dict[str, Any]], None], wanted: bool = True) -> None:
         self._is_kept, self._began, self._write = wanted and hosts <= MOST_HOSTS, began, write
-        self._quiet: deque[list[Any]] = deque(maxlen=min(MOST_QUIET, QUIET_SECONDS * (hosts + 2)))
+        self._quiet: deque[list[Any]] = deque(maxlen=min(MOST_QUIET, QUIET_SECONDS * (hosts + A_SECOND)))
         self._dropped, self._number = 0, 0
         self._reports: dict[str, Report] = {}
         self._news: News | None = None
@@ -59,9 +60,9 @@ class History:
                 same = report == self._reports.get(report.host)
                 self._reports[report.host] = report
                 return ["Reported", report.host] if same else None
-            case events.Informed(news=news, offset=offset):
+            case events.Informed(news=news, offset=offset, error=error):
                 same, self._news = news == self._news, news
-                return ["Informed", offset] if same else None
+                return ["Informed", offset, error] if same else None
         return None
 
     def _add(self, now: float, happened: list[Any], actions: Sequence[Action]) -> None:

@@ -112,8 +112,8 @@ class Policy:
                     yield events.Say(message=f"signal {number}: stopping; scripts have {grace} to save")
             case events.Reported(report=report):
                 yield from self._note_report(report, now)
-            case events.Informed(news=news, offset=offset):
-                facts.note_offset(offset)
+            case events.Informed(news=news, offset=offset, error=error):
+                facts.note_offset(offset, error)
                 yield from self._note_news(news, now)
             case events.Unreached(host=host):
                 self.liveness.note_unreached(host, now)
@@ -159,12 +159,13 @@ class Policy:
         self._note_public_keys(host, report.public_keys)
         if report.fingerprints and report.fingerprints != (before and before.fingerprints):
             yield from self.rendezvous.note_fingerprints(host, dict(report.fingerprints), now)
-        if report.stopping and facts.note_stop(now, report.stopping_at):
+        stopped_by = None if report.stopping_at is None else report.stopping_at + report.clock_error
+        if report.stopping and facts.note_stop(now, stopped_by):
             yield events.Say(message=f"{host} got SIGTERM: the whole job stops")
         if report.attempt == facts.attempt.number:
             facts.attempt.note_ready(*((host, process) for process in report.ready))
             if report.cause and report.cause != (before and before.cause):  # a symptom may come before its cause
-                facts.note_cause(report.cause, now, report.cause_at)
+                facts.note_cause(report.cause, now, report.cause_at, report.clock_error)
         if report.gone and facts.outcome is None and (not report.cause or report.attempt != facts.attempt.number):
             # It took us for lost, perhaps while we were paused. Its part of the work will not be done.
             self.liveness.blame_own_pause(host, now, now)

@@ -148,8 +148,10 @@ def _was_before(facts: Facts, noted: Noted, asked_at: float) -> bool:
         if facts.report_of(noted.cause.host).stopping and facts.hosts.is_gone(noted.cause.host):
             return False  # it left because it was stopped; we are late, and read of the stop and of its end at once
         return min(noted.noted_at, facts.hosts.link_ended.get(noted.cause.host, noted.noted_at)) <= asked_at
+    if noted.cause.confidence is Confidence.HIGH:  # of two hosts' times, whose order is in doubt, the failure's counts
+        return noted.at - noted.error <= asked_at
     # A likely symptom may come from the stop, which reaches programs before it reaches us.
-    return noted.at <= (asked_at if noted.cause.confidence is Confidence.HIGH else asked_at - SETTLE_SECONDS)
+    return noted.at <= asked_at - SETTLE_SECONDS
 
 
 def _is_over(facts: Facts, host: str) -> bool:

@@ -120,8 +120,8 @@ class Player:
                 return events.Answered(host=host)
             case ["Reported", str(host)]:
                 return events.Reported(report=self._reports[host])
-            case ["Informed", offset] if self._news:
-                return events.Informed(news=self._news, offset=offset)
+            case ["Informed", offset, *error] if self._news:  # records of earlier versions lack the error
+                return events.Informed(news=self._news, offset=offset, error=error[0] if error else 0.0)
         raise ValueError(f"{short!r} is no event")
 
 

@@ -53,7 +53,7 @@ class Narrator:
         return f"{who} reports {', '.join(new)}" if new else ""
 
 
-_DULL = {"host", "fingerprints", "public_keys", "exits", "cause_at", "stopping_at", "ack"}
+_DULL = {"host", "fingerprints", "public_keys", "exits", "cause_at", "stopping_at", "clock_error", "ack"}
 
 
 def consequences(actions: tuple[Action, ...]) -> Iterator[str]:

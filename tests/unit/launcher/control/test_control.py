@@ -714,7 +714,7 @@ reports = st.builds(
     unreached=st.lists(st.builds(Reach, host=texts, address=texts, why=texts)).map(tuple),
     done=st.booleans(), clean=st.booleans(), lingering=st.booleans(), stopping=st.booleans(),
     cause=st.none() | causes, cause_at=st.none() | times,
-    stopping_at=st.none() | times, rests=st.none() | times,
+    stopping_at=st.none() | times, clock_error=times, rests=st.none() | times,
     exits=st.lists(st.tuples(texts, texts, times)).map(tuple), ack=st.integers(0, 99), gone=st.booleans(),
 )  # fmt: skip
 news = st.builds(

@@ -125,6 +125,7 @@ def test_the_clocks_difference_is_that_of_the_quickest_exchange():
     clock.compare(20.0, 1020.005, 20.01)
     clock.compare(30.0, 1030.4, 30.5)
     assert clock.offset == pytest.approx(1000.0, abs=0.001)
+    assert clock.error == pytest.approx(0.005)  # half of that exchange
 
 
 @pytest.mark.parametrize("nonsense", [None, "12", float("nan"), float("inf"), []])

@@ -18,6 +18,7 @@ from builders import names, read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from entrypoint.launcher.control.peers import Clock
 from entrypoint.launcher.host.stdout_writer import PATIENCE_SECONDS
 from entrypoint.launcher.outcome.outcome import Exit, Kind, Outcome
 from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Ready, Restart
@@ -46,6 +47,7 @@ class Story:
     per_host: int = 1
     outside: int = 0  # so many hosts, those with the lowest names, are outside the distribution
     loss: float = 0.0  # of messages, both ways
+    slow: float = 0.0  # reports take so many seconds longer than their answers, so that the measured clocks are wrong
     fails: int = 0  # so many processes end badly
     dies: int = 0  # so many hosts vanish
     absent: bool = False  # one host never comes
@@ -84,6 +86,7 @@ class SimulatedHost:
     outcome: Outcome | None = None
     ended_at: float = -1.0
     report: events.Report | None = None
+    clock: Clock = field(default_factory=Clock)  # of the coordinator, which is ours here; measured by real exchanges
     sender_runs: bool = False
     news: events.News = field(default_factory=events.News)
 
@@ -417,14 +420,14 @@ class World:
 
     # --- the wire ---
 
-    def message(self, sender: str, receiver: str, arrive) -> bool:
+    def message(self, sender: str, receiver: str, arrive, slow: float = 0.0) -> bool:
         """Send a message, which takes a while; return whether it will arrive. A paused host gets it when it goes on."""
         if not self.hosts[sender].alive or self.random.random() < self.story.loss:
             return False
         if not self.hosts[receiver].there or not self.is_called(sender, receiver):
             self.at(self.random.uniform(0.001, 1), self.happen, sender, events.Unreached(host=receiver))
             return False
-        self.at(self.random.uniform(0.001, 0.1), arrive)
+        self.at(self.random.uniform(0.001, 0.1) + slow, arrive)
         return True
 
     def send_report(self, name: str, again: bool = True) -> None:
@@ -438,26 +441,33 @@ class World:
                 self.at(host.frozen_until - self.now + 0.001, self.send_report, name)
             return
         answered = self.random.random() >= self.story.loss  # a lost answer is a failed call, too
+        report, sent = host.report, self.now
         arrived = answered & self.message(
-            name, self.first, lambda report=host.report: self.take_report(report, answered)
+            name, self.first, lambda: self.take_report(report, answered, sent), self.story.slow
         )
         if again and not (last_words and arrived):
             self.at(self.job.settings.heartbeat if arrived else RETRY, self.send_report, name)
         elif not arrived and last_words:
             self.at(RETRY, self.send_report, name, False)
 
-    def take_report(self, report: events.Report, answered: bool) -> None:
+    def take_report(self, report: events.Report, answered: bool, sent: float) -> None:
         first = self.hosts[self.first]
         if not first.there:
             return
         self.links.add(report.host)
         self.happen(self.first, events.Reported(report=report))
         if answered and self.now >= first.frozen_until:
-            news = first.news
-            self.at(0.001, self.inform, report.host, news)
+            self.at(0.001, self.answer, report.host, first.news, sent, self.now)
+
+    def answer(self, name: str, news: events.News, sent: float, read: float) -> None:
+        """Bring an answer, by which a follower measures the clock."""
+        host = self.hosts[name]
+        host.clock.compare(sent, read, max(self.now, host.frozen_until))
+        self.inform(name, news)
 
     def inform(self, name: str, news: events.News) -> None:
-        self.happen(name, events.Informed(news=news, offset=0.0))  # all have one clock here
+        clock = self.hosts[name].clock
+        self.happen(name, events.Informed(news=news, offset=clock.offset, error=clock.error))
 
 
 def run(story: Story, base: Path) -> World:
@@ -569,7 +579,7 @@ def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
 def test_a_stop_that_crosses_a_failure_hides_it_nowhere(base, mode, stop):
     known = 0
     for seed in range(16):
-        world = run(Story(seed=seed, mode=mode, stop=stop, crosses=True, fails=1), base)
+        world = run(Story(seed=seed, mode=mode, stop=stop, crosses=True, fails=1, slow=seed % 2 * 0.4), base)
         check(world)
         known += world.known_at is not None
     assert known
@@ -629,6 +639,7 @@ stories = st.builds(
     per_host=st.integers(1, 2),
     outside=st.sampled_from([0, 0, 1, 2]),
     loss=st.sampled_from([0, 0, 0.1, 0.3]),
+    slow=st.sampled_from([0, 0, 0.4]),
     fails=st.sampled_from([0, 0, 1, 1, 2]),
     dies=st.sampled_from([0, 0, 0, 1, 2]),
     absent=st.sampled_from([False, False, False, True]),

@@ -102,8 +102,20 @@ def test_a_history_is_played_to_the_same_decisions(life):
 
 def test_minutes_in_which_nothing_happens_cost_next_to_nothing(life):
     """The replay makes up for ticks that were not recorded: otherwise the policy would take the host for lost."""
-    assert sum(line["dropped"] for line in life.decisions) > 50
+    assert sum(line["dropped"] for line in life.decisions) > 20
     assert len(life.record) < 6000
+
+
+def test_all_calls_of_the_last_seconds_are_kept():
+    """A limit of 10 s, as that of an mpirun that does not end, may begin at a call without consequence."""
+    written = []
+    history = History(2, 0.0, written.append)
+    for tenth in range(110):  # near its end, a job is looked at each 0.1 s
+        history.note([events.Due()], tenth / 10, [])
+        if tenth % 5 == 0:
+            history.note([events.Reported(report=Report(host="algo-2"))], tenth / 10, [])
+    history.note([events.Signalled(number=15)], 11.0, [events.Say(message="x")])
+    assert written[-1]["dropped"] == 0
 
 
 def test_another_policy_is_told(life, capsys):
