@@ -6,6 +6,7 @@ jax lies in a folder of its own, as the NumPy that it wants is not what TensorFl
 import importlib.util
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -13,6 +14,69 @@ from hosts import JAX, ROOT
 
 MODE = {"ENTRYPOINT_MODE": "jax"}
 RAISES = "worker/{} (exit code 1): ValueError: bad batch"
+# Each step averages the gradients of all processes, or trains on this process alone and averages the loss. Keras says
+# how many weights there are; with --weights 0 nobody does.
+EXCHANGES = """
+import argparse, time
+import jax, numpy as np
+from sagemaker_tf_data import initialize_jax
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--together", type=int)
+parser.add_argument("--weights", type=int)
+args = parser.parse_args()
+place = initialize_jax()
+
+import keras
+from keras.src.optimizers.base_optimizer import Optimizer
+keras.distribution.spread = keras.distribution.DataParallel() if args.together else None
+
+def shardings(devices):
+    mesh = jax.sharding.Mesh(devices, ("batch",))
+    return [jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)) for axes in (["batch"], [])]
+
+of_all_processes, _ = shardings(jax.devices())
+rows, everywhere = shardings(jax.devices() if args.together else jax.local_devices())
+variable, sgd = keras.Variable(args.weights), Optimizer()
+weights = jax.device_put(np.zeros(args.weights or 3, np.float32), everywhere)
+x = np.full((8, len(weights)), 1 + place.rank, np.float32)
+x = jax.make_array_from_process_local_data(rows, x)
+
+@jax.jit
+def step(weights, x):
+    loss, grads = jax.value_and_grad(lambda at: jax.numpy.mean((x @ at - 1) ** 2))(weights)
+    if args.weights:
+        sgd.apply([grads], [variable])
+    return weights - 0.01 / len(weights) * grads, loss
+
+mean = jax.jit(jax.numpy.mean)
+for number in range(100_000):
+    weights, loss = step(weights, x)
+    if not args.together:
+        loss = mean(jax.make_array_from_process_local_data(of_all_processes, np.asarray(loss).reshape(1)))
+    print(f"step={number} loss={float(loss):.4f}", flush=True)
+    time.sleep(0.04)
+"""
+# What programs/on_path/ looks for, where it lies in Keras 3. Keras itself is not installed beside jax.
+KERAS = {
+    **dict.fromkeys(("keras/src/__init__.py", "keras/src/optimizers/__init__.py"), ""),
+    "keras/__init__.py": """
+class DataParallel:
+    pass
+class Variable:
+    def __init__(self, size):
+        self.shape = (size,)
+class distribution:
+    DataParallel, spread = DataParallel, None
+    def distribution():
+        return distribution.spread
+""",
+    "keras/src/optimizers/base_optimizer.py": """
+class Optimizer:
+    def apply(self, grads, trainable_variables):
+        pass
+""",
+}
 
 
 @pytest.fixture
@@ -21,9 +85,10 @@ def trains(hosts):
     if not JAX.exists():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no {JAX}; tests/run.sh makes it")
 
-    def start(environment: dict[str, str] | None = None, **asked: object):
+    def start(environment: dict[str, str] | None = None, code: dict[str, str] | None = None, **asked: object):
         environment = {**MODE, "PYTHONPATH": f"{JAX}{os.pathsep}{ROOT}", **(environment or {})}
-        return hosts(2, "jax_cell.py", hyperparameters=asked, environment=environment)
+        program = "train.py" if code else "jax_cell.py"
+        return hosts(2, program, code=code, hyperparameters=asked, environment=environment)
 
     return start
 
@@ -78,6 +143,25 @@ def test_sigterm_reaches_what_asks_jax_and_ends_what_does_not(trains, do):
         line.rpartition(" ")[2] for host in job.hosts.values() for line in host.log.splitlines() if "saved at" in line
     }
     assert len(steps) == bool(do)  # all in one step
+
+
+@pytest.mark.parametrize(
+    "together, weights, said",
+    [
+        pytest.param(1, 3, r"yes: 2 hosts exchange \S+ k?B a step for 3 weights$", marks=pytest.mark.more),
+        (0, 262_144, r"NO: (every host|algo-\d) trains alone \(exchanged \S+ kB, and no gradients of 262,144 weights"),
+        pytest.param(0, 3, r"unclear: 2 hosts exchange .*; 3 weights are trained$", marks=pytest.mark.more),
+        pytest.param(1, 0, r"unclear: 2 hosts exchange .* is not known$", marks=pytest.mark.more),
+    ],
+    ids=["gradients of three weights", "a loss", "a loss, three weights", "gradients, how many is not known"],
+)
+def test_whether_the_processes_train_one_model_is_said(trains, together, weights, said):
+    """What is unclear takes a minute of training."""
+    job = trains(code={"train.py": EXCHANGES, **KERAS}, together=together, weights=weights)
+    told = job.says("distributed: (.*)")[1]
+    job.signal(signal.SIGTERM)
+    assert re.match(said, told.strip()), told
+    assert job.end(within=100) == [143, 143]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is not None, reason="jax is installed")

@@ -99,6 +99,9 @@ def horovod(weights, gradients=0, asked=0, largest=0, **more):
 
 MWMS = {"strategy": "CollectiveAllReduceStrategy", "workers": 2}
 SERVERS = {"strategy": "ParameterServerStrategyV2", "workers": 2}
+JAX = {"strategy": "DataParallel", "workers": 2}  # Keras 3 says it; plain JAX says nothing of a model
+NUMBER = each(150)  # one number, or three, that gloo averages over two hosts, as measured
+ON_SERVERS = each(300)  # a number that a worker adds to one of a parameter server
 CHATTER = both(lambda *_: 60_000)  # Horovod's own messages, in two seconds
 
 HONEST = {
@@ -117,6 +120,9 @@ HONEST = {
     "a first step that compiles for ten minutes": (
         ["yes"], {"before": 600, "tick": 10, "sent": each(100 * MB), "model": seen(25 * MB, **MWMS)}),
     "parameter servers": (["yes"], {"shared": True, "sent": each(4 * MB), "model": seen(MB, **SERVERS)}),
+    "parameter servers, three weights": (["yes"], {"shared": True, "sent": each(1300), "model": seen(3, **SERVERS)}),
+    "parameter servers of TensorFlow 1, three weights": (
+        ["unclear"], {"shared": True, "sent": ON_SERVERS, "model": seen(3)}),
     "parameter servers, a job's steps, said by the chief": (
         ["yes"], {"hosts": 16, "shared": True, "says": ["algo-1"], "sent": each(8 * MB / 16 / 15),
                   "model": seen(MB, **SERVERS)}),
@@ -128,6 +134,10 @@ HONEST = {
     "parameter servers of an Estimator": (["yes"], {"shared": True, "sent": each(4 * MB), "model": seen(MB)}),
     "parameter servers, one has none of the variables": (
         [], {"hosts": 3, "shared": True, "says": ["algo-1"], "alone": ["algo-3"], "sent": each(4 * MB), "cpu": 0.01}),
+    "JAX, DataParallel": (["yes"], {"sent": each(100 * MB), "model": seen(25 * MB, **JAX)}),
+    "JAX, DataParallel, three weights": (["yes"], {"sent": NUMBER, "model": seen(3, **JAX)}),
+    "JAX, compiled with shardings, how many weights is not known": (["unclear"], {"sent": each(100 * MB)}),
+    "JAX, compiled with shardings, three weights, how many is not known": (["unclear"], {"sent": NUMBER}),
     "Horovod": (["yes"], {"sent": each(100 * MB), "model": horovod(25 * MB, 25 * MB, 25 * MB, MB)}),
     "Horovod, three weights": (["yes"], {"sent": CHATTER, "model": horovod(3, 3, 4, 3)}),
     "Horovod, fp16, gradients of eight batches": (
@@ -174,6 +184,14 @@ DISHONEST = {
     "parameter servers that nobody asks": (["NO"], {"shared": True, "model": seen(MB)}),
     "parameter servers that nobody asks, and sockets": (
         ["unclear"], {"shared": True, "sent": each(50), "model": seen(MB)}),
+    "parameter servers, weights of its own, the loss added": (
+        ["unclear"], {"shared": True, "sent": ON_SERVERS, "model": seen(3)}),
+    "parameter servers, weights of its own, the loss added every 500 steps": (
+        ["NO"], {"shared": True, "sent": every(500, 300), "model": seen(3)}),
+    "JAX, the loss averaged": (["NO"], {"sent": NUMBER, "model": seen(25 * MB)}),
+    "JAX, the loss averaged, DataParallel named": (["NO"], {"sent": NUMBER, "model": seen(25 * MB, **JAX)}),
+    "JAX, the loss averaged, three weights": (["unclear"], {"sent": NUMBER, "model": seen(3)}),
+    "JAX, the loss averaged, how many weights is not known": (["unclear"], {"sent": NUMBER}),
     "Horovod without its tape, the loss averaged": (
         ["NO"], {"sent": each(3120 / 2), "model": horovod(100_000, 0, 1, 1)}),
     "Horovod without its tape, and 50 metrics": (["NO"], {"sent": CHATTER, "model": horovod(25 * MB, 0, 50, 1)}),
