@@ -67,7 +67,8 @@ class Exchanged(State):
             self.large_seconds, self.large_steps, self.since, self.looks = self.seconds, steps, 0.0, 0
         else:
             self.since, self.looks = self.since + exchanged, self.looks + 1
-        self._close_window(model)
+        if taken or not steps:  # steps may be told seldom: a rate holds from one report of them to another
+            self._close_window(model)
 
     def _large(self, model: Model, seconds: float, steps: float) -> float:
         if model.weights and not self.is_shared:

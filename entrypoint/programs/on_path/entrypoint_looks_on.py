@@ -142,12 +142,20 @@ def strategy() -> tuple[str, int]:
     distributed, keras = sys.modules.get("jax._src.distributed"), sys.modules.get("keras")
     if distributed and keras and distributed.global_state.client is not None:
         spread = keras.distribution.distribution()
-        return (type(spread).__name__, distributed.global_state.num_processes) if spread is not None else ("", 0)
+        if spread is None or is_local(spread):
+            return "", 0
+        return type(spread).__name__, distributed.global_state.num_processes
     tensorflow = sys.modules.get("tensorflow")
     if not (tensorflow and tensorflow.distribute.has_strategy()):
         return "", 0
     found = tensorflow.distribute.get_strategy()
     return type(found).__name__, int(getattr(found.extended, "_num_workers", 0) or 0)
+
+
+def is_local(spread: Any) -> bool:
+    """Return whether a distribution of Keras 3 leaves out devices, such as those of other processes."""
+    mesh = getattr(spread, "device_mesh", None)
+    return mesh is not None and mesh.devices.size < sys.modules["jax"].device_count()
 
 
 # --- how ---

@@ -299,3 +299,22 @@ def test_a_distribution_of_keras_3_on_jax_is_a_strategy(monkeypatch):
     assert looks_on.strategy() == ("DataParallel", 3)
     set_to[0] = None
     assert looks_on.strategy() == ("", 0)
+
+
+def test_a_distribution_over_devices_of_one_process_is_no_strategy(monkeypatch):
+    """Keras' DataParallel(devices=...) of jax.local_devices(): each process trains alone."""
+    spec = importlib.util.spec_from_file_location("looks_on", ON_PATH / "entrypoint_looks_on.py")
+    looks_on = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(looks_on)
+
+    class DataParallel:
+        device_mesh = SimpleNamespace(devices=SimpleNamespace(size=2))
+
+    keras = SimpleNamespace(distribution=SimpleNamespace(distribution=DataParallel))
+    state = SimpleNamespace(client=object(), num_processes=2)
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(device_count=lambda: 4))
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace(global_state=state))
+    monkeypatch.setitem(sys.modules, "keras", keras)
+    assert looks_on.strategy() == ("", 0)
+    DataParallel.device_mesh.devices.size = 4
+    assert looks_on.strategy() == ("DataParallel", 2)

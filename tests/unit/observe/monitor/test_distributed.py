@@ -1,5 +1,6 @@
 """Test which jobs train together, by what their hosts trained and exchanged. Records are made up."""
 
+import re
 from contextlib import suppress
 
 import pytest
@@ -250,6 +251,18 @@ SAID = {
 @pytest.mark.parametrize("words, job", SAID.items())
 def test_it_is_said_with_its_figures(words, job):
     assert Job(**job).words == f"distributed: {words}"
+
+
+def test_a_step_is_said_to_exchange_what_it_does_although_steps_are_told_late():
+    """As programs/on_path/ tells the steps of Keras' `fit`: ever more seldom."""
+    told = [0, 2.5, 5.6, 9.5, 14.4, 20.5, 28.1, 37.6, 49.5, 64.4]
+
+    def model(step):
+        return seen(10 * MB, steps=max([10 * at for at in told if 10 * at <= step], default=0), **JAX)
+
+    job = Job(says=[], sent=each(40 * MB), model=model)
+    exchanged = float(re.search(r"exchange ([\d.]+) MB a step", job.words)[1])
+    assert exchanged == pytest.approx(80, rel=0.25)
 
 
 def test_steps_without_a_loss_are_no_training():
