@@ -1,0 +1,74 @@
+"""Mount a disk that is slow and steady, as one that is reached over a network: it takes four pieces a second.
+
+It is a FUSE file system of our own with one file. What is written to it goes over a connection of this machine, so that
+the kernel counts it as traffic. Only root can mount one (`silent_disk.why_not`).
+"""
+
+import ctypes
+import os
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+
+LOOKUP, FORGET, GETATTR, SETATTR, OPEN, WRITE = 1, 2, 3, 4, 14, 16
+RELEASE, FSYNC, FLUSH, INIT, INTERRUPT, FORGET_SEVERAL = 18, 20, 25, 26, 36, 42
+BIG_WRITES = 1 << 5
+PIECE = 1 << 17  # bytes
+ENOSYS = 38
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class SlowDisk:
+    """A disk mounted on the existing folder `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self._near = socket.create_connection(server.getsockname())
+            self._far, _ = server.accept()
+        self._fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        options = f"fd={self._fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+        if _libc.mount(b"slow", os.fsencode(folder), b"fuse", 0, options):
+            raise OSError(ctypes.get_errno(), f"cannot mount FUSE on {folder}")
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                request = os.read(self._fd, 2 * PIECE)
+            except OSError:
+                return
+            _, operation, number, node = struct.unpack("IIQQ", request[:24])
+            if operation in (FORGET, FORGET_SEVERAL, INTERRUPT):  # they want no answer
+                continue
+            body = self._answer(operation, node, request[40:])
+            error = -ENOSYS if body is None else 0
+            os.write(self._fd, struct.pack("IiQ", 16 + len(body or b""), error, number) + (body or b""))
+
+    def _answer(self, operation: int, node: int, asked: bytes) -> bytes | None:
+        if operation == INIT:
+            return struct.pack("IIIIHHI", 7, 31, 0, BIG_WRITES, 0, 0, PIECE).ljust(64, b"\0")
+        if operation == LOOKUP:
+            return struct.pack("QQQQII", 2, 0, 60, 60, 0, 0) + _attributes(2)
+        if operation in (GETATTR, SETATTR):
+            return struct.pack("QII", 60, 0, 0) + _attributes(node)
+        if operation == WRITE:
+            (size,) = struct.unpack("I", asked[16:20])
+            time.sleep(0.25)
+            self._near.sendall(bytes(size))
+            self._far.recv(size, socket.MSG_WAITALL)
+            return struct.pack("II", size, 0)
+        return {OPEN: bytes(16), RELEASE: b"", FSYNC: b"", FLUSH: b""}.get(operation)
+
+    def close(self) -> None:
+        _libc.umount2(os.fsencode(self.folder), 1 | 2)  # MNT_FORCE, which ends what is asked, and MNT_DETACH
+        os.close(self._fd)
+        for end in (self._near, self._far):
+            end.close()
+
+
+def _attributes(node: int) -> bytes:
+    """Return the attributes of the root, a folder, or of the file."""
+    return struct.pack("QQQQQQIIIIIIIIII", node, *[0] * 8, 0o40777 if node == 1 else 0o100666, 1, 0, 0, 0, 4096, 0)
