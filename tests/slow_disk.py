@@ -9,7 +9,6 @@ import os
 import socket
 import struct
 import threading
-import time
 from pathlib import Path
 
 LOOKUP, FORGET, GETATTR, SETATTR, OPEN, WRITE = 1, 2, 3, 4, 14, 16
@@ -21,10 +20,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SlowDisk:
-    """A disk mounted on the existing folder `folder`."""
+    """A disk mounted on the existing folder `folder`. Once `is_fast` is set, it does not wait any more."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.is_fast = folder, threading.Event()
         with socket.create_server(("127.0.0.1", 0)) as server:
             self._near = socket.create_connection(server.getsockname())
             self._far, _ = server.accept()
@@ -56,7 +55,7 @@ class SlowDisk:
             return struct.pack("QII", 60, 0, 0) + _attributes(node)
         if operation == WRITE:
             (size,) = struct.unpack("I", asked[16:20])
-            time.sleep(0.25)
+            self.is_fast.wait(0.25)
             self._near.sendall(bytes(size))
             self._far.recv(size, socket.MSG_WAITALL)
             return struct.pack("II", size, 0)

@@ -10,7 +10,7 @@ import re
 import signal
 
 import pytest
-from hosts import JAX, ROOT
+from hosts import JAX, PROGRAMS, ROOT
 
 MODE = {"ENTRYPOINT_MODE": "jax"}
 RAISES = "worker/{} (exit code 1): ValueError: bad batch"
@@ -104,6 +104,21 @@ def test_a_process_that_raises_ends_the_job_and_is_named(trains):
     assert job.end(within=200) == [1, 1]
     assert {text.splitlines()[0] for text in job.failures} == {"algo-1 " + RAISES.format(0)}
     assert "Shutdown barrier" not in job[1].log + job[2].log
+
+
+@pytest.mark.parametrize("on", [0, pytest.param(1, marks=pytest.mark.more)])
+def test_a_process_that_works_silently_is_no_hang_and_one_that_sleeps_is(trains, on):
+    """The other one waits in a collective of gloo meanwhile, in native code that py-spy cannot unwind."""
+    soon = {"ENTRYPOINT_HANG_AFTER": "2", "ENTRYPOINT_HANG_ACTION": "fail"}
+    job = trains(soon, do="works and hangs", on=on, steps=100_000)
+    assert job.end(within=300) == [72, 72]
+    assert "has worked" in job[1 + on].log
+    sleeps = (PROGRAMS / "jax_cell.py").read_text().partition("time.sleep(600)")[0].count("\n") + 1
+    here, there = f"worker/{on} on algo-{1 + on}", f"worker/{1 - on} on algo-{2 - on}"
+    told = rf"{here} is in jax_cell.py:{sleeps} act \(sleeps\), {there} is in jax_cell.py:\d+ jit \(waits( in jax)?\)"
+    for failure in job.failures:
+        assert failure.startswith(f"algo-{1 + on} worker/{on} (no progress): no progress in any process for 2 s: ")
+        assert re.search(told, failure)
 
 
 @pytest.mark.more

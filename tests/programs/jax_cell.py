@@ -36,6 +36,16 @@ def tell(weights, place):
     print("trained", json.dumps(told), flush=True)
 
 
+def work(seconds):
+    """Compute by NumPy and by jax, and print nothing."""
+    import jax
+
+    x, squared = np.ones([400, 400], np.float32), jax.jit(lambda x: jax.numpy.tanh(x @ x))
+    until, used = time.monotonic() + seconds, time.process_time() + seconds
+    while time.monotonic() < until or time.process_time() < used:
+        x = np.asarray(squared(np.linalg.qr(x)[0]))
+
+
 def act(step, place):
     """Do what was asked for, at step 20 of one process; or stop when jax says so."""
     if step == 20 and not place.rank:
@@ -50,7 +60,9 @@ def act(step, place):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "kills at first" if os.environ["ENTRYPOINT_RESTART_COUNT"] == "0":
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "hangs":
+            case "works and hangs":
+                work(seconds=8)
+                print("has worked", flush=True)
                 time.sleep(600)
     if args.do == "saves":
         from jax.experimental import multihost_utils

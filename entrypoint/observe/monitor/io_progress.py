@@ -37,7 +37,7 @@ class Moves:
             sums["received"] += received
             sums["sent"] += sent
             if each.remote[0] not in peers and (each.remote, each.local) not in within:
-                sums["elsewhere"] += received
+                sums["elsewhere"] += received + sent
         is_first, self._has_looked = not self._has_looked, True
         if is_first:  # the first look has no differences of sockets, so they cannot be separated from files
             return {}

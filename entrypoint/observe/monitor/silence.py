@@ -20,7 +20,8 @@ class Silence:
         self._sampling, self._after = sampling, after
         self._progress = Progress(after)
         self._was_still = False
-        self._asked = 0  # number of the request for which stacks were taken last
+        self._asked = self._wanted = 0  # number of the request for which stacks were taken last, and of the newest
+        self._taking = threading.Thread()
         self._taken: queue.SimpleQueue[list[lines.Stacks]] = queue.SimpleQueue()
 
     def note(self, training: Mapping[str, int], sample: lines.Sample, told: Collection[str]) -> None:
@@ -44,16 +45,23 @@ class Silence:
         return lines.Still(figures=still) if is_news else None
 
     def take_stacks(self, asked: int, training: Mapping[str, int]) -> None:
-        """Take the stacks of these processes in a thread, if they were requested again."""
-        if asked > self._asked:
-            self._asked = asked
-            of = Families().of(training), self._sampling.waiting_threads(training)
-            threading.Thread(target=self._take, args=of, name="stacks", daemon=True).start()
+        """Take the stacks of these processes in a thread, if they were requested again.
 
-    def _take(self, families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> None:
+        One thread at a time: py-spy stops a process, and another look would find it stopped.
+        """
+        self._wanted = asked
+        if asked > self._asked and not self._taking.is_alive():
+            self._asked = asked
+            of = asked, Families().of(training), self._sampling.waiting_threads(training)
+            self._taking = threading.Thread(target=self._take, args=of, name="stacks", daemon=True)
+            self._taking.start()
+
+    def _take(self, asked: int, families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> None:
         from entrypoint.observe.monitor.stacks import take
 
-        self._taken.put(take(families, waiting))
+        found = take(families, waiting)
+        if asked == self._wanted:  # else the job has shown progress meanwhile, and they are of no use
+            self._taken.put(found)
 
     def stacks(self) -> list[lines.Stacks]:
         """Return stacks that were taken since the last call."""

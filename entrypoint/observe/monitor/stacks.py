@@ -18,7 +18,7 @@ import psutil
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.host.descendants import read_stat
-from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand
+from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand, waits_for_disk
 from entrypoint.record import lines
 
 APART_SECONDS = 3.0  # between the two looks
@@ -47,7 +47,7 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
         for pid in family:
             second = replace(_look(pid, []), stacks=_dump(pid)[0])
             stands[pid] = stand(pid, first[pid], second, {waiting.get(name, 0)})
-            if stands[pid].doing is Doing.DISK and is_io_slow:
+            if is_io_slow and (stands[pid].doing is Doing.DISK or waits_for_disk(second)):
                 stands[pid] = replace(stands[pid], doing=Doing.WORKS)
         told = max(stands, key=lambda pid: _weight(stands[pid]), default=0)
         text = "\n\n".join(f"pid {pid}, by {tools[pid]}\n\n{_text(first[pid])}" for pid in family)
@@ -90,7 +90,8 @@ def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> Look:
 
 def _dump(pid: int, *options: str) -> tuple[list[dict[str, Any]], str]:
     """Return the stacks of all threads that Python knows, and the tool used; if it fails, retry without `options`."""
-    if (status := read_stat(pid)) and status.state in "Tt":  # py-spy would wait until it runs again
+    # py-spy would wait until all of its threads run again.
+    if (status := read_stat(pid)) and (status.state in "Tt" or waits_for_disk(_look(pid, []))):
         return [], "the kernel"
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     why = "py-spy is not installed"

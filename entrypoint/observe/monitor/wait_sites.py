@@ -110,6 +110,11 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
     return found
 
 
+def waits_for_disk(look: Look) -> bool:
+    """Return whether a thread waits for a disk: no signal reaches it then."""
+    return any(map(dict(_WAITS)[Doing.DISK].search, look.waits.values()))
+
+
 def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doing:
     if _works(pid, first, second, waiting):
         return Doing.WORKS
@@ -124,6 +129,8 @@ def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doi
     innermost = str(next((frame["name"] for frame in _frames(pid, first)), ""))
     said = [word for word in (second.waits.get(pid, ""), innermost) if word]
     found = next((doing for word in said for doing, pattern in _WAITS if pattern.search(word)), Doing.WAITS)
+    if found is Doing.LOCK and not any(frame.get("module") for frame in _frames(pid, first)):
+        found = Doing.WAITS  # py-spy cannot unwind some libraries, such as jaxlib: a collective's lock looks the same
     if found in {Doing.LOCK, Doing.WAITS} and any(map(_JAX.search, marks)):
         return Doing.JAX
     python = _python_lines(frames)

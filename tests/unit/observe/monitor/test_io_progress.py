@@ -48,6 +48,8 @@ SOCKETS = {
     "received by read()": ({"read": 90_000}, [(HERE, STORE, 90_000, 0)], 90_000, True),
     "received by recv()": ({}, [(HERE, STORE, 90_000, 0)], 90_000, True),
     "received, and written to a file": ({"written": 90_000}, [(HERE, STORE, 90_000, 0)], 180_000, True),
+    "sent by send()": ({}, [(HERE, STORE, 0, 90_000)], 90_000, True),
+    "sent by write()": ({"written": 90_000}, [(HERE, STORE, 0, 90_000)], 90_000, True),
     "the polling of a rank by read() and write()": (
         {"read": 90_000, "written": 90_000}, [(HERE, PEER, 90_000, 90_000)], 0, False,
     ),

@@ -43,6 +43,8 @@ def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> Look:
         pytest.param([FUTEX, JAXLIB], 0.0, "futex_wait", Doing.JAX, id="waits for a step of jax"),
         pytest.param([FUTEX, EXECUTE, ALLREDUCE], 0.0, "futex_wait", Doing.COLLECTIVE, id="waits for an allreduce"),
         pytest.param([FUTEX, RETRY, EXECUTE], 0.0, "futex_wait", Doing.WORKS, id="waits for GPU memory, 10 s at most"),
+        pytest.param([FUTEX], 0.0, "futex_wait", Doing.LOCK, id="waits for a lock"),
+        pytest.param([], 0.0, "futex_wait", Doing.WAITS, id="waits for a lock, maybe of a collective"),
         pytest.param([], 0.0, "hrtimer_nanosleep", Doing.SLEEPS, id="sleeps, started by mpi4py"),
         pytest.param([], 0.0, "folio_wait_bit_common", Doing.DISK, id="waits for a disk"),
     ],
