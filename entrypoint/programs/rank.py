@@ -9,6 +9,7 @@ process that Open MPI knows only waits for the end.
 """
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -17,6 +18,7 @@ import socket
 import sys
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SHORTAGES = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # processes, files or memory
 
 
 def receive(connection: socket.socket) -> tuple[dict, list[int]]:
@@ -69,10 +71,20 @@ def end_as(status: int) -> int:
     return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 70
 
 
+def code_for(error: OSError) -> int:
+    """Return the exit code of a rank that cannot be started: 70 if its host lacks something, else 127."""
+    return 70 if error.errno in SHORTAGES else 127
+
+
 def main() -> int:
     parent, is_apart = os.getppid(), sys.argv[1:] == ["apart"]
     if is_apart:
-        if pid := os.fork():
+        try:
+            pid = os.fork()
+        except OSError as error:
+            print(f"rank {os.environ['OMPI_COMM_WORLD_RANK']} cannot be started: {error}", file=sys.stderr)
+            return code_for(error)
+        if pid:
             return stand_for(pid, parent)
         os.setsid()
     me = {
@@ -98,9 +110,11 @@ def main() -> int:
         pid = os.fork()
     except OSError as error:
         os.write(err, f"{order['argv'][0]} cannot be started: {error}\n".encode())
-        connection.sendall(json.dumps({"wait_status": 127 << 8}).encode() + b"\n")
-        return 127
+        code = code_for(error)
+        connection.sendall(json.dumps({"wait_status": code << 8}).encode() + b"\n")
+        return code
     if pid == 0:
+        code = 127
         try:
             for number in (*SIGNALS, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
@@ -111,8 +125,9 @@ def main() -> int:
             os.execvpe(order["argv"][0], order["argv"], environment)
         except OSError as error:
             os.write(err, f"{order['argv'][0]} cannot be run: {error}\n".encode())
+            code = code_for(error)
         finally:
-            os._exit(127)
+            os._exit(code)
     if signal.SIGTERM in signal.sigpending():  # it came before the program was there
         os.kill(pid, signal.SIGTERM)
     for number in SIGNALS:

@@ -156,6 +156,7 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
             assert ending.exit_code == (78 if refused else 1)
             assert (refused or odd.says) in ending.log
             if not refused:
+                assert odd.says in ending.log.partition(" started, pid ")[0], "it is said too late"
                 assert re.search(r"job failed: algo-\d [^:]*\(exit code 1\): ValueError: bad batch 7", ending.log)
                 assert bool(ending.failure) == (odd.says != CANNOT_KEEP)
         if not refused:  # one that was behind the first to fail may have been ended before it said so

@@ -117,6 +117,7 @@ def test_an_output_folder_that_is_none_still_fails(hosts):
     job = hosts(1, "train.py", code={"train.py": "raise SystemExit(5)"}, base_files={"output": "not a folder"})
     assert job.end() == [5]
     assert job[1].log.count("so the failure file, the report cannot be kept") == 1
+    assert "so the failure file, the report cannot be kept" in job[1].log.partition("] script started")[0]
     assert "the record of this host" not in job[1].log and "no report.html" not in job[1].log
     assert "failure cannot be written" in job[1].log
     assert "algo-1 script (exit code 5)" in job[1].log

@@ -187,6 +187,31 @@ def test_without_room_for_it_the_job_is_the_same(hosts):
     assert "Traceback" not in job[1].log
 
 
+DELETES = """if True:
+    import os, pathlib, shutil, time
+    output = pathlib.Path(os.environ["SM_OUTPUT_DIR"])
+    while not (output / "data/record/algo-1.jsonl.gz").exists():
+        time.sleep(0.01)
+    shutil.rmtree(output)
+"""
+
+
+INSTEAD = {"nothing": "", "a file": '    output.write_text("no folder")\n'}
+
+
+@pytest.mark.parametrize("instead", variants(INSTEAD, "nothing"))
+def test_an_output_folder_that_is_deleted_while_the_job_runs(hosts, instead):
+    """The record is written again, with what the monitor still has; where it cannot be, nobody is sent to read it."""
+    job = hosts(1, "train.py", code={"train.py": DELETES + instead}, environment={"ENTRYPOINT_MONITOR": "true"})
+    assert job.end() == [0]
+    assert "Traceback" not in job[1].log
+    if instead:
+        assert "the records are gone from" in job[1].log and "`entrypoint report`" not in job[1].log
+        return
+    assert (job[1].base / "output/data/record/algo-1.jsonl.gz").exists()
+    assert (job[1].base / "output/data/report.html").exists() or LATE in job[1].log
+
+
 def test_a_rule_that_there_is_not_ends_the_job_at_its_start(hosts):
     job = hosts(1, "exits.py", environment={"ENTRYPOINT_RULES": "stragler=2"})
     assert job.end() == [78]

@@ -4,6 +4,7 @@ Root is bound by no RLIMIT_NPROC, so processes are limited by a control group.
 """
 
 import contextlib
+import errno
 import itertools
 import os
 import queue
@@ -21,11 +22,14 @@ from waiting import eventually
 
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.host.ranks import Ranks
+from entrypoint.launcher.host.resource_limits import not_started
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy.events import RankStarted
+from entrypoint.programs import rank
 
 SHELL = ["sh", "-c"]
 RANK = ROOT / "entrypoint" / "programs" / "rank.py"
+NUMBERS = {f"OMPI_COMM_WORLD_{name}": str(int("SIZE" in name)) for name in ("RANK", "LOCAL_RANK", "SIZE", "LOCAL_SIZE")}
 
 
 @pytest.fixture
@@ -152,21 +156,44 @@ def test_a_rank_that_cannot_be_answered_is_not_waited_for(tmp_path, group, lacks
     assert why in told.stdout and "this host allows" in told.stdout, told
 
 
-def test_a_rank_whose_program_cannot_be_started_was_not_killed(tmp_path, group):
+@pytest.mark.parametrize(("lacks", "code"), [("processes", 70), ("its program", 127)])
+def test_a_rank_whose_program_cannot_be_started_was_not_killed(tmp_path, group, lacks, code):
     heard, log = queue.Queue(), Log("algo-1", fd=os.open(os.devnull, os.O_WRONLY))
-    order = {"argv": [sys.executable, "-c", "pass"], "env": {}, "cwd": "/"}
-    Ranks(tmp_path / "ranks", lambda *_: order, heard.put, log)
-    (group / "pids.max").write_text("1")
-    numbers = {"RANK": "0", "LOCAL_RANK": "0", "SIZE": "1", "LOCAL_SIZE": "1"}
-    mpirun = {f"OMPI_COMM_WORLD_{key}": value for key, value in numbers.items()}
+    program = sys.executable if lacks == "processes" else "/nowhere/python"
+    Ranks(tmp_path / "ranks", lambda *_: {"argv": [program], "env": {}, "cwd": "/"}, heard.put, log)
+    (group / "pids.max").write_text("1" if lacks == "processes" else "max")
     process = subprocess.Popen(
         ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh", sys.executable, RANK],
-        env={**os.environ, **mpirun, "ENTRYPOINT_RANKS": str(tmp_path / "ranks")},
+        env={**os.environ, **NUMBERS, "ENTRYPOINT_RANKS": str(tmp_path / "ranks")},
     )
     assert isinstance(heard.get(timeout=60), RankStarted)
     ended = heard.get(timeout=60)
-    assert ended.exit == Exit(code=127)
+    assert ended.exit == Exit(code=code)
     log.drain("rank 0")
-    assert f"{sys.executable} cannot be started: [Errno 11]" in log.tail("rank 0")
+    why = "started: [Errno 11]" if lacks == "processes" else "run: [Errno 2]"
+    assert f"{program} cannot be {why}" in log.tail("rank 0")
     ended.let_go()
-    assert process.wait(60) == 127
+    assert process.wait(60) == code
+
+
+def test_a_rank_that_finds_no_process_to_stand_apart_says_so(group):
+    """Before it has asked its host for anything."""
+    (group / "pids.max").write_text("1")
+    enter = f'echo $$ > {group}/cgroup.procs; exec "$@"'
+    told = subprocess.run(
+        ["sh", "-c", enter, "sh", sys.executable, RANK, "apart"],
+        env={**os.environ, **NUMBERS},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    words = "rank 0 cannot be started: [Errno 11] Resource temporarily unavailable\n"
+    assert (told.returncode, told.stderr) == (70, words)
+
+
+@pytest.mark.parametrize("name", ["EAGAIN", "EMFILE", "ENFILE", "ENOMEM", "ENOENT", "E2BIG"])
+def test_ranks_and_other_processes_that_cannot_be_started_have_one_code(name):
+    number = getattr(errno, name)
+    error = OSError(number, os.strerror(number))
+    code = 127 if name in ("ENOENT", "E2BIG") else 70
+    assert (rank.code_for(error), not_started("script", "train.py", error).code) == (code, code)

@@ -317,15 +317,19 @@ def test_a_reader_that_goes_away_ends_it_quietly(words, tmp_path):
     assert done.returncode == 128 + 13  # what a shell says of a program that SIGPIPE ended
 
 
-@pytest.mark.parametrize("words", [["settings"], ["plan", "--hosts", "300", "--json"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["settings"], ["plan", "--hosts", "300", "--json"], ["local", "t.py"]], ids=" ".join)
 def test_a_full_disk_for_what_it_prints_is_one_line(words, tmp_path):
     """And no traceback; what a job has done stays in its folders."""
+    (tmp_path / "t.py").write_text("print('trained to its end')")
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "entrypoint", *words], stdout=full, stderr=subprocess.PIPE, text=True,
-            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "ENTRYPOINT_MONITOR": "false"}, check=False,
         )  # fmt: skip
     assert (done.stderr, done.returncode) == ("error: stdout cannot be written: No space left on device\n", 1)
+    logs = [path.read_text() for path in tmp_path.glob("out/*/algo-1/log.txt")]
+    wanted = [True] if "local" in words else []
+    assert ["script] trained to its end\n" in log and "] job succeeded\n" in log for log in logs] == wanted
 
 
 @pytest.mark.parametrize("home", ["/nowhere", ""], ids=["wrong", "none"])

@@ -105,6 +105,22 @@ BUT = {  # what these pure rooms have of it
 }
 # As pyproject.toml says.
 INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tensorboard", "tomli", "waitress"}
+# Durations are by the monotonic clock, since the other can be set while a job runs. Who reads the other, and why:
+WALL_CLOCK = {
+    "record/lines": {"time.time"},  # ZERO: the record's times since the epoch go on from it by the monotonic clock
+    "observe/report/content": {"time.gmtime", "time.strftime"},  # shows people when the job began
+    "observe/live/top": {"time.localtime", "time.strftime"},  # shows people when a line was logged
+    "observe/monitor/silence": {"time.ctime"},  # shows people when stacks were taken
+    "observe/monitor/monitor": {"time.time"},  # CloudWatch wants the timestamp of a line of metrics
+    "observe/export/tensorboard": {"time.time", "time.time_ns"},  # TensorBoard wants it in events and in a file's name
+    "cli/arguments": {"time.strftime"},  # names an output folder
+    "cli/rehearse": {"time.strftime"},  # likewise
+    "programs/caught": {"datetime.now"},  # a debugger's message of the container's agent, with its timestamp
+}
+CLOCKS = {
+    "time.time", "time.time_ns", "time.localtime", "time.gmtime", "time.ctime", "time.strftime", "time.CLOCK_REALTIME",
+    "datetime.now", "datetime.utcnow", "datetime.today", "datetime.fromtimestamp", "date.today",
+}  # fmt: skip
 LONGEST_CLASS = 255  # lines
 EXIT = {
     "__main__",
@@ -238,6 +254,17 @@ def test_who_enters_a_room_imports_nothing_by_it():
 def test_what_decides_is_pure():
     found = {module(path): foreign(path) & IMPURE for path in FILES if is_pure(path)}
     assert {name: has for name, has in found.items() if not has <= BUT.get(name, set())} == {}
+
+
+def test_the_wall_clock_is_read_where_a_time_is_shown_or_sent():
+    found = {}
+    for path in FILES:
+        names = {name for name in imports(path) if name.startswith("time.")}  # a bare `time()` would not be seen below
+        for node in nodes_of(path):
+            if isinstance(node, ast.Attribute) and isinstance(of := node.value, ast.Name | ast.Attribute):
+                names.add(f"{of.id if isinstance(of, ast.Name) else of.attr}.{node.attr}")
+        found[module(path)] = names & CLOCKS
+    assert {name: reads for name, reads in found.items() if reads} == WALL_CLOCK
 
 
 def test_nobody_imports_programs_and_only_the_server_imports_tensorflow():

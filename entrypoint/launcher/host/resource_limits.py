@@ -73,7 +73,7 @@ def refused(error: Exception) -> str:
 
 def not_started(name: str, program: str, error: Exception) -> NotStarted:
     """Return why a process could not be started: because of the program, or because this host allows too little."""
-    if _of_descriptors(error) or getattr(error, "errno", None) == errno.EAGAIN:
+    if _of_descriptors(error) or getattr(error, "errno", None) in (errno.EAGAIN, errno.ENOMEM):
         return NotStarted(name=name, why=in_words(error), code=ExitCode.INTERNAL)
     why = str(getattr(error, "strerror", None) or error)
     if getattr(error, "errno", None) == errno.E2BIG:

@@ -154,17 +154,22 @@ def test_a_monitor_that_is_killed_at_the_end_still_leaves_a_report(tmp_path):
     assert launcher.lines("outcome") and launcher.job.paths.report.exists()
 
 
-def test_a_monitor_that_cannot_be_had_is_no_silence_and_a_condition_is_not_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr(feeds, "AGAIN", 0)
+def test_a_monitor_that_is_killed_each_time_is_no_silence_and_a_condition_is_not_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeds, "PAUSE", 0.0)
     launcher = Launcher(tmp_path, hosts=2, REQUIRE_DISTRIBUTED="true", HANG_ACTION="fail")
-    launcher.kill_the_monitor()
+    for number in range(1, 5):
+        eventually(lambda number=number: launcher.feed._begun == number and launcher.feed._is_there, within=60)
+        launcher.kill_the_monitor()
     (found,) = eventually(lambda: launcher.events, within=60)
     assert (found.cause.host, found.cause.what, found.cause.code) == ("algo-1", "monitor", 70)
-    (words,) = launcher.said
-    assert "was killed by SIGKILL, and is not restarted" in words and "recording has stopped" in words
+    *restarts, words = launcher.said
+    killed = "warning: the monitor of this host was killed by SIGKILL"
+    assert restarts == [f"{killed}; it is restarted ({number} of 3)" for number in (1, 2, 3)]
+    assert words.startswith(f"{killed}, and is not restarted: recording has stopped, ")
     assert "ENTRYPOINT_HANG_ACTION=fail does nothing" in words
     assert "ENTRYPOINT_REQUIRE_DISTRIBUTED=true cannot be checked" in words and found.cause.error in words
-    launcher.ends("failed")
+    assert launcher.ends("failed") == ""
+    assert launcher.lines("outcome") and launcher.job.paths.report.exists(), "of the record that is there"
 
 
 def test_a_host_without_another_process_says_so_and_tries_again(tmp_path, monkeypatch):
