@@ -147,7 +147,7 @@ class Supervisor:
         if host.plan.processes:
             self._decide(events.Fingerprinted(fingerprints=fingerprint(job, host.plan)))
         status, log = self._ask_status, host.log.print
-        self.peers = Peers(job.cluster, job.settings, host.inbox.put, status, log, store(job), self._routes)
+        self.peers = Peers(job.cluster, job.settings, host.inbox.put, status, log, store(job, log), self._routes)
         self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
 
     def _ask_status(self) -> dict[str, Any]:

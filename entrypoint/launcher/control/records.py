@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path
 
 from entrypoint.launcher.control.wire import Refused
@@ -14,10 +14,14 @@ _PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
 
 
 class Records:
-    """Keep files HOST.jsonl.gz in `folder`. Answers carry what the coordinator's monitor wrote into `wants`."""
+    """Keep files HOST.jsonl.gz in `folder`. Answers carry what the coordinator's monitor wrote into `wants`.
 
-    def __init__(self, folder: Path, wants: Path, followers: Container[str]) -> None:
-        self.folder, self._wants, self._followers = folder, wants, followers
+    `say` logs when a record cannot be kept, such as on a full disk. The follower has it until all of it is here.
+    """
+
+    def __init__(self, folder: Path, wants: Path, followers: Container[str], say: Callable[[str], None]) -> None:
+        self.folder, self._wants, self._followers, self._say = folder, wants, followers, say
+        self._failing: set[str] = set()  # hosts whose last piece could not be kept
         self._lock = threading.Lock()  # a piece that was given up and its next attempt may come together
 
     def take(self, path: str, hosts: Container[str], piece: bytes) -> bytes:
@@ -41,7 +45,16 @@ class Records:
                 if asked[3] and size == at + len(piece):
                     file.with_name(f"{host}.whole").touch()
         except OSError as error:
+            if host not in self._failing:
+                self._failing.add(host)
+                why = error.strerror or str(error)
+                self._say(
+                    f"warning: the record of {host} cannot be kept in {self.folder}: {why}; {host} sends it again"
+                )
             raise Refused(f"the record cannot be kept: {error}", 507) from None
+        if host in self._failing and piece and size == at + len(piece):
+            self._failing.discard(host)
+            self._say(f"the record of {host} can be kept again")
         return json.dumps({"have": size, "wants": self._wanted()}).encode()
 
     def _wanted(self) -> object:
@@ -51,8 +64,9 @@ class Records:
             return {}
 
 
-def store(job: Job) -> Records | None:
+def store(job: Job, say: Callable[[str], None]) -> Records | None:
     """Return the store for the followers' records; None on followers, and if nothing is recorded."""
     if not (job.settings.monitor and job.cluster.is_coordinator):
         return None
-    return Records(job.paths.records, job.paths.run / "wants.json", {host.name for host in job.cluster.followers})
+    followers = {host.name for host in job.cluster.followers}
+    return Records(job.paths.records, job.paths.run / "wants.json", followers, say)

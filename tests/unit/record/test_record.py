@@ -6,7 +6,9 @@ import json
 import os
 import resource
 import shutil
+import subprocess
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,29 @@ def no_room_beyond(size: int):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a disk of 1 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], capture_output=True).returncode:
+        pytest.skip("needs root, to mount a small disk")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Write a file until the disk is full, as a checkpoint does."""
+    checkpoint = disk / "checkpoint"
+    with contextlib.suppress(OSError), checkpoint.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    assert os.statvfs(disk).f_bavail == 0
+    return checkpoint
 
 
 def add(record: Record, *numbers: int) -> None:
@@ -93,6 +118,28 @@ def test_a_disk_that_is_full_for_long_costs_what_was_told_meanwhile(tmp_path, mo
     assert said[1].endswith(f"; {102 - len(found)} lines are missing")
 
 
+def test_a_checkpoint_fills_the_disk_for_some_time(small_disk, monkeypatch):
+    """What is kept in memory meanwhile is all there, and what exceeds it is missing."""
+    monkeypatch.setattr("entrypoint.record.write.WAITING_BYTES", 20_000)
+    said = []
+    record = Record(small_disk / "algo-1.jsonl.gz", said.append)
+    add(record, 1)
+    record.flush()
+    checkpoint = fill(small_disk)
+    for number in range(2, 200):
+        add(record, number)
+        record.flush()
+    assert numbers(record) == list(range(1, 1 + len(numbers(record)))), "so far it can be read"
+    assert len(said) == 1 and "cannot be written" in said[0] and "No space left on device" in said[0]
+    checkpoint.unlink()
+    record.flush()
+    add(record, 200, 201)
+    record.close()
+    found = [line[1] for line in map(json.loads, gzip.decompress(record.path.read_bytes()).splitlines())]
+    assert found == [*range(1, len(found) - 1), 200, 201] and 20 < len(found) < 201
+    assert said[1:] == [f"the record of this host can be written again; {201 - len(found)} lines are missing"]
+
+
 def test_a_record_that_is_removed_while_it_grows_is_there_again(tmp_path):
     record = Record(tmp_path / "record/algo-1.jsonl.gz", pytest.fail)
     add(record, 1, 2)
@@ -136,8 +183,12 @@ def test_another_monitor_goes_on_where_one_was_killed(tmp_path, cut):
 
 class TestRecords:
     @pytest.fixture
-    def records(self, tmp_path):
-        return Records(tmp_path / "record", tmp_path / "wants.json", {"algo-2", "algo-3"})
+    def said(self):
+        return []
+
+    @pytest.fixture
+    def records(self, tmp_path, said):
+        return Records(tmp_path / "record", tmp_path / "wants.json", {"algo-2", "algo-3"}, said.append)
 
     def test_pieces_in_order(self, records, tmp_path):
         assert json.loads(records.take("/record/algo-2/0", {"algo-2"}, b"abc")) == {"have": 3, "wants": {}}
@@ -175,3 +226,36 @@ class TestRecords:
             json.loads(records.take(f"/record/algo-2/{RECORD_BYTES - 1}", {"algo-2"}, b"ab"))["have"]
             == RECORD_BYTES - 1
         )
+
+    def test_a_checkpoint_fills_the_disk_of_the_copies_for_some_time(self, small_disk, tmp_path, said):
+        """A follower sends again what did not fit: in the end nothing is missing."""
+        records = Records(small_disk, tmp_path / "wants.json", {"algo-2", "algo-3"}, said.append)
+        record = Record(tmp_path / "algo-2.jsonl.gz", pytest.fail)
+        copy, at = small_disk / "algo-2.jsonl.gz", 0
+
+        def bring(end: str = "") -> int:
+            piece = record.path.read_bytes()[at:]
+            return json.loads(records.take(f"/record/algo-2/{at}{end}", {"algo-2"}, piece))["have"]
+
+        add(record, 1)
+        record.flush()
+        at = bring()
+        checkpoint = fill(small_disk)
+        add(record, *range(2, 100))
+        record.flush()
+        at = bring()  # the beginning fits into the last page
+        assert at < record.size and not said
+        for _ in range(2):
+            with pytest.raises(Refused, match="No space left on device") as refused:
+                bring()
+            assert refused.value.status == 507
+        assert next(line.at for line in lines_of(copy.read_bytes())) == 1, "so far it can be read"
+        checkpoint.unlink()
+        at = bring()
+        add(record, 100)
+        record.close()
+        assert bring("/end") == record.size
+        assert copy.read_bytes() == record.path.read_bytes() and (small_disk / "algo-2.whole").exists()
+        kept, again = said
+        assert "the record of algo-2 cannot be kept" in kept and "No space left on device" in kept
+        assert again == "the record of algo-2 can be kept again"
