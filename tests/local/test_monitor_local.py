@@ -69,6 +69,13 @@ def load(key):
     return boto3.client("s3").get_object(Bucket="rows", Key=key)["Body"].read()
 load("part-00000")
 """
+LEAVES_A_THREAD = """
+import threading, time
+def upload():
+    time.sleep(600)
+threading.Thread(target=upload, name="uploader").start()
+print("ends", flush=True)
+"""
 COMPILES = """
 import pathlib, subprocess, sys
 print("begins", flush=True)
@@ -276,6 +283,16 @@ class TestHangs:
         assert job.end() == [72]
         assert "no progress in any process for 2 s: script on algo-1 is in train.py:5 feed" in job[1].failure
 
+    @pytest.mark.more
+    def test_a_thread_that_the_script_leaves_behind(self, hosts):
+        job = hosts(
+            1, "train.py", code={"train.py": LEAVES_A_THREAD}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"}
+        )
+        assert job.end() == [72]
+        left = "script on algo-1 is in the end of the script, which waits for its thread uploader in train.py:4 upload"
+        assert f"no progress in any process for 2 s: {left} (has ended)" in job[1].log
+        assert left in job[1].failure
+
     def test_a_loader_that_waits_for_s3(self, hosts):
         pytest.importorskip("boto3")
         keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-west-1"}
@@ -298,12 +315,9 @@ class TestHangs:
         assert re.search(r"ps/1 on algo-2 is in no code \(stopped by a signal\)", job[1].log)
 
 
-EXCHANGES = """
-import json, os, socket, time
-from keras.src.optimizers.optimizer import Optimizer
-
-class Variable:
-    shape = (100, 100)
+# Two hosts with a socket of their own: `swap` exchanges so many bytes, and `ends` says whether the test is through.
+MEETS = """
+import json, os, pathlib, socket, time
 
 config = json.loads(os.environ["TF_CONFIG"])
 (here, port), (there, _) = [worker.split(":") for worker in config["cluster"]["worker"]]
@@ -316,12 +330,31 @@ else:
             break
         except OSError:
             time.sleep(0.1)
-sgd, weights, size = Optimizer(), Variable(), 4 * 100 * 100
+
+def swap(size):
+    link.sendall(bytes(size)) if config["task"]["index"] else link.recv(size, socket.MSG_WAITALL)
+    link.recv(size, socket.MSG_WAITALL) if config["task"]["index"] else link.sendall(bytes(size))
+
+def ends():
+    if config["task"]["index"]:
+        return link.recv(1) == b"1"
+    stop = pathlib.Path(os.environ["TEST_FOLDER"], "stop").exists()
+    link.sendall(b"01"[stop : stop + 1])
+    return stop
+"""
+# What programs/on_path/ sees of a training with so many weights.
+TRAINS = """
+from keras.src.optimizers.optimizer import Optimizer
+class Variable:
+    shape = ({weights},)
+sgd, weights = Optimizer(), Variable()
+"""
+LEARNS = "sgd.apply_gradients(zip([1.0], [weights]))"
+EXCHANGES = f"""{MEETS}{TRAINS.format(weights=10_000)}
 for step in range(100_000):
-    link.sendall(bytes(size))
-    link.recv(size, socket.MSG_WAITALL)
-    sgd.apply_gradients(zip([1.0], [weights]))
-    print(f"step={step} loss=1.0", flush=True)
+    swap(4 * 10_000)
+    {LEARNS}
+    print(f"step={{step}} loss=1.0", flush=True)
     time.sleep(0.1)
 """
 # What programs/on_path/ looks for, where it lies in Keras.
@@ -334,6 +367,7 @@ KERAS = {
     **dict.fromkeys(("keras/__init__.py", "keras/src/__init__.py", "keras/src/optimizers/__init__.py"), ""),
     "keras/src/optimizers/optimizer.py": OPTIMIZER,
 }
+REQUIRED = {**SOON, "ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
 
 
 class TestDistributed:
@@ -360,6 +394,73 @@ class TestDistributed:
         job.signal(signal.SIGTERM)
         assert job.end() == [143, 143]
         assert "".join(host.log for host in job.hosts.values()).count("distributed:") == 1
+
+    @pytest.mark.more
+    @pytest.mark.parametrize("weights", [0, 1_000_000], ids=["weights unknown", "a million weights"])
+    def test_a_few_bytes_a_step_are_no_gradients(self, hosts, weights):
+        trains, learns = (TRAINS.format(weights=weights), LEARNS) if weights else ("", "pass")
+        code = f"""{MEETS}{trains}
+for step in range(100_000):
+    swap(50)
+    {learns}
+    print(f"step={{step}} loss=1.0", flush=True)
+    time.sleep(0.02)
+    if step % 100 == 0 and ends():
+        break
+"""
+        job = hosts(2, "train.py", code={"train.py": code, **KERAS}, environment={**SOON, "ENTRYPOINT_MODE": "mwms"})
+        said = job.says("distributed: .*", within=2 * LONG)[0]
+        assert said.startswith("distributed: NO" if weights else "distributed: "), said
+        job.says(f"step={int(re.findall(r'step=([0-9]+) ', job[1].log)[-1]) + 200} ", host=1)  # it stays so
+        (job.folder / "stop").touch()
+        assert job.end() == [0, 0]
+        assert "distributed: yes" not in job[1].log
+        seen = sum(sum(peers.get("algo-1", ())) for *_, peers in lines(job, "algo-2", "sample"))
+        assert seen >= 2 * 50 * 500, "the exchange was counted"
+
+    @pytest.mark.more
+    @pytest.mark.parametrize("weights", [0, 1_000_000], ids=["weights unknown", "a million weights"])
+    def test_weights_that_are_averaged_now_and_then_end_nothing(self, hosts, weights):
+        trains, learns = (TRAINS.format(weights=weights), LEARNS) if weights else ("", "pass")
+        code = f"""{MEETS}{trains}
+for step in range(1, 100_000):
+    {learns}
+    print(f"step={{step}} loss=1.0", flush=True)
+    time.sleep(0.02)
+    if step % 200 == 0:
+        swap(4_000_000)
+        if ends():
+            break
+"""
+        job = hosts(2, "train.py", code={"train.py": code, **KERAS}, environment=REQUIRED)
+        job.says("distributed: yes" if weights else "distributed: unclear", within=2 * LONG)
+        (job.folder / "stop").touch()
+        assert job.end() == [0, 0]
+        assert "distributed: NO" not in job[1].log
+
+    @pytest.mark.more
+    def test_steps_of_a_preparation_are_none_of_the_training(self, hosts):
+        """They are many, and go on for longer than a training needs for a verdict."""
+        code = f"""{MEETS}{TRAINS.format(weights=10_000)}
+began = time.monotonic()
+for step in range(100_000):
+    print(f"tokenizer step={{step}}", flush=True)
+    time.sleep(0.02)
+    if step > 600 and time.monotonic() > began + 25:
+        break
+for step in range(100_000):
+    swap(4 * 10_000)
+    {LEARNS}
+    print(f"step={{step}} loss=1.0", flush=True)
+    time.sleep(0.1)
+    if ends():
+        break
+"""
+        job = hosts(2, "train.py", code={"train.py": code, **KERAS}, environment=REQUIRED)
+        job.says("distributed: yes: ", within=2 * LONG)
+        (job.folder / "stop").touch()
+        assert job.end() == [0, 0]
+        assert "distributed: NO" not in job[1].log
 
     def test_which_may_be_a_failure(self, hosts):
         """It does not matter what a program prints, or what happened to the monitors before."""
@@ -430,18 +531,23 @@ class TestMarks:
             x, y = np.ones((80, 3), "float32"), np.ones(80, "float32")
             model.fit(x, y, batch_size=8, epochs=2, validation_data=(x, y), verbose=0,
                       callbacks=[keras_callback(weights_every=5)])
+            model.trainable = False  # nothing is trained from here on: there are no weights to tell of
+            model.compile("sgd", "mse")
+            model.fit(x, y, batch_size=8, verbose=0, callbacks=[keras_callback(weights_every=5)])
+            print("fitted both", flush=True)
             """
         job = hosts(1, "train.py", code={"train.py": textwrap.dedent(code)})
         assert job.end() == [0]
         times: Counter = Counter()
         for _, told in lines(job, "algo-1", "mark"):
             times[told["what"]] += told["times"]
-        assert times == {"step": 20, "evaluation": 2}
+        assert times == {"step": 30, "evaluation": 2}
+        assert "fitted both" in job[1].log and "sagemaker_tf_data" not in job[1].log
         assert [told[1] for told in lines(job, "algo-1", "weights")] == [5, 10, 15, 20]
         metrics: dict = {}
         for _, found in lines(job, "algo-1", "metric"):
             metrics |= found
-        assert (metrics["epoch"], metrics["epochs"]) == (2, 2) and metrics["val_loss"] >= 0
+        assert (metrics["epoch"], metrics["epochs"]) == (1, 1) and metrics["val_loss"] >= 0
 
     @pytest.mark.parametrize("weights", [pytest.param("equal", marks=pytest.mark.more), "different"])
     def test_ranks_are_to_have_the_same_weights(self, hosts, weights):
