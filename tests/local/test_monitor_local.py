@@ -457,7 +457,7 @@ for step in range(100_000):
         break
 """
         job = hosts(2, "train.py", code={"train.py": code, **KERAS}, environment=REQUIRED)
-        job.says("distributed: yes: ", within=2 * LONG)
+        job.says("distributed: yes", within=2 * LONG)
         (job.folder / "stop").touch()
         assert job.end() == [0, 0]
         assert "distributed: NO" not in job[1].log
