@@ -557,11 +557,12 @@ class TestMarks:
             own = int(os.environ["SM_CURRENT_HOST"][-1])
             import itertools, pathlib, time
             stop = pathlib.Path(os.environ["TEST_FOLDER"], "stop")
-            for step in itertools.count(100, 100):  # the monitor may not listen to the first
+            # The monitor may not listen to the first, and keeps the last twenty until the other host's have come.
+            for step in itertools.count(100, 100):
                 tell_weights(step, [tf.Variable({"own" if weights == "different" else 2.0})])
                 if stop.exists():
                     break
-                time.sleep(0.05)
+                time.sleep(1)
             """
         environment = {"ENTRYPOINT_REQUIRE_DISTRIBUTED": "true", "ENTRYPOINT_MODE": "mwms"}
         # The test before has weights of the real TensorFlow, whose import takes seconds on each host.
