@@ -21,6 +21,20 @@ def why_not() -> str:
     return "" if os.access("/dev/fuse", os.R_OK | os.W_OK) else "a process that cannot be killed takes /dev/fuse"
 
 
+def mount(folder: Path) -> int:
+    """Mount a file system on the folder. Return the file descriptor of the kernel's requests to it."""
+    fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+    if _libc.mount(b"tests", os.fsencode(folder), b"fuse", 0, options):
+        raise OSError(ctypes.get_errno(), f"cannot mount FUSE on {folder}")
+    return fd
+
+
+def unmount(folder: Path, fd: int) -> None:
+    _libc.umount2(os.fsencode(folder), 1 | 2)  # MNT_FORCE, which aborts what is asked, and MNT_DETACH
+    os.close(fd)
+
+
 class SilentDisk:
     """A disk mounted on the existing folder `folder`.
 
@@ -29,11 +43,7 @@ class SilentDisk:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-        options = f"fd={self._fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
-        if _libc.mount(b"silent", os.fsencode(folder), b"fuse", 0, options):
-            raise OSError(ctypes.get_errno(), f"cannot mount FUSE on {folder}")
+        self.folder, self._fd = folder, mount(folder)
         threading.Thread(target=self._take, daemon=True).start()
 
     def _take(self) -> None:
@@ -52,5 +62,4 @@ class SilentDisk:
 
     def close(self) -> None:
         """Release all processes that wait: those that were killed die now."""
-        _libc.umount2(os.fsencode(self.folder), 1 | 2)  # MNT_FORCE, which aborts what is asked, and MNT_DETACH
-        os.close(self._fd)
+        unmount(self.folder, self._fd)
