@@ -1,0 +1,32 @@
+"""Run without a launcher as process 1: print facts, then live for two minutes, whatever signals come.
+
+--leaves HOST: this host ends after ten seconds, with --code. A line each second says how long the process has lived;
+after SIGTERM, how long ago that was.
+"""
+
+import argparse
+import signal
+import time
+
+from facts import hosts, resolved, tell
+
+begun = time.monotonic()
+parser = argparse.ArgumentParser()
+parser.add_argument("--leaves", default="")
+parser.add_argument("--code", type=int, default=0)
+args = parser.parse_args()
+terminated: list[float] = []
+signal.signal(signal.SIGTERM, lambda *_: terminated.append(time.monotonic()))
+
+me, others = hosts()
+tell("bare-names-s", {other: resolved(other, within=120) for other in others})
+# A job that is to be killed (no host leaves) outlives the longest grace period; one whose peer leaves, a minute.
+lives_s = 60 if args.leaves else 500
+while (lived := time.monotonic() - begun) < lives_s:
+    print(f"accept-alive {lived:.0f} s", flush=True)
+    if terminated:
+        print(f"accept-since-sigterm {time.monotonic() - terminated[0]:.1f}", flush=True)
+    if me == args.leaves and lived > 10:
+        print("accept-leaves with", args.code, flush=True)
+        raise SystemExit(args.code)
+    time.sleep(1)
