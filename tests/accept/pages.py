@@ -22,7 +22,8 @@ PATTERNS = (  # of what identifies an account
     (r"\b(AKIA|ASIA)[A-Z0-9]{16}\b", "KEY"),
 )
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:75em;margin:2em auto;padding:0 1em}
-table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #bbb;padding:.3em .6em;text-align:left;vertical-align:top}
+table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #bbb;padding:.3em .6em}
+td,th{text-align:left;vertical-align:top}
 .bad{background:#fdd}.none{color:#666}td{overflow-wrap:anywhere}@media print{body{font-size:11px}}"""
 
 
@@ -30,7 +31,6 @@ def result(
     where: Where, region: str, jobs: Sequence[Ran], left_out: Sequence[str], beliefs: Sequence[Found], **more: Any
 ) -> dict[str, Any]:
     """Return all that the run has found, as JSON."""
-    by_name = {job.case.name: job for job in jobs}
     rows = [
         {
             "case": job.case.name,
@@ -43,7 +43,7 @@ def result(
         }
         for job in jobs
     ]
-    facts = facts_of(by_name["single"]) if "single" in by_name else {}
+    facts = {job.case.name: found for job in jobs if any((found := facts_of(job)).values())}
     return {
         "run": where.run,
         "image": where.image,

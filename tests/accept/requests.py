@@ -86,7 +86,6 @@ def channel(name: str, uri: str, data: Channel | None = None) -> Request:
 
 def metrics() -> list[dict[str, str]]:
     """Return the definitions that `entrypoint metrics --sdk json` prints."""
-
     found: list[dict[str, str]] = json.loads(definitions(USUAL, "json"))
     return found
 

@@ -13,6 +13,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 import epochs
+
 from accept.account import Account, Refused, advice
 from accept.cases import OWN, RECORDS, SHARED, Case
 from accept.judging import Ran, complaints
@@ -119,7 +120,7 @@ class Run:
         if job.case.sdk:
             python = self.sdks[job.case.sdk]
             words = submit_command(job.case, self.where, python, self.account.region, SUBMIT)
-            job.printed = tempfile.TemporaryFile("w+")
+            job.printed = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed when the job is forgotten)
             job.submitting = subprocess.Popen(words, stdout=job.printed, stderr=subprocess.STDOUT, env=dict(os.environ))
             return
         try:

@@ -8,7 +8,7 @@ import argparse
 import signal
 import time
 
-from facts import hosts, resolved, tell
+from facts import hosts, limits, resolved, tell
 
 begun = time.monotonic()
 parser = argparse.ArgumentParser()
@@ -19,6 +19,7 @@ terminated: list[float] = []
 signal.signal(signal.SIGTERM, lambda *_: terminated.append(time.monotonic()))
 
 me, others = hosts()
+tell("bare-limits", limits())  # our launcher raises some
 tell("bare-names-s", {other: resolved(other, within=120) for other in others})
 # A job that is to be killed (no host leaves) outlives the longest grace period; one whose peer leaves, a minute.
 lives_s = 60 if args.leaves else 500

@@ -77,6 +77,11 @@ def sizes(*places):
     return {place: os.statvfs(place).f_blocks * os.statvfs(place).f_frsize for place in places if Path(place).exists()}
 
 
+def limits():
+    """Return the soft and hard limits of this process."""
+    return {name: resource.getrlimit(getattr(resource, name)) for name in LIMITS}
+
+
 def started_s():
     """Return when process 1 was started, in seconds since the epoch."""
     ticks = int((read("/proc/1/stat") or "").rpartition(")")[2].split()[19])
@@ -94,13 +99,13 @@ def main():
     tell("opt-ml", sorted(str(each) for each in Path("/opt/ml").glob("*/*")))
     tell("environment", first_process())
     tell("command", (read("/proc/1/cmdline") or "").split("\0"))
-    tell("working-folder", os.readlink("/proc/1/cwd"))
+    tell("working-folder", str(Path("/proc/1/cwd").readlink()))
     tell("user", [os.getuid(), os.getgid()])
     tell(
         "capabilities",
         [line.split()[1] for line in (read("/proc/1/status") or "").splitlines() if line.startswith("CapEff")],
     )
-    tell("limits", {name: resource.getrlimit(getattr(resource, name)) for name in LIMITS})
+    tell("limits", limits())
     tell("sizes", sizes("/dev/shm", "/tmp", "/opt/ml", "/opt/ml/model", "/opt/ml/checkpoints"))
     tell("cgroup", {name: found for name in CGROUP if (found := read(f"/sys/fs/cgroup/{name}"))})
     tell("cpus", [os.cpu_count(), len(os.sched_getaffinity(0))])

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from itertools import chain
 
 import tensorflow as tf
 from mpi4py import MPI
@@ -26,6 +27,6 @@ for name in parser.parse_args().names.split(","):
         if read is not None:
             print(
                 "accept-numbers",
-                json.dumps({"channel": name, "pass": number, "records": sorted(sum(read, []))}),
+                json.dumps({"channel": name, "pass": number, "records": sorted(chain(*read))}),
                 flush=True,
             )
