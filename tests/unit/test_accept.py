@@ -1,0 +1,193 @@
+"""Test the acceptance run's values: how it judges a job, what it submits, what its pages hide, and what it advises."""
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from accept import pages, rights
+from accept.__main__ import bound
+from accept.account import explained
+from accept.beliefs import compare
+from accept.cases import CASES, chosen
+from accept.judging import Ran, complaints, figures, outcome
+from accept.requests import Where, request
+
+botocore = pytest.importorskip("botocore")
+
+ROLE = "arn:aws:iam::123456789012:role/Training"
+IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1"
+WHERE = Where("accept-1128-120000", IMAGE, ROLE, "my-bucket", {"": "ml.m5.large", "gpu": "ml.g5.xlarge"})
+BEGUN = datetime(2026, 11, 28, tzinfo=timezone.utc)
+BY_NAME = {case.name: case for case in CASES}
+
+
+def ran(name, *lines, **description):
+    """Return a case's job that has printed lines: (host, seconds after its start, text)."""
+    log = [(host, BEGUN.timestamp() + seconds, text) for host, seconds, text in lines]
+    return Ran(BY_NAME[name], WHERE.job(BY_NAME[name]), description=description, log=log)
+
+
+def test_boto3_takes_each_request():
+    from botocore.session import get_session
+    from botocore.validate import ParamValidator
+
+    shape = get_session().get_service_model("sagemaker").operation_model("CreateTrainingJob").input_shape
+    for case in CASES:
+        made = request(case, Where(**{**vars(WHERE), "types": {"": "a", "gpu": "b", "efa": "c"}}))
+        report = ParamValidator().validate(made, shape)
+        assert not report.has_errors(), f"{case.name}: {report.generate_report()}"
+        assert len(made["TrainingJobName"]) <= 63
+
+
+def test_a_job_is_as_expected_only_if_all_is_there():
+    good = [("algo-1", 1, "[algo-1] raises"), ("algo-2", 2, "[algo-2] raises")]
+    why = "AlgorithmError: rank 1 on algo-2 failed: ValueError: row 17 of algo-2 has no label, exit code: 1"
+    assert outcome(ran("raises", *good, TrainingJobStatus="Failed", FailureReason=why)) == "as expected"
+    (blamed,) = complaints(
+        ran("raises", *good, TrainingJobStatus="Failed", FailureReason="AlgorithmError: exit code: 1")
+    )
+    assert blamed.startswith("FailureReason lacks")
+    ended = complaints(ran("raises", *good, TrainingJobStatus="Completed"))
+    assert ended[0] == "found status Completed, wanted Failed"
+    late = [*good, ("algo-1", 95, "still here")]
+    assert complaints(ran("raises", *late, TrainingJobStatus="Failed", FailureReason=why)) == [
+        "the hosts ended 93 s apart, wanted at most 30"
+    ]
+    assert complaints(ran("raises", good[0], TrainingJobStatus="Failed", FailureReason=why)) == [
+        "CloudWatch has no line of algo-2"
+    ]
+
+
+def test_a_record_that_is_read_twice_or_never_is_named():
+    def line(channel, number, records):
+        told = {"channel": channel, "pass": number, "records": records}
+        return ("algo-1", 1, f"[algo-1 rank 0] accept-numbers {json.dumps(told)}")
+
+    every = list(range(47))
+    lines = [line(name, number, every) for name in ("whole", "fast", "piped") for number in (0, 1)]
+    other = ("algo-2", 1, "here")
+    assert complaints(ran("channels", *lines, other, TrainingJobStatus="Completed")) == []
+    lines[1] = line("whole", 1, [0, 0, *every[2:]])
+    assert complaints(ran("channels", *lines, other, TrainingJobStatus="Completed")) == [
+        "channel whole, pass 1: missing [1], too often [0]"
+    ]
+
+
+def test_an_image_without_jax_is_no_failure():
+    refused = "AlgorithmError: ENTRYPOINT_MODE is jax, and jax is not installed in this image, exit code: 78"
+    assert outcome(ran("jax", TrainingJobStatus="Failed", FailureReason=refused)).startswith("not run")
+    broken = "AlgorithmError: rank 0 on algo-1 failed: ValueError: bad, exit code: 1"
+    assert outcome(ran("jax", TrainingJobStatus="Failed", FailureReason=broken)) == "FAILED"
+
+
+def test_what_peers_and_signals_tell():
+    alive = [("algo-1", second, f"accept-alive {second} s") for second in range(61)]
+    left = [("algo-2", second, f"accept-alive {second} s") for second in range(11)]
+    killed = [("algo-1", second, f"accept-since-sigterm {second}.0") for second in range(119)]
+    found = {
+        each.text: each
+        for each in compare({"peer-fails": ran("peer-fails", *alive, *left), "grace": ran("grace", *killed)})
+    }
+    of_peer = found["when a host fails, the other is ended by SageMaker"]
+    assert (of_peer.so, of_peer.found) == (False, "it lived 50 s more, without SIGTERM")
+    assert found["SIGKILL comes 120 s after SIGTERM"].so
+    assert found["when a host ends with 0, the other goes on"].so is None
+
+
+def test_facts_are_compared_with_beliefs():
+    facts = {"host": "algo-1", "hostname": "algo-1", "user": [0, 0], "environment": {"SM_HOSTS": "[]"}}
+    lines = [
+        ("algo-1", 1, f"accept-fact {json.dumps({'name': name, 'value': value})}") for name, value in facts.items()
+    ]
+    found = {each.text: each for each in compare({"single": ran("single", *lines)})}
+    assert found["processes run as root"].so
+    assert found["the hostname is not the host's name"].so is False
+    assert found["SageMaker sets no SM_*"].found == '["SM_HOSTS"]'
+    assert found["/dev/shm has at least 64 MiB"].so is None
+
+
+def test_the_seconds_of_a_job():
+    phases = [{"Status": "Training", "StartTime": BEGUN}]
+    job = ran("single", ("algo-1", 3, "a"), ("algo-2", 9, "b"), SecondaryStatusTransitions=phases,
+              TrainingEndTime=BEGUN + timedelta(seconds=40), BillableTimeInSeconds=80)  # fmt: skip
+    assert figures(job) == {
+        "from Training to the first line, s": 3.0,
+        "from the last line to the end, s": 31.0,
+        "hosts' last lines apart, s": 6.0,
+        "billed, s": 80.0,
+    }
+
+
+def test_the_pages_name_nobody():
+    said = {
+        "image": IMAGE,
+        "facts": [
+            ROLE,
+            "s3://my-bucket/accept",
+            "ip-10-0-13-7.eu-west-1.compute.internal",
+            "10.0.13.7",
+            "sg-0123456789abcdef0",
+        ],
+        "role": "the role Training",
+        "records": 47,
+    }
+    hidden = json.dumps(pages.anonymous(said, WHERE))
+    for name in ("123456789012", "Training", "my-bucket", "10-0-13-7", "10.0.13.7", "0123456789abcdef0"):
+        assert name not in hidden
+    assert "my-training:1" in hidden and '"records": 47' in hidden
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "what_to_do"),
+    [
+        ("AccessDeniedException", "User: x is not authorized to perform: sagemaker:CreateTrainingJob", "--policy"),
+        (
+            "ResourceLimitExceeded",
+            "The account-level service limit 'ml.m5.large for training job usage'",
+            "Service Quotas",
+        ),
+        ("ValidationException", "Could not assume role arn:aws:iam::1:role/x.", "may assume"),
+        ("ThrottlingException", "Rate exceeded", "--at-once"),
+        ("NoSuchBucket", "The specified bucket does not exist", "--bucket"),
+    ],
+)
+def test_what_aws_refuses_is_one_line_that_says_what_to_do(code, message, what_to_do):
+    error = botocore.exceptions.ClientError({"Error": {"Code": code, "Message": f"{message}\n"}}, "CreateTrainingJob")
+    told = str(explained(error, "sagemaker create_training_job"))
+    assert what_to_do in told and message in told and "\n" not in told
+
+
+def test_the_bound_is_that_of_the_documents():
+    cases, left_out = chosen([], [], [])
+    words, dollars = bound(cases, WHERE, None)
+    assert words == "at most 10.0 instance hours, $1.15", "docs/accept.md and README have this bound"
+    assert len(left_out) == 5
+    assert bound(cases, Where(**{**vars(WHERE), "types": {"": "ml.new"}}), None)[1] is None
+    assert dollars
+
+
+def test_a_case_brings_the_one_that_it_needs():
+    assert [case.name for case in chosen(["spot-resumed"], [], [])[0]] == ["spot", "spot-resumed"]
+    with pytest.raises(ValueError, match="found the case 'sopt'; wanted some of single"):
+        chosen(["sopt"], [], [])
+
+
+def test_the_template_allows_the_role_what_the_run_needs():
+    yaml = pytest.importorskip("yaml")
+    template = Path(__file__).resolve().parents[2] / "examples/cloudformation/accept.yaml"
+
+    class Loader(yaml.SafeLoader):
+        """A loader of CloudFormation's short forms."""
+
+    Loader.add_multi_constructor("!", lambda loader, name, node: {name: node.value})
+    stack = yaml.load(template.read_text(), Loader)
+    (policy,) = stack["Resources"]["Role"]["Properties"]["Policies"]
+
+    def actions(statements):
+        return {
+            each["Sid"]: each["Action"] if isinstance(each["Action"], list) else [each["Action"]] for each in statements
+        }
+
+    assert actions(policy["PolicyDocument"]["Statement"]) == actions(rights.of_the_role("b")["Statement"])
+    assert "--role ${Role.Arn} --bucket ${Bucket}" in stack["Outputs"]["Arguments"]["Value"]["Sub"]
