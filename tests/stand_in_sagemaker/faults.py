@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 
 NO_CAPACITY = (
-    "CapacityError: Unable to provision requested ML compute capacity. "
-    "Please retry using a different ML instance type."
+    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
 )
 NO_IMAGE = (
     "ClientError: Cannot pull algorithm container. Either the image does not exist or its permissions are incorrect."
