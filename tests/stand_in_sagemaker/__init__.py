@@ -3,9 +3,10 @@
     with StandIn(image="sagemaker-tf-entrypoint:latest") as service:
         subprocess.run([...], env={**os.environ, **service.environment()})
 
-`api.py` speaks the protocol, `service.py` has the operations, `job.py` is the life of one job, `host.py` the container and
-the tree of one host, `storage.py` what goes through S3, `logs.py` what goes to CloudWatch, `faults.py` what can go wrong
-on demand. S3, CloudWatch, STS and IAM are moto's. Needs Docker, and root, as the files of containers belong to root.
+`api.py` speaks the protocol, `service.py` has the operations, `job.py` is the life of one job, `network.py` its
+network, `host.py` the container and the tree of one host, `storage.py` what goes through S3, `logs.py` what goes to
+CloudWatch, `faults.py` what goes wrong on demand. S3, CloudWatch, STS and IAM are moto's. Needs Docker, and root, as
+the files of containers belong to root.
 """
 
 import sys

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from containers import LABEL, SESSION, repeated, sh
+from containers import LABEL, PATIENCE, SESSION, repeated, sh
 
 from entrypoint.simulate.channels import InputMode
 from entrypoint.simulate.pipe_writer import Stream
@@ -39,8 +39,6 @@ class Host:
     peers: dict[str, list[str]] = field(default_factory=dict)  # the hosts that share each of them
     exit_code: int | None = None
     ended: float = 0.0
-    last_line: str = ""
-    _process: subprocess.Popen[str] | None = None
     _thread: threading.Thread | None = None
 
     @property
@@ -152,16 +150,21 @@ class Host:
         mounts += [f"{cache}:{CACHE}"] if cache else []
         algorithm = request["AlgorithmSpecification"]
         entrypoint, words = algorithm.get("ContainerEntrypoint", []), algorithm.get("ContainerArguments", [])
-        command = [
-            *("docker", "run", "--name", self.container, "--label", f"{LABEL}={SESSION}"),
+        sh(
+            *("docker", "create", "--name", self.container, "--label", f"{LABEL}={SESSION}"),
             *("--network", network, "--network-alias", self.name, "--hostname", hostname),
             *repeated("-v", mounts),
             *repeated("-e", (f"{name}={value}" for name, value in environment.items())),
             *(["--entrypoint", entrypoint[0]] if entrypoint else []),
             *(image, *entrypoint[1:], *(words or ([] if entrypoint else ["train"]))),
-        ]
-        self._process = subprocess.Popen(
-            command,
+        )
+        started = sh("docker", "start", self.container, check=False)
+        if started.returncode:  # the image has no such program
+            line(started.stderr.strip())
+            self.ended, self.exit_code = time.time(), 127
+            return
+        log = subprocess.Popen(
+            ["docker", "logs", "--follow", self.container],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -169,23 +172,18 @@ class Host:
             errors="replace",
             start_new_session=True,  # Ctrl-C is for the test, not for the job
         )
-        self._thread = threading.Thread(target=self._follow, args=(line,), name=self.container)
+        self._thread = threading.Thread(target=self._follow, args=(log, line), name=self.container)
         self._thread.start()
 
-    def _follow(self, line: Callable[[str], None]) -> None:
-        assert self._process and self._process.stdout
-        with self._process.stdout as lines:
+    def _follow(self, log: subprocess.Popen[str], line: Callable[[str], None]) -> None:
+        assert log.stdout
+        with log.stdout as lines:
             for text in lines:
-                self.last_line = text.rstrip("\r\n")
-                line(self.last_line)
-        code = self._process.wait()
+                line(text.rstrip("\r\n"))
+        log.wait()
+        code = sh("docker", "wait", self.container, within=PATIENCE, check=False).stdout.strip()
         self.ended = time.time()
-        self.exit_code = code
-
-    @property
-    def docker_failed(self) -> bool:
-        """Return whether Docker could not run the container."""
-        return self.exit_code == 125 and "docker" in self.last_line.lower()
+        self.exit_code = int(code or 137)  # none: it has been removed
 
     def signal(self, name: str) -> None:
         """Send a signal to process 1."""
@@ -193,10 +191,8 @@ class Host:
 
     def remove(self) -> None:
         """Remove the container, whatever it does."""
-        if self._process:
-            sh("docker", "rm", "-f", "-v", self.container, check=False)
-            self._process.wait(60)
-            assert self._thread
+        sh("docker", "rm", "-f", "-v", self.container, check=False)
+        if self._thread:
             self._thread.join()
 
 

@@ -288,8 +288,6 @@ class Job:
                 self._send(checkpoints)
             time.sleep(POLL_SECONDS)
         self._send(checkpoints)
-        if said := [host.last_line for host in self._hosts if host.docker_failed]:
-            raise RuntimeError(said[0])
         return outcome or ("Failed" if any(host.exit_code for host in self._hosts) else "Completed")
 
     def _time_to_end(self, began: float, checkpoints: Checkpoints | None) -> str:

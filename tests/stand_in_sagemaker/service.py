@@ -80,6 +80,7 @@ class StandIn:
         self.folder = Path()
         self._graces = {"Interrupted": interrupt_grace, "other": stop_grace}
         self._pools: list[Pool] = []
+        self._clients: dict[str, Any] = {}
         self._tags: dict[str, list[dict[str, str]]] = {}
         self._stack = contextlib.ExitStack()
 
@@ -126,13 +127,16 @@ class StandIn:
 
     def client(self, service: str) -> Any:
         """Return a boto3 client of the stand-in, or of moto."""
-        return boto3.client(
-            service,
-            endpoint_url=self.url if service == "sagemaker" else self.moto_url,
-            region_name=self.region,
-            aws_access_key_id="testing",
-            aws_secret_access_key="testing",
-        )
+        with self.lock:  # to make a client is not for several threads; to use it is
+            if service not in self._clients:
+                self._clients[service] = boto3.client(
+                    service,
+                    endpoint_url=self.url if service == "sagemaker" else self.moto_url,
+                    region_name=self.region,
+                    aws_access_key_id="testing",
+                    aws_secret_access_key="testing",
+                )
+            return self._clients[service]
 
     def interrupt(self, name: str) -> None:
         """Take the instances of a managed spot job away, as soon as it trains; it begins anew on others."""
