@@ -1,0 +1,356 @@
+"""Offer the operations of SageMaker's training API, and keep its jobs and warm pools."""
+
+import contextlib
+import logging
+import re
+import shutil
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from stand_in_sagemaker.api import MODEL, ApiError, check, invalid, serving
+from stand_in_sagemaker.faults import Faults, hit
+from stand_in_sagemaker.job import Job
+from stand_in_sagemaker.network import moto
+from stand_in_sagemaker.storage import below, split
+
+ACCOUNT = "123456789012"  # moto's
+DAY_SECONDS = 86400
+ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/.+")
+IN_RESOURCES = ("InstanceType", "InstanceCount", "InstanceGroups", "VolumeSizeInGB", "VolumeKmsKeyId")
+IN_REQUEST = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption", "EnableNetworkIsolation")
+
+
+@dataclass(kw_only=True)
+class Pool:
+    """The instances of a job that has ended, kept for the next one that matches."""
+
+    job: Job
+    since: float
+    seconds: float
+
+    def end(self, status: str, **more: str) -> None:
+        retained = {"ResourceRetainedBillableTimeInSeconds": round(time.time() - self.since)}
+        self.job.warm_pool = {"Status": status, **retained, **more}
+        if status == "Terminated" and self.job.cache:
+            shutil.rmtree(self.job.cache, ignore_errors=True)
+
+
+def needs(request: Mapping[str, Any]) -> list[Any]:
+    """Return what a job must have in common with a warm pool to run on it."""
+    resources = request["ResourceConfig"]
+    return [resources.get(name) for name in IN_RESOURCES] + [request.get(name) or None for name in IN_REQUEST]
+
+
+class StandIn:
+    """SageMaker and the services around it, from the beginning of the `with` block to its end.
+
+    `image`: what runs where a request names `self.image_uri`. `images`: more of them, by the URI in the request. Other
+    URIs cannot be pulled. `quota`: how many instances of one type may run at once. `interrupt_spot`: each managed spot
+    job is interrupted once, after a checkpoint has reached S3. The graces are seconds between SIGTERM and SIGKILL.
+    """
+
+    def __init__(
+        self,
+        image: str = "sagemaker-tf-entrypoint:latest",
+        *,
+        images: Mapping[str, str] | None = None,
+        region: str = "eu-west-1",
+        quota: int | None = None,
+        interrupt_spot: bool = False,
+        faults: Faults | None = None,
+        stop_grace: float = 120,
+        interrupt_grace: float = 10,
+    ) -> None:
+        self.region, self.quota, self.interrupt_spot = region, quota, interrupt_spot
+        self.image_uri = f"{ACCOUNT}.dkr.ecr.{region}.amazonaws.com/{image}"
+        self.images = {self.image_uri: image, **(images or {})}
+        self.faults = faults or Faults()
+        self.jobs: dict[str, Job] = {}
+        self.errors: list[str] = []  # faults of the stand-in itself; the end of the block raises them
+        self.lock = threading.RLock()
+        self.url = self.moto_url = ""
+        self.folder = Path()
+        self._graces = {"Interrupted": interrupt_grace, "other": stop_grace}
+        self._pools: list[Pool] = []
+        self._clients: dict[str, Any] = {}
+        self._tags: dict[str, list[dict[str, str]]] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "StandIn":
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's server prints each request
+        with contextlib.ExitStack() as stack:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sagemaker-")))
+            self.moto_url = stack.enter_context(moto("127.0.0.1"))
+            stack.callback(self._forget)
+            stack.callback(self._close)
+            self.url = stack.enter_context(serving(self._answer))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stack.close()
+        if self.errors and kind is None:
+            raise AssertionError("\n".join(self.errors))
+
+    def _close(self) -> None:
+        for job in self.jobs.values():
+            job.closing.set()
+        for job in self.jobs.values():
+            job.thread.join()
+
+    def _forget(self) -> None:
+        """Empty moto's memory, which is the process's."""
+        urllib.request.urlopen(f"{self.moto_url}/moto-api/reset", data=b"").close()
+
+    # --- for tests ---
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables with which a program reaches the stand-in, and nothing of AWS."""
+        nothing = {"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
+        loopback = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        endpoint = {"AWS_ENDPOINT_URL_SAGEMAKER": self.url, "AWS_EC2_METADATA_DISABLED": "true"}
+        return {**self.access(self.moto_url), **endpoint, **nothing, **loopback, "AWS_REGION": self.region}
+
+    def access(self, endpoint: str) -> dict[str, str]:
+        """Return invented keys, and the variables that lead to moto. S3_ENDPOINT is TensorFlow's name for it."""
+        keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+        names = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "S3_ENDPOINT")
+        return {**keys, "AWS_DEFAULT_REGION": self.region, **dict.fromkeys(names, endpoint)}
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of the stand-in, or of moto."""
+        with self.lock:  # to make a client is not for several threads; to use it is
+            if service not in self._clients:
+                self._clients[service] = boto3.client(
+                    service,
+                    endpoint_url=self.url if service == "sagemaker" else self.moto_url,
+                    region_name=self.region,
+                    aws_access_key_id="testing",
+                    aws_secret_access_key="testing",
+                )
+            return self._clients[service]
+
+    def interrupt(self, name: str) -> None:
+        """Take the instances of a managed spot job away, as soon as it trains; it begins anew on others."""
+        job = self.jobs[name]
+        assert job.is_spot, f"{name} is no managed spot job"
+        job.interruption.set()
+
+    # --- for jobs ---
+
+    def arn(self, resource: str) -> str:
+        return f"arn:aws:sagemaker:{self.region}:{ACCOUNT}:{resource}"
+
+    def grace(self, outcome: str) -> float:
+        return self._graces.get(outcome, self._graces["other"])
+
+    def release(self, job: Job) -> None:
+        """Keep the instances of a job that has ended as a warm pool, if it asked for one."""
+        keep = job.request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0)
+        if not job.cache:
+            return
+        pool = Pool(job=job, since=time.time(), seconds=keep)
+        if keep and job.training_start:
+            job.warm_pool = {"Status": "Available"}
+            self._pools.append(pool)
+        else:
+            pool.end("Terminated")
+
+    # --- operations ---
+
+    def _answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        operations = {
+            "CreateTrainingJob": self._create,
+            "DescribeTrainingJob": lambda request: self._known(request).describe(),
+            "StopTrainingJob": self._stop,
+            "UpdateTrainingJob": self._update,
+            "ListTrainingJobs": self._list,
+            "AddTags": self._add_tags,
+            "ListTags": lambda request: {"Tags": self._tags.get(request["ResourceArn"], [])},
+        }
+        if operation not in operations:
+            known = operation in MODEL.operation_names
+            raise ApiError("UnknownOperationException", f"the stand-in has no {operation}" if known else "")
+        with self.lock:
+            if self.faults.throttled.get(operation, 0) > 0:
+                self.faults.throttled[operation] -= 1
+                raise ApiError("ThrottlingException", "Rate exceeded")
+            self._check_allowed(operation, request)
+            check(operation, request)
+            self._expire()
+            return operations[operation](request)
+
+    def _check_allowed(self, operation: str, request: Mapping[str, Any]) -> None:
+        job = self.arn(f"training-job/{request.get('TrainingJobName', '*').lower()}")
+        asked = {f"sagemaker:{operation}": request.get("ResourceArn", job)}
+        if operation == "CreateTrainingJob":
+            asked["iam:PassRole"] = request.get("RoleArn", "*")
+        for action, resource in asked.items():
+            if action.partition(":")[2] in self.faults.denied:
+                who = f"arn:aws:sts::{ACCOUNT}:assumed-role/Tester/session"
+                why = f"because no identity-based policy allows the {action} action"
+                raise ApiError(
+                    "AccessDeniedException",
+                    f"User: {who} is not authorized to perform: {action} on resource: {resource} {why}",
+                )
+
+    def _known(self, request: Mapping[str, Any]) -> Job:
+        if request["TrainingJobName"] not in self.jobs:
+            raise invalid("Requested resource not found.")
+        return self.jobs[request["TrainingJobName"]]
+
+    def _create(self, request: dict[str, Any]) -> dict[str, Any]:
+        request.setdefault("StoppingCondition", {}).setdefault("MaxRuntimeInSeconds", DAY_SECONDS)
+        name, resources = request["TrainingJobName"], request.get("ResourceConfig", {})
+        self._check_request(request, resources)
+        if name in self.jobs:
+            raise ApiError(
+                "ResourceInUse",
+                "Training job names must be unique within an AWS account and region, and a training job with this "
+                f"name already exists ({self.jobs[name].arn})",
+            )
+        role = request["RoleArn"]
+        if hit(self.faults.unassumable, name):
+            raise invalid(
+                f"Could not assume role {role}. Please ensure that the role exists and allows principal "
+                "'sagemaker.amazonaws.com' to assume the role."
+            )
+        self._check_channels(request, role)
+        pool = self._matching(request)
+        keep = resources.get("KeepAlivePeriodInSeconds", 0)
+        cache = pool.job.cache if pool else self.folder / f"cache-{name}" if keep else None
+        job = Job(self, request, len(self.jobs) + 1, cache)
+        if not pool:
+            self._check_quota(job)
+        else:
+            self._pools.remove(pool)
+            pool.end("Reused", ReusedByJob=name)
+        self.jobs[name] = job
+        self._tags[job.arn] = request.get("Tags", [])
+        job.thread.start()
+        return {"TrainingJobArn": job.arn}
+
+    def _check_request(self, request: Mapping[str, Any], resources: Mapping[str, Any]) -> None:
+        """Raise ApiError for what the model leaves open and the service does not take."""
+        image = request.get("AlgorithmSpecification", {}).get("TrainingImage")
+        if not image or not (ECR.fullmatch(image) or image in self.images):
+            raise invalid(
+                "Invalid training image. Please provide a valid Amazon Elastic Container Registry path of the Docker "
+                "image to run."
+            )
+        if not resources.get("InstanceGroups") and not (
+            resources.get("InstanceType") and resources.get("InstanceCount")
+        ):
+            raise invalid("ResourceConfig must have InstanceType and InstanceCount, or InstanceGroups.")
+        if request.get("EnableManagedSpotTraining"):
+            limits = request["StoppingCondition"]
+            if limits.get("MaxWaitTimeInSeconds", 0) < limits["MaxRuntimeInSeconds"]:
+                raise invalid(
+                    "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to "
+                    "MaxRuntimeInSeconds"
+                )
+            if resources.get("KeepAlivePeriodInSeconds") or resources.get("InstanceGroups"):
+                raise invalid("Managed spot training takes no warm pools and no instance groups.")
+
+    def _check_channels(self, request: Mapping[str, Any], role: str) -> None:
+        names = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
+        if len(set(names)) < len(names):
+            raise invalid(f"Channel names must be unique, and are {', '.join(names)}.")
+        for channel in request.get("InputDataConfig", []):
+            if "S3DataSource" not in channel["DataSource"]:
+                raise invalid("the stand-in has no file systems; wanted an S3DataSource")
+            uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
+            bucket, _ = split(uri)
+            if not below(self.client("s3"), uri):
+                raise invalid(
+                    f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the '
+                    f"bucket exists in the selected region ({self.region}), that objects exist under that S3 prefix, "
+                    f'and that the role "{role}" has "s3:ListBucket" permissions on bucket "{bucket}".'
+                )
+
+    def _check_quota(self, job: Job) -> None:
+        if self.quota is None:
+            return
+        for wanted in job.groups:
+            kind = wanted["InstanceType"]
+            used = sum(
+                group["InstanceCount"]
+                for other in self.jobs.values()
+                if not other.is_over and other.is_spot == job.is_spot
+                for group in other.groups
+                if group["InstanceType"] == kind
+            )
+            if used + wanted["InstanceCount"] > self.quota:
+                usage = f"{kind} for {'spot ' if job.is_spot else ''}training job usage"
+                raise ApiError(
+                    "ResourceLimitExceeded",
+                    f"The account-level service limit '{usage}' is {self.quota} Instances, with current utilization "
+                    f"of {used} Instances and a request delta of {wanted['InstanceCount']} Instances. Please use AWS "
+                    "Service Quotas to request an increase for this quota. If AWS Service Quotas is not available, "
+                    "contact AWS support to request an increase for this quota.",
+                )
+
+    def _stop(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        job = self._known(request)
+        if job.is_over:
+            raise invalid(f"The request was rejected because the training job is in status {job.status}.")
+        if job.status == "InProgress":
+            job.stop()
+        return {}
+
+    def _update(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        job = self._known(request)
+        if "ResourceConfig" in request:
+            pool = next((pool for pool in self._pools if pool.job is job), None)
+            if not pool:
+                raise invalid(f"The training job {job.name} has no warm pool that is available.")
+            pool.seconds = request["ResourceConfig"]["KeepAlivePeriodInSeconds"]
+            job.request["ResourceConfig"]["KeepAlivePeriodInSeconds"] = pool.seconds
+            self._expire()
+        return {"TrainingJobArn": job.arn}
+
+    def _list(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        def fits(job: Job) -> bool:
+            return (
+                request.get("NameContains", "") in job.name
+                and request.get("StatusEquals", job.status) == job.status
+                and request.get("WarmPoolStatusEquals") in (None, (job.warm_pool or {}).get("Status"))
+                and request.get("CreationTimeAfter", 0) <= job.created <= request.get("CreationTimeBefore", 1e12)
+                and request.get("LastModifiedTimeAfter", 0) <= job.modified
+                and job.modified <= request.get("LastModifiedTimeBefore", 1e12)
+            )
+
+        keys = {"Name": "name", "Status": "status", "CreationTime": "created"}
+        key = keys[request.get("SortBy", "CreationTime")]
+        jobs = sorted(filter(fits, self.jobs.values()), key=lambda job: getattr(job, key))
+        if request.get("SortOrder", "Descending") == "Descending":
+            jobs.reverse()
+        first = int(request.get("NextToken", 0))
+        end = first + request.get("MaxResults", 10)
+        more = {"NextToken": str(end)} if end < len(jobs) else {}
+        return {"TrainingJobSummaries": [job.summary() for job in jobs[first:end]], **more}
+
+    def _add_tags(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        tags = {tag["Key"]: tag for tag in [*self._tags.get(request["ResourceArn"], []), *request["Tags"]]}
+        self._tags[request["ResourceArn"]] = list(tags.values())
+        return {"Tags": self._tags[request["ResourceArn"]]}
+
+    # --- warm pools ---
+
+    def _matching(self, request: Mapping[str, Any]) -> Pool | None:
+        if request.get("EnableManagedSpotTraining"):
+            return None
+        return next((pool for pool in self._pools if needs(pool.job.request) == needs(request)), None)
+
+    def _expire(self) -> None:
+        for pool in [pool for pool in self._pools if time.time() >= pool.since + pool.seconds]:
+            self._pools.remove(pool)
+            pool.end("Terminated")
