@@ -55,8 +55,17 @@ make_venv() {
     if [[ -f $CONSTRAINTS ]]; then pinned=(-c "$CONSTRAINTS"); fi
     printf 'making .venv with %s; TensorFlow is some 200 MB to download\n' "$("$python" -V)"
     "$python" -m venv "$VENV"
-    "$VENV/bin/python" -m pip install -q --disable-pip-version-check ${pinned[@]+"${pinned[@]}"} -e "$HERE[tensorflow]"
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check ${pinned[@]+"${pinned[@]}"} -e "$HERE[tensorflow,monitor,tools]"
+    say_what_mpi_needs
     fingerprint >"$VENV/.stamp-examples"
+}
+
+# Mode mpi is the only one that needs more than Python packages.
+say_what_mpi_needs() {
+    if ! command -v mpirun >/dev/null || [[ ! -x /usr/sbin/sshd ]]; then
+        printf '%s\n' 'mode mpi needs Open MPI and an ssh daemon, the others do not; on Debian, as root:' \
+            "    apt-get install openmpi-bin libopenmpi-dev openssh-server && $VENV/bin/pip install mpi4py"
+    fi
 }
 
 main() {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from accept.account import advice
 from accept.cases import RECORDS, Case
 
 Line = tuple[str, float, str]  # host, seconds since the epoch, text
@@ -60,7 +61,8 @@ def complaints(ran: Ran) -> list[str]:
     """Return each difference from the expected result."""
     wanted, found = ran.case.expected, []
     if ran.status != wanted.status:
-        why = f": {ran.reason[:SHOWN]}" if ran.reason else ""
+        told = advice(ran.reason)
+        why = f": {ran.reason[:SHOWN]}" + f" -- {told}" * bool(told) if ran.reason else ""
         found.append(f"found status {ran.status or 'none'}, wanted {wanted.status}{why}")
     secondary = ran.description.get("SecondaryStatus", "")
     if wanted.secondary and secondary != wanted.secondary:

@@ -1,0 +1,105 @@
+"""Test the acceptance run against a stand-in for SageMaker, whose jobs are containers of the image."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from stand_in_sagemaker import Faults, StandIn
+from variants import variants
+from waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLE = "arn:aws:iam::123456789012:role/Training"
+PATIENCE = 1200.0  # seconds
+SOME = ["single", "raises", "stopped", "requirement"]
+
+
+@contextmanager
+def accepting(service, folder, *words):
+    """Start the acceptance run; yield its process, whose output is in the file `printed` of the folder."""
+    where = {"CreateBucketConfiguration": {"LocationConstraint": service.region}}
+    service.client("s3").create_bucket(Bucket="my-bucket", **where)
+    command = [sys.executable, "tests/accept", "--image", service.image_uri, "--role", ROLE, "--bucket", "my-bucket"]
+    command += ["--yes", "--look-every", "0.5", "--output", str(folder), *words]
+    environment = {**os.environ, **service.environment()}
+    with (
+        open(folder / "printed", "w") as printed,
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=printed, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def accept(service, folder, *words):
+    """Return the exit code of an acceptance run, its page as JSON, and what it printed."""
+    with accepting(service, folder, *words) as process:
+        code = process.wait(timeout=PATIENCE)
+    printed, page = (folder / "printed").read_text(), folder / "accept.json"
+    return code, json.loads(page.read_text()) if page.exists() else {}, printed
+
+
+def outcomes(page):
+    return {row["case"]: row["outcome"] for row in page["cases"]}
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("cases", variants({"some": SOME, "all": []}, "some"))
+def test_every_case_is_as_expected(image, tmp_path, cases):
+    """Throttled, and with a quota that is smaller than what the run would take."""
+    faults = Faults(throttled={"DescribeTrainingJob": 2})
+    with StandIn(image, quota=6, faults=faults, interrupt_spot=True) as service:
+        code, page, printed = accept(service, tmp_path, *cases)
+        left = service.client("s3").list_objects_v2(Bucket="my-bucket").get("Contents", [])
+    wrong = {name: found for name, found in outcomes(page).items() if found != "as expected"}
+    wrong.pop("jax", None)  # the image of 2.14 has none
+    assert code == 0 and not wrong, printed
+    assert left == []
+    shown = (tmp_path / "accept.html").read_text()
+    for name in ("123456789012", "my-bucket", "role/Training"):
+        assert name not in shown and name not in json.dumps(page)
+    beliefs = {each["text"]: each for each in page["beliefs"]}
+    assert beliefs["current_host is one of hosts"]["so"]
+    assert beliefs["/dev/shm has at least 64 MiB"]["found"] == '"64 MiB"'
+
+
+def test_what_aws_refuses_ends_its_case_only(image, tmp_path):
+    faults = Faults(without_capacity=["*-raises"], unassumable=["*-killed"], unreadable=["*-mwms"])
+    with StandIn(image, faults=faults) as service:
+        code, page, printed = accept(service, tmp_path, "requirement", "raises", "killed", "mwms")
+    assert code == 1
+    assert outcomes(page)["requirement"] == "as expected", printed
+    assert "Could not assume role" in outcomes(page)["killed"]
+    assert "may assume" in printed and "try later" in printed and "lacks a right" in printed
+    assert outcomes(page)["raises"] == outcomes(page)["mwms"] == "FAILED"
+
+
+def test_without_a_right_nothing_runs_and_each_case_says_why(image, tmp_path):
+    with StandIn(image, faults=Faults(denied={"CreateTrainingJob"})) as service:
+        code, page, printed = accept(service, tmp_path, "single", "raises")
+    assert code == 1
+    assert all("not authorized" in each and "--policy" in each for each in outcomes(page).values()), printed
+
+
+def test_a_quota_that_is_too_small_for_any_job(image, tmp_path):
+    with StandIn(image, quota=1) as service:
+        code, page, printed = accept(service, tmp_path, "single")
+    assert code == 1
+    assert "Service Quotas" in outcomes(page)["single"], printed
+
+
+def test_an_interruption_stops_every_job(image, tmp_path):
+    with StandIn(image, stop_grace=2) as service:
+        with accepting(service, tmp_path, "grace", "stopped") as process:
+            jobs = service.client("sagemaker").list_training_jobs
+            eventually(lambda: len(jobs(StatusEquals="InProgress")["TrainingJobSummaries"]) == 2, within=PATIENCE)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=PATIENCE) == 130, (tmp_path / "printed").read_text()
+        eventually(lambda: len(jobs(StatusEquals="Stopped")["TrainingJobSummaries"]) == 2, within=PATIENCE)
+    assert "interrupted, all jobs were stopped" in (tmp_path / "printed").read_text()
