@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from containers import DOCKER_RUN
@@ -280,6 +281,35 @@ def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
 def test_push_tag_is_the_version_unless_given() -> None:
     result = build_sh("--dry-run", "--base", "some:base", "--push", f"{ECR}/tf")
     assert re.search(rf"^\+ docker push {ECR}/tf:2\.14\.\d+-cpu-py311-debian12-\d+\.\d+\.\d+$", result.stdout, re.M)
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        ("cpu", []),
+        ("gpu", ["--gpu"]),
+        ("cpu-221", ["--tensorflow", "2.21"]),
+        ("gpu-221", ["--tensorflow", "2.21", "--gpu"]),
+        ("gpu-jax-221", ["--tensorflow", "2.21", "--gpu", "--jax"]),
+    ],
+)
+def test_bake_builds_what_build_sh_builds(target: str, options: list[str]) -> None:
+    """docker-bake.json is for `docker buildx bake`, which is not on every machine."""
+    bake = json.loads((ROOT / "docker-bake.json").read_text())
+    defaults = {name: each["default"] for name, each in bake["variable"].items()}
+    made: dict[str, Any] = {"args": {}}
+    for name in [*bake["target"][target].get("inherits", []), target]:
+        found = bake["target"][name]
+        made = {**made, **found, "args": made["args"] | found["args"]}
+    words = build_sh("--dry-run", "--base", "some:base", *options).stdout
+    (command,) = re.findall(r"^\+ docker build (.*)$", words, re.M)
+    args = dict(re.findall(r"--build-arg (\w+)=(\S+)", command))
+    assert set(args) == set(made["args"])
+    for name in ("TENSORFLOW", "DEVICE", "JAX", "VERSION"):
+        assert (
+            args.get(name) == re.sub(r"\$\{(\w+)\}", lambda met: defaults[met[1]], made["args"].get(name, "")) or None
+        )
+    assert made["tags"][0].replace("${REPOSITORY}", defaults["REPOSITORY"]) in command
 
 
 def test_a_line_is_built_under_its_own_name() -> None:

@@ -1,0 +1,52 @@
+"""Test .github/raise_vulnerable.py on what pip-audit prints."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("packaging")
+PROGRAM = Path(__file__).resolve().parents[2] / ".github" / "raise_vulnerable.py"
+spec = importlib.util.spec_from_file_location("raise_vulnerable", PROGRAM)
+program = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(program)
+
+
+def vulnerability(name, *fixes, aliases=()):
+    return {"id": name, "fix_versions": list(fixes), "aliases": list(aliases), "description": ""}
+
+
+AUDIT = {
+    "dependencies": [
+        {"name": "keras", "version": "2.14.0", "vulns": [vulnerability("GHSA-1", "3.13.2", aliases=["CVE-2026-1462"])]},
+        {
+            "name": "requests",
+            "version": "2.31.0",
+            "vulns": [vulnerability("GHSA-2", "2.32.0", "1.0"), vulnerability("GHSA-3", "2.32.4", aliases=["CVE-9-9"])],
+        },
+        {"name": "old", "version": "1.0", "vulns": [vulnerability("GHSA-4")]},
+        {"name": "numpy", "version": "1.26.4", "vulns": []},
+        {"name": "skipped", "skip_reason": "not on the index"},
+    ]
+}
+
+
+def test_what_has_a_fix_is_raised_and_the_rest_is_told():
+    versions, words = program.table(AUDIT, ["CVE-2026-1462"])
+    assert versions == {"requests": "2.32.4"}
+    assert words.splitlines()[2:] == [
+        "| requests | 2.31.0 | 2.32.4 | CVE-9-9, GHSA-2 |",
+        "| old | 1.0 | no fix: decide in SECURITY.md | GHSA-4 |",
+    ]
+
+
+def test_nothing_new_changes_nothing():
+    versions, words = program.table({"dependencies": AUDIT["dependencies"][:1]}, ["CVE-2026-1462"])
+    assert (versions, words) == ({}, "No vulnerabilities beside those that SECURITY.md accepts.")
+
+
+def test_only_the_pin_of_that_package_changes():
+    pins = "# ==== part 3\nrequests==2.31.0\nrequests-toolbelt==1.0.0\nnumpy==1.26.4 ; python_version > '3'\n"
+    assert program.raised(pins, {"requests": "2.32.4", "numpy": "2.0"}) == (
+        "# ==== part 3\nrequests==2.32.4\nrequests-toolbelt==1.0.0\nnumpy==2.0 ; python_version > '3'\n"
+    )
