@@ -238,7 +238,7 @@ class Job:
                 image,
                 self.request,
                 network=network_name,
-                hostname=f"ip-10-{self._attempts}-{self._number}-{number}.{self._service.region}.compute.internal",
+                hostname=f"ip-10-{self._attempts}-{self._number}-{number}",
                 environment=environment,
                 checkpoints=host.base / "checkpoints" if checkpoints else None,
                 cache=cache,
