@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 import traceback
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -246,8 +247,9 @@ class Job:
             )
 
     def _environment(self, endpoint: str) -> dict[str, str]:
-        """Return the variables of all hosts. Keys stand in for AWS_CONTAINER_CREDENTIALS_RELATIVE_URI."""
+        """Return the variables of all hosts. Nobody serves the URI of credentials; boto3 takes the keys before it."""
         algorithm = self.request["AlgorithmSpecification"]
+        credentials = {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": f"/v2/credentials/{uuid.uuid4()}"}
         return {
             "TRAINING_JOB_NAME": self.name,
             "TRAINING_JOB_ARN": self.arn,
@@ -256,7 +258,7 @@ class Job:
             "AWS_EC2_METADATA_DISABLED": "true",
             "DMLC_INTERFACE": "eth0",
             "NVIDIA_VISIBLE_DEVICES": "void",
-            **(self._service.access(endpoint) if endpoint else {}),
+            **({**self._service.access(endpoint), **credentials} if endpoint else {}),
             **({"SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY": CACHE} if self.cache else {}),
             **(
                 {"SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker"}
@@ -302,7 +304,7 @@ class Job:
             self.interruption.clear()
             self._interrupted = True
             return "Interrupted"
-        if self._trained + now - began > limits["MaxRuntimeInSeconds"]:
+        if self._trained + now - began > self._service.runtime(self.name, limits["MaxRuntimeInSeconds"]):
             return "MaxRuntimeExceeded"
         if self.is_spot and now - self.created > limits["MaxWaitTimeInSeconds"]:
             return "MaxWaitTimeExceeded"

@@ -55,6 +55,7 @@ class StandIn:
     `image`: what runs where a request names `self.image_uri`. `images`: more of them, by the URI in the request. Other
     URIs cannot be pulled. `quota`: how many instances of one type may run at once. `interrupt_spot`: each managed spot
     job is interrupted once, after a checkpoint has reached S3. The graces are seconds between SIGTERM and SIGKILL.
+    `runtimes`: by patterns of job names, seconds that replace MaxRuntimeInSeconds, for tests that cannot wait so long.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class StandIn:
         quota: int | None = None,
         interrupt_spot: bool = False,
         faults: Faults | None = None,
+        runtimes: Mapping[str, float] | None = None,
         stop_grace: float = 120,
         interrupt_grace: float = 10,
     ) -> None:
@@ -73,6 +75,7 @@ class StandIn:
         self.image_uri = f"{ACCOUNT}.dkr.ecr.{region}.amazonaws.com/{image}"
         self.images = {self.image_uri: image, **(images or {})}
         self.faults = faults or Faults()
+        self._runtimes = dict(runtimes or {})
         self.jobs: dict[str, Job] = {}
         self.errors: list[str] = []  # faults of the stand-in itself; the end of the block raises them
         self.lock = threading.RLock()
@@ -149,7 +152,12 @@ class StandIn:
     def arn(self, resource: str) -> str:
         return f"arn:aws:sagemaker:{self.region}:{ACCOUNT}:{resource}"
 
+    def runtime(self, name: str, asked: float) -> float:
+        """Return the seconds after which a job is ended."""
+        return next((seconds for pattern, seconds in self._runtimes.items() if hit([pattern], name)), asked)
+
     def grace(self, outcome: str) -> float:
+        """Return the seconds between SIGTERM and SIGKILL."""
         return self._graces.get(outcome, self._graces["other"])
 
     def release(self, job: Job) -> None:
