@@ -65,8 +65,8 @@ class Job:
         self._channels: list[FromS3] | None = None
         self._hosts: list[Host] = []
         definitions = request["AlgorithmSpecification"].get("MetricDefinitions", [])
-        self.logs = Logs(self.name, definitions, service.client("logs"), service.client("cloudwatch"))
-        self._s3 = service.client("s3")
+        self.logs = Logs(self.name, definitions, service.of_moto("logs"), service.of_moto("cloudwatch"))
+        self._s3 = service.of_moto("s3")
         self._enter("Starting", "Starting the training job")
         self.thread = threading.Thread(target=self.run, name=f"job {self.name}")
 
