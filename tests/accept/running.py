@@ -126,9 +126,10 @@ class Run:
         try:
             self.account.call("sagemaker", "create_training_job", **request(job.case, self.where))
         except Refused as refused:
-            if refused.code != "ResourceLimitExceeded" or not self._wait_for_quota(job):
+            if refused.code == "ResourceLimitExceeded" and self._wait_for_quota(job):
+                return
+            if refused.code != "ResourceInUse":  # botocore has sent the request again, and the first one has arrived
                 raise
-            return
         job.created = True
         self.say(f"{job.case.name}: submitted as {job.job}")
 

@@ -27,6 +27,8 @@ def accepting(service, folder, *words):
     command = [sys.executable, "tests/accept", "--image", service.image_uri, "--role", ROLE, "--bucket", "my-bucket"]
     command += ["--yes", "--look-every", "0.5", "--output", str(folder), *words]
     environment = {**os.environ, **service.environment()}
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        environment.pop(name, None)
     with (
         open(folder / "printed", "w") as printed,
         subprocess.Popen(command, cwd=ROOT, env=environment, stdout=printed, stderr=subprocess.STDOUT) as process,
@@ -54,7 +56,8 @@ def outcomes(page):
 def test_every_case_is_as_expected(image, tmp_path, cases):
     """Throttled, and with a quota that is smaller than what the run would take."""
     faults = Faults(throttled={"DescribeTrainingJob": 2})
-    with StandIn(image, quota=6, faults=faults, interrupt_spot=True) as service:
+    runtimes = {"*-max-runtime": 20}
+    with StandIn(image, quota=6, faults=faults, interrupt_spot=True, runtimes=runtimes) as service:
         code, page, printed = accept(service, tmp_path, *cases)
         left = service.client("s3").list_objects_v2(Bucket="my-bucket").get("Contents", [])
     wrong = {name: found for name, found in outcomes(page).items() if found != "as expected"}
@@ -80,6 +83,7 @@ def test_what_aws_refuses_ends_its_case_only(image, tmp_path):
     assert outcomes(page)["raises"] == outcomes(page)["mwms"] == "FAILED"
 
 
+@pytest.mark.more
 def test_without_a_right_nothing_runs_and_each_case_says_why(image, tmp_path):
     with StandIn(image, faults=Faults(denied={"CreateTrainingJob"})) as service:
         code, page, printed = accept(service, tmp_path, "single", "raises")
@@ -87,6 +91,7 @@ def test_without_a_right_nothing_runs_and_each_case_says_why(image, tmp_path):
     assert all("not authorized" in each and "--policy" in each for each in outcomes(page).values()), printed
 
 
+@pytest.mark.more
 def test_a_quota_that_is_too_small_for_any_job(image, tmp_path):
     with StandIn(image, quota=1) as service:
         code, page, printed = accept(service, tmp_path, "single")

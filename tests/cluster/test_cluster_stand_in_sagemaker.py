@@ -12,6 +12,7 @@ from stand_in_sagemaker import Faults, StandIn
 from waiting import eventually
 
 ROLE = "arn:aws:iam::123456789012:role/Training"
+pytestmark = pytest.mark.more  # test_cluster_accept.py uses most of it in every run
 OVER = {"Completed", "Failed", "Stopped"}
 
 
@@ -80,21 +81,16 @@ def packed(s3, uri):
 
 def logged(service, name):
     """Return the lines of each host in CloudWatch Logs."""
-    logs = service.client("logs")
-    group = "/aws/sagemaker/TrainingJobs"
+    logs, lines = service.client("logs"), {}
+    wanted = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamNamePrefix": f"{name}/"}
     try:
-        streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{name}/")["logStreams"]
+        for page in logs.get_paginator("filter_log_events").paginate(**wanted):
+            for event in page["events"]:
+                host = event["logStreamName"].removeprefix(f"{name}/").rpartition("-")[0]
+                lines.setdefault(host, []).append(event["message"])
     except logs.exceptions.ResourceNotFoundException:  # before the first job prints anything
-        return {}
-    return {
-        each["logStreamName"].removeprefix(f"{name}/").rpartition("-")[0]: [
-            event["message"]
-            for event in logs.get_log_events(
-                logGroupName=group, logStreamName=each["logStreamName"], startFromHead=True
-            )["events"]
-        ]
-        for each in streams
-    }
+        pass
+    return lines
 
 
 LOOKS = """
@@ -102,10 +98,11 @@ h=$(sed 's/.*"current_host": "\\([^"]*\\)".*/\\1/' /opt/ml/input/config/resource
 echo "host $h of $(hostname); shard $(ls shard | tr '\\n' ' '); listed $(ls listed); fast $(cat fast/in/a)"
 touch fast/b 2>/dev/null || echo read-only
 echo "pipe $(cat pipe_0) $(cat pipe_1)"; tail -n +2 shard-manifest
-echo "$TRAINING_JOB_NAME $TRAINING_JOB_ARN $AWS_REGION $MINE"; getent hosts algo-1 algo-2 | wc -l
-echo "loss=0.5;"; echo "loss=0.25;" >&2
+echo "$TRAINING_JOB_NAME $TRAINING_JOB_ARN $AWS_REGION $MINE"
+sleep 2; until [ "$(getent hosts algo-1 algo-2 | wc -l)" = 2 ]; do sleep 0.1; done
+echo "loss=0.5;"; sleep 1; echo "loss=0.25;" >&2
 cd /opt/ml/output/data; cp /opt/ml/input/config/*.json .; mv resourceconfig.json $h.json
-mkdir /opt/ml/model/1; echo "$h" > /opt/ml/model/1/$h; sleep 3
+mkdir /opt/ml/model/1; echo "$h" > /opt/ml/model/1/$h
 """
 
 
@@ -137,14 +134,13 @@ def test_two_hosts_get_their_channels_and_give_their_results(image):
         arn = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/looks"
         for number, shard, uris in ((1, "_c b ", ["_c", "b"]), (2, "a ", ["a"])):
             said = lines[f"algo-{number}"]
-            name = f"ip-10-1-1-{number}.eu-west-1.compute.internal"
             assert said[:3] == [
-                f"host algo-{number} of {name}; shard {shard}; listed b; fast 4",
+                f"host algo-{number} of ip-10-1-1-{number}; shard {shard}; listed b; fast 4",
                 "read-only",
                 "pipe 312 312",
             ]
             assert said[3 : 3 + len(uris)] == [f"s3://bucket/data/{key}" for key in uris]
-            assert said[3 + len(uris) :] == [f"looks {arn} eu-west-1 hers", "2", "loss=0.5;", "loss=0.25;"]
+            assert said[3 + len(uris) :] == [f"looks {arn} eu-west-1 hers", "loss=0.5;", "loss=0.25;"]
         assert described["ModelArtifacts"]["S3ModelArtifacts"] == "s3://bucket/out/looks/output/model.tar.gz"
         assert packed(s3, "s3://bucket/out/looks/output/model.tar.gz") == {
             "1/algo-1": "algo-1\n",
@@ -172,13 +168,12 @@ sleep 3; echo "no {"x" * 2000}" > /opt/ml/output/failure; exit 3
 
 
 def test_jobs_that_fail_are_stopped_or_take_too_long(image):
-    with StandIn(image) as service:
+    with StandIn(image, runtimes={"lo*": 4}) as service:
         bucket(service)
         sagemaker = service.client("sagemaker")
         sagemaker.create_training_job(**shell(service, "fails", FAILS, hosts=2))
         sagemaker.create_training_job(**shell(service, "stops", ENDS))
-        limit = {"StoppingCondition": {"MaxRuntimeInSeconds": 4}}
-        sagemaker.create_training_job(**shell(service, "long", ENDS, **limit))
+        sagemaker.create_training_job(**shell(service, "long", ENDS))
         eventually(lambda: "waiting" in logged(service, "stops").get("algo-1", []), PATIENCE)
         sagemaker.stop_training_job(TrainingJobName="stops")
         assert sagemaker.describe_training_job(TrainingJobName="stops")["TrainingJobStatus"] == "Stopping"
@@ -214,6 +209,65 @@ def test_spot_jobs_go_on_with_their_checkpoints(image):
         assert described["BillableTimeInSeconds"] < described["TrainingTimeInSeconds"]
         keys = [each["Key"] for each in s3.list_objects_v2(Bucket="bucket", Prefix="checkpoints/")["Contents"]]
         assert keys == ["checkpoints/step-0", "checkpoints/step-1"]
+
+
+GROUPED = """
+env | grep -c AWS_ACCESS_KEY_ID; cat /opt/ml/input/config/resourceconfig.json; echo; ls /opt/ml/input/data
+[ ! -p /opt/ml/input/data/lines_0 ] || { cat /opt/ml/input/data/lines_0; echo; }
+"""
+
+
+def test_groups_isolation_and_augmented_manifests(image):
+    with StandIn(image) as service:
+        s3 = bucket(service, data__a="image")
+        lines = [
+            {"source-ref": "s3://bucket/data/a", "class": 1, "other": 2},
+            {"source-ref": "s3://bucket/data/a", "class": 0},
+        ]
+        s3.put_object(Bucket="bucket", Key="lines", Body="\n".join(map(json.dumps, lines)).encode())
+        source = {
+            "S3DataType": "AugmentedManifestFile",
+            "AttributeNames": ["source-ref", "class"],
+            "InstanceGroupNames": ["small"],
+        }
+        groups = [("small", "ml.m5.large", 1), ("large", "ml.c5.xlarge", 2)]
+        names = ("InstanceGroupName", "InstanceType", "InstanceCount")
+        wanted = shell(
+            service,
+            "grouped",
+            GROUPED,
+            channels=[channel("lines", "lines", source=source, InputMode="Pipe")],
+            EnableNetworkIsolation=True,
+            ResourceConfig={
+                "VolumeSizeInGB": 5,
+                "InstanceGroups": [dict(zip(names, group, strict=True)) for group in groups],
+            },
+        )
+        service.client("sagemaker").create_training_job(**wanted)
+        described, said = ended(service, "grouped"), logged(service, "grouped")
+        assert described["TrainingJobStatus"] == "Completed", (described, said)
+        assert [lines[0] for _, lines in sorted(said.items())] == ["0"] * 3
+        assert said["algo-2"][-1] == "image1image0" and "lines" not in said["algo-1"][-1]
+        resources = json.loads(said["algo-2"][1])
+        assert (resources["current_group_name"], resources["current_instance_type"]) == ("small", "ml.m5.large")
+        listed = {group["instance_group_name"]: group["hosts"] for group in resources["instance_groups"]}
+        assert listed == {"small": ["algo-2"], "large": ["algo-3", "algo-1"]}
+
+
+def test_an_interruption_on_demand(image):
+    with StandIn(image, interrupt_grace=1) as service:
+        bucket(service)
+        wanted = shell(service, "spot", ENDS, EnableManagedSpotTraining=True)
+        wanted["StoppingCondition"]["MaxWaitTimeInSeconds"] = 600
+        service.client("sagemaker").create_training_job(**wanted)
+        waits = [lambda times=times: len(logged(service, "spot").get("algo-1", [])) >= times for times in (1, 3)]
+        eventually(waits[0], PATIENCE)
+        service.interrupt("spot")
+        eventually(waits[1], PATIENCE)
+        service.client("sagemaker").stop_training_job(TrainingJobName="spot")
+        described = ended(service, "spot")
+        assert "Interrupted" in statuses(described) and described["TrainingJobStatus"] == "Stopped"
+        assert logged(service, "spot") == {"algo-1": ["waiting", "heard"] * 2}
 
 
 def test_a_warm_pool_is_reused_and_ended(image):

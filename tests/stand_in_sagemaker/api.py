@@ -73,7 +73,7 @@ def _broken(value: Any, shape: Shape, path: str) -> Iterator[str]:
 
 @contextmanager
 def serving(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterator[str]:
-    """Serve `answer(operation, request)` on loopback during the block; yield the server's URL."""
+    """Serve `answer(target, request)` on loopback during the block; yield the server's URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -81,10 +81,9 @@ def serving(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterator
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            _, _, operation = self.headers.get("X-Amz-Target", "").rpartition(".")
             status, reply = 200, {}
             try:
-                reply = answer(operation, json.loads(body or b"{}"))
+                reply = answer(self.headers.get("X-Amz-Target", ""), json.loads(body or b"{}"))
             except ApiError as error:
                 status, reply = 400, {"__type": error.code, "message": str(error)}
             except Exception as error:

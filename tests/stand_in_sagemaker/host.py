@@ -157,8 +157,9 @@ class Host:
             *repeated("-e", (f"{name}={value}" for name, value in environment.items())),
             *(["--entrypoint", entrypoint[0]] if entrypoint else []),
             *(image, *entrypoint[1:], *(words or ([] if entrypoint else ["train"]))),
+            within=PATIENCE,
         )
-        started = sh("docker", "start", self.container, check=False)
+        started = sh("docker", "start", self.container, within=PATIENCE, check=False)
         if started.returncode:  # the image has no such program
             line(started.stderr.strip())
             self.ended, self.exit_code = time.time(), 127
@@ -187,11 +188,11 @@ class Host:
 
     def signal(self, name: str) -> None:
         """Send a signal to process 1."""
-        sh("docker", "kill", "--signal", name, self.container, check=False)
+        sh("docker", "kill", "--signal", name, self.container, within=PATIENCE, check=False)
 
     def remove(self) -> None:
         """Remove the container, whatever it does."""
-        sh("docker", "rm", "-f", "-v", self.container, check=False)
+        sh("docker", "rm", "-f", "-v", self.container, within=PATIENCE, check=False)
         if self._thread:
             self._thread.join()
 

@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 import traceback
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +65,8 @@ class Job:
         self._channels: list[FromS3] | None = None
         self._hosts: list[Host] = []
         definitions = request["AlgorithmSpecification"].get("MetricDefinitions", [])
-        self.logs = Logs(self.name, definitions, service.client("logs"), service.client("cloudwatch"))
-        self._s3 = service.client("s3")
+        self.logs = Logs(self.name, definitions, service.of_moto("logs"), service.of_moto("cloudwatch"))
+        self._s3 = service.of_moto("s3")
         self._enter("Starting", "Starting the training job")
         self.thread = threading.Thread(target=self.run, name=f"job {self.name}")
 
@@ -238,7 +239,7 @@ class Job:
                 image,
                 self.request,
                 network=network_name,
-                hostname=f"ip-10-{self._attempts}-{self._number}-{number}.{self._service.region}.compute.internal",
+                hostname=f"ip-10-{self._attempts}-{self._number}-{number}",
                 environment=environment,
                 checkpoints=host.base / "checkpoints" if checkpoints else None,
                 cache=cache,
@@ -246,8 +247,9 @@ class Job:
             )
 
     def _environment(self, endpoint: str) -> dict[str, str]:
-        """Return the variables of all hosts. Keys stand in for AWS_CONTAINER_CREDENTIALS_RELATIVE_URI."""
+        """Return the variables of all hosts. Nobody serves the URI of credentials; boto3 takes the keys before it."""
         algorithm = self.request["AlgorithmSpecification"]
+        credentials = {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": f"/v2/credentials/{uuid.uuid4()}"}
         return {
             "TRAINING_JOB_NAME": self.name,
             "TRAINING_JOB_ARN": self.arn,
@@ -256,7 +258,7 @@ class Job:
             "AWS_EC2_METADATA_DISABLED": "true",
             "DMLC_INTERFACE": "eth0",
             "NVIDIA_VISIBLE_DEVICES": "void",
-            **(self._service.access(endpoint) if endpoint else {}),
+            **({**self._service.access(endpoint), **credentials} if endpoint else {}),
             **({"SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY": CACHE} if self.cache else {}),
             **(
                 {"SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker"}
@@ -302,7 +304,7 @@ class Job:
             self.interruption.clear()
             self._interrupted = True
             return "Interrupted"
-        if self._trained + now - began > limits["MaxRuntimeInSeconds"]:
+        if self._trained + now - began > self._service.runtime(self.name, limits["MaxRuntimeInSeconds"]):
             return "MaxRuntimeExceeded"
         if self.is_spot and now - self.created > limits["MaxWaitTimeInSeconds"]:
             return "MaxWaitTimeExceeded"

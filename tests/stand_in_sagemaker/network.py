@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from containers import LABEL, SESSION, sh
+from containers import LABEL, PATIENCE, SESSION, sh
 from moto.server import ThreadedMotoServer
 
 
@@ -24,7 +24,7 @@ def moto(address: str) -> Iterator[str]:
 def network(isolated: bool) -> Iterator[tuple[str, str]]:
     """Yield (name, URL of moto there) of a new network; "" as the URL for a job with network isolation."""
     name = f"tfe{uuid.uuid4().hex[:8]}"
-    sh("docker", "network", "create", "--internal", "--label", f"{LABEL}={SESSION}", name)
+    sh("docker", "network", "create", "--internal", "--label", f"{LABEL}={SESSION}", name, within=PATIENCE)
     try:
         if isolated:
             yield name, ""
@@ -33,4 +33,4 @@ def network(isolated: bool) -> Iterator[tuple[str, str]]:
         with moto(gateway) as url:
             yield name, url
     finally:
-        sh("docker", "network", "rm", name)
+        sh("docker", "network", "rm", name, within=PATIENCE)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from botocore import xform_name
+from botocore.exceptions import ClientError
 
 from stand_in_sagemaker.api import MODEL, ApiError, check, invalid, serving
 from stand_in_sagemaker.faults import Faults, hit
@@ -55,6 +57,7 @@ class StandIn:
     `image`: what runs where a request names `self.image_uri`. `images`: more of them, by the URI in the request. Other
     URIs cannot be pulled. `quota`: how many instances of one type may run at once. `interrupt_spot`: each managed spot
     job is interrupted once, after a checkpoint has reached S3. The graces are seconds between SIGTERM and SIGKILL.
+    `runtimes`: by patterns of job names, seconds that replace MaxRuntimeInSeconds, for tests that cannot wait so long.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class StandIn:
         quota: int | None = None,
         interrupt_spot: bool = False,
         faults: Faults | None = None,
+        runtimes: Mapping[str, float] | None = None,
         stop_grace: float = 120,
         interrupt_grace: float = 10,
     ) -> None:
@@ -73,6 +77,7 @@ class StandIn:
         self.image_uri = f"{ACCOUNT}.dkr.ecr.{region}.amazonaws.com/{image}"
         self.images = {self.image_uri: image, **(images or {})}
         self.faults = faults or Faults()
+        self._runtimes = dict(runtimes or {})
         self.jobs: dict[str, Job] = {}
         self.errors: list[str] = []  # faults of the stand-in itself; the end of the block raises them
         self.lock = threading.RLock()
@@ -80,7 +85,7 @@ class StandIn:
         self.folder = Path()
         self._graces = {"Interrupted": interrupt_grace, "other": stop_grace}
         self._pools: list[Pool] = []
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[tuple[str, str], Any] = {}
         self._tags: dict[str, list[dict[str, str]]] = {}
         self._stack = contextlib.ExitStack()
 
@@ -116,8 +121,9 @@ class StandIn:
         """Return the variables with which a program reaches the stand-in, and nothing of AWS."""
         nothing = {"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
         loopback = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-        endpoint = {"AWS_ENDPOINT_URL_SAGEMAKER": self.url, "AWS_EC2_METADATA_DISABLED": "true"}
-        return {**self.access(self.moto_url), **endpoint, **nothing, **loopback, "AWS_REGION": self.region}
+        ours = dict.fromkeys(("AWS_ENDPOINT_URL_SAGEMAKER", "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS"), self.url)
+        others = {"AWS_REGION": self.region, "AWS_EC2_METADATA_DISABLED": "true"}
+        return {**self.access(self.moto_url), **ours, **others, **nothing, **loopback}
 
     def access(self, endpoint: str) -> dict[str, str]:
         """Return invented keys, and the variables that lead to moto. S3_ENDPOINT is TensorFlow's name for it."""
@@ -127,16 +133,23 @@ class StandIn:
 
     def client(self, service: str) -> Any:
         """Return a boto3 client of the stand-in, or of moto."""
+        return self._client(service, self.url if service in ("sagemaker", "logs") else self.moto_url)
+
+    def of_moto(self, service: str) -> Any:
+        """Return a boto3 client of moto."""
+        return self._client(service, self.moto_url)
+
+    def _client(self, service: str, endpoint: str) -> Any:
         with self.lock:  # to make a client is not for several threads; to use it is
-            if service not in self._clients:
-                self._clients[service] = boto3.client(
+            if (service, endpoint) not in self._clients:
+                self._clients[service, endpoint] = boto3.client(
                     service,
-                    endpoint_url=self.url if service == "sagemaker" else self.moto_url,
+                    endpoint_url=endpoint,
                     region_name=self.region,
                     aws_access_key_id="testing",
                     aws_secret_access_key="testing",
                 )
-            return self._clients[service]
+            return self._clients[service, endpoint]
 
     def interrupt(self, name: str) -> None:
         """Take the instances of a managed spot job away, as soon as it trains; it begins anew on others."""
@@ -149,7 +162,12 @@ class StandIn:
     def arn(self, resource: str) -> str:
         return f"arn:aws:sagemaker:{self.region}:{ACCOUNT}:{resource}"
 
+    def runtime(self, name: str, asked: float) -> float:
+        """Return the seconds after which a job is ended."""
+        return next((seconds for pattern, seconds in self._runtimes.items() if hit([pattern], name)), asked)
+
     def grace(self, outcome: str) -> float:
+        """Return the seconds between SIGTERM and SIGKILL."""
         return self._graces.get(outcome, self._graces["other"])
 
     def release(self, job: Job) -> None:
@@ -166,7 +184,10 @@ class StandIn:
 
     # --- operations ---
 
-    def _answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, target: str, request: dict[str, Any]) -> dict[str, Any]:
+        service, _, operation = target.partition(".")
+        if service.startswith("Logs"):
+            return self._logs(operation, request)
         operations = {
             "CreateTrainingJob": self._create,
             "DescribeTrainingJob": lambda request: self._known(request).describe(),
@@ -269,7 +290,7 @@ class StandIn:
                 raise invalid("the stand-in has no file systems; wanted an S3DataSource")
             uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
             bucket, _ = split(uri)
-            if not below(self.client("s3"), uri):
+            if not below(self.of_moto("s3"), uri):
                 raise invalid(
                     f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the '
                     f"bucket exists in the selected region ({self.region}), that objects exist under that S3 prefix, "
@@ -342,6 +363,22 @@ class StandIn:
         tags = {tag["Key"]: tag for tag in [*self._tags.get(request["ResourceArn"], []), *request["Tags"]]}
         self._tags[request["ResourceArn"]] = list(tags.values())
         return {"Tags": self._tags[request["ResourceArn"]]}
+
+    def _logs(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Hand a call of CloudWatch Logs on to moto, whose FilterLogEvents ignores logStreamNamePrefix."""
+        logs = self.of_moto("logs")
+        try:
+            if operation == "FilterLogEvents" and (prefix := request.pop("logStreamNamePrefix", "")):
+                pages = logs.get_paginator("describe_log_streams").paginate(
+                    logGroupName=request["logGroupName"], logStreamNamePrefix=prefix
+                )
+                request["logStreamNames"] = [each["logStreamName"] for page in pages for each in page["logStreams"]]
+                if not request["logStreamNames"]:
+                    return {"events": []}
+            reply = getattr(logs, xform_name(operation))(**request)
+        except ClientError as error:
+            raise ApiError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from None
+        return {name: value for name, value in reply.items() if name != "ResponseMetadata"}
 
     # --- warm pools ---
 
