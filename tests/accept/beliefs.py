@@ -116,7 +116,7 @@ BELIEFS = (
     Belief("AWS_REGION is set", variable("AWS_REGION", ".+"), SEEN),
     Belief(
         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI gives the role",
-        variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/.+"),
+        variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "set"),
         SEEN,
     ),
     Belief("SageMaker sets no SM_*", _none_of_ours, "AWS's toolkit, which sets them"),

@@ -6,6 +6,7 @@ The values are those of process 1 where a launcher could have changed them.
 import json
 import os
 import platform
+import re
 import resource
 import socket
 import time
@@ -25,6 +26,9 @@ DOCUMENTED = (
     "SAGEMAKER_",
     "SM_",
 )
+
+
+SECRET = re.compile("CREDENTIAL|KEY|TOKEN|SECRET")
 
 
 def tell(name, value):
@@ -57,9 +61,14 @@ def read(path):
 
 
 def first_process():
-    """Return variables of process 1, as SageMaker started it: by name, those that it documents with their values."""
+    """Return variables of process 1, as SageMaker started it: by name, those that it documents with their values.
+
+    "set" stands for a credential, and for what the job's request has added.
+    """
     pairs = (each.partition("=") for each in (read("/proc/1/environ") or "").split("\0") if each)
-    return {name: value if name.startswith(DOCUMENTED) else "" for name, _, value in pairs}
+    return {
+        name: value if name.startswith(DOCUMENTED) and not SECRET.search(name) else "set" for name, _, value in pairs
+    }
 
 
 def mounts():
