@@ -16,7 +16,7 @@ from waiting import eventually
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = "arn:aws:iam::123456789012:role/Training"
 PATIENCE = 1200.0  # seconds
-SOME = ["single", "raises", "stopped", "requirement"]
+SOME = ["single", "raises", "stopped"]
 
 
 @contextmanager
