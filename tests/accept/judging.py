@@ -12,6 +12,12 @@ from accept.account import advice
 from accept.cases import RECORDS, Case
 
 Line = tuple[str, float, str]  # host, seconds since the epoch, text
+FIGURES = FIRST, LAST, APART, BILLED = (
+    "Training to first line, s",
+    "last line to end, s",
+    "hosts' last lines apart, s",
+    "billed, s",
+)
 SHOWN = 300  # characters of a FailureReason in a complaint
 
 
@@ -112,11 +118,11 @@ def figures(ran: Ran) -> dict[str, float]:
     if ran.log:
         first, last = ran.log[0][1], ran.log[-1][1]
         if training:
-            found["from Training to the first line, s"] = first - training.timestamp()
+            found[FIRST] = first - training.timestamp()
         if ended:
-            found["from the last line to the end, s"] = ended.timestamp() - last
+            found[LAST] = ended.timestamp() - last
         ends = ran.last_lines().values()
-        found["hosts' last lines apart, s"] = max(ends) - min(ends)
+        found[APART] = max(ends) - min(ends)
     if "BillableTimeInSeconds" in ran.description:
-        found["billed, s"] = float(ran.description["BillableTimeInSeconds"])
+        found[BILLED] = float(ran.description["BillableTimeInSeconds"])
     return {name: round(value, 1) for name, value in found.items()}

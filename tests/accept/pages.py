@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from accept.beliefs import Found, facts_of
-from accept.judging import Ran, complaints, figures, outcome
+from accept.judging import FIGURES, Ran, complaints, figures, outcome
 from accept.requests import Where
 
 PATTERNS = (  # of what identifies an account
@@ -21,10 +21,11 @@ PATTERNS = (  # of what identifies an account
     (r"/v2/credentials/[\w-]+", "/v2/credentials/ID"),
     (r"\b(AKIA|ASIA)[A-Z0-9]{16}\b", "KEY"),
 )
+LONG = 160  # characters
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:75em;margin:2em auto;padding:0 1em}
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #bbb;padding:.3em .6em}
 td,th{text-align:left;vertical-align:top}
-.bad{background:#fdd}.none{color:#666}td{overflow-wrap:anywhere}@media print{body{font-size:11px}}"""
+.bad{background:#fdd}.none{color:#666}td{overflow-wrap:anywhere}td:first-child{white-space:nowrap}@media print{body{font-size:11px}}"""
 
 
 def result(
@@ -84,7 +85,13 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 def page(found: Mapping[str, Any]) -> str:
     """Return the result as HTML."""
     cases = [
-        [row["case"], row["shows"], row["outcome"], "\n".join(row["complaints"]), _lines(row["figures"]), row["reason"]]
+        [
+            row["case"],
+            row["shows"],
+            "\n".join([row["outcome"], *row["complaints"]]),
+            *(row["figures"].get(name, "") for name in FIGURES),
+            row["reason"],
+        ]
         for row in found["cases"]
     ]
     marks = ["bad" if row["outcome"] == "FAILED" else "" for row in found["cases"]]
@@ -99,21 +106,21 @@ def page(found: Mapping[str, Any]) -> str:
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{_text(found['run'])}</title><style>{STYLE}</style>",
         f"<h1>Acceptance run on SageMaker</h1><p>{_text(head)}; {_text(found['verdict'])}</p>",
-        "<h2>Cases</h2>"
-        + _rows(["case", "shows", "outcome", "what differs", "figures", "FailureReason"], cases, marks),
+        "<h2>Cases</h2>" + _rows(["case", "shows", "outcome", *FIGURES, "FailureReason"], cases, marks),
         "<h2>What we believe of SageMaker</h2>" + _rows(["belief", "source", "found", "so?"], beliefs, shown),
         "<h2>Left out</h2>" + _rows(["case and reason"], [[each] for each in found["left_out"]], []),
-        f"<h2>Facts</h2><pre>{_text(json.dumps(found['facts'], indent=1))}</pre></html>",
+        f"<h2>Facts</h2><pre>{html.escape(json.dumps(found['facts'], indent=1))}</pre></html>",
     ]
     return "\n".join(parts) + "\n"
 
 
 def _text(value: Any) -> str:
-    return html.escape(str(value)).replace("\n", "<br>")
-
-
-def _lines(values: Mapping[str, Any]) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in values.items())
+    """Return a cell. A long one shows its first words, and the rest when it is clicked."""
+    text = str(value)
+    shown = html.escape(text).replace("\n", "<br>")
+    if len(text) < LONG:
+        return shown
+    return f"<details><summary>{html.escape(text.splitlines()[0][:LONG])} ...</summary>{shown}</details>"
 
 
 def _rows(head: Sequence[str], rows: Sequence[Sequence[Any]], marks: Sequence[str]) -> str:

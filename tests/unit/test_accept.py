@@ -112,8 +112,8 @@ def test_the_seconds_of_a_job():
     job = ran("single", ("algo-1", 3, "a"), ("algo-2", 9, "b"), SecondaryStatusTransitions=phases,
               TrainingEndTime=BEGUN + timedelta(seconds=40), BillableTimeInSeconds=80)  # fmt: skip
     assert figures(job) == {
-        "from Training to the first line, s": 3.0,
-        "from the last line to the end, s": 31.0,
+        "Training to first line, s": 3.0,
+        "last line to end, s": 31.0,
         "hosts' last lines apart, s": 6.0,
         "billed, s": 80.0,
     }
