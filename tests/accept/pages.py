@@ -25,7 +25,9 @@ LONG = 160  # characters
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:75em;margin:2em auto;padding:0 1em}
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #bbb;padding:.3em .6em}
 td,th{text-align:left;vertical-align:top}
-.bad{background:#fdd}.none{color:#666}td{overflow-wrap:anywhere}td:first-child{white-space:nowrap}@media print{body{font-size:11px}}"""
+.bad{background:#fdd}.none{color:#666}
+td{overflow-wrap:anywhere}
+td:first-child{white-space:nowrap}@media print{body{font-size:11px}}"""
 
 
 def result(
