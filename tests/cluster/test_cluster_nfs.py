@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from containers import resources, write_config
 from sent import PARAMETER_SERVER, by_sdk
-from virtual_hosts import Share, VirtualHosts, nfs_share, what_is_missing
+from virtual_hosts import Share, VirtualHosts, nfs_share, what_is_missing, why_no_boot
 
 ESTIMATOR = Path(__file__).resolve().parents[1] / "programs/foreign/estimator.py"
 HOSTS = ("algo-1", "algo-2")
@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.more, pytest.mark.tensorflow, pytest.mark.timeout(3 * 
 def share(image: str, tmp_path: Path) -> Iterator[Share]:
     if missing := what_is_missing():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"hosts that mount NFS take {missing}")
+    if missing := why_no_boot():  # no package mends that
+        pytest.skip(f"hosts that mount NFS take {missing}")
     with nfs_share(image, tmp_path) as made:
         yield made
 

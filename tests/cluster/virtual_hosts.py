@@ -64,6 +64,20 @@ def what_is_missing() -> str:
     return "" if os.geteuid() == 0 and Path("/dev/net/tun").exists() else "root, or /dev/net/tun"
 
 
+def why_no_boot() -> str:
+    """Return why User-mode Linux cannot boot on this processor; "" if it can.
+
+    It boots and looks: the registers of a processor with AMX are more than Debian 12's kernel has room for.
+    """
+    kernel = shutil.which("linux.uml", path=PLACES)
+    options = ("rootfstype=hostfs", "rootflags=/", "ro", "init=/bin/true", "mem=128M", "con0=null,fd:1", "con=null")
+    try:
+        booted = subprocess.run([str(kernel), *options], capture_output=True, text=True, errors="replace", timeout=120)
+    except subprocess.TimeoutExpired:  # it runs, at least
+        return ""
+    return "a processor whose registers User-mode Linux can keep" if "set fp regs failed" in booted.stdout else ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Share:
     """A network with a server of NFS on it; `volume` is the exported folder's, for other containers."""
