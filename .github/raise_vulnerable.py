@@ -3,8 +3,8 @@
 
     .github/raise_vulnerable.py 2.14 >told.md
 
-It asks pip-audit, leaves alone what SECURITY.md accepts, writes the line's requirements.txt and gpu.txt anew, and
-prints what it has done as Markdown. container/lines/lock.sh then makes the hashes anew, and the tests decide.
+It asks pip-audit, leaves alone what SECURITY.md accepts, writes requirements.txt, gpu.txt and gpu-jax.txt of the line
+anew, and prints what it has done as Markdown. container/lines/lock.sh then makes the hashes anew; the tests decide.
 """
 
 import json
@@ -56,14 +56,17 @@ def table(audit: Mapping[str, Any], accepted: Iterable[str]) -> tuple[dict[str, 
 
 
 def main() -> None:
-    folder = ROOT / "container" / "lines" / sys.argv[1]
-    command = ["pip-audit", "--disable-pip", "--require-hashes", "--format", "json", "-r", str(folder / "locked.txt")]
+    line = sys.argv[1]
+    folder = ROOT / "container" / "lines" / line
+    command = ["pip-audit", "--disable-pip", "--require-hashes", "--format", "json"]
+    for locked in sorted(folder.glob("*locked.txt")):
+        command += ["-r", str(locked)]
     asked = subprocess.run(command, capture_output=True, text=True)
     if not asked.stdout.startswith("{"):  # it ends with 1 if it finds some
         sys.exit(f"pip-audit ended with {asked.returncode}: {asked.stderr}")
-    accepted = re.findall(r"CVE-\d+-\d+", (ROOT / "SECURITY.md").read_text())
+    accepted = re.findall(rf"(?m)^\| {re.escape(line)} \|.*?(CVE-\d+-\d+)", (ROOT / "SECURITY.md").read_text())
     versions, words = table(json.loads(asked.stdout), accepted)
-    for name in ("requirements.txt", "gpu.txt"):
+    for name in ("requirements.txt", "gpu.txt", "gpu-jax.txt"):
         pins = folder / name
         if pins.exists():
             pins.write_text(raised(pins.read_text(), versions))

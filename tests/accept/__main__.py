@@ -9,16 +9,17 @@ the cost, and what AWS must allow.
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+
+from botocore.exceptions import BotoCoreError
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # in place of this folder: our modules are accept.NAME
 sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
@@ -29,10 +30,9 @@ from accept.beliefs import compare  # noqa: E402
 from accept.cases import Case, chosen  # noqa: E402
 from accept.judging import outcome  # noqa: E402
 from accept.requests import Where, request  # noqa: E402
-from accept.running import Job, Run, clean, upload  # noqa: E402
+from accept.running import Run, clean, upload  # noqa: E402
 
-# On-demand training, us-east-1, in dollars an hour; written down on 2026-11-28 and not looked up since. Other regions
-# cost more: pass --price.
+# Dollars for an hour of on-demand training in us-east-1, as of 2026-11-28; nothing looks them up.
 PRICES = {
     "ml.m5.large": 0.115,
     "ml.m5.xlarge": 0.23,
@@ -40,15 +40,19 @@ PRICES = {
     "ml.g4dn.xlarge": 0.736,
     "ml.g5.xlarge": 1.408,
 }
+OF_PRICES = "us-east-1"
+ENDING_S = 180  # what a job may take beyond its limit: 120 s of grace, and the upload
+ROLE = re.compile(r"arn:[\w-]+:iam::\d{12}:role/.+")
 REGION_OF_IMAGE = re.compile(r"\d{12}\.dkr\.ecr\.([\w-]+)\.amazonaws\.com")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # jobs are stopped as on Ctrl-C
+    for ends in (signal.SIGTERM, signal.SIGHUP):  # jobs are stopped as on Ctrl-C
+        signal.signal(ends, signal.default_int_handler)
     try:
         return run(args)
-    except (Refused, ValueError) as error:
+    except (Refused, ValueError, BotoCoreError) as error:
         print(f"tests/accept: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -60,7 +64,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "python tests/accept", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("case", nargs="*", help="by default, all")
+    add("case", nargs="*", help="cases to run; default: all")
     add("--image", required=True, metavar="URI", help="in ECR, in the job's region")
     add("--role", required=True, metavar="ARN", help="of the role that the jobs get")
     add("--yes", action="store_true", help="submit the jobs, which costs money")
@@ -74,62 +78,50 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--efa", default="", metavar="TYPE", help="run the case for EFA, too")
     add("--subnets", nargs="+", default=[], metavar="ID")
     add("--security-groups", nargs="+", default=[], metavar="ID")
-    add(
-        "--sdk-python",
-        action="append",
-        default=[],
-        metavar="PYTHON",
-        help="one with SageMaker's SDK v2 or v3; may be repeated",
-    )
-    add("--at-once", type=int, default=8, metavar="N", help="instances; the quota lowers it by itself; default: 8")
-    add(
-        "--price",
-        type=float,
-        metavar="USD",
-        help="of an instance and hour; default: that of us-east-1, where it is known",
-    )
+    add("--sdk-python", action="append", default=[], metavar="PYTHON", help="a Python with SageMaker's SDK; repeatable")
+    add("--at-once", type=int, default=8, metavar="N", help="how many instances run at once, if AWS allows; default: 8")
+    add("--price", action="append", default=[], type=price, metavar="TYPE=USD", help="of an instance hour; repeatable")
     add("--budget", type=float, metavar="USD", help="submit nothing if the bound is higher")
     add("--keep", action="store_true", help="leave in S3 what the run has written")
     add("--names", action="store_true", help="leave names of account, role and bucket in the pages")
-    add(
-        "--output",
-        type=Path,
-        metavar="FOLDER",
-        help="for accept.json and accept.html; default: one with the run's name",
-    )
+    add("--output", type=Path, metavar="FOLDER", help="for accept.json and accept.html; default: the run's name")
     add("--look-every", type=float, default=10.0, metavar="S", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if bool(args.subnets) != bool(args.security_groups):
         parser.error("--subnets and --security-groups: wanted both or neither")
+    if not ROLE.fullmatch(args.role):
+        parser.error(f"--role {args.role}: wanted an ARN, such as arn:aws:iam::123456789012:role/Training")
     if args.at_once < 2:
         parser.error(f"--at-once {args.at_once}: wanted at least 2, as each job has two hosts")
     return args
 
 
+def price(text: str) -> tuple[str, float]:
+    """Return the two sides of TYPE=USD."""
+    kind, _, dollars = text.partition("=")
+    try:
+        return kind, float(dollars)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"found {text!r}; wanted TYPE=USD, such as ml.m5.large=0.128") from None
+
+
 def run(args: argparse.Namespace) -> int:
     """Do what was asked for; return the exit code: 0 if all cases were as expected, 1 if not, 2 if nothing ran."""
-    types = {"": args.instance_type, "gpu": args.gpu, "efa": args.efa}
-    options = [name for name, kind in types.items() if kind]
-    offline = args.dry_run or args.policy
+    types = {name: kind for name, kind in (("", args.instance_type), ("gpu", args.gpu), ("efa", args.efa)) if kind}
     sdks = sdk_pythons(args.sdk_python)
-    cases, left_out = chosen(args.case, list(sdks), options)
+    cases, left_out = chosen(args.case, list(sdks), list(types))
     region = region_of(args)
-    account = None if offline else account_of(args, region)
-    bucket = args.bucket or (account.usual_bucket() if account else f"sagemaker-{region}-ACCOUNT")
-    now = datetime.now()
-    types = {name: kind for name, kind in types.items() if kind or not name}
-    where = Where(
-        pages.stamp(now), args.image, args.role, bucket, types, tuple(args.subnets), tuple(args.security_groups)
-    )
-    both = {"role": rights.of_the_role(bucket), "caller": rights.of_the_person(bucket, args.role, bool(sdks))}
+    bucket = args.bucket or f"sagemaker-{region}-{args.role.split(':')[4]}"  # the SDKs' default
+    name = pages.stamp(datetime.now())
+    where = Where(name, args.image, args.role, bucket, types, tuple(args.subnets), tuple(args.security_groups))
+    both = {"role": rights.of_the_role(where), "caller": rights.of_the_caller(where, bool(sdks))}
     if args.policy:
         print(json.dumps(both, indent=1))
         return 0
-    words, dollars = bound(cases, where, args.price)
+    words, dollars = bound(cases, where, region, dict(args.price))
     if args.dry_run:
-        print(
-            json.dumps({"rights": both, "requests": [request(case, where) for case in cases if not case.sdk]}, indent=1)
-        )
+        requests = [request(case, where) for case in cases if not case.sdk]
+        print(json.dumps({"rights": both, "requests": requests}, indent=1))
     print(f"{len(cases)} jobs of two hosts each in {region}: {words}", file=sys.stderr)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
@@ -139,29 +131,26 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"the bound is {words}; wanted at most ${args.budget:g}: name fewer cases, or pass --price")
     if not args.yes:
         raise ValueError("nothing was submitted; wanted --yes, which costs up to the amount above")
-    assert account
-    return on_sagemaker(args, account, where, cases, sdks, left_out)
+    account = account_of(args, region)
+    account.check_bucket(bucket)
+    return on_sagemaker(args, Run(account, where, cases, sdks, args.at_once, args.look_every, print_now), left_out)
 
 
-def on_sagemaker(
-    args: argparse.Namespace,
-    account: Account,
-    where: Where,
-    cases: Sequence[Case],
-    sdks: dict[str, str],
-    left_out: Sequence[str],
-) -> int:
-    """Submit the jobs, wait for them, write the pages, and clean up."""
-    upload(account, where, cases)
-    runs = Run(account, where, cases, sdks, args.at_once, args.look_every, say=lambda text: print(text, flush=True))
-    interrupted = False
+def print_now(text: str) -> None:
+    print(text, flush=True)
+
+
+def on_sagemaker(args: argparse.Namespace, jobs: Run, left_out: Sequence[str]) -> int:
+    """Submit the jobs, wait for them, write the pages, and clean up; return the exit code."""
+    where, interrupted = jobs.where, False
     try:
-        runs.all()
+        upload(jobs.account, where, jobs.cases)
+        jobs.all()
     except KeyboardInterrupt:
         interrupted = True
-    code, verdict = verdict_of(runs.jobs, interrupted)
-    beliefs = compare({job.case.name: job for job in runs.jobs if not job.not_run})
-    found = pages.result(where, account.region, runs.jobs, left_out, beliefs, verdict=verdict)
+    code, verdict = verdict_of(jobs, interrupted)
+    beliefs = compare({job.case.name: job for job in jobs.jobs if not job.not_run})
+    found = pages.result(where, jobs.account.region, jobs.jobs, left_out, beliefs, verdict=verdict)
     found = found if args.names else pages.anonymous(found, where)
     for path in pages.write(args.output or Path(where.run), found):
         print(f"wrote {path}")
@@ -169,39 +158,44 @@ def on_sagemaker(
     for each in found["beliefs"]:
         if each["so"] is False:
             print(f"not as believed: {each['text']}: found {each['found']}")
+    left = f"left in S3: {where.prefix}"
     if args.keep or interrupted:  # jobs that are being stopped still write
-        print(f"left in S3: {where.prefix}")
+        print(left)
     else:
-        print(f"deleted {clean(account, where, runs.jobs)} objects in S3; the logs stay in CloudWatch")
+        try:
+            print(f"deleted {clean(jobs.account, where)} objects in S3; the logs stay in CloudWatch")
+        except Refused as refused:
+            print(f"{left}: {refused}")
     print(verdict)
     return code
 
 
-def verdict_of(jobs: Sequence[Job], interrupted: bool) -> tuple[int, str]:
+def verdict_of(jobs: Run, interrupted: bool) -> tuple[int, str]:
     """Return the exit code and the last line."""
-    outcomes = [outcome(job) if job.done else "not run: interrupted" for job in jobs]
-    failed = [job.case.name for job, each in zip(jobs, outcomes, strict=True) if each == "FAILED"]
-    ran = sum(not each.startswith("not run") for each in outcomes)
-    words = f"{ran - len(failed)} of {ran} cases as expected" + (f"; FAILED: {', '.join(failed)}" if failed else "")
-    refused = [job.case.name for job in jobs if job.not_run]
+    outcomes = {job.case.name: outcome(job) if job.done else "not run: interrupted" for job in jobs.jobs}
+    ran = [name for name, each in outcomes.items() if not each.startswith("not run")]
+    failed = [name for name in ran if outcomes[name] == "FAILED"]
+    refused = [job.case.name for job in jobs.jobs if job.not_run and not job.excused]
+    words = f"{len(ran) - len(failed)} of {len(ran)} cases as expected"
+    words += f"; FAILED: {', '.join(failed)}" if failed else ""
     words += f"; not run: {', '.join(refused)}" if refused else ""
+    if jobs.not_stopped:
+        words = f"NOT STOPPED: {', '.join(jobs.not_stopped)}; {words}"
     if interrupted:
-        return 130, f"interrupted, all jobs were stopped; {words}"
+        return 130, f"interrupted, SageMaker was asked to stop all jobs; {words}"
     return int(bool(failed or refused or not ran)), words
 
 
-def bound(cases: Sequence[Case], where: Where, price: float | None) -> tuple[str, float | None]:
+def bound(cases: Sequence[Case], where: Where, region: str, prices: Mapping[str, float]) -> tuple[str, float | None]:
     """Return how long the jobs may run at most, in words, and what that costs in dollars; None if it is not known."""
-    hours = sum(case.max_run * case.hosts for case in cases) / 3600
-    prices = [price or PRICES.get(where.type_of(case)) for case in cases]
-    kept = sum(case.keep_alive * case.hosts for case in cases) / 3600
-    words = f"at most {hours + kept:.1f} instance hours"
-    if None in prices:
-        return f"{words}; found no price for these types, wanted --price", None
-    dollars = sum(
-        (case.max_run + case.keep_alive) * case.hosts / 3600 * (each or 0)
-        for case, each in zip(cases, prices, strict=True)
-    )
+    known = {**(PRICES if region == OF_PRICES else {}), **prices}
+    hours = [(case.max_run + case.keep_alive + ENDING_S) * case.hosts / 3600 for case in cases]
+    words = f"at most {sum(hours):.1f} instance hours"
+    unknown = sorted({where.type_of(case) for case in cases} - set(known))
+    if unknown:
+        example = f", such as --price {unknown[0]}={PRICES[unknown[0]]} in {OF_PRICES}" if unknown[0] in PRICES else ""
+        return f"{words}; wanted --price TYPE=USD for {', '.join(unknown)} in {region}{example}", None
+    dollars = sum(known[where.type_of(case)] * each for case, each in zip(cases, hours, strict=True))
     return f"{words}, ${dollars:.2f}", dollars
 
 
@@ -227,14 +221,18 @@ def account_of(args: argparse.Namespace, region: str) -> Account:
 
 
 def sdk_pythons(pythons: Sequence[str]) -> dict[str, str]:
-    """Return a Python for each SDK that is installed in one of these, or in this."""
+    """Return a Python for each SDK that one of these has, or this one. Raise ValueError if one of these has none."""
     asks = "import importlib.util as u; print('v3' if u.find_spec('sagemaker.train') else 'v2')"
-    found = {}
-    if importlib.util.find_spec("sagemaker") or pythons:
-        for python in (*pythons, sys.executable):
+    found: dict[str, str] = {}
+    for python in (*pythons, sys.executable):
+        try:
             asked = subprocess.run([python, "-c", asks], capture_output=True, text=True)
-            if asked.returncode == 0:
-                found.setdefault(asked.stdout.strip(), python)
+        except OSError as error:
+            raise ValueError(f"--sdk-python {python}: {error.strerror}") from None
+        if asked.returncode == 0:
+            found.setdefault(asked.stdout.split()[-1], python)  # SDK v2 prints lines when it is imported
+        elif python != sys.executable:
+            raise ValueError(f"--sdk-python {python}: found no SageMaker SDK in it; wanted one that has v2 or v3")
     return found
 
 

@@ -4,6 +4,7 @@ import io
 import re
 import tarfile
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +31,18 @@ ADVICE = (  # pattern in a code or message, and what to do
         "log in again: AWS takes these credentials no longer, or not in this region",
     ),
     (
-        r"NoSuchBucket|does not exist.*bucket",
+        r"NoSuchBucket|does not exist.*bucket|^404",
         "pass --bucket with a bucket of this region, or create it with examples/cloudformation/accept.yaml",
     ),
     (
-        r"PermanentRedirect|IllegalLocationConstraint|different region",
+        r"PermanentRedirect|IllegalLocationConstraint|different region|No S3 objects found",
         "the bucket is in another region: pass --bucket with one of the job's region",
     ),
     (
         r"(?i)image.*(not exist|pull|not found|invalid)|(?i:repository).*not exist",
         "push the image to ECR in the job's region, and let the role pull it",
     ),
-    (r"Access denied|AccessDenied|Forbidden", f"the job's role lacks a right; {POLICY}"),
+    (r"Access denied|AccessDenied|Forbidden|^403", f"the job's role lacks a right; {POLICY}"),
     (r"Throttling|TooManyRequests|RequestLimitExceeded", "AWS throttles this account: pass a smaller --at-once"),
 )
 
@@ -82,7 +83,7 @@ class Account:
 
     def __init__(self, session: Any) -> None:
         self.region = session.region_name
-        names = ("sagemaker", "s3", "logs", "cloudwatch", "sts")
+        names = ("sagemaker", "s3", "logs")
         try:
             self._clients = {name: session.client(name, config=PATIENCE) for name in names}
         except BotoCoreError as error:
@@ -103,19 +104,28 @@ class Account:
         except (ClientError, BotoCoreError) as error:
             raise explained(error, f"{service} {operation}") from None
 
-    def usual_bucket(self) -> str:
-        """Return the bucket that SageMaker's SDKs take if they are told none."""
-        return f"sagemaker-{self.region}-{self.call('sts', 'get_caller_identity')['Account']}"
+    def check_bucket(self, bucket: str) -> None:
+        """Raise Refused if the bucket cannot be reached, or is in another region than the jobs."""
+        headers = self.call("s3", "head_bucket", Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]
+        region = headers.get("x-amz-bucket-region", self.region)
+        if region != self.region:
+            raise Refused(
+                f"the bucket {bucket} is in {region}, the jobs would be in {self.region}; wanted the same region"
+            )
 
     def upload(self, folder: Path, bucket: str, prefix: str) -> None:
         """Upload the files of a folder."""
         for file in sorted(folder.iterdir()):
             self.call("s3", "put_object", Bucket=bucket, Key=f"{prefix}/{file.name}", Body=file.read_bytes())
 
-    def log(self, job: str) -> list[tuple[str, float, str]]:
-        """Return the lines of a job's log: host, seconds since the epoch, text."""
+    def log(self, job: str, since: datetime) -> list[tuple[str, float, str]]:
+        """Return the lines of a job's log: host, seconds since the epoch, text. `since`: before its first line."""
         try:
-            wanted = {"logGroupName": GROUP, "logStreamNamePrefix": f"{job}/"}
+            wanted = {
+                "logGroupName": GROUP,
+                "logStreamNamePrefix": f"{job}/",
+                "startTime": int(since.timestamp() * 1000),
+            }
             events = list(self.pages("logs", "filter_log_events", "events", **wanted))
         except Refused as refused:
             if refused.code == "ResourceNotFoundException":  # no job of this account has printed anything yet
@@ -136,11 +146,13 @@ class Account:
             return [each.name.removeprefix("./") for each in archive if each.isfile()]
 
     def delete(self, bucket: str, prefix: str) -> int:
-        """Delete all objects below a prefix; return how many there were."""
+        """Delete all objects below a prefix; return how many there were. Raise Refused if some are left."""
         keys = [each["Key"] for each in self.pages("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)]
         for first in range(0, len(keys), 1000):  # as many as one call takes
             objects = [{"Key": key} for key in keys[first : first + 1000]]
-            self.call("s3", "delete_objects", Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+            told = self.call("s3", "delete_objects", Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+            for error in told.get("Errors", ()):
+                raise Refused(f"s3 delete_objects: {error.get('Key')}: {error.get('Message')}")
         return len(keys)
 
 

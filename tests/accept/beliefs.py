@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accept.judging import Ran, said
+from accept.judging import Ran, objects_after
 
 Facts = dict[str, dict[str, Any]]  # by host, then by name
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What we believe. `check`: what one host's facts say, and whether that is so. `source`: why we believe it."""
+    """What we believe. `check`: returns value and verdict from one host's facts. `source`: why we believe it."""
 
     text: str
     check: Callable[[Mapping[str, Any]], tuple[Any, bool]]
@@ -95,8 +95,7 @@ def _whole_machine(facts: Mapping[str, Any]) -> tuple[Any, bool]:
 
 BELIEFS = (
     Belief("processes run as root", equal("user", [0, 0]), SEEN),
-    Belief("process 1 starts in /", lambda facts: (facts["working-folder"], facts["working-folder"] == "/"), SEEN),
-    Belief("the container gets the word `train`", lambda f: (f["command"], "train" in " ".join(f["command"])), GUIDE),
+    Belief("process 1 starts in /", equal("working-folder", "/"), SEEN),
     Belief("hosts are sorted by name", _key("hosts", lambda value, _: value == sorted(value)), GUIDE),
     Belief("current_host is one of hosts", _key("current_host", lambda v, f: v in f["resourceconfig"]["hosts"]), GUIDE),
     Belief(
@@ -105,7 +104,9 @@ BELIEFS = (
         SEEN,
     ),
     Belief(
-        "current_instance_type is the type", _key("current_instance_type", lambda v, _: str(v).startswith("ml.")), SEEN
+        "current_instance_type begins with ml.",
+        _key("current_instance_type", lambda v, _: str(v).startswith("ml.")),
+        SEEN,
     ),
     Belief("topology is null", _key("topology", lambda value, _: value is None), SEEN),
     Belief("the named network interface exists", _interface, GUIDE),
@@ -115,7 +116,7 @@ BELIEFS = (
     Belief("TRAINING_JOB_ARN is set", variable("TRAINING_JOB_ARN", "arn:.+"), GUIDE),
     Belief("AWS_REGION is set", variable("AWS_REGION", ".+"), SEEN),
     Belief(
-        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI gives the role",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is set",
         variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "set"),
         SEEN,
     ),
@@ -130,7 +131,7 @@ def facts_of(ran: Ran) -> Facts:
     """Return the facts that a job's hosts have printed, by host."""
     found: Facts = {}
     for host in dict.fromkeys(each for each, _, _ in ran.log):
-        own = said([line for line in ran.log if line[0] == host], "accept-fact")
+        own = objects_after([line for line in ran.log if line[0] == host], "accept-fact")
         found[host] = {each["name"]: each["value"] for each in own}
     return found
 
@@ -142,7 +143,7 @@ def compare(jobs: Mapping[str, Ran]) -> list[Found]:
 
 
 def of_hosts(belief: Belief, facts: Facts) -> Found:
-    """Return what all hosts say of a belief."""
+    """Return what the hosts' facts show about a belief."""
     told = []
     for host, each in facts.items():
         try:
@@ -177,7 +178,8 @@ def of_jobs(jobs: Mapping[str, Ran]) -> Iterator[Found]:
         more = max(lived) - max(left)
         warned = bool(ran and any(host == "algo-1" for host, _ in numbers(ran, r"accept-since-sigterm ([\d.]+)")))
         shown = f"it lived {more:.0f} s more, {'after' if warned else 'without'} SIGTERM"
-        yield Found(text, UNKNOWN, shown, (more > 40) is survives)
+        ended = warned or more < 200  # seconds; bare.py lives 230 s longer than the host that leaves
+        yield Found(text, UNKNOWN, shown, ended is not survives)
 
 
 def numbers(ran: Ran | None, pattern: str) -> list[tuple[str, float]]:

@@ -1,5 +1,6 @@
-"""Compare what came of a case's job with what was expected, and measure it. Values in, values out."""
+"""Compare the result of a case's job with what was expected, and measure it. Values in, values out."""
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -23,11 +24,15 @@ SHOWN = 300  # characters of a FailureReason in a complaint
 
 @dataclass
 class Ran:
-    """What is known of a case's job. `not_run`: why there is none. `names`: in model.tar.gz and output.tar.gz."""
+    """What is known of a case's job. `not_run`: why there is none; `excused`: that is no failure.
+
+    `names`: of the files in model.tar.gz and output.tar.gz.
+    """
 
     case: Case
     job: str = ""
     not_run: str = ""
+    excused: bool = False
     description: dict[str, Any] = field(default_factory=dict)
     log: list[Line] = field(default_factory=list)
     names: dict[str, list[str]] = field(default_factory=dict)
@@ -60,6 +65,8 @@ def outcome(ran: Ran) -> str:
         return f"not run: {ran.not_run}"
     if ran.case.optional and re.search(ran.case.optional, ran.reason):
         return "not run: the image lacks what it needs"
+    if ran.description.get("SecondaryStatus") == "MaxWaitTimeExceeded":
+        return "not run: AWS had no spot machines in time"
     return "FAILED" if complaints(ran) else "as expected"
 
 
@@ -94,7 +101,7 @@ def misread(ran: Ran) -> list[str]:
     """Return which records of which channel were not read once in a pass."""
     wanted, found = Counter(range(sum(RECORDS))), []
     for channel in ran.case.channels:
-        passes = [each for each in said(ran.log, "accept-numbers") if each["channel"] == channel.name]
+        passes = [each for each in objects_after(ran.log, "accept-numbers") if each["channel"] == channel.name]
         if len(passes) != 2:
             found.append(f"channel {channel.name} was read {len(passes)} times, wanted 2")
         for each in passes:
@@ -105,10 +112,13 @@ def misread(ran: Ran) -> list[str]:
     return found
 
 
-def said(log: Sequence[Line], word: str) -> list[dict[str, Any]]:
-    """Return the JSON objects that stand behind a word in the log."""
-    texts = (text.partition(f"{word} ")[2] for _, _, text in log if f"{word} " in text)
-    return [json.loads(text) for text in texts]
+def objects_after(log: Sequence[Line], word: str) -> list[dict[str, Any]]:
+    """Return the JSON objects that follow a word in the log."""
+    found = []
+    for _, _, text in log:
+        with contextlib.suppress(ValueError):  # no JSON: another line, or a part of one that CloudWatch has split
+            found.append(json.loads(text.partition(f"{word} ")[2]))
+    return found
 
 
 def figures(ran: Ran) -> dict[str, float]:

@@ -68,8 +68,8 @@ def anonymous(value: Any, where: Where) -> Any:
         return [anonymous(each, where) for each in value]
     if not isinstance(value, str):
         return value
-    for name, word in ((where.bucket, "BUCKET"), (where.role.rpartition("/")[2], "ROLE")):
-        value = value.replace(name, word) if name else value
+    value = value.replace(where.bucket, "BUCKET")
+    value = re.sub(rf"(?<=role/){re.escape(where.role.rpartition('/')[2])}\b", "ROLE", value)
     for pattern, word in PATTERNS:
         value = re.sub(pattern, word, value)
     return value
@@ -145,5 +145,5 @@ def write(folder: Path, found: Mapping[str, Any]) -> tuple[Path, Path]:
 
 
 def stamp(now: datetime) -> str:
-    """Return the name of a run that begins now: with it, all of its jobs' names begin."""
+    """Return the name of a run that begins now. All job names of the run begin with it."""
     return f"accept-{now:%m%d-%H%M%S}"

@@ -12,7 +12,7 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True)
 class Where:
-    """Where and as whom the jobs run. `run`: the name of this acceptance run, with which all job names begin."""
+    """Hold image, role, bucket, network and instance types of the jobs. All job names begin with `run`."""
 
     run: str
     image: str
@@ -26,6 +26,11 @@ class Where:
     def prefix(self) -> str:
         """Return the place in S3 of all that the run writes."""
         return f"s3://{self.bucket}/accept/{self.run}"
+
+    @property
+    def partition(self) -> str:
+        """Return the role's partition: aws, aws-cn or aws-us-gov."""
+        return self.role.split(":")[1]
 
     def type_of(self, case: Case) -> str:
         return self.types[case.only_with]
@@ -88,14 +93,3 @@ def metrics() -> list[dict[str, str]]:
     """Return the definitions that `entrypoint metrics --sdk json` prints."""
     found: list[dict[str, str]] = json.loads(definitions(USUAL, "json"))
     return found
-
-
-def submit_command(case: Case, where: Where, python: str, region: str, submit: str) -> list[str]:
-    """Return the command with which an SDK submits the case's job: the example for users, examples/submit.py."""
-    words = [python, submit, str(submit).replace("submit.py", "digits/train.py"), "--mode", case.mode, "--no-wait"]
-    words += ["--instances", str(case.hosts), "--instance-type", where.type_of(case), "--max-run", str(case.max_run)]
-    words += ["--image", where.image, "--role", where.role, "--region", region, "--output", f"{where.prefix}/output"]
-    words += ["--env", f"ACCEPT_RUN={where.job(case)}"]  # by which the job, whose name the SDK chooses, is found
-    if where.subnets:
-        words += ["--subnets", *where.subnets, "--security-groups", *where.groups]
-    return words

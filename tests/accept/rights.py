@@ -2,46 +2,61 @@
 
 from typing import Any
 
-LOGS = "arn:aws:logs:*:*:log-group:/aws/sagemaker/TrainingJobs*"
+from accept.requests import Where
+
+Statement = dict[str, Any]
+NETWORK = ("NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups")
+INTERFACE = ("NetworkInterface", "NetworkInterfacePermission")
 
 
-def statement(sid: str, actions: list[str], *resources: str, **conditions: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": list(resources)}
-    return made | ({"Condition": conditions} if conditions else {})
+def statement(sid: str, actions: list[str], *resources: str, **condition: Any) -> Statement:
+    """Return one statement that allows actions."""
+    made: Statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": list(resources)}
+    return made | ({"Condition": condition} if condition else {})
 
 
-def policy(*statements: dict[str, Any]) -> dict[str, Any]:
+def policy(*statements: Statement) -> Statement:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-def of_the_role(bucket: str) -> dict[str, Any]:
+def of_the_role(where: Where) -> Statement:
     """Return what the jobs' role must be allowed."""
-    objects = f"arn:aws:s3:::{bucket}/accept/*"
-    return policy(
-        statement("Bucket", ["s3:ListBucket"], f"arn:aws:s3:::{bucket}"),
-        statement("Objects", ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], objects),
+    arn = f"arn:{where.partition}"
+    log = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
+    pull = ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"]
+    statements = [
+        statement("Bucket", ["s3:ListBucket"], f"{arn}:s3:::{where.bucket}"),
         statement(
-            "Image",
-            ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"],
-            "arn:aws:ecr:*:*:repository/*",
+            "Objects", ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"{arn}:s3:::{where.bucket}/accept/*"
         ),
+        statement("Image", pull, f"{arn}:ecr:*:*:repository/*"),
         statement("Registry", ["ecr:GetAuthorizationToken", "cloudwatch:PutMetricData"], "*"),
-        statement(
-            "Log", ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], LOGS
-        ),
-    )
+        statement("Log", log, f"{arn}:logs:*:*:log-group:/aws/sagemaker/TrainingJobs*"),
+    ]
+    if where.subnets:
+        make = [f"ec2:{verb}{each}" for verb in ("Create", "Delete") for each in INTERFACE]
+        statements.append(statement("Look", [f"ec2:Describe{each}" for each in NETWORK], "*"))
+        statements.append(statement("Interfaces", make, "*"))
+    return policy(*statements)
 
 
-def of_the_person(bucket: str, role: str, sdks: bool) -> dict[str, Any]:
-    """Return what the credentials of whoever starts the run must be allowed. `sdks`: SDKs choose their jobs' names."""
-    jobs = f"arn:aws:sagemaker:*:*:training-job/{'' if sdks else 'accept-'}*"
-    service = {"iam:PassedToService": "sagemaker.amazonaws.com"}
+def of_the_caller(where: Where, sdks: bool) -> Statement:
+    """Return the policy of the person who starts the run. `sdks`: allow any job name, as SDKs choose their own."""
+    arn = f"arn:{where.partition}"
     operations = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "UpdateTrainingJob", "AddTags")
     return policy(
-        statement("Jobs", [f"sagemaker:{each}" for each in operations], jobs),
-        statement("List", ["sagemaker:ListTrainingJobs", "sts:GetCallerIdentity"], "*"),
-        statement("Role", ["iam:PassRole"], role, StringEquals=service),
-        statement("Bucket", ["s3:ListBucket", "s3:GetBucketLocation"], f"arn:aws:s3:::{bucket}"),
-        statement("Objects", ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"arn:aws:s3:::{bucket}/accept/*"),
-        statement("Log", ["logs:FilterLogEvents"], LOGS),
+        statement(
+            "Jobs",
+            [f"sagemaker:{each}" for each in operations],
+            f"{arn}:sagemaker:*:*:training-job/{'' if sdks else 'accept-'}*",
+        ),
+        statement("List", ["sagemaker:ListTrainingJobs"], "*"),
+        statement(
+            "Role", ["iam:PassRole"], where.role, StringEquals={"iam:PassedToService": "sagemaker.amazonaws.com"}
+        ),
+        statement("Bucket", ["s3:ListBucket"], f"{arn}:s3:::{where.bucket}"),
+        statement(
+            "Objects", ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"{arn}:s3:::{where.bucket}/accept/*"
+        ),
+        statement("Log", ["logs:FilterLogEvents"], f"{arn}:logs:*:*:log-group:/aws/sagemaker/TrainingJobs*"),
     )

@@ -1,29 +1,34 @@
-"""Run the cases' jobs: submit as many at once as the account allows, look at them, stop them, gather what they left."""
+"""Run the cases' jobs: submit as many at once as the account allows, look at them, stop them, gather their results."""
 
-import os
 import re
-import subprocess
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 import epochs
 
-from accept.account import Account, Refused, advice
+from accept.account import Account, Refused
 from accept.cases import OWN, RECORDS, SHARED, Case
-from accept.judging import Ran, complaints
-from accept.requests import Where, request, submit_command
+from accept.judging import Ran, outcome
+from accept.requests import Where, request
+from accept.sdk import Submission
 
-SUBMIT = str(Path(__file__).resolve().parents[2] / "examples" / "submit.py")
 ENDED = ("Completed", "Failed", "Stopped")
-SETTLE_S = 90.0  # CloudWatch shows the last lines of a job some time after its end
-HOLD_S = 60.0  # before a job that exceeded a quota is submitted again
+QUIET_LOOKS, SETTLE_LOOKS = 3, 9  # looks without new lines; at most so many, as CloudWatch shows lines late
+HOLD_LOOKS = 6  # before a job that exceeded a quota is submitted again
+QUOTA_S = 300.0  # how long machines of jobs that have ended may still count against a quota
+POOL_S = 60.0  # until AWS has said whether it keeps the machines of a job
+FOUND_S = 60.0  # until ListTrainingJobs knows a job
+CLOCKS = timedelta(minutes=10)  # between this machine's clock and AWS's
 BROKEN = "no-such-package-of-accept==1.0\n"
+NO_POOL = (
+    "AWS kept no machines: ask in Service Quotas for 2 of '{} for training warm pool usage', which is 0 by default"
+)
 
 
 def upload(account: Account, where: Where, cases: Sequence[Case]) -> None:
@@ -45,21 +50,22 @@ def upload(account: Account, where: Where, cases: Sequence[Case]) -> None:
 
 @dataclass
 class Job(Ran):
-    """A case's job while the run goes on."""
+    """A case's job while the run goes on. Times are of the monotonic clock, 0 if it has not come to that."""
 
-    submitting: subprocess.Popen[str] | None = None  # an SDK
-    printed: IO[str] | None = None  # by that SDK
+    submission: Submission | None = None  # of an SDK
     begun: float = 0.0
     created: bool = False
     ended: float = 0.0
     stopped: bool = False
     done: bool = False
     hold_until: float = 0.0
+    refused_since: float = 0.0  # by a quota
+    same_log: int = 0  # looks since the last new line
 
 
 @dataclass
 class Run:
-    """The jobs of all cases. `at_once`: instances; the account's quota may lower it. `sdks`: a Python for each."""
+    """The jobs of all cases. `at_once`: instances. `sdks`: a Python for each SDK."""
 
     account: Account
     where: Where
@@ -67,14 +73,15 @@ class Run:
     sdks: Mapping[str, str]
     at_once: int
     look_every_s: float = 10.0
-    settle_s: float = SETTLE_S
-    say: Callable[[str], None] = print
+    print_status: Callable[[str], None] = print
     jobs: list[Job] = field(default_factory=list)
+    not_stopped: list[str] = field(default_factory=list)  # names of jobs
+    limits: dict[tuple[str, bool], int] = field(default_factory=dict)  # instances at once, by type and spot
 
-    def all(self) -> list[Job]:
+    def all(self) -> None:
         """Run all jobs. On KeyboardInterrupt, stop them and raise it again."""
         self.jobs = [Job(case, self.where.job(case)) for case in self.cases]
-        self.begun = datetime.now(timezone.utc)
+        self.begun = datetime.now(timezone.utc) - CLOCKS
         try:
             while any(not job.done for job in self.jobs):
                 for job in self.jobs:
@@ -87,114 +94,133 @@ class Run:
                 time.sleep(self.look_every_s)
         finally:
             self._stop_all()
-        return self.jobs
 
     # ---- the life of a job
 
     def _advance(self, job: Job) -> None:
         if job.done:
             return
-        if job.submitting:
-            self._look_at_sdk(job)
-        elif not job.begun:
-            if self._may_start(job):
-                self._start(job)
-        else:
+        if job.submission:
+            self._find_job_of_sdk(job)
+        elif job.begun:
             self._look(job)
+        elif self._may_start(job):
+            self._start(job)
 
     def _may_start(self, job: Job) -> bool:
         first = next((each for each in self.jobs if each.case.name == job.case.after), None)
-        if first and not first.done:
+        if first and not self._may_follow(job, first):
             return False
-        if first and first.not_run:
+        taken, of_kind = self._taken(), self._taken(job)
+        if taken + job.case.hosts > self.at_once or of_kind + job.case.hosts > self.limits.get(self._kind(job), 10**6):
+            return False
+        return time.monotonic() >= job.hold_until
+
+    def _may_follow(self, job: Job, first: Job) -> bool:
+        """Return whether a job may start that needs what another has left."""
+        if not first.done:
+            return False
+        if first.not_run:
             self._finish(job, f"it needs {first.case.name}, which was not run")
             return False
-        taken = sum(each.case.hosts for each in self._running())
-        return taken + job.case.hosts <= self.at_once and time.monotonic() >= job.hold_until
+        if not first.case.keep_alive:
+            return True
+        pool = self._pool(first)
+        if pool in ("Terminated", "Reused") or (not pool and time.monotonic() - first.ended > POOL_S):
+            job.excused = True
+            self._finish(job, NO_POOL.format(self.where.type_of(job.case)))
+        return pool == "Available"
 
-    def _running(self) -> list[Job]:
-        return [job for job in self.jobs if job.begun and not job.done and not job.ended]
+    def _kind(self, job: Job) -> tuple[str, bool]:
+        """Return what AWS counts together."""
+        return self.where.type_of(job.case), job.case.spot
+
+    def _taken(self, like: Job | None = None) -> int:
+        """Return how many instances run, of the kind of another job or of all kinds."""
+        running = [job for job in self.jobs if job.begun and not job.done and not job.ended]
+        return sum(job.case.hosts for job in running if not like or self._kind(job) == self._kind(like))
 
     def _start(self, job: Job) -> None:
         job.begun = time.monotonic()
         if job.case.sdk:
-            python = self.sdks[job.case.sdk]
-            words = submit_command(job.case, self.where, python, self.account.region, SUBMIT)
-            job.printed = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed when the job is forgotten)
-            job.submitting = subprocess.Popen(words, stdout=job.printed, stderr=subprocess.STDOUT, env=dict(os.environ))
+            job.submission = Submission(job.case, self.where, self.sdks[job.case.sdk], self.account.region)
             return
+        job.created = True  # before the call, which an interruption may cut short
         try:
             self.account.call("sagemaker", "create_training_job", **request(job.case, self.where))
         except Refused as refused:
-            if refused.code == "ResourceLimitExceeded" and self._wait_for_quota(job):
-                return
-            if refused.code != "ResourceInUse":  # botocore has sent the request again, and the first one has arrived
+            if refused.code != "ResourceInUse":  # botocore sent the request twice, and the first has arrived
+                job.created = False
+                if refused.code == "ResourceLimitExceeded" and self._wait_for_quota(job, refused):
+                    return
                 raise
-        job.created = True
-        self.say(f"{job.case.name}: submitted as {job.job}")
+        self.print_status(f"{job.case.name}: submitted as {job.job}")
 
-    def _wait_for_quota(self, job: Job) -> bool:
-        """Return whether other jobs of ours will make room for this one."""
-        job.begun = 0.0
-        taken = sum(each.case.hosts for each in self._running())
-        if not taken:
+    def _wait_for_quota(self, job: Job, refused: Refused) -> bool:
+        """Return whether the quota may have room for the job later."""
+        limit = re.search(r" is (\d+) Instance", str(refused))
+        if limit and int(limit[1]) < job.case.hosts:
             return False
-        if taken < self.at_once:
-            self.at_once = taken
-            self.say(f"{job.case.name}: the quota is reached; at most {taken} instances run at once from now on")
-        job.hold_until = time.monotonic() + min(HOLD_S, 6 * self.look_every_s)
-        return True
+        job.begun = 0.0
+        now = time.monotonic()
+        taken = self._taken(job)
+        if taken and taken != self.limits.get(self._kind(job)):
+            self.limits[self._kind(job)] = taken
+            self.print_status(f"{job.case.name}: AWS reports a quota; at most {taken} such instances run at once")
+        job.refused_since = job.refused_since if job.refused_since and not taken else now
+        job.hold_until = now + HOLD_LOOKS * self.look_every_s
+        return now - job.refused_since < QUOTA_S
 
-    def _look_at_sdk(self, job: Job) -> None:
-        """Find the job that the SDK has submitted."""
-        assert job.submitting and job.printed
-        if job.submitting.poll() is None:
+    def _find_job_of_sdk(self, job: Job) -> None:
+        """Find the job that an SDK has submitted, under a name of its own."""
+        assert job.submission
+        if not job.submission.has_ended():
             return
-        code, job.submitting = job.submitting.returncode, None
-        job.printed.seek(0)
-        lines = [line.strip() for line in job.printed if line.strip()]
-        if code:
-            last = lines[-1] if lines else "it printed nothing"
-            raise Refused(f"SDK {job.case.sdk} ended with {code}: {last}" + f" -- {advice(last)}" * bool(advice(last)))
-        mark, wanted = job.job, {"CreationTimeAfter": self.begun, "SortBy": "CreationTime", "SortOrder": "Descending"}
+        wanted = {"CreationTimeAfter": self.begun, "SortBy": "CreationTime", "SortOrder": "Descending"}
         for each in self.account.pages("sagemaker", "list_training_jobs", "TrainingJobSummaries", **wanted):
             name = each["TrainingJobName"]
             found = self.account.call("sagemaker", "describe_training_job", TrainingJobName=name)
-            if found.get("Environment", {}).get("ACCEPT_RUN") == mark:
-                job.job, job.created = name, True
-                self.say(f"{job.case.name}: SDK {job.case.sdk} submitted it as {name}")
+            if found.get("Environment", {}).get("ACCEPT_RUN") == self.where.job(job.case):
+                job.job, job.created, job.submission = name, True, None
+                self.print_status(f"{job.case.name}: SDK {job.case.sdk} submitted it as {name}")
                 return
-        raise Refused(f"SDK {job.case.sdk} ended with 0, but ListTrainingJobs has no job of it")
+        if time.monotonic() - job.submission.ended > FOUND_S:
+            raise Refused(f"SDK {job.case.sdk} ended with 0, but ListTrainingJobs has no job of it")
 
     def _look(self, job: Job) -> None:
         before = job.description.get("SecondaryStatus")
         job.description = self.account.call("sagemaker", "describe_training_job", TrainingJobName=job.job)
         now = job.description.get("SecondaryStatus")
         if now != before:
-            self.say(f"{job.case.name}: {now}")
+            self.print_status(f"{job.case.name}: {now}")
         if job.status in ENDED:
             self._gather(job)
         elif job.case.stop_at and not job.stopped and now == "Training":
-            job.log = self.account.log(job.job)
+            self._read_log(job)
             if job.has(job.case.stop_at):
                 self._stop(job)
 
+    def _read_log(self, job: Job) -> None:
+        before, job.log = len(job.log), self.account.log(job.job, self.begun)
+        job.same_log = 0 if len(job.log) != before else job.same_log + 1
+
     def _gather(self, job: Job) -> None:
-        """Read log and archives of a job that has ended, until they are as expected, or for SETTLE_S."""
+        """Read log and archives of a job that has ended, until no line comes and all is as expected; or give up."""
         job.ended = job.ended or time.monotonic()
-        job.log = self.account.log(job.job)
+        self._read_log(job)
         place = urlsplit(self.where.prefix)
         for archive in ("model", "output"):
             key = f"{place.path.lstrip('/')}/output/{job.job}/output/{archive}.tar.gz"
             if getattr(job.case.expected, archive):
                 job.names[archive] = self.account.names_in(self.where.bucket, key)
-        if not complaints(job) or time.monotonic() - job.ended > self.settle_s or job.case.optional:
+        settled = job.same_log >= QUIET_LOOKS and outcome(job) != "FAILED"
+        if settled or time.monotonic() - job.ended > SETTLE_LOOKS * self.look_every_s:
             self._finish(job)
 
     def _finish(self, job: Job, not_run: str = "") -> None:
         job.done, job.not_run = True, not_run
         if not_run:
-            self.say(f"{job.case.name}: not run: {not_run}")
+            self.print_status(f"{job.case.name}: not run: {not_run}")
 
     # ---- ends
 
@@ -202,39 +228,51 @@ class Run:
         job.stopped = True
         try:
             self.account.call("sagemaker", "stop_training_job", TrainingJobName=job.job)
-            self.say(f"{job.case.name}: told to stop")
+            self.print_status(f"{job.case.name}: asked SageMaker to stop it")
         except Refused as refused:
-            self.say(f"{job.case.name}: could not be stopped, look at {job.job} yourself: {refused}")
+            if "not found" in str(refused):  # the interruption came before the request
+                return
+            self.not_stopped.append(job.job)
+            self.print_status(f"{job.case.name}: stop {job.job} in the console: {refused}")
 
     def _stop_all(self) -> None:
-        """Stop what still runs, and give back machines that are kept."""
-        for job in self.jobs:
-            try:
-                if job.submitting:
-                    job.submitting.wait(timeout=60)  # its job is known only then
-                    self._look_at_sdk(job)
-                if job.created and not job.done and not job.ended:
-                    self._stop(job)
-                elif job.case.keep_alive and job.created:
+        """Stop what still runs, and give back machines that are kept; a second Ctrl-C does not keep this from it."""
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            for job in self.jobs:
+                try:
+                    if job.submission:
+                        job.submission.wait()
+                        self._find_job_of_sdk(job)
+                    if job.created and not job.done and not job.ended:
+                        self._stop(job)
+                except Refused as refused:
+                    self.print_status(f"{job.case.name}: {refused}")
+            for job in self.jobs:
+                if job.case.keep_alive and job.created:
                     self._give_back(job)
-            except (Refused, subprocess.TimeoutExpired) as error:
-                self.say(f"{job.case.name}: look at {job.job} yourself: {error}")
+        finally:
+            signal.signal(signal.SIGINT, handler)
+
+    def _pool(self, job: Job) -> str:
+        found = self.account.call("sagemaker", "describe_training_job", TrainingJobName=job.job)
+        return str(found.get("WarmPoolStatus", {}).get("Status", ""))
 
     def _give_back(self, job: Job) -> None:
-        found = self.account.call("sagemaker", "describe_training_job", TrainingJobName=job.job)
-        if found.get("WarmPoolStatus", {}).get("Status") in ("Available", "InUse"):
-            config = {"KeepAlivePeriodInSeconds": 0}
-            self.account.call("sagemaker", "update_training_job", TrainingJobName=job.job, ResourceConfig=config)
+        """End the warm pool of a job, which costs as much as the job. It begins when the job has ended."""
+        try:
+            until = time.monotonic() + QUOTA_S
+            while (pool := self._pool(job)) == "InUse" and time.monotonic() < until:
+                time.sleep(self.look_every_s)
+            if pool == "Available":
+                config = {"KeepAlivePeriodInSeconds": 0}
+                self.account.call("sagemaker", "update_training_job", TrainingJobName=job.job, ResourceConfig=config)
+        except Refused as refused:
+            self.print_status(
+                f"{job.case.name}: its machines cost until {job.case.keep_alive} s have passed: {refused}"
+            )
 
 
-def clean(account: Account, where: Where, jobs: Sequence[Job]) -> int:
+def clean(account: Account, where: Where) -> int:
     """Delete what the run and its jobs have written to S3; return the number of objects."""
-    places = {where.prefix + "/"}
-    for job in jobs:
-        if job.case.sdk:  # SDKs upload to places of their own
-            hyperparameters = job.description.get("HyperParameters", {})
-            uris = [str(hyperparameters.get("sagemaker_submit_directory", "")).strip('"')]
-            for channel in job.description.get("InputDataConfig", ()):
-                uris.append(channel["DataSource"].get("S3DataSource", {}).get("S3Uri", ""))
-            places |= {uri for uri in uris if re.match(r"s3://[^/]+/.+", uri)}
-    return sum(account.delete(urlsplit(each).netloc, urlsplit(each).path.lstrip("/")) for each in sorted(places))
+    return account.delete(where.bucket, urlsplit(where.prefix).path.lstrip("/") + "/")

@@ -13,6 +13,7 @@ from accept.cases import CASES, chosen
 from accept.judging import Ran, complaints, figures, outcome
 from accept.requests import Where, request
 
+ROOT = Path(__file__).resolve().parents[2]
 botocore = pytest.importorskip("botocore")
 
 ROLE = "arn:aws:iam::123456789012:role/Training"
@@ -74,6 +75,19 @@ def test_a_record_that_is_read_twice_or_never_is_named():
     ]
 
 
+def test_a_line_that_is_cut_is_left_out():
+    lines = [
+        ("algo-1", 1, 'accept-fact {"name": "user", "val'),
+        ("algo-1", 1, 'accept-fact {"name": "user", "value": [0, 0]}'),
+    ]
+    assert {each.text: each for each in compare({"single": ran("single", *lines)})}["processes run as root"].so
+
+
+def test_no_spot_machines_are_no_failure():
+    late = ran("spot", TrainingJobStatus="Stopped", SecondaryStatus="MaxWaitTimeExceeded")
+    assert outcome(late) == "not run: AWS had no spot machines in time"
+
+
 def test_an_image_without_jax_is_no_failure():
     refused = "AlgorithmError: ENTRYPOINT_MODE is jax, and jax is not installed in this image, exit code: 78"
     assert outcome(ran("jax", TrainingJobStatus="Failed", FailureReason=refused)).startswith("not run")
@@ -82,7 +96,7 @@ def test_an_image_without_jax_is_no_failure():
 
 
 def test_what_peers_and_signals_tell():
-    alive = [("algo-1", second, f"accept-alive {second} s") for second in range(61)]
+    alive = [("algo-1", second, f"accept-alive {second} s") for second in range(240)]
     left = [("algo-2", second, f"accept-alive {second} s") for second in range(11)]
     killed = [("algo-1", second, f"accept-since-sigterm {second}.0") for second in range(119)]
     found = {
@@ -90,7 +104,7 @@ def test_what_peers_and_signals_tell():
         for each in compare({"peer-fails": ran("peer-fails", *alive, *left), "grace": ran("grace", *killed)})
     }
     of_peer = found["when a host fails, the other is ended by SageMaker"]
-    assert (of_peer.so, of_peer.found) == (False, "it lived 50 s more, without SIGTERM")
+    assert (of_peer.so, of_peer.found) == (False, "it lived 229 s more, without SIGTERM")
     assert found["SIGKILL comes 120 s after SIGTERM"].so
     assert found["when a host ends with 0, the other goes on"].so is None
 
@@ -129,11 +143,11 @@ def test_the_pages_name_nobody():
             "10.0.13.7",
             "sg-0123456789abcdef0",
         ],
-        "role": "the role Training",
+        "role": "role/Training",
         "records": 47,
     }
     hidden = json.dumps(pages.anonymous(said, WHERE))
-    for name in ("123456789012", "Training", "my-bucket", "10-0-13-7", "10.0.13.7", "0123456789abcdef0"):
+    for name in ("123456789012", "role/Training", "my-bucket", "10-0-13-7", "10.0.13.7", "0123456789abcdef0"):
         assert name not in hidden
     assert "my-training:1" in hidden and '"records": 47' in hidden
 
@@ -160,11 +174,16 @@ def test_what_aws_refuses_is_one_line_that_says_what_to_do(code, message, what_t
 
 def test_the_bound_is_that_of_the_documents():
     cases, left_out = chosen([], [], [])
-    words, dollars = bound(cases, WHERE, None)
-    assert words == "at most 10.0 instance hours, $1.15", "docs/accept.md and README have this bound"
+    assert bound(cases, WHERE, "us-east-1", {}) == (
+        "at most 12.0 instance hours, $1.38",
+        pytest.approx(1.38, abs=0.005),
+    )
+    for page in ("README.md", "docs/accept.md"):
+        assert "$1.38" in (ROOT / page).read_text()
     assert len(left_out) == 5
-    assert bound(cases, Where(**{**vars(WHERE), "types": {"": "ml.new"}}), None)[1] is None
-    assert dollars
+    words, dollars = bound(cases, WHERE, "eu-west-1", {})
+    assert dollars is None and "wanted --price TYPE=USD for ml.m5.large in eu-west-1" in words
+    assert bound(cases, WHERE, "eu-west-1", {"ml.m5.large": 0.0})[1] == 0
 
 
 def test_a_case_brings_the_one_that_it_needs():
@@ -175,7 +194,7 @@ def test_a_case_brings_the_one_that_it_needs():
 
 def test_the_template_allows_the_role_what_the_run_needs():
     yaml = pytest.importorskip("yaml")
-    template = Path(__file__).resolve().parents[2] / "examples/cloudformation/accept.yaml"
+    template = ROOT / "examples/cloudformation/accept.yaml"
 
     class Loader(yaml.SafeLoader):
         """A loader of CloudFormation's short forms."""
@@ -189,5 +208,5 @@ def test_the_template_allows_the_role_what_the_run_needs():
             each["Sid"]: each["Action"] if isinstance(each["Action"], list) else [each["Action"]] for each in statements
         }
 
-    assert actions(policy["PolicyDocument"]["Statement"]) == actions(rights.of_the_role("b")["Statement"])
+    assert actions(policy["PolicyDocument"]["Statement"]) == actions(rights.of_the_role(WHERE)["Statement"])
     assert "--role ${Role.Arn} --bucket ${Bucket}" in stack["Outputs"]["Arguments"]["Value"]["Sub"]

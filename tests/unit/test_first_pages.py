@@ -54,7 +54,7 @@ def test_the_versions_are_those_that_are_pinned(begin):
 
 def test_what_was_never_tried_is_stated(begin):
     assert "for CPUs only" in begin
-    assert "never run on SageMaker itself, on several GPUs, or on EFA" in begin
+    assert "never run it on SageMaker itself, on several GPUs, or on EFA" in begin
     assert "benchmarks/gpu.md" in begin
 
 

@@ -1,12 +1,14 @@
 """Test .github/raise_vulnerable.py on what pip-audit prints."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("packaging")
-PROGRAM = Path(__file__).resolve().parents[2] / ".github" / "raise_vulnerable.py"
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / ".github" / "raise_vulnerable.py"
 spec = importlib.util.spec_from_file_location("raise_vulnerable", PROGRAM)
 program = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(program)
@@ -50,3 +52,11 @@ def test_only_the_pin_of_that_package_changes():
     assert program.raised(pins, {"requests": "2.32.4", "numpy": "2.0"}) == (
         "# ==== part 3\nrequests==2.32.4\nrequests-toolbelt==1.0.0\nnumpy==2.0 ; python_version > '3'\n"
     )
+
+
+def test_the_workflows_call_what_is_there():
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for path in re.findall(
+            r"(?m)(?:^|[ ;&])((?:\.github|container|tests|examples|docs)/[\w./-]+\.(?:py|sh))", workflow.read_text()
+        ):
+            assert (ROOT / path).exists(), f"{workflow.name}: {path}"

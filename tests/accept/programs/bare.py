@@ -1,4 +1,4 @@
-"""Run without a launcher as process 1: print facts, then live for two minutes, whatever signals come.
+"""Run without a launcher as process 1: print facts, then live for minutes, whatever signals come.
 
 --leaves HOST: this host ends after ten seconds, with --code. A line each second says how long the process has lived;
 after SIGTERM, how long ago that was.
@@ -21,8 +21,8 @@ signal.signal(signal.SIGTERM, lambda *_: terminated.append(time.monotonic()))
 me, others = hosts()
 tell("bare-limits", limits())  # our launcher raises some
 tell("bare-names-s", {other: resolved(other, within=120) for other in others})
-# A job that is to be killed (no host leaves) outlives the longest grace period; one whose peer leaves, a minute.
-lives_s = 60 if args.leaves else 500
+# Longer than the 120 s between SIGTERM and SIGKILL, which SageMaker may send when a peer leaves.
+lives_s = 240 if args.leaves else 500
 while (lived := time.monotonic() - begun) < lives_s:
     print(f"accept-alive {lived:.0f} s", flush=True)
     if terminated:
