@@ -68,12 +68,13 @@ class StandIn:
         region: str = "eu-west-1",
         quota: int | None = None,
         interrupt_spot: bool = False,
+        warm_pools: bool = True,
         faults: Faults | None = None,
         runtimes: Mapping[str, float] | None = None,
         stop_grace: float = 120,
         interrupt_grace: float = 10,
     ) -> None:
-        self.region, self.quota, self.interrupt_spot = region, quota, interrupt_spot
+        self.region, self.quota, self.interrupt_spot, self.warm_pools = region, quota, interrupt_spot, warm_pools
         self.image_uri = f"{ACCOUNT}.dkr.ecr.{region}.amazonaws.com/{image}"
         self.images = {self.image_uri: image, **(images or {})}
         self.faults = faults or Faults()
@@ -176,7 +177,7 @@ class StandIn:
         if not job.cache:
             return
         pool = Pool(job=job, since=time.time(), seconds=keep)
-        if keep and job.training_start:
+        if keep and job.training_start and self.warm_pools:
             job.warm_pool = {"Status": "Available"}
             self._pools.append(pool)
         else:
