@@ -73,9 +73,11 @@ def outcome(ran: Ran) -> str:
 def complaints(ran: Ran) -> list[str]:
     """Return each difference from the expected result."""
     wanted, found = ran.case.expected, []
-    if ran.status != wanted.status:
+    if ran.status == "Failed" and not ran.reason.startswith("AlgorithmError"):  # it never came to our launcher
         told = advice(ran.reason)
-        why = f": {ran.reason[:SHOWN]}" + f" -- {told}" * bool(told) if ran.reason else ""
+        return [f"SageMaker ended it: {ran.reason[:SHOWN]}" + f" -- {told}" * bool(told)]
+    if ran.status != wanted.status:
+        why = f": {ran.reason[:SHOWN]}" if ran.reason else ""
         found.append(f"found status {ran.status or 'none'}, wanted {wanted.status}{why}")
     secondary = ran.description.get("SecondaryStatus", "")
     if wanted.secondary and secondary != wanted.secondary:

@@ -75,9 +75,9 @@ def test_every_case_is_as_expected(image, tmp_path, cases):
 def test_what_aws_refuses_ends_its_case_only(image, tmp_path):
     faults = Faults(without_capacity=["*-raises"], unassumable=["*-killed"], unreadable=["*-mwms"])
     with StandIn(image, faults=faults) as service:
-        code, page, printed = accept(service, tmp_path, "requirement", "raises", "killed", "mwms")
+        code, page, printed = accept(service, tmp_path, "stopped", "raises", "killed", "mwms")
     assert code == 1
-    assert outcomes(page)["requirement"] == "as expected", printed
+    assert outcomes(page)["stopped"] == "as expected", printed
     assert "Could not assume role" in outcomes(page)["killed"]
     assert "may assume" in printed and "try later" in printed and "lacks a right" in printed
     assert outcomes(page)["raises"] == outcomes(page)["mwms"] == "FAILED"

@@ -46,7 +46,7 @@ def test_a_job_is_as_expected_only_if_all_is_there():
     why = "AlgorithmError: rank 1 on algo-2 failed: ValueError: row 17 of algo-2 has no label, exit code: 1"
     assert outcome(ran("raises", *good, TrainingJobStatus="Failed", FailureReason=why)) == "as expected"
     (blamed,) = complaints(
-        ran("raises", *good, TrainingJobStatus="Failed", FailureReason="AlgorithmError: exit code: 1")
+        ran("raises", *good, TrainingJobStatus="Failed", FailureReason="AlgorithmError: , exit code: 1")
     )
     assert blamed.startswith("FailureReason lacks")
     ended = complaints(ran("raises", *good, TrainingJobStatus="Completed"))
