@@ -71,6 +71,10 @@ def _broken(value: Any, shape: Shape, path: str) -> Iterator[str]:
         pass
 
 
+# To IAM, which moto has in parts only: SDK v3 asks it what the role may do, and goes on where it must not ask.
+DENIED = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>"
+
+
 @contextmanager
 def serving(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterator[str]:
     """Serve `answer(target, request)` on loopback during the block; yield the server's URL."""
@@ -81,6 +85,9 @@ def serving(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterator
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if "x-www-form-urlencoded" in self.headers.get("Content-Type", ""):
+                self._send(403, "text/xml", DENIED)
+                return
             status, reply = 200, {}
             try:
                 reply = answer(self.headers.get("X-Amz-Target", ""), json.loads(body or b"{}"))
@@ -88,10 +95,12 @@ def serving(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterator
                 status, reply = 400, {"__type": error.code, "message": str(error)}
             except Exception as error:
                 status, reply = 500, {"__type": "InternalFailure", "message": repr(error)}
-            text = json.dumps(reply).encode()
+            self._send(status, "application/x-amz-json-1.1", json.dumps(reply).encode())
+
+        def _send(self, status: int, kind: str, text: bytes) -> None:
             self.send_response(status)
             self.send_header("x-amzn-RequestId", str(uuid.uuid4()))
-            self.send_header("Content-Type", "application/x-amz-json-1.1")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
