@@ -70,7 +70,8 @@ def request(case: Case, where: Where) -> Request:
         command = f"exec python3 -u /opt/ml/input/data/code/{case.program} {options}"
         made["AlgorithmSpecification"] |= {"ContainerEntrypoint": ["/bin/bash", "-c", command]}
     if case.keep_alive:
-        made["ResourceConfig"]["KeepAlivePeriodInSeconds"] = case.keep_alive
+        # Another size of the disk: else any job of the run might take the machines over.
+        made["ResourceConfig"] |= {"KeepAlivePeriodInSeconds": case.keep_alive, "VolumeSizeInGB": 31}
     if case.spot:
         made["EnableManagedSpotTraining"] = True
         made["StoppingCondition"]["MaxWaitTimeInSeconds"] = 2 * case.max_run

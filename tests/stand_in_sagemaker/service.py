@@ -122,7 +122,8 @@ class StandIn:
         """Return the variables with which a program reaches the stand-in, and nothing of AWS."""
         nothing = {"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
         loopback = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-        ours = dict.fromkeys(("AWS_ENDPOINT_URL_SAGEMAKER", "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS"), self.url)
+        names = ("SAGEMAKER", "CLOUDWATCH_LOGS", "IAM")
+        ours = {f"AWS_ENDPOINT_URL_{name}": self.url for name in names}
         others = {"AWS_REGION": self.region, "AWS_EC2_METADATA_DISABLED": "true"}
         return {**self.access(self.moto_url), **ours, **others, **nothing, **loopback}
 
