@@ -39,7 +39,7 @@ def result(
             "case": job.case.name,
             "shows": job.case.shows,
             "outcome": outcome(job),
-            "complaints": [] if job.not_run else complaints(job),
+            "complaints": complaints(job) if outcome(job) == "FAILED" else [],
             "status": job.status,
             "reason": job.reason,
             "figures": figures(job),
