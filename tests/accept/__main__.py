@@ -32,7 +32,7 @@ from accept.judging import outcome  # noqa: E402
 from accept.requests import Where, request  # noqa: E402
 from accept.running import Run, clean, upload  # noqa: E402
 
-# Dollars for an hour of on-demand training in us-east-1, as of 2026-11-28; nothing looks them up.
+# Dollars for an hour of on-demand training in us-east-1, written down without looking at AWS's list: check it.
 PRICES = {
     "ml.m5.large": 0.115,
     "ml.m5.xlarge": 0.23,
