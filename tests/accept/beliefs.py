@@ -41,11 +41,11 @@ def equal(name: str, wanted: Any) -> Callable[[Mapping[str, Any]], tuple[Any, bo
 
 
 def variable(name: str, pattern: str) -> Callable[[Mapping[str, Any]], tuple[Any, bool]]:
-    """Return a check that a variable of process 1 matches; "" as pattern: that there is none."""
+    """Return a check that a variable of process 1 matches."""
 
     def check(facts: Mapping[str, Any]) -> tuple[Any, bool]:
         value = facts["environment"].get(name)
-        return value, value is None if not pattern else bool(value is not None and re.fullmatch(pattern, value))
+        return value, value is not None and re.fullmatch(pattern, value) is not None
 
     return check
 

@@ -5,7 +5,7 @@ channel `code`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -241,31 +241,10 @@ CASES = (
         stop_at="accept-alive 5 ",
         expected=Expected("Stopped", says=("accept-since-sigterm",)),
     ),
-    Case(
-        "gpu-mpi",
-        "Horovod on GPUs, a rank on each",
-        "cell.py",
-        "mpi",
-        {"api": "loop", "way": "horovod"},
-        expected=trained(),
-        only_with="gpu",
-    ),
-    Case(
-        "gpu-mwms",
-        "MultiWorkerMirroredStrategy on GPUs",
-        "cell.py",
-        "mwms",
-        {"api": "loop", "way": "mwms"},
-        expected=trained(),
-        only_with="gpu",
-    ),
-    Case(
-        "efa-mpi",
-        "Horovod on GPUs over EFA",
-        "cell.py",
-        "mpi",
-        {"api": "loop", "way": "horovod"},
-        {"NCCL_DEBUG": "INFO"},
+    replace(cell("gpu-mpi", "Horovod on GPUs, a rank on each", "mpi", "horovod"), only_with="gpu"),
+    replace(cell("gpu-mwms", "MultiWorkerMirroredStrategy on GPUs", "mwms", "mwms"), only_with="gpu"),
+    replace(
+        cell("efa-mpi", "Horovod on GPUs over EFA", "mpi", "horovod", NCCL_DEBUG="INFO"),
         expected=trained(r"(?i)NET/OFI.*efa|Using network.*(OFI|Libfabric)"),
         only_with="efa",
     ),

@@ -38,8 +38,8 @@ def result(
         {
             "case": job.case.name,
             "shows": job.case.shows,
-            "outcome": outcome(job),
-            "complaints": complaints(job) if outcome(job) == "FAILED" else [],
+            "outcome": (came := outcome(job)),
+            "complaints": complaints(job) if came == "FAILED" else [],
             "status": job.status,
             "reason": job.reason,
             "figures": figures(job),

@@ -13,6 +13,7 @@ import urllib.parse
 import pytest
 from builders import package
 from hosts import LONG, PROGRAMS
+from moto_server import moto
 from processes import processes_with
 from variants import variants
 from waiting import eventually
@@ -118,29 +119,20 @@ def test_code_by_channel(hosts, tmp_path, sent):
 @pytest.fixture(scope="module")
 def s3():
     """Return the environment of a job whose S3 is moto's, with a bucket `bucket`, and a client."""
-    import boto3  # here and not above, as moto's: collecting stays quick
-    from moto.server import ThreadedMotoServer
+    import boto3  # here and not above: collecting stays quick
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    address, port = server.get_host_and_port()
     keys = {"AWS_ACCESS_KEY_ID": "AKIAGEHEIM", "AWS_SECRET_ACCESS_KEY": "geheim", "AWS_SESSION_TOKEN": "geheim"}
-    environment = {
-        **keys,
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL_S3": f"http://{address}:{port}",
-        "NO_PROXY": "*",
-    }
-    client = boto3.client(
-        "s3",
-        endpoint_url=environment["AWS_ENDPOINT_URL_S3"],
-        region_name="us-east-1",
-        aws_access_key_id="x",
-        aws_secret_access_key="x",
-    )
-    client.create_bucket(Bucket="bucket")
-    yield environment, client
-    server.stop()
+    with moto() as url:
+        environment = {**keys, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL_S3": url, "NO_PROXY": "*"}
+        client = boto3.client(
+            "s3",
+            endpoint_url=url,
+            region_name="us-east-1",
+            aws_access_key_id="x",
+            aws_secret_access_key="x",
+        )
+        client.create_bucket(Bucket="bucket")
+        yield environment, client
 
 
 @pytest.mark.xdist_group("s3")

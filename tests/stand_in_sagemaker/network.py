@@ -6,18 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from containers import LABEL, PATIENCE, SESSION, sh
-from moto.server import ThreadedMotoServer
-
-
-@contextmanager
-def moto(address: str) -> Iterator[str]:
-    """Serve moto on this address during the block; yield its URL. All servers of a process share one memory."""
-    server = ThreadedMotoServer(ip_address=address, port=0, verbose=False)
-    server.start()
-    try:
-        yield "http://{}:{}".format(*server.get_host_and_port())
-    finally:
-        server.stop()
+from moto_server import moto
 
 
 @contextmanager

@@ -16,11 +16,11 @@ from typing import Any
 import boto3
 from botocore import xform_name
 from botocore.exceptions import ClientError
+from moto_server import moto
 
 from stand_in_sagemaker.api import MODEL, ApiError, check, invalid, serving
 from stand_in_sagemaker.faults import Faults, hit
 from stand_in_sagemaker.job import Job
-from stand_in_sagemaker.network import moto
 from stand_in_sagemaker.storage import below, split
 
 ACCOUNT = "123456789012"  # moto's
@@ -94,7 +94,7 @@ class StandIn:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's server prints each request
         with contextlib.ExitStack() as stack:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sagemaker-")))
-            self.moto_url = stack.enter_context(moto("127.0.0.1"))
+            self.moto_url = stack.enter_context(moto())
             stack.callback(self._forget)
             stack.callback(self._close)
             self.url = stack.enter_context(serving(self._answer))

@@ -8,6 +8,7 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import moto_server
 import pytest
 import s3
 from unusable import Unusable
@@ -42,18 +43,13 @@ def others_credentials(monkeypatch):
 @pytest.fixture(scope="module")
 def moto():
     import boto3
-    from moto.server import ThreadedMotoServer  # here and not above: collecting the tests stays quick
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    client = boto3.client("s3", **KEYS, endpoint_url=url)
-    client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-    client.put_object(Bucket="bucket", Key="job/source/sourcedir.tar.gz", Body=CONTENT)
-    client.put_object(Bucket="bucket", Key="odd ?key#+%2F.tar.gz", Body=CONTENT)
-    yield url
-    server.stop()
+    with moto_server.moto() as url:
+        client = boto3.client("s3", **KEYS, endpoint_url=url)
+        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        client.put_object(Bucket="bucket", Key="job/source/sourcedir.tar.gz", Body=CONTENT)
+        client.put_object(Bucket="bucket", Key="odd ?key#+%2F.tar.gz", Body=CONTENT)
+        yield url
 
 
 def refused(uri: str, target: Path) -> str:

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from moto_server import moto
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.request import Request
@@ -164,18 +165,14 @@ def test_manifests_are_named_as_not_sampled(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def url():
     import boto3
-    from moto.server import ThreadedMotoServer  # here and not above: collecting the tests stays quick
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    client = boto3.client("s3", **KEYS, endpoint_url=f"http://{host}:{port}")
-    client.create_bucket(Bucket="rehearsed", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-    for number in range(3):
-        client.put_object(Bucket="rehearsed", Key=f"rows/part-{number}.csv", Body=b"row of s3\n" * 1000)
-    client.put_object(Bucket="rehearsed", Key="rows/", Body=b"")
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto() as served:
+        client = boto3.client("s3", **KEYS, endpoint_url=served)
+        client.create_bucket(Bucket="rehearsed", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        for number in range(3):
+            client.put_object(Bucket="rehearsed", Key=f"rows/part-{number}.csv", Body=b"row of s3\n" * 1000)
+        client.put_object(Bucket="rehearsed", Key="rows/", Body=b"")
+        yield served
 
 
 class TestOfS3:
