@@ -7,7 +7,7 @@ from entrypoint.base.errors import ExitCode
 from entrypoint.base.secrets import Secrets
 from entrypoint.simulate.engine import Engine
 from entrypoint.simulate.injector import Injector
-from entrypoint.simulate.live_page import live_page
+from entrypoint.simulate.pages import board, live_page
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.summary import exit_code, summary
@@ -56,8 +56,6 @@ def run_local(job: LocalJob, engine: Engine) -> int:
             if job.watch is not None:
                 around.enter_context(live_page(records[0], job.watch, terminal.print))
             if job.tensorboard is not None:
-                from entrypoint.simulate.tensorboard import board  # imported here, since few runs need it
-
                 around.enter_context(board(records, job.output / "tensorboard", job.tensorboard, terminal.print))
             around.enter_context(feeding(streams, failed))
             around.enter_context(engine.ready())

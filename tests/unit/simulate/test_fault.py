@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli.main import run
 from entrypoint.simulate.docker_engine import DockerEngine
-from entrypoint.simulate.engine import FaultFailed
+from entrypoint.simulate.engine import FaultFailed, HostsFiles
 from entrypoint.simulate.engines import refuse_faults
 from entrypoint.simulate.fault import ALL, FOLDERS, Action, Fault, parse_fault
-from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.injector import Injector
 from entrypoint.simulate.spec import LocalJob
 
