@@ -83,7 +83,8 @@ def test_modules_of_the_jobs_pythonpath_do_not_reach_the_launcher(image: str, tm
     resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}
     (tmp_path / "config/resourceconfig.json").write_text(json.dumps(resources))
     (tmp_path / "config/hyperparameters.json").write_text('{"sagemaker_program": "train.sh"}')
-    (tmp_path / "train.sh").write_text("echo it trains; echo $PYTHONPATH\n")
+    (tmp_path / "train.sh").write_text("#!/bin/sh\necho it trains\n")
+    (tmp_path / "train.sh").chmod(0o755)
     mounts = ("-v", f"{tmp_path}/config:/opt/ml/input/config:ro", "-v", f"{tmp_path}:/opt/ml/code:ro")
     result = run(*DOCKER_RUN, *mounts, "-e", "PYTHONPATH=/opt/ml/code", image, "train", check=False)
     assert result.returncode == 0 and "script] it trains\n" in result.stdout, result.stdout + result.stderr
