@@ -17,7 +17,17 @@ from types import ModuleType
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.simulate import arp_off, processes
-from entrypoint.simulate.engine import MOUNTS, SIGNALS, Command, Engine, EngineName, FaultFailed, HostsFiles, last_line
+from entrypoint.simulate.engine import (
+    FILLER,
+    MOUNTS,
+    SIGNALS,
+    Command,
+    Engine,
+    EngineName,
+    FaultFailed,
+    HostsFiles,
+    last_line,
+)
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, read, write_config
@@ -26,6 +36,7 @@ LABEL = "sagemaker-tf-entrypoint=local"
 ML = PurePosixPath("/opt/ml")
 PATIENCE_SECONDS = 60.0  # seconds for a daemon's answer
 _FIRST_ADDRESS = 10  # offset of the first host's address in the network; Docker uses lower ones
+_KEEPER = "keeper"  # name of the container that keeps the disks
 # A container beside a host, which does to the host what needs more rights than hosts have.
 _HELPER = ("run", "--rm", "--interactive", "--label", LABEL)
 _MAY_MOUNT = ("--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined")
@@ -70,9 +81,18 @@ class DockerEngine(Engine):
     def ready(self) -> Iterator[None]:
         try:
             self._make_network()
+            if self.small:
+                self._make_disks()
             yield
+            # What was written to the small file systems comes into the hosts' folders.
+            for host, folder, path in self.small:
+                self._for_disks("cp", f"{self._container(_KEEPER)}:{_kept(host, folder)}/.", str(path))
+                (path / FILLER).unlink(missing_ok=True)
         finally:
-            self._call("rm", "--force", "--volumes", *map(self._container, self.job.names))
+            containers = [self._container(host) for host in (*self.job.names, *([_KEEPER] if self.small else []))]
+            self._call("rm", "--force", "--volumes", *containers)
+            if self.small:
+                self._call("volume", "rm", *(self._volume(host, folder) for host, folder, _ in self.small))
             self._call("network", "rm", self._run)
 
     def command(self, folder: HostFolder) -> Command:
@@ -86,7 +106,10 @@ class DockerEngine(Engine):
         if self.shm_size:
             run += ["--shm-size", self.shm_size]
         for part in ("input/config", "input/data", "model", "output", "code"):
-            run += _mount(folder.base / part, ML / part)
+            if (folder.host, part, folder.base / part) in self.small:
+                run += ["--mount", f"type=volume,source={self._volume(folder.host, part)},target={ML / part}"]
+            else:
+                run += _mount(folder.base / part, ML / part)
         for path, part, readonly in self.mounts(folder):
             if part.startswith("input/"):  # else Docker would make the folder as root
                 (folder.base / part).mkdir()
@@ -110,7 +133,10 @@ class DockerEngine(Engine):
                 return True
             case Action.CUT:
                 return self._silence(host, "on")
-            case Action.FILL | Action.READONLY:
+            case Action.FILL:
+                command = MOUNTS[fault.action].format(_kept(host, fault.folder))
+                return self._do(host, "exec", self._container(_KEEPER), "sh", "-c", command)
+            case Action.READONLY:
                 beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]
                 command = MOUNTS[fault.action].format(ML / fault.folder)
                 enter = ["nsenter", "--target", "1", "--mount", "sh", "-c", command]
@@ -168,11 +194,29 @@ class DockerEngine(Engine):
             first = ipaddress.ip_network(chosen).network_address + _FIRST_ADDRESS
             self._addresses.update({host: [str(first + rank)] for rank, host in enumerate(self.job.names)})
 
+    def _make_disks(self) -> None:
+        """Create small file systems in memory, and a container that keeps them while hosts start and end."""
+        keeper = self._container(_KEEPER)
+        run = ["run", "--detach", "--name", keeper, "--label", LABEL, "--network", "none", *_MAY_MOUNT]
+        for host, folder, _ in self.small:
+            options = ["--opt", "type=tmpfs", "--opt", "device=tmpfs"]
+            self._for_disks("volume", "create", "--label", LABEL, *options, self._volume(host, folder))
+            run += ["--mount", f"type=volume,source={self._volume(host, folder)},target={_kept(host, folder)}"]
+        self._for_disks(*run, self.image, "sleep", "infinity")
+        for host, folder, path in self.small:
+            self._for_disks("cp", f"{path}/.", f"{keeper}:{_kept(host, folder)}")
+
+    def _for_disks(self, *words: str) -> None:
+        self._must(f"cannot make a disk that can be filled: docker {words[0]} failed", *words)
+
     def _must(self, problem: str, *words: str) -> subprocess.CompletedProcess[bytes]:
         """Run docker; raise ConfigError, which begins with `problem`, if it fails."""
         if (answer := self._call(*words)).returncode:
             raise ConfigError(f"{problem}: {last_line(answer.stderr, 'no reason given')}")
         return answer
+
+    def _volume(self, host: str, folder: str) -> str:
+        return f"{self._container(host)}-{folder}"
 
     def _container(self, host: str) -> str:
         return f"{self._run}-{host}"
@@ -197,6 +241,10 @@ class DockerEngine(Engine):
             # Printed at once: a clean-up goes on without an answer, and nobody would know why it took so long.
             print(f"docker {words[0]}: no answer in {PATIENCE_SECONDS:g} s", file=sys.stderr, flush=True)
             return subprocess.CompletedProcess(command, 124, b"", f"no answer in {PATIENCE_SECONDS:g} s".encode())
+
+
+def _kept(host: str, folder: str) -> PurePosixPath:
+    return PurePosixPath("/kept") / host / folder
 
 
 def _is_clients(name: str) -> bool:

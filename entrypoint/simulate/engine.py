@@ -14,21 +14,22 @@ from entrypoint.simulate.tree import HostFolder, folders_of, shown
 
 SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}  # to processes
 
-# Shell commands for the folder {0}, to be run where its host sees it. They mount something over the folder; files that
-# are open then lie below.
+FILLER = ".full"
+
+# Shell commands for the folder {0}.
 MOUNTS = {
     # Shrinks a file system in memory to its contents. Size 0 would mean no limit, so an empty one gets a filler.
     # Something may be written between the look and the remount, so there are several tries.
-    Action.FILL: """
-        cd {0} && mount -t tmpfs -o mode=755 none {0} && cp -a . {0} || exit 1
+    Action.FILL: f"""
         for try in 1 2 3 4 5 6 7 8 9; do
-            used=$(($(df -B1 --output=used {0} | tail -n 1)))
-            if [ $used = 0 ]; then head -c $(getconf PAGESIZE) /dev/zero >{0}/.full && continue; fi
-            mount -o remount,size=$used {0} && exit
+            used=$(($(df -B1 --output=used {{0}} | tail -n 1)))
+            if [ $used = 0 ]; then head -c $(getconf PAGESIZE) /dev/zero >{{0}}/{FILLER} && continue; fi
+            mount -o remount,size=$used {{0}} && exit
         done
         exit 1
     """,
-    # While a file is open for writing, the mount itself cannot be made read-only.
+    # While a file is open for writing, the mount cannot be made read-only, so a read-only mount covers it. That file
+    # stays open for writing; no other can be opened.
     Action.READONLY: """
         mount -o remount,bind,ro {0} 2>/dev/null || {{ mount --bind {0} {0} && mount -o remount,bind,ro {0}; }}
     """,
@@ -62,6 +63,8 @@ class Engine(ABC):
         self.job = job
         self.settings = {**settings_in(environment), **dict(job.environment)}
         self.folders = {folder.host: folder for folder in folders_of(job)}
+        small = {(f.host, f.folder) for f in job.faults if f.action is Action.FILL}
+        self.small = [(host, part, self.folders[host].base / part) for host, part in sorted(small)]
 
     def mounts(self, folder: HostFolder) -> list[tuple[Path, str, bool]]:
         """Return what a host sees below /opt/ml beside its own tree: (folder, path there, whether it is read-only)."""

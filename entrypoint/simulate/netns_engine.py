@@ -7,6 +7,7 @@ machine, however we end. A bridge in one more namespace connects the hosts, apar
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from entrypoint.simulate import processes
 from entrypoint.simulate.engine import MOUNTS, Command, EngineName, FaultFailed, HostsFiles
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.local_python import PACKAGE, PythonEngine
-from entrypoint.simulate.netns_host import ML, OWN, SPEC, call, new_network, with_sbin
+from entrypoint.simulate.netns_host import ML, OWN, SPEC, call, new_network, small_disks, with_sbin
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, read
 
@@ -56,11 +57,16 @@ class NetnsEngine(PythonEngine):
             if not Path(path).exists():
                 raise ConfigError(f"--engine netns needs {path} on this machine, which is not there")
         super().check()
-        with self.ready():
+        with self._network():
             pass
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
+        with self._network(), small_disks([path for _, _, path in self.small]):
+            yield
+
+    @contextlib.contextmanager
+    def _network(self) -> Iterator[None]:
         try:
             self._hub = new_network()
         except OSError as error:
@@ -99,7 +105,7 @@ class NetnsEngine(PythonEngine):
         return self.started(own, {"HOSTNAME": self._hostname(folder.host)})
 
     def launcher_of(self, pid: int) -> int | None:
-        return next((process.pid for process in processes.family(pid)[1:]), None)
+        return next(iter(processes.family(pid)[1:]), None)
 
     def inject(self, fault: Fault, host: str, pid: int) -> bool:
         if fault.action is Action.HIDE:
@@ -112,7 +118,9 @@ class NetnsEngine(PythonEngine):
             return False
         if fault.action is Action.CUT:
             self._ip(f"link set {_port(self.job.names.index(host))} nomaster")
-        elif fault.folder:
+        elif fault.action is Action.FILL:
+            call("sh", "-c", MOUNTS[fault.action].format(shlex.quote(str(self.folders[host].base / fault.folder))))
+        elif fault.action is Action.READONLY:
             command = MOUNTS[fault.action].format(ML / fault.folder)
             call("nsenter", f"--target={launcher}", "--mount", "sh", "-c", command)
         return True

@@ -9,17 +9,18 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
-from entrypoint.simulate.engine import FaultFailed, last_line
+from entrypoint.simulate.engine import FILLER, FaultFailed, last_line
 
 SPEC = "ENTRYPOINT_NETNS_HOST"  # environment variable in which NetnsEngine describes this host, as JSON
 INTERFACE = "eth0"
@@ -28,6 +29,7 @@ OWN = ("/tmp", "/run", "/dev/shm")  # folders that each host has for itself
 _NEW_MOUNTS, _NEW_NETWORK = 0x0002_0000, 0x4000_0000  # CLONE_NEWNS, CLONE_NEWNET
 _NEW_NAMES, _NEW_IPC, _NEW_PROCESSES = 0x0400_0000, 0x0800_0000, 0x2000_0000  # CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWPID
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x4_0000  # MS_*
+_DETACH = 0x2  # MNT_DETACH
 _NAMESPACES = _NEW_NETWORK | _NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_PROCESSES
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -187,6 +189,40 @@ def new_network() -> int:
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(make).result()
+
+
+@contextlib.contextmanager
+def small_disks(folders: Sequence[Path]) -> Iterator[None]:
+    """Mount a file system in memory over each folder, and copy its contents into the folder at the end."""
+    if folders:  # from now on, our mounts are visible only to us and to what we start
+        _unshare(_NEW_MOUNTS)
+        _mount("none", "/", flags=_RECURSIVE | _PRIVATE)
+    with contextlib.ExitStack() as mounted:
+        for folder in folders:
+            mounted.enter_context(_small_disk(folder))
+        yield
+
+
+@contextlib.contextmanager
+def _small_disk(folder: Path) -> Iterator[None]:
+    below = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    real = f"/proc/self/fd/{below}"  # the folder below the mount
+    _mount("tmpfs", folder, "tmpfs", data="mode=755")
+    shutil.copytree(real, folder, symlinks=True, dirs_exist_ok=True)
+    try:
+        yield
+    finally:
+        try:
+            shutil.copytree(folder, real, symlinks=True, dirs_exist_ok=True, ignore=_left_out)
+        finally:
+            _check(_libc.umount2(os.fsencode(folder), _DETACH), f"unmount {folder}")
+            os.close(below)
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Return the names that are not copied back: the filler, sockets and pipes."""
+    paths = {name: Path(folder) / name for name in names}
+    return {n for n, path in paths.items() if n == FILLER or not (path.is_symlink() or path.is_dir() or path.is_file())}
 
 
 def _check(code: int, what: str) -> None:

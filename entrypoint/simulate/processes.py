@@ -1,6 +1,6 @@
-"""Find and signal the processes of one host: its launcher and the launcher's descendants.
+"""Find and signal the processes of one host in /proc: its launcher and the launcher's descendants.
 
-It imports nothing of ours: the Docker engine passes this file to the Python in a container.
+It imports only the standard library: the Docker engine passes this file to the Python in a container.
 """
 
 import contextlib
@@ -10,41 +10,35 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
-
 SENDING = "sending to "
-_MARK = "ENTRYPOINT_PROCESS"  # in the environment of each process of the plan and of its descendants
-_STILL = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+_MARK = "ENTRYPOINT_PROCESS="  # in the environment of each process of the plan and of its descendants
 
 
-def family(root: int) -> list[psutil.Process]:
-    """Return the process `root` and its descendants, parents first; [] if it is gone."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        launcher = psutil.Process(root)
-        return [launcher, *launcher.children(recursive=True)]
-    return []
+def family(root: int) -> list[int]:
+    """Return the process `root` and its descendants, parents first, without zombies among the descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in (path.name for path in Path("/proc").iterdir()):
+        if entry.isdigit() and (stat := _stat(int(entry))) and stat[0] != "Z":
+            children.setdefault(int(stat[1]), []).append(int(entry))
+    found, todo = ([root] if _stat(root) else []), [root]
+    while todo:
+        new = sorted(children.get(todo.pop(0), []))
+        found += new
+        todo += new
+    return found
 
 
 def is_up(launcher: int) -> bool:
     """Return whether a launcher has installed its handler of SIGTERM."""
-    with contextlib.suppress(OSError):
-        caught = Path(f"/proc/{launcher}/status").read_text(errors="replace").partition("\nSigCgt:")[2].split()[0]
-        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
-    return False
+    caught = "".join(_read(launcher, "status")).partition("\nSigCgt:")[2].split()
+    return bool(caught and int(caught[0], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def find(launcher: int, name: str) -> int | None:
     """Return the pid of the plan's process `name` on a host, or else of a program; None while there is none."""
-    programs = []
-    for process in family(launcher)[1:]:
-        with contextlib.suppress(psutil.Error):  # it has ended
-            if process.environ().get(_MARK) == name:
-                return process.pid
-            # The program may follow an interpreter and its options.
-            words = {word.rpartition("/")[2] for word in process.cmdline()[:5]}
-            if words & {name, f"{name}.py"} or process.name()[:15] == name[:15]:
-                programs.append(process.pid)
-    return next(iter(programs), None)
+    members = family(launcher)[1:]
+    marked = (pid for pid in members if f"{_MARK}{name}" in _read(pid, "environ"))
+    return next(marked, None) or next((pid for pid in members if _is(pid, name)), None)
 
 
 def send(pid: int, number: int) -> bool:
@@ -58,18 +52,37 @@ def send(pid: int, number: int) -> bool:
 
 def send_all(launcher: int, number: int) -> None:
     """Signal all processes of a host."""
-    for process in family(launcher):
-        send(process.pid, number)
+    for pid in family(launcher):
+        send(pid, number)
 
 
 def freeze(launcher: int) -> None:
     """Stop all processes of a host by SIGSTOP, and those that they start meanwhile."""
     for _ in range(200):
-        send_all(launcher, signal.SIGSTOP)
-        with contextlib.suppress(psutil.NoSuchProcess):  # one has ended meanwhile: look again
-            if all(process.status() in _STILL for process in family(launcher)):
-                return
+        running = [pid for pid in family(launcher) if (stat := _stat(pid)) and stat[0] not in "TtZX"]
+        if not running:
+            return
+        for pid in running:
+            send(pid, signal.SIGSTOP)
         time.sleep(0.002)
+
+
+def _is(pid: int, name: str) -> bool:
+    # The program may follow an interpreter and its options.
+    programs = {word.rpartition("/")[2] for word in _read(pid, "cmdline")[:5]}
+    return bool(programs & {name, f"{name}.py"}) or "".join(_read(pid, "comm")).strip() == name[:15]
+
+
+def _read(pid: int, what: str) -> list[str]:
+    """Return the NUL-separated parts of a process's file in /proc; [] if the process is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/{what}").read_bytes().decode("utf-8", "replace").split("\0")
+    return []
+
+
+def _stat(pid: int) -> list[str]:
+    """Return [state, parent, ...]; [] if the process is gone."""
+    return "".join(_read(pid, "stat")).rpartition(")")[2].split()
 
 
 def main() -> int:
