@@ -21,6 +21,7 @@ MODES = {  # with the modules that train.py needs
     "mpi": ["tensorflow", "horovod"],
     "jax": ["tensorflow", "jax"],
 }
+ENVIRONMENT = {"ps": {"ENTRYPOINT_PS_WORKERS": "server"}}  # of a job, beside ENTRYPOINT_MODE
 SDKS = {"2": ">=2.200,<3", "3": ">=3,<4"}  # with their versions
 TEMPLATES = Path(__file__).with_name("new_project")
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     engine = "" if installed else f" --engine docker --image {words['image']}"
     lines += [
         "next, in this folder:",
-        f"  entrypoint local src/train.py --hosts {words['hosts']} --mode {args.mode}{engine}",
+        f"  entrypoint local src/train.py {words['options']}{engine}",
         "  python -m pytest",
         "  python submit.py --image IMAGE --role ROLE     # first: entrypoint doctor submit.py",
     ]
@@ -67,12 +68,18 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _words(mode: str, sdk: str) -> dict[str, str]:
     """Return what the templates leave open, by name."""
     line = "2.21" if mode == "jax" else "2.14"
+    hosts = "1" if mode == "single" else "2"
+    more = ENVIRONMENT.get(mode, {})
+    options = ["--hosts", hosts, "--mode", mode, *(f"--env={name}={value}" for name, value in more.items())]
     words = {
         "mode": mode,
         "modules": json.dumps(MODES[mode]),
-        "hosts": "1" if mode == "single" else "2",
+        "hosts": hosts,
         "hosts_in_words": "one simulated host" if mode == "single" else "two simulated hosts",
-        "image": f"sagemaker-tf-entrypoint:{line if mode == 'jax' else 'latest'}",
+        "options": " ".join(options),
+        "job": json.dumps(["src/train.py", *options]),
+        "environment": json.dumps({"ENTRYPOINT_MODE": mode, **more}),
+        "image": "sagemaker-tf-entrypoint:" + (line if mode == "jax" else "latest"),
         "repository": f"my-training:{line}",
         "sdk_versions": SDKS[sdk],
     }
