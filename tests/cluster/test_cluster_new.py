@@ -42,10 +42,11 @@ def call(folder: Path, *words: object, image: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_its_own_test_passes(image: str, tmp_path: Path) -> None:
-    """In containers, as Horovod is not installed beside the tests."""
+@pytest.mark.parametrize("mode", ["single", pytest.param("mpi", marks=pytest.mark.more)])
+def test_its_own_test_passes(image: str, tmp_path: Path, mode: str) -> None:
+    """Of mode mpi in containers, as Horovod is not installed beside the tests."""
     words = ("pytest", "-p", "no:cacheprovider", "-q", f"--basetemp={tmp_path / 'tests'}")
-    assert "1 passed" in call(project(tmp_path, "mpi"), *words, image=image)
+    assert "1 passed" in call(project(tmp_path, mode), *words, image=image)
     assert (tmp_path / "tests/test_it_learns0/out/algo-1/ml/output/success").exists()
 
 
