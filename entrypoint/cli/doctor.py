@@ -12,11 +12,11 @@ EPILOG = """\
 examples, of this machine and of an image:
   entrypoint doctor
   docker run --rm IMAGE entrypoint doctor
-and of a job that you have, before it costs anything; exit code 1 if there are errors:
-  entrypoint doctor submit_job.py                    # its request, and the training script that it names
+and of a job that you have, before it costs anything; exit code 1 for errors:
+  entrypoint doctor submit_job.py     # its request, and the script that it names
   entrypoint doctor request.json src/train.py
   entrypoint doctor train.py --json --strict
-  entrypoint doctor --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
+  entrypoint doctor --python venv/bin/python submit.py --args train.py --mode ps
 """
 
 

@@ -17,7 +17,7 @@ EPILOG = """\
 examples; exit code 0: go, 1: no-go, 2: it could not be begun:
   entrypoint rehearse submit_job.py --channel training=data/rows
   entrypoint rehearse submit_job.py --price 3.825 --speedup 40
-  entrypoint rehearse --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
+  entrypoint rehearse --python venv/bin/python submit.py --args train.py --mode ps
 """
 
 

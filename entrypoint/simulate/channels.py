@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import ConfigError, show
+from entrypoint.base.errors import ConfigError, did_you_mean, show
 from entrypoint.base.python310 import StrEnum
 from entrypoint.launcher.job.channels import Distribution, Wrapper
 from entrypoint.simulate.hidden import is_data, listed
@@ -229,7 +229,7 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
         if key not in _READ:
             raise ConfigError(
                 f"--channel {name} has option {key!r}; wanted one of {', '.join(_READ)} (add a / to a folder whose "
-                "name ends like an option)"
+                f"name ends like an option; see `entrypoint help channels`){did_you_mean(key, _READ)}"
             )
         try:
             values[key] = _READ[key](text)
@@ -262,7 +262,7 @@ def _one_of(values: type[StrEnum]) -> Callable[[str], StrEnum]:
         try:
             return values(text)
         except ValueError:
-            raise ValueError(f"one of {', '.join(values)}") from None
+            raise ValueError(f"one of {', '.join(values)}{did_you_mean(text, values)}") from None
 
     return read
 
