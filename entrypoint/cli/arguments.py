@@ -42,9 +42,9 @@ def add_job(parser: argparse.ArgumentParser, groups: bool = True) -> None:
     if groups:
         text = "instead of --hosts; may be repeated"
         add("--group", action="append", metavar="NAME=N[:TYPE]", help=text)
-    text = "single, ps, mwms, mpi, jax; default: by K=V (see `help modes`)"
+    text = "single, ps, mwms, mpi, jax or auto (the default)"
     add("--mode", metavar="M", type=_mode, help=text)
-    add("--processes-per-host", type=int, metavar="K", help="ranks (mpi), processes (jax), else workers")
+    add("--processes-per-host", type=int, metavar="K", help="ranks (mpi), processes (jax) or workers")
     add(
         "--hyperparameters",
         nargs="*",

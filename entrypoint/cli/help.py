@@ -86,7 +86,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    words = [*TOPICS, *main.COMMANDS]
+    words = dict.fromkeys([*TOPICS, *main.COMMANDS])
     parser.add_argument("word", nargs="?", choices=words, metavar="WORD", help=f"{', '.join(TOPICS)}, or a command")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from entrypoint.cli.arguments import TOPICS, add_job, add_program, local_job, program_in
 
 EPILOG = f"""\
-example, as the command of container algo-1 of the image, beside another, algo-2:
-  entrypoint host algo-1 train.py --hosts 2 --mode mwms --hyperparameters epochs=3
+example, as the command of container algo-1, beside another, algo-2:
+  entrypoint host algo-1 train.py --hosts 2 --mode mwms --hyperparameters lr=0.1
 {TOPICS}"""
 SYNOPSIS = "entrypoint host HOST PROGRAM [OPTION]..."
 

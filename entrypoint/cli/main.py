@@ -44,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
     """An ArgumentParser with room for options, whose errors name the nearest word and where all are listed."""
 
     def __init__(self, **kwargs: Any) -> None:
-        layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30)
+        layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28)
         super().__init__(**{**kwargs, "formatter_class": layout})
 
     def error(self, message: str) -> NoReturn:
@@ -58,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
         elif found := re.match("unrecognized arguments: ([^ =]+)", message):
             near = did_you_mean(found[1], self._option_string_actions)
         self.print_usage(sys.stderr)
-        show(f"{self.prog}: error: {message}{near}; `{self.prog} --help` lists all", os.environ, sys.stderr)
+        show(f"{self.prog}: error: {message}{near or ';'} `{self.prog} --help` lists all", os.environ, sys.stderr)
         self.exit(2)
 
 

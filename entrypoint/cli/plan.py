@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   entrypoint plan --hosts 3 --mode parameter_server   # of a job that is made up
-  entrypoint plan --hosts 200 --mode horovod --processes-per-host 8     # by role
+  entrypoint plan --hosts 200 --mode horovod --processes-per-host 8    # by role
   entrypoint plan --hosts 200 --mode horovod --host algo-2
   entrypoint plan --config input/config --json      # of a real job's files
 """

@@ -162,6 +162,12 @@ def _whom(action: Action) -> str:
     return " or ".join(forms)
 
 
+def targets(action: Action, hosts: Sequence[str]) -> list[str]:
+    """Return what an action may be done to, but for processes."""
+    folders = [f"{host}:{folder}" for host in hosts for folder in FOLDERS]
+    return folders if action in _ON_FOLDERS else [*hosts, *([ALL] if action in _ON_ALL else [])]
+
+
 def _list(names: Sequence[str] | type[Action]) -> str:
     shown = [str(name) for name in names]
     return ", ".join(shown if len(shown) <= 12 else [*shown[:6], "...", shown[-1]])
