@@ -25,8 +25,8 @@ def shown(text: str, environment: Mapping[str, str], width: int) -> str:
 
         def wrapped(line: str) -> str:
             indent = " " * (len(line) - len(line.lstrip()) + 4)
-            keep = {"break_long_words": False, "break_on_hyphens": False}
-            return "\n".join(textwrap.wrap(line, width, subsequent_indent=indent, **keep))
+            layout = textwrap.TextWrapper(width, "", indent, break_long_words=False, break_on_hyphens=False)
+            return "\n".join(layout.wrap(line))
 
         text = "\n".join(map(wrapped, text.split("\n")))
     terminal = environment.get("FORCE_COLOR") or (width and environment.get("TERM") != "dumb")

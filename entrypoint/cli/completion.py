@@ -1,25 +1,23 @@
 """Answer a shell that completes a command line, by argcomplete, which the extra `tools` brings."""
 
 import argparse
-import glob
-import os
+import contextlib
 import sys
-from collections.abc import Iterable
-
-from entrypoint.cli import main
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 _PATHS = {"BUNDLE", "DIR", "FILE", "LAUNCH", "PLACE", "PROGRAM", "PYTHON", "SCRIPT", "WHERE"}
 MOST_HOSTS = 16  # that are offered
 
 
-def complete(line: str) -> None:
+def complete(line: str, commands: Iterable[str], parser: Callable[[str], argparse.ArgumentParser]) -> None:
     """Write the completions of a command line where the shell wants them, and exit; without argcomplete, none."""
     try:
         import argcomplete
     except ImportError:
         sys.exit(1)
-    command = next((word for word in line.split() if word in main.COMMANDS), "")
-    argcomplete.autocomplete(main.parser(command), default_completer=_values, always_complete_options=False)
+    command = next((word for word in line.split() if word in commands), "")
+    argcomplete.autocomplete(parser(command), default_completer=_values, always_complete_options=False)
 
 
 def _values(prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
@@ -51,5 +49,9 @@ def _hosts(args: argparse.Namespace) -> list[str]:
 
 
 def _paths(prefix: str) -> list[str]:
-    found = sorted(glob.glob(glob.escape(prefix) + "*"))
-    return [f"{path}/" if os.path.isdir(path) else path for path in found]
+    folder, slash, start = prefix.rpartition("/")
+    with contextlib.suppress(OSError):
+        found = [path for path in Path(folder + slash).expanduser().iterdir() if path.name.startswith(start)]
+        shown = sorted(path for path in found if start or not path.name.startswith("."))
+        return [f"{folder}{slash}{path.name}{'/' * path.is_dir()}" for path in shown]
+    return []

@@ -70,7 +70,7 @@ def main() -> None:
             if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions of a command line
                 from entrypoint.cli.completion import complete
 
-                complete(os.environ.get("COMP_LINE", ""))
+                complete(os.environ.get("COMP_LINE", ""), COMMANDS, parser)
             code = run(sys.argv[1:])
         finally:
             print(end="", flush=True)

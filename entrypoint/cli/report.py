@@ -11,7 +11,7 @@ from entrypoint.cli.arguments import PLACE
 
 EPILOG = """\
 examples:
-  entrypoint report out/train-ps-20270101-120000    # a folder of `entrypoint local`
+  entrypoint report out/train-ps-20270101-120000    # of `entrypoint local`
   entrypoint report output.tar.gz --price 3.06      # USD for a host and hour
   entrypoint report s3://bucket/job/output.tar.gz --rules straggler=1.2,idle=off
 """

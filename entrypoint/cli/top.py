@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 EPILOG = """\
 examples:
-  entrypoint top     # in a container of the job, or where `entrypoint local` runs
+  entrypoint top     # in a container of the job, or beside `entrypoint local`
   entrypoint top http://localhost:7979     # forwarded to the coordinator's port
   entrypoint top out/train-mpi-20260101-120000 --once
 """

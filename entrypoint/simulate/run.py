@@ -28,8 +28,9 @@ def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
 
 def _intent(job: LocalJob, engine: Engine, warns: bool) -> Iterator[str]:
     """Yield what is about to run, where its logs go and, if asked for, the warnings that the logs will have."""
-    mode, warnings = job.mode, ()
     folders = folders_of(job)
+    mode: str = job.mode
+    warnings: tuple[str, ...] = ()
     with contextlib.suppress(ConfigError):  # the image's launcher may know other settings
         described = read(job, folders[0].host, folders[0].base, engine.settings)
         mode, warnings = described.mode, described.warnings

@@ -442,7 +442,8 @@ def read_settings(
         else:
             names = [name.upper() for name in SETTINGS]
             near = did_you_mean(key.removeprefix(ENVIRONMENT_PREFIX), names, ENVIRONMENT_PREFIX + "{}")
-            warnings.append(f"environment variable {key} is not a setting of the launcher; ignored{near}{near and LISTED}")
+            near += near and LISTED
+            warnings.append(f"environment variable {key} is not a setting of the launcher; ignored{near}")
     settings = Settings(**{name: value for name, value in values.items() if value is not None})
     errors.instead(None, _check_together, settings)
     return settings, warnings, errors
