@@ -90,4 +90,4 @@ class Quiet(Terminal):
 
     def _row(self, host: str) -> str:
         width, seconds = max(map(len, self._states)), self._took.get(host, self._at - self._began)
-        return f"{host:<{width}}  {self._states[host]:<17} {seconds:>5.0f} s  {self._last.get(host, '')}"
+        return f"{host:<{width}}  {self._states[host]:<13} {seconds:>5.0f} s  {self._last.get(host, '')}"

@@ -370,7 +370,7 @@ def test_quiet_on_a_terminal_has_a_line_for_each_host_that_the_summary_replaces(
     words = [str(program), "--hosts", "2", "--mode", "mwms", "--quiet", "--output", str(tmp_path / "out")]
     written = on_a_terminal([sys.executable, "-m", "entrypoint", "local", *words], rows=24, columns=80)
     drawn = re.findall(r"^algo-\d  .*$", ESCAPE.sub("", written), re.MULTILINE)
-    assert any(re.fullmatch(r"algo-1  runs +\d s  worker/0\] step \d x+", row) for row in drawn)
+    assert any(re.fullmatch(r"algo-1  runs +\d s  \[worker/0\] step \d x+", row) for row in drawn)
     assert max(map(len, drawn)) <= 80
     assert any("exit code 1" in row for row in drawn)
     shown = screen(written, rows=24)
