@@ -10,11 +10,12 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import EnumMeta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import ConfigError, show
+from entrypoint.base.errors import ConfigError, did_you_mean, show
 from entrypoint.base.python310 import StrEnum
 from entrypoint.launcher.job.channels import Distribution, Wrapper
 
@@ -226,13 +227,14 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
         if key not in _OPTIONS:
             raise ConfigError(
                 f"--channel {name} has option {key!r}; wanted one of {', '.join(_OPTIONS)} (add a / to a folder whose "
-                "name ends like an option)"
+                f"name ends like an option; see `entrypoint help channels`){did_you_mean(key, _OPTIONS)}"
             )
         read, wanted = _OPTIONS[key]
         try:
             values[key] = read(text)
         except ValueError:
-            raise ConfigError(f"--channel {name} has {key}={text!r}; wanted {wanted}") from None
+            meant = did_you_mean(text, map(str, read)) if isinstance(read, EnumMeta) else ""
+            raise ConfigError(f"--channel {name} has {key}={text!r}; wanted {wanted}{meant}") from None
     if not source:
         raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder and then its options")
     return Channel(name=name, source=Path(source).absolute(), **values)

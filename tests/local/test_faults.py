@@ -521,7 +521,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(tmp_path, capfd, 
 
 def test_help_shows_the_faults():
     answer = subprocess.run(
-        [sys.executable, "-m", "entrypoint", "local", "--help"],
+        [sys.executable, "-m", "entrypoint", "help", "faults"],
         capture_output=True,
         text=True,
         timeout=LONG,

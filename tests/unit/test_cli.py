@@ -221,7 +221,7 @@ COMPLAINTS = {
     "setting": (["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_ps=1"], "unknown hyperparameter"),
     "nearly a setting": (
         ["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_restart=1"],
-        "sagemaker_entrypoint_restart; did you mean sagemaker_entrypoint_restarts?\n",
+        "sagemaker_entrypoint_restart; did you mean sagemaker_entrypoint_restarts? `entrypoint settings` lists all\n",
     ),
 }
 

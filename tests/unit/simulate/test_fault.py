@@ -116,7 +116,8 @@ def test_what_is_no_fault_is_refused_in_one_line(text, found):
         parse(text)
     message = str(refused.value)
     assert found in message and "\n" not in message
-    assert message.startswith("--fault ") and message.endswith("(ACTION TARGET [at SECONDS | when TEXT] [for SECONDS])")
+    grammar = "(ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]; see `entrypoint help faults`)"
+    assert message.startswith("--fault ") and message.endswith(grammar)
 
 
 def test_many_hosts_are_not_all_listed():
