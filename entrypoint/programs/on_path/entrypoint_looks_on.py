@@ -279,7 +279,7 @@ WRAPPED: dict[str, Callable[[Any], None]] = {
 
 
 class Loader:
-    """Load a module with its own loader, and then wrap functions of it."""
+    """Load a module with its own loader, and then change it."""
 
     def __init__(self, inner: Any, after: Callable[[Any], None]) -> None:
         self.inner, self.after = inner, after
@@ -298,17 +298,19 @@ class Loader:
 
 
 class Finder:
-    """Find the modules of WRAPPED as Python would, and give them our loader."""
+    """Find some modules as Python would, and have each changed by its function when it is loaded."""
 
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in WRAPPED:
+    def __init__(self, changes: dict[str, Callable[[Any], None]]) -> None:
+        self.changes = changes
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in self.changes:
             return None
         for finder in sys.meta_path:
-            spec = None if finder is Finder else finder.find_spec(name, path, target)
+            spec = None if finder is self else finder.find_spec(name, path, target)
             if spec:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Loader(spec.loader, WRAPPED[name])  # type: ignore[assignment]
+                    spec.loader = Loader(spec.loader, self.changes[name])  # type: ignore[assignment]
                 return spec
         return None
 
@@ -357,8 +359,8 @@ def forked() -> None:
     SEEN.reports = False
 
 
-def begin() -> type[Finder]:
+def begin() -> Finder:
     """Start watching."""
-    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, finder := Finder(WRAPPED))
     os.register_at_fork(after_in_child=forked)
-    return Finder
+    return finder
