@@ -8,10 +8,10 @@ from typing import Any
 import flask
 from werkzeug.exceptions import HTTPException
 
-from entrypoint.serving.answer import ACCEPTED, write
 from entrypoint.serving.config import Serving
 from entrypoint.serving.model import Model, Refused
-from entrypoint.serving.request import JSON, LINES, read, unpacked
+from entrypoint.serving.request import read, unpacked
+from entrypoint.serving.tensors import ACCEPTED, JSON, LINES, write
 from entrypoint.serving.user_code import ATTRIBUTES, UserCode
 
 ENCODING = "Content-Encoding"
@@ -41,7 +41,7 @@ class Service:
         """Return the status and the body of the model's answer, or of the refusal."""
         try:
             question = read(unpacked(body, encoding, self.serving.max_payload), content_type, self.loaded.signatures)
-            return 200, write(self.loaded.predict(question.signature.name, question.inputs), question, accept)
+            return 200, write(self.loaded.predict(question.signature.name, question.inputs), question.rows, accept)
         except BaseException as error:  # Flask and waitress ignore what is no Exception: the client would wait for ever
             return refusal(error)
 

@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 
 from entrypoint.serving.model import Refused, Signature, Tensor, choose
-from entrypoint.serving.tensors import depth, is_bytes, to_array
+from entrypoint.serving.tensors import CSV, JSON, LINES, depth, is_bytes, to_array
 
-JSON = "application/json"
-LINES = ("application/jsonlines", "application/x-jsonlines", "application/jsons")
-CSV = "text/csv"
 WANTED = f"{JSON}, {LINES[0]} or {CSV}"
 _GZIP = b"\x1f\x8b"  # neither JSON nor CSV begins so
 _PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
