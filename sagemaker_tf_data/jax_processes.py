@@ -7,6 +7,7 @@ from typing import Any
 
 from sagemaker_tf_data import places
 from sagemaker_tf_data.errors import DataError
+from sagemaker_tf_data.lazy import np
 
 COORDINATOR = "JAX_COORDINATOR_ADDRESS"  # set by the launcher in mode jax
 
@@ -43,7 +44,6 @@ def is_initialized() -> bool:
 
 def gather(numbers: Sequence[int]) -> list[list[int]]:
     """Return the numbers of all processes, in their order. All must call it."""
-    import numpy as np
     from jax.experimental.multihost_utils import process_allgather
 
     halves = np.asarray(numbers, np.int64).view(np.int32)  # jax would cut an int64 to its lower half
