@@ -10,6 +10,7 @@ to one version of protobuf, which differs between TensorFlows. `tf.io.decode_pro
 the fault in it.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,10 +47,7 @@ class Column:
     @property
     def size(self) -> int:
         """Return the number of values."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return math.prod(self.shape)
 
     def __str__(self) -> str:
         return f"{self.map}['{self.name}']"
