@@ -155,13 +155,6 @@ class Failed:
             os._exit(cls.code)
 
 
-def code_of(end: SystemExit) -> int:
-    """Return the exit code with which Python ends for a SystemExit."""
-    if end.code is None:
-        return 0
-    return end.code & 0xFF if isinstance(end.code, int) else 1
-
-
 # --- the program ---
 
 
@@ -177,7 +170,7 @@ def main() -> None:
         else:
             exec(compile(Path(program).read_bytes(), program, "exec"), entrypoint_program.names_of_main(program))
     except SystemExit as end:
-        Failed.note(code_of(end))
+        Failed.note(end.code & 0xFF if isinstance(end.code, int) else 0 if end.code is None else 1)
         raise
     except BaseException as error:
         trace = error.__traceback__

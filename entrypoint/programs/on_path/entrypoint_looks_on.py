@@ -142,7 +142,9 @@ def strategy() -> tuple[str, int]:
     distributed, keras = sys.modules.get("jax._src.distributed"), sys.modules.get("keras")
     if distributed and keras and distributed.global_state.client is not None:
         spread = keras.distribution.distribution()
-        if spread is None or is_local(spread):
+        mesh = getattr(spread, "device_mesh", None)
+        leaves_out = mesh is not None and mesh.devices.size < sys.modules["jax"].device_count()  # other processes'
+        if spread is None or leaves_out:
             return "", 0
         return type(spread).__name__, distributed.global_state.num_processes
     tensorflow = sys.modules.get("tensorflow")
@@ -150,12 +152,6 @@ def strategy() -> tuple[str, int]:
         return "", 0
     found = tensorflow.distribute.get_strategy()
     return type(found).__name__, int(getattr(found.extended, "_num_workers", 0) or 0)
-
-
-def is_local(spread: Any) -> bool:
-    """Return whether a distribution of Keras 3 leaves out devices, such as those of other processes."""
-    mesh = getattr(spread, "device_mesh", None)
-    return mesh is not None and mesh.devices.size < sys.modules["jax"].device_count()
 
 
 # --- how ---
