@@ -80,7 +80,7 @@ def _import_all(reads: bool) -> tuple[Any, Any, Any]:
         import tensorflow_io  # noqa: F401
 
     if reads and '"Pipe"' in os.environ.get("ENTRYPOINT_SHARDS", ""):
-        # A dataset that the chief makes of a Pipe mode channel is read here: by PipeModeDataset's operator, or our reader.
+        # A dataset that the chief makes of a Pipe mode channel is read here, by PipeModeDataset's operator or by ours.
         with contextlib.suppress(ImportError, AttributeError, tf.errors.OpError):
             import sagemaker_tensorflow  # noqa: F401
         with contextlib.suppress(ImportError):
