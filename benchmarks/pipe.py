@@ -79,7 +79,7 @@ def readers(record_format: str, channel: str, file: Path, base: Path) -> dict[st
             return tf.data.TFRecordDataset(str(file))
         return records(Fifo(file, os.open(file, os.O_RDONLY), 60), record_format)
 
-    found = {"our reader": lambda: pipe_dataset(channel, record_format), "file": from_file}
+    found = {"our reader": lambda: pipe_dataset(channel, record_format, reader="own"), "file": from_file}
     try:
         from sagemaker_tensorflow import PipeModeDataset
     except (ImportError, tf.errors.OpError) as error:

@@ -11,7 +11,7 @@ import select
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ CAPACITY = 1 << 20  # of a pipe, in bytes: the most that Linux allows to all use
 # Locks of channels that this process reads. The key has the process: a forked child inherits the dictionary, but may
 # not read the channel.
 _claims: dict[tuple[int, Path], int] = {}
+# The last number that the operator was given; it increments the number only after it has opened the pipe.
+_told: dict[Path, int] = {}
 _lock = threading.Lock()
 
 
@@ -93,22 +95,31 @@ class Passes:
             DataError: Another process reads the channel, or the pipe was not created within the patience.
         """
         claim(self._claim, self.channel.name)
-        path, descriptor = self._opened()
+        path, descriptor = self._wait_for(self._open)
         try:
             yield Fifo(path, descriptor, self._patience)
         finally:
             os.close(descriptor)
 
-    def _opened(self) -> tuple[Path, int]:
-        """Open the next pipe, as soon as it is there. Return its path and descriptor."""
+    def await_next(self) -> None:
+        """Return when the operator may open the next pipe. It opens it without a lock, and waits for a writer.
+
+        Raises:
+            DataError: As for `next`.
+        """
+        claim(self._claim, self.channel.name)
+        self._wait_for(self._tell)
+
+    def _wait_for(self, attempt: Callable[[int, Path], int | None]) -> tuple[Path, int]:
+        """Call `attempt` for the next pipe until it returns a result, and return (path, result)."""
         waiting = _Wait(self._patience)
         while True:
             with locked(self._lock):
                 number = read_number(self._state)
                 path = self.channel.fifo(number)
-                descriptor = self._open(number, path)
-            if descriptor is not None:
-                return path, descriptor
+                result = attempt(number, path)
+            if result is not None:
+                return path, result
             later = self.channel.fifo(number + 1)
             if waiting.seconds > GRACE and later.exists() and not path.exists():
                 # This process is the only reader. An earlier one exited between opening that pipe and counting it.
@@ -139,6 +150,12 @@ class Passes:
         except OSError:  # this machine allows less, which suffices
             pass
         return descriptor
+
+    def _tell(self, number: int, path: Path) -> int | None:
+        if number == _told.get(self._state) or not path.exists():
+            return None
+        _told[self._state] = number
+        return number
 
 
 def claim(path: Path, channel: str) -> None:

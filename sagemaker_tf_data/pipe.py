@@ -1,13 +1,12 @@
-"""Read a channel in Pipe mode as a dataset."""
+"""Read a channel in Pipe mode as a dataset, by sagemaker-tensorflow's operator or by a reader of our own."""
 
-import json
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sagemaker_tf_data import chunks, on_workers, places, recordio
+from sagemaker_tf_data import chunks, in_graph, on_workers, places, recordio
 from sagemaker_tf_data.channels import channel as channel_of
 from sagemaker_tf_data.channels import input_folder, key_of_readers
 from sagemaker_tf_data.errors import DataError
@@ -15,7 +14,9 @@ from sagemaker_tf_data.fifo import Fifo, Passes, ProgramEnded
 from sagemaker_tf_data.lazy import tf
 
 FORMATS = ("TFRecord", "RecordIO", "TextLine")
+READER = "SAGEMAKER_TF_DATA_READER"  # auto, operator or own
 PATIENCE = "SAGEMAKER_TF_DATA_PATIENCE"  # seconds
+READERS = ("auto", "operator", "own")
 
 
 def pipe_dataset(
@@ -23,6 +24,7 @@ def pipe_dataset(
     record_format: str,
     *,
     attributes: Sequence[str] = (),
+    reader: str | None = None,
     patience: float | None = None,
 ) -> "tf.data.Dataset":
     """Return the records of a Pipe mode channel, as scalar strings; with `attributes` its examples, as dictionaries.
@@ -39,6 +41,8 @@ def pipe_dataset(
             objects that are RecordIO themselves there are `image_records` and `protobuf_records`.
         attributes: For an augmented manifest, the AttributeNames of the job, in their order: one record for each makes
             an example, {name: scalar string}, which `shard`, `shuffle` and `batch` keep whole. Needs "RecordIO".
+        reader: "operator" is sagemaker-tensorflow's, "own" that of this library; "auto" is the operator if it is
+            installed for this TensorFlow, else our own. Default: $SAGEMAKER_TF_DATA_READER, or "auto".
         patience: Seconds to wait for a pipe, or for bytes in it, before it is an error. Default:
             $SAGEMAKER_TF_DATA_PATIENCE, or half an hour: SageMaker may need minutes for the first object of a pass.
 
@@ -53,13 +57,7 @@ def pipe_dataset(
     if names and (isinstance(attributes, str) or record_format != "RecordIO" or len({*names}) < len(names)):
         found = f"attributes={attributes!r} and record_format={record_format!r}"
         raise DataError(f"{found}; wanted a list of different names, and RecordIO, which keeps attributes apart")
-    seconds = patience_of(patience)
-    if places.reads_elsewhere() and tf.inside_function():
-        words = [key_of_readers(channel), record_format, str(seconds)]
-        read = _records(on_workers.dataset(words, _signature(record_format)), record_format)
-    else:
-        passes = passes_of(channel, seconds)
-        read = _generated(lambda: _pieces_of_next(passes, record_format), record_format)
+    read = _dataset(channel, record_format, reader, patience)
     return _examples(read, names) if names else read
 
 
@@ -73,18 +71,33 @@ def _examples(records: "tf.data.Dataset", names: list[str]) -> "tf.data.Dataset"
     return records.batch(len(names)).map(whole)
 
 
-def serve_pipes() -> None:
-    """Register the reader in this process, a TensorFlow server, so that it reads pipes for a ClusterCoordinator.
+def _dataset(channel: str | None, record_format: str, reader: str | None, patience: float | None) -> "tf.data.Dataset":
+    reader = _reader(reader)
+    operator = None if reader == "own" else _load_operator(required=reader == "operator")
+    if places.reads_elsewhere() and tf.inside_function():
+        key = key_of_readers(channel)
+        if operator is not None:
+            return _by_operator_of_workers(operator, key, record_format)
+        words = [key, record_format, str(patience_of(patience))]
+        return _records(on_workers.dataset(words, _signature(record_format)), record_format)
+    passes = passes_of(channel, patience_of(patience))
+    if operator is not None:
+        return _by_operator(operator, passes, record_format)
+    return _generated(lambda: _pieces_of_next(passes, record_format), record_format)
 
-    The launcher's servers do so. A script that is a worker itself calls this before `server.join()`.
+
+def serve_pipes() -> None:
+    """Register our own reader in this process, a TensorFlow server, so that it reads pipes for a ClusterCoordinator.
+
+    The launcher's servers do so. A script that is a worker itself calls this before `server.join()`; to use the
+    operator it imports sagemaker_tensorflow instead.
     """
 
     def pieces(channel: str, record_format: str, patience: str, *more: str) -> Generator[Any, None, None]:
         if more:
             from sagemaker_tf_data import recordio_datasets
 
-            (pattern,) = more
-            yield from recordio_datasets.of_channel(channel, json.loads(record_format), pattern, float(patience))
+            yield from recordio_datasets.serve(channel, record_format, float(patience), *more)
             return
         for piece in _pieces_of_next(passes_of(channel, float(patience)), record_format):
             yield piece if record_format == "TFRecord" else (piece,)
@@ -93,7 +106,7 @@ def serve_pipes() -> None:
 
 
 def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
-    """Return the records of one open pass; `benchmarks/pipe.py` measures the reader with it."""
+    """Return the records of one open pass; `benchmarks/pipe.py` measures our reader with it."""
     return _generated(lambda: _pieces(fifo, record_format), record_format)
 
 
@@ -102,6 +115,21 @@ def passes_of(channel: str | None, patience: float) -> Passes:
     found = channel_of(channel)
     found.need("Pipe")
     return Passes(found, _state_folder(), patience)
+
+
+def _by_operator(operator: Any, passes: Passes, record_format: str) -> "tf.data.Dataset":
+    """Read by the operator, once its pipe exists and this process has the channel: it would wait without limit."""
+
+    def turn() -> Iterator[int]:
+        with suppress(ProgramEnded):
+            passes.await_next()
+            yield 0
+
+    def of_operator(_: Any) -> "tf.data.Dataset":
+        folder = passes.channel.fifo(0).parent
+        return _read_by(operator, record_format, str(_state_folder()), passes.channel.name, str(folder))
+
+    return tf.data.Dataset.from_generator(turn, output_signature=tf.TensorSpec([], tf.int64)).flat_map(of_operator)
 
 
 def _pieces_of_next(passes: Passes, record_format: str) -> Iterator[Any]:
@@ -146,11 +174,59 @@ def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
     return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
+def _by_operator_of_workers(operator: Any, key: str, record_format: str) -> "tf.data.Dataset":
+    """Return a dataset for worker servers that have loaded the operator; it is traced on the chief."""
+
+    def of_the_reader(_: Any) -> "tf.data.Dataset":
+        own, mode, *_ = in_graph.part(key)
+        folder = in_graph.input_folder()
+        state = tf.strings.join([folder, "../pipe_state"], separator="/")
+        streams = tf.debugging.Assert(
+            tf.equal(mode, "Pipe"), ["pipe_dataset: wanted Pipe mode; channel and mode on the worker:", own, mode]
+        )
+        made = tf.io.write_file(tf.strings.join([state, ".here"], separator="/"), "")  # creates the folder
+        with tf.control_dependencies([each for each in (streams, made) if each is not None]):
+            state = tf.identity(state)
+        return _read_by(operator, record_format, state, own, tf.strings.join([folder, "data"], separator="/"))
+
+    return tf.data.Dataset.from_tensors(0).flat_map(of_the_reader)
+
+
+def _read_by(operator: Any, record_format: str, state: Any, channel: Any, folder: Any) -> "tf.data.Dataset":
+    variant = operator.pipe_mode_dataset(
+        benchmark=False, record_format=record_format, state_directory=state, channel=channel, channel_directory=folder,
+        benchmark_records_interval=0, max_corrupted_records_to_skip=0,
+    )  # fmt: skip
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+
+
+def _load_operator(required: bool) -> Any:
+    """Return the operator's module, or None if it is not installed or was built for another TensorFlow."""
+    try:
+        from sagemaker_tensorflow import PipeModeDataset
+
+        return PipeModeDataset._tf_plugin  # a library can be loaded by tf.load_op_library() only once
+    except (ImportError, tf.errors.OpError, AttributeError) as error:
+        if required:
+            raise DataError(
+                f"sagemaker-tensorflow's operator cannot be loaded ({error}); wanted the version for TensorFlow "
+                f"{tf.__version__}, or {READER}=own"
+            ) from None
+        return None
+
+
 def _state_folder() -> Path:
-    """Return the folder of the state that `PipeModeDataset` keeps, too, created if need be: /opt/ml/pipe_state."""
+    """Return the folder of the operator's state, created if need be: by default /opt/ml/pipe_state."""
     state = input_folder().parent / "pipe_state"
     state.mkdir(parents=True, exist_ok=True)
     return state
+
+
+def _reader(given: str | None) -> str:
+    chosen = given or os.environ.get(READER) or "auto"
+    if chosen not in READERS:
+        raise DataError(f"{'reader' if given else READER} is {chosen!r}; wanted one of {', '.join(READERS)}")
+    return chosen
 
 
 def patience_of(given: float | None) -> float:

@@ -5,7 +5,6 @@ whole arrays of records.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -32,7 +31,7 @@ def image_records(
     """Return pairs (image, label) of MXNet's im2rec: an image's file as a scalar string, and its label as float32.
 
     The image is a JPEG or PNG, for `tf.io.decode_image` or `decode_jpeg`. In Pipe mode every iterator reads the next
-    pass.
+    pass, always by our own reader.
 
     Args:
         source: A channel, as for `channels.channel`; or files: a list of paths, or a dataset of them, as `file_names`
@@ -115,6 +114,11 @@ def protobuf_records(
     return _dataset(source, reading, tuple(signature), finish, pattern, patience)
 
 
+def serve(channel: str, reading: str, patience: float, pattern: str) -> Pieces:
+    """Yield pieces of this process's channel for a graph of another process; `serve_pipes` registers it."""
+    return _of_channel(channel, json.loads(reading), pattern, patience)
+
+
 # ---- from a channel or files to pieces
 
 
@@ -136,14 +140,14 @@ def _dataset(
             channel = channel_of(source)
             if channel.mode == "File":
                 files(source, pattern)  # raises DataError at once
-            made = partial(of_channel, source, reading, pattern, seconds)
+            made = partial(_of_channel, source, reading, pattern, seconds)
             pieces = tf.data.Dataset.from_generator(made, output_signature=signature)
         return pieces.prefetch(1).flat_map(finish)
     if elsewhere:
         raise DataError("files are on this process's host, but workers read the dataset: wanted the name of a channel")
 
     def of_file(path: "tf.Tensor") -> "tf.data.Dataset":
-        made = partial(_of_file, reading)
+        made = partial(_of_file_named, reading)
         pieces = tf.data.Dataset.from_generator(made, output_signature=signature, args=(path,))
         return pieces.prefetch(1).flat_map(finish)
 
@@ -160,19 +164,21 @@ def _paths(source: Any) -> "tf.data.Dataset":
     return tf.data.Dataset.from_tensor_slices(tf.reshape(source, [-1]))
 
 
-def of_channel(name: str | None, reading: dict[str, Any], pattern: str, patience: float) -> Pieces:
-    """Yield pieces of this process's channel; `serve_pipes` does so for graphs of other processes."""
+def _of_channel(name: str | None, reading: dict[str, Any], pattern: str, patience: float) -> Pieces:
     channel = channel_of(name)
     if channel.mode == "Pipe":
         with suppress(ProgramEnded), passes_of(name, patience).next() as fifo:
             yield from _taken_apart(fifo, reading)
         return
     for path in files(name, pattern):
-        yield from _of_file(reading, path)
+        yield from _of_file(Path(path), reading)
 
 
-def _of_file(reading: dict[str, Any], name: str | bytes) -> Pieces:
-    path = Path(os.fsdecode(name))
+def _of_file_named(reading: dict[str, Any], path: bytes) -> Pieces:
+    return _of_file(Path(path.decode()), reading)
+
+
+def _of_file(path: Path, reading: dict[str, Any]) -> Pieces:
     with path.open("rb", buffering=0) as file:
         yield from _taken_apart(_File(path, file), reading)
 

@@ -80,7 +80,7 @@ def _import_all(reads: bool) -> tuple[Any, Any, Any]:
         import tensorflow_io  # noqa: F401
 
     if reads and '"Pipe"' in os.environ.get("ENTRYPOINT_SHARDS", ""):
-        # A dataset that the chief makes of a Pipe mode channel is read here, by PipeModeDataset's operator or by ours.
+        # A dataset that the chief makes of a Pipe mode channel is read here; the operator does it if it is installed.
         with contextlib.suppress(ImportError, AttributeError, tf.errors.OpError):
             import sagemaker_tensorflow  # noqa: F401
         with contextlib.suppress(ImportError):
@@ -88,7 +88,7 @@ def _import_all(reads: bool) -> tuple[Any, Any, Any]:
 
             try:
                 sagemaker_tf_data.serve_pipes()
-            except sagemaker_tf_data.DataError as error:  # the operator still reads them
+            except sagemaker_tf_data.DataError as error:  # the operator may still read them
                 print(error, flush=True)
     return tf.distribute.Server, tf.train.ClusterSpec, tf.compat.v1.ConfigProto
 

@@ -48,7 +48,7 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
     assert result.returncode == 0, result.stdout
     assert result.stdout.count(": 1503 records, right") == 18, result.stdout
     assert "TFRecord pass 6 in a graph: right" in result.stdout
-    assert ("by_aws" in result.stdout) == (LINE == DEFAULT_LINE)
+    assert ("by_operator" in result.stdout) == (LINE == DEFAULT_LINE)
 
 
 # --- a script that reads as the DeepFM article does, with two ranks on each of two hosts ---
@@ -97,7 +97,7 @@ def in_epoch(ranks: list[dict], epoch: int) -> Counter[int]:
 @needs_the_operator
 @pytest.mark.parametrize(
     ("several_paths", "s3_shard"),
-    # test_cluster_sharding.py has a pass that is dealt out; the article's matrix is of variants.
+    # test_cluster_sharding.py has the operator and a pass that is dealt out; the article's matrix is of variants.
     variants(
         {
             "several paths, dealt by SageMaker": (True, True),

@@ -10,6 +10,8 @@ import pytest
 from containers import BUSY, PROGRAMS, Cluster, repeated, sh
 from epochs import CELLS, FAST_FILE, FILE, OWN, PIPE, SAME, SHARDED, make, name_of
 
+from images import DEFAULT_LINE, LINE
+
 ROOT = Path(__file__).resolve().parents[2]
 
 StartCluster = Callable[..., Cluster]
@@ -38,11 +40,14 @@ def read(cluster: StartCluster, tmp_path: Path, data, mode: str, **environment: 
         return data.missing_and_double(files)
 
 
-@pytest.mark.parametrize("mode", ["mpi", pytest.param("mwms", marks=pytest.mark.more)])
-def test_every_record_once_in_every_pass(cluster: StartCluster, tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize(
+    "mode, reader",
+    [("mpi", "operator" if LINE == DEFAULT_LINE else "own"), pytest.param("mwms", "own", marks=pytest.mark.more)],
+)
+def test_every_record_once_in_every_pass(cluster: StartCluster, tmp_path: Path, mode: str, reader: str) -> None:
     data = make(tmp_path / "data", CELLS)
     assert len(data.channels) == 28
-    assert read(cluster, tmp_path, data, mode) == {}
+    assert read(cluster, tmp_path, data, mode, SAGEMAKER_TF_DATA_READER=reader) == {}
 
 
 @pytest.mark.more  # local/test_channels_local.py has it without containers
@@ -63,12 +68,16 @@ def test_every_record_once_under_entrypoint_local(image: str, tmp_path: Path) ->
     assert data.missing_and_double(files) == {}
 
 
-@pytest.mark.more  # local/test_channels_local.py has it without containers
-def test_every_record_once_where_a_coordinator_has_workers_read(cluster: StartCluster, tmp_path: Path) -> None:
+@pytest.mark.more  # local/test_channels_local.py has it without containers, by our own reader
+@pytest.mark.parametrize("reader", ["operator", "own"] if LINE == DEFAULT_LINE else ["own"])
+def test_every_record_once_where_a_coordinator_has_workers_read(
+    cluster: StartCluster, tmp_path: Path, reader: str
+) -> None:
     """The first host has one worker, beside the chief: nobody reads its part of a second channel."""
     cells = [cell for cell in CELLS if cell[2] is PIPE or (cell[2] is FILE and cell[0] != SAME)]
     data = make(tmp_path / "data", cells)
-    wrong = read(cluster, tmp_path, data, "ps", ENTRYPOINT_PS_WORKERS="server", ENTRYPOINT_PS_COUNT="1")
+    wrong = read(cluster, tmp_path, data, "ps", ENTRYPOINT_PS_WORKERS="server", ENTRYPOINT_PS_COUNT="1",
+                 SAGEMAKER_TF_DATA_READER=reader)  # fmt: skip
     unread = {name_of(cell) for cell in cells if cell[:2] == (OWN, SHARDED)}
     assert {where.partition(",")[0] for where in wrong} == unread
     dealt = [100, 101, *range(111, 115)]  # the first and the third file of epochs.make's second source

@@ -253,7 +253,7 @@ with open(os.environ["SM_OUTPUT_DATA_DIR"] + "/passes.json", "w") as file:
     code, _ = run(
         tmp_path, program, "--engine", "process", "--hosts", "2", "--mode", "mwms",
         "--channel", f"pictures={objects['pictures']},mode=Pipe,attributes=image-ref:label,wrapper=RecordIO",
-        TF_CPP_MIN_LOG_LEVEL="2",
+        SAGEMAKER_TF_DATA_READER="own", TF_CPP_MIN_LOG_LEVEL="2",
     )  # fmt: skip
     assert code == 0
     hosts = [json.loads((tmp_path / f"out/algo-{n}/ml/output/data/passes.json").read_text()) for n in (1, 2)]
@@ -308,7 +308,7 @@ def test_ranks_together_read_every_record_once_in_every_pass(tmp_path):
     code, _ = run(
         tmp_path, READS_NUMBERS, "--hosts", "2", "--mode", "mpi", "--processes-per-host", "2", *data.words,
         "--hyperparameters", f"names={data.names}", ENTRYPOINT_CHANNEL_GROUPS=data.groups,
-        TF_CPP_MIN_LOG_LEVEL="2",
+        SAGEMAKER_TF_DATA_READER="own", TF_CPP_MIN_LOG_LEVEL="2",
     )  # fmt: skip
     assert code == 0
     files = list(tmp_path.glob("out/*/ml/output/data/numbers-*.json"))
@@ -324,7 +324,7 @@ def test_worker_servers_together_read_every_record_once_in_every_pass(tmp_path):
     code, _ = run(
         tmp_path, READS_NUMBERS, "--hosts", "2", "--mode", "ps", "--processes-per-host", "2", *data.words,
         "--hyperparameters", f"names={data.names}", ENTRYPOINT_CHANNEL_GROUPS=data.groups, ENTRYPOINT_PS_COUNT="1",
-        ENTRYPOINT_PS_WORKERS="server", TF_CPP_MIN_LOG_LEVEL="2",
+        ENTRYPOINT_PS_WORKERS="server", SAGEMAKER_TF_DATA_READER="own", TF_CPP_MIN_LOG_LEVEL="2",
     )  # fmt: skip
     assert code == 0
     wrong = data.missing_and_double(tmp_path.glob("out/algo-1/ml/output/data/numbers-*.json"))
@@ -346,7 +346,7 @@ coordinator.join()
 """
     code, terminal = run(
         tmp_path, program, "--hosts", "2", "--mode", "ps", "--channel", f"rows={rows},mode=Pipe",
-        ENTRYPOINT_PS_COUNT="1", ENTRYPOINT_PS_WORKERS="server",
+        ENTRYPOINT_PS_COUNT="1", ENTRYPOINT_PS_WORKERS="server", SAGEMAKER_TF_DATA_READER="own",
     )  # fmt: skip
     assert code == 1
     assert "rows_0 is not, or not all, TFRecord: after 0 records, at byte 0" in terminal
@@ -371,7 +371,7 @@ if resolver.task_type == "worker":
     {serves}
     tf.distribute.Server(resolver.cluster_spec(), "worker", resolver.task_id, protocol="grpc").join()
 coordinator = tf.distribute.coordinator.ClusterCoordinator(tf.distribute.ParameterServerStrategy(resolver))
-batches = iter(coordinator.create_per_worker_dataset(lambda: pipe_dataset("rows", "TextLine").batch(9)))
+batches = iter(coordinator.create_per_worker_dataset(lambda: pipe_dataset("rows", "TextLine", reader="own").batch(9)))
 lines = coordinator.schedule(tf.function(lambda batches: next(batches)), args=(batches,)).fetch()
 print("read", b" ".join(lines).decode())
 coordinator.join()

@@ -1,4 +1,4 @@
-"""Read Pipe mode channels, by our reader and AWS's in turns, and print the records; feed the channels, too.
+"""Read Pipe mode channels, each pass by another reader, and print the records; feed the channels, too.
 
 Without sagemaker-tensorflow's operator our own reader has all passes.
 """
@@ -28,7 +28,15 @@ BASE = Path(os.environ["SAGEMAKER_BASE_DIR"])
 STATE = BASE / "pipe_state"
 
 
+def by_operator(record_format: str) -> tf.data.Dataset:
+    return pipe_dataset(record_format, record_format, reader="operator")
+
+
 def by_ours(record_format: str) -> tf.data.Dataset:
+    return pipe_dataset(record_format, record_format, reader="own")
+
+
+def by_whichever(record_format: str) -> tf.data.Dataset:
     return pipe_dataset(record_format, record_format)
 
 
@@ -43,7 +51,9 @@ def by_aws(record_format: str) -> tf.data.Dataset:
     )
 
 
-READERS = (by_aws, by_ours, by_aws, by_aws, by_ours, by_ours) if PipeModeDataset else 6 * (by_ours,)
+READERS = (
+    (by_operator, by_ours, by_operator, by_aws, by_ours, by_ours) if PipeModeDataset else 3 * (by_ours, by_whichever)
+)
 
 
 def encoded(records: list[bytes], record_format: str) -> bytes:

@@ -323,7 +323,7 @@ def test_three_passes_of_a_channel(
         orders.append(records)
     streams = [encoded(records, record_format, tmp_path) for records in orders]
     with feeding(job / "train", *streams):
-        dataset = pipe_dataset("train", record_format, patience=30)
+        dataset = pipe_dataset("train", record_format, reader="own", patience=30)
         first = [one.numpy() for one in dataset]
         rest = [one.numpy() for one in dataset.repeat(2).prefetch(10)]
     assert first == orders[0]
@@ -346,7 +346,7 @@ def test_a_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
     sent.put(records[0])
-    came = iter(pipe_dataset("train", "TFRecord", patience=30))
+    came = iter(pipe_dataset("train", "TFRecord", reader="own", patience=30))
     for now, following in zip(records, [*records[1:], None], strict=True):
         assert next(came).numpy() == now  # before the next one is written
         sent.put(following)
@@ -361,7 +361,7 @@ def test_leaving_a_pass_early_goes_on_with_the_next(job: Path, tmp_path: Path, m
     records = [b"%d " % n + bytes(1000) for n in range(3000)]
     stream = encoded(records, "TFRecord", tmp_path)
     with feeding(job / "train", stream, stream):
-        dataset = pipe_dataset("train", "TFRecord", patience=30)
+        dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30)
         assert [one.numpy() for one in dataset.take(3)] == records[:3]
         assert [one.numpy() for one in dataset] == records
 
@@ -383,7 +383,7 @@ def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(
     workers = 3
     with feeding(job / "train", *[stream] * workers):
         for index in range(workers):
-            dataset = pipe_dataset("train", "TFRecord", patience=30).with_options(options)
+            dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30).with_options(options)
             mine = [one.numpy() for one in _AutoShardDataset(dataset, workers, index)]
             assert mine == (records if policy == "OFF" else records[index::workers])
 
@@ -409,7 +409,7 @@ def test_what_is_wrong_with_a_dataset_is_said(stream: bytes | str, words: str, j
     else:
         want = 0
     with feeding(job / "train", stream), pytest.raises(tf.errors.OpError) as caught:
-        for _ in pipe_dataset("train", "TFRecord", patience=30):
+        for _ in pipe_dataset("train", "TFRecord", reader="own", patience=30):
             got += 1
     assert words in str(caught.value)
     assert got == want
@@ -423,6 +423,8 @@ def test_what_cannot_be_read_is_said_at_once(job: Path, monkeypatch: pytest.Monk
         pipe_dataset("plain", "TFRecord")
     with pytest.raises(DataError, match="record_format is 'tfrecord'; wanted one of TFRecord, RecordIO, TextLine"):
         pipe_dataset("train", "tfrecord")
+    with pytest.raises(DataError, match="reader is 'mine'; wanted one of auto, operator, own"):
+        pipe_dataset("train", "TFRecord", reader="mine")
     monkeypatch.setenv("SAGEMAKER_TF_DATA_PATIENCE", "soon")
     with pytest.raises(DataError, match="SAGEMAKER_TF_DATA_PATIENCE is 'soon'; wanted seconds"):
         pipe_dataset("train", "TFRecord")
@@ -435,7 +437,7 @@ def test_the_shard_of_a_pipe(job: Path, monkeypatch: pytest.MonkeyPatch) -> None
     share = {"channel": "train", "mode": "Pipe", "count": 3, "index": 1}
     monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps({"train": share}))
     with feeding(job / "train", b"0\n1\n2\n3\n4\n5\n"):
-        dataset = shard(pipe_dataset("train", "TextLine", patience=30), "train")
+        dataset = shard(pipe_dataset("train", "TextLine", reader="own", patience=30), "train")
         assert [one.numpy() for one in dataset] == [b"1", b"4"]
 
 
@@ -450,7 +452,7 @@ def test_examples_of_several_records_are_dealt_out_whole(job: Path, monkeypatch:
     monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps(part))
     flat = [b"%s %d" % (name, number) for number in range(5) for name in (b"image", b"label")]
     with feeding(job / "train", record_io(flat), record_io(flat[:3])):
-        made = pipe_dataset("train", "RecordIO", attributes=["source-ref", "label"], patience=30)
+        made = pipe_dataset("train", "RecordIO", attributes=["source-ref", "label"], reader="own", patience=30)
         assert made.element_spec == {name: tf.TensorSpec([], tf.string) for name in ("source-ref", "label")}
         found = [(one["source-ref"].numpy(), one["label"].numpy()) for one in shard(made, "train")]
         with pytest.raises(
