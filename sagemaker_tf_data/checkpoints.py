@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sagemaker_tf_data.lazy import tf
 LOGGER = logging.getLogger(__name__)
 
 _PATTERN = re.compile(r"[*?\[\\]")  # TensorFlow takes names with these for patterns, even the prefix of a checkpoint
+_PIECE = 21  # bits of a number to be summed: the squares of a million workers still fit an int64
 
 
 def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = None, *, keep: int = 2) -> "Saver":
@@ -32,7 +34,7 @@ def manager(checkpoint: "tf.train.Checkpoint", directory: str | Path | None = No
     """
     # If it ended in a slash, TensorFlow would save into it and then find nothing there.
     where = str(directory or folder()).rstrip("/") or "/"
-    if _PATTERN.search(where):
+    if "://" in where and _PATTERN.search(where):
         raise DataError(
             f"checkpoints cannot go to {where}: TensorFlow reads *, ?, [ and \\ as a pattern; use a path without them"
         )
@@ -75,12 +77,13 @@ class Saver:
     def __init__(self, checkpoint: "tf.train.Checkpoint", directory: str, keep: int, writes: bool) -> None:
         self.checkpoint, self.directory, self.keep, self.writes = checkpoint, directory, keep, writes
         self._manager: tf.train.CheckpointManager | None = None
+        self._alias = ""
 
     @property
     def latest(self) -> str | None:
         """Return the prefix of the latest intact checkpoint, or None. Those that are skipped are logged."""
         for number, path in reversed(self._found()):
-            if (damage := _damage(path)) is None:
+            if (damage := _damage(self._plain(path))) is None:
                 return path
             LOGGER.warning("skipped checkpoint %d in %s: %s", number, self.directory, damage)
         return None
@@ -103,7 +106,7 @@ class Saver:
         if path is None or (hvd is not None and hvd.rank() != 0):
             return path
         try:
-            self.checkpoint.restore(path, options=_options()).assert_existing_objects_matched()
+            self.checkpoint.restore(self._plain(path), options=_options()).assert_existing_objects_matched()
         except (AssertionError, ValueError) as error:
             raise DataError(
                 f"checkpoint {path} belongs to another model: {str(error).splitlines()[0]}. Use its model, or "
@@ -122,7 +125,7 @@ class Saver:
             if self._manager is None:
                 self._manager = self._managed()
             path: str = self._manager.save(checkpoint_number=number, options=_options())
-            return path
+            return f"{self.directory}/{path.rpartition('/')[2]}"
         if _mirrored():  # saving sums variables over all workers, so each must save; only one result is kept
             with tempfile.TemporaryDirectory(prefix="checkpoint-", ignore_cleanup_errors=True) as scrap:
                 tf.train.CheckpointManager(self.checkpoint, scrap, max_to_keep=1).save(checkpoint_number=number)
@@ -130,12 +133,12 @@ class Saver:
 
     def _managed(self) -> "tf.train.CheckpointManager":
         """Return TensorFlow's manager, which knows all checkpoints in the folder: it deletes no others."""
-        folder = self.directory
+        folder = self._plain(self.directory)
         for name in _names(folder):
             if re.fullmatch(r"ckpt-.*_temp/?|checkpoint\.tmp.*", name):  # of an interrupted save
                 path = f"{folder}/{name}"
                 tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
-        state, paths = tf.train.get_checkpoint_state(folder), [path for _, path in self._found()]
+        state, paths = tf.train.get_checkpoint_state(folder), [self._plain(path) for _, path in self._found()]
         if paths and (state is None or list(state.all_model_checkpoint_paths) != paths):
             tf.compat.v1.train.update_checkpoint_state(
                 folder, paths[-1], paths, all_model_checkpoint_timestamps=[time.time()] * len(paths)
@@ -151,19 +154,50 @@ class Saver:
         numbered = [match for match in names if match]
         return sorted((int(match[2]), f"{self.directory}/{match[1]}") for match in numbered)
 
+    def _plain(self, path: str) -> str:
+        """Return `path`, the directory or a path in it, without characters that TensorFlow takes for a pattern.
+
+        An open directory has such a name in /proc, for this process. A path that cannot be opened stays as it is.
+        """
+        if not self._alias and _PATTERN.search(self.directory) and Path(self.directory).is_dir():
+            fd = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)
+            weakref.finalize(self, os.close, fd)
+            self._alias = f"/proc/self/fd/{fd}"
+        return self._alias + path.removeprefix(self.directory) if self._alias else path
+
     def _agree(self, path: str | None) -> None:
         """Raise DataError unless all workers found the same checkpoint: nothing would make their values equal later."""
         strategy = tf.distribute.get_strategy()
-        if strategy.num_replicas_in_sync < 2:
+        size = strategy.num_replicas_in_sync
+        if size < 2:
             return
         match = re.search(r"\d+$", path or "")
-        mine = tf.constant([int(match[0]) if match else -1], tf.int64)
-        found = strategy.gather(strategy.run(lambda: tf.identity(mine)), axis=0)
-        if len(set(found.numpy().tolist())) > 1:
+        pieces = tf.constant(squared(int(match[0]) + 1 if match else 0), tf.int64)
+
+        @tf.function
+        def total() -> "tf.Tensor":
+            return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(lambda: tf.identity(pieces)), axis=None)
+
+        sums, squares = total().numpy().tolist()
+        if not are_equal(sums, squares, size):
             raise DataError(
                 f"workers found different checkpoints (this worker: {path} in {self.directory}); wanted a folder that "
                 "all hosts share (EFS, FSx), or one that SageMaker has filled from S3 on every host"
             )
+
+
+def squared(number: int) -> tuple[list[int], list[int]]:
+    """Return (pieces of a number, their squares), so small that the sums over all workers are exact."""
+    pieces = [number >> shift & ((1 << _PIECE) - 1) for shift in range(0, 64, _PIECE)]
+    return pieces, [piece * piece for piece in pieces]
+
+
+def are_equal(sums: list[int], squares: list[int], size: int) -> bool:
+    """Return whether `size` numbers are equal, from the sums of their pieces and of the squares of these.
+
+    By Cauchy and Schwarz (sum)^2 = size * (sum of squares) only if all are equal.
+    """
+    return all(plain * plain == size * square for plain, square in zip(sums, squares, strict=True))
 
 
 def _names(folder: str) -> list[str]:

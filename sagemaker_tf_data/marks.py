@@ -40,19 +40,18 @@ class Teller:
 
     def __init__(self, where: str, process: str) -> None:
         self._where, self._process = where, process
-        self._values = self._none()
+        self._marks: dict[str, list[float]] = {}  # what -> [times, seconds]
+        self._metrics: dict[str, float] = {}
+        self._weights: list[float] = []
+        self._model: dict[str, int] = {}
         self._told = float("-inf")
         self._socket: socket.socket | None = None
-
-    def _none(self) -> dict[str, Any]:
-        """Return a message without values; of marks, a value is [times, seconds]."""
-        return {"process": self._process, "marks": {}, "metrics": {}, "weights": []}
 
     @_harmless
     def mark(self, what: str, seconds: float) -> None:
         """Add `seconds` to the time of `what`, and one to its number."""
         if self._where:
-            sums = self._values["marks"].setdefault(str(what), [0, 0.0])
+            sums = self._marks.setdefault(str(what), [0, 0.0])
             sums[0] += 1
             sums[1] += seconds
             self._tell_if_due()
@@ -61,20 +60,19 @@ class Teller:
     def metrics(self, values: Mapping[str, Any]) -> None:
         """Add numbers by name, each replacing an earlier one. Values that are not numbers are dropped."""
         if self._where:
-            self._values["metrics"].update(_numbers(values))
+            self._metrics.update(_numbers(values))
             self._tell_if_due()
 
     @_harmless
     def model(self, weights: int) -> None:
         """Add the number of trained weights to the next message."""
-        if self._where and weights:
-            self._values["model"] = {"weights": weights}
+        self._model = {"weights": weights} if self._where and weights else {}
 
     @_harmless
     def weights(self, step: int, norm: float, total: float) -> None:
         """Send the norm and the sum of the weights after a step."""
         if self._where:
-            self._values["weights"] = [step, norm, total]
+            self._weights = [step, norm, total]
             self.tell()
 
     def is_due(self) -> bool:
@@ -88,14 +86,18 @@ class Teller:
     @_harmless
     def tell(self) -> None:
         """Send what was collected; if the socket does not accept it, keep it for the next message. Never blocks."""
-        if self._values == self._none():
+        if not (self._marks or self._metrics or self._weights or self._model):
             return
         self._told = time.monotonic()
-        if self._socket is None:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)
-        self._socket.sendto(json.dumps(self._values).encode()[:LONGEST], self._where)
-        self._values = self._none()
+        told = {"process": self._process, "marks": self._marks, "metrics": self._metrics, "weights": self._weights}
+        if self._model:
+            told["model"] = self._model
+        with contextlib.suppress(OSError):
+            if self._socket is None:
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._socket.setblocking(False)
+            self._socket.sendto(json.dumps(told).encode()[:LONGEST], self._where)
+            self._marks, self._metrics, self._weights, self._model = {}, {}, [], {}
 
     def close(self) -> None:
         """Send what was collected, and close the socket."""
@@ -170,7 +172,8 @@ def keras_callback(weights_every: int = 500, base: type | None = None) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self._supports_tf_logs = True  # otherwise Keras 2 waits for each step to compute its logs
-            self._step, self._began, self._test_began, self._epochs = 0, 0.0, 0.0, 0
+            self._step, self._began, self._test_began = 0, 0.0, 0.0
+            self._epochs = 0
 
         @_harmless
         def on_train_begin(self, logs: Any = None) -> None:

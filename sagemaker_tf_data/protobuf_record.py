@@ -10,7 +10,6 @@ to one version of protobuf, which differs between TensorFlows. `tf.io.decode_pro
 the fault in it.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +46,10 @@ class Column:
     @property
     def size(self) -> int:
         """Return the number of values."""
-        return math.prod(self.shape)
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
 
     def __str__(self) -> str:
         return f"{self.map}['{self.name}']"

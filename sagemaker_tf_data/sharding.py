@@ -1,21 +1,13 @@
 """List a channel's files, and shard a dataset by the numbers of the process that reads it."""
 
-import logging
 import re
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from sagemaker_tf_data import channels, in_graph, places
+from sagemaker_tf_data import channels, hidden, in_graph, places
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.lazy import tf
 
-LOGGER = logging.getLogger(__name__)
 DEPTH = 4  # levels that `file_names` lists in a graph: the channel's folder, and three below it
-OF_WINDOWS = r"(?is).*/(desktop\.ini|thumbs\.db)"  # for paths below the folder, with a leading /
-_SHOWN = 3  # files that a message names
-
-_told: set[Path] = set()  # folders with files that were left out and logged
 
 
 def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Dataset":
@@ -59,7 +51,7 @@ def files(channel: str | None = None, pattern: str = "*") -> list[str]:
         DataError: There is no such channel, it is in Pipe mode, no file matches, or a dataset function of a
             ClusterCoordinator calls this: its files are on other hosts, where `file_names` lists them.
     """
-    if places.reads_elsewhere() and tf.inside_function():
+    if places.reads_elsewhere() and _tracing():
         raise DataError("files() lists the chief's disk, but workers read the dataset: use file_names()")
     mine = channels.channel(channel)
     mine.need("File")
@@ -70,37 +62,16 @@ def files(channel: str | None = None, pattern: str = "*") -> list[str]:
     found = [name for name in below if is_data.fullmatch(f"/{name}") and not is_none.fullmatch(f"/{name}")]
     left_out = sorted(set(below).difference(found))
     if not found:
-        but = f", but {_listed(left_out)}" if left_out else ""
+        but = f", but {hidden.listed(left_out)}" if left_out else ""
         raise DataError(f"channel '{mine.name}': no file in {mine.folder} is called {pattern}{but}")
-    if left_out and mine.folder not in _told:
-        _told.add(mine.folder)
-        LOGGER.warning("channel '%s': %s", mine.name, _listed(left_out))
+    hidden.tell(mine.name, mine.folder, left_out)
     return [str(mine.folder / name) for name in found]
 
 
-def _listed(left_out: Sequence[str]) -> str:
-    """Return a text that names what notebooks, Spark, macOS and Windows have left beside the data."""
-    more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-    return (
-        f"ignored, as they are not data: {', '.join(left_out[:_SHOWN])}{more} (names that begin with . or _, and those "
-        "of Windows). A pattern that begins with . or _ includes them"
-    )
-
-
 def _expressions(pattern: str) -> tuple[str, str]:
-    """Return two expressions, for Python and for the RE2 of TensorFlow's graphs: of data, and of Windows' own files."""
-    asked_for = re.fullmatch(OF_WINDOWS, f"/{pattern}")
-    return data(pattern), "" if asked_for else OF_WINDOWS
-
-
-def data(pattern: str) -> str:
-    """Return an expression that matches data, as paths below the folder with a leading /: no name begins with . or _.
-
-    `pattern` may allow such names: `_part-*`, `.cache/*.csv`.
-    """
-    plain = "/[^./_][^/]*"
-    parts = ["**", *filter(None, pattern.split("/"))]
-    return "(?s)" + "".join(f"({plain})*" if part == "**" else "/[^/]*" if part[0] in "._" else plain for part in parts)
+    """Return two expressions: the first matches data, the second Windows' own files."""
+    asked_for = re.fullmatch(hidden.OF_WINDOWS, f"/{pattern}")
+    return hidden.data(pattern), "" if asked_for else hidden.OF_WINDOWS
 
 
 def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Dataset":
@@ -126,3 +97,8 @@ def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Datas
         return tf.data.Dataset.list_files(tf.stack(patterns), shuffle=False).filter(is_data)
 
     return tf.data.Dataset.from_tensors(0).flat_map(of_the_reader)
+
+
+def _tracing() -> bool:
+    """Return whether this code runs while TensorFlow traces a function."""
+    return bool(tf.inside_function())

@@ -1,6 +1,6 @@
 """Separate data from files that notebooks, Spark, macOS and Windows leave beside them. Pure.
 
-The rule is that of sagemaker_tf_data/sharding.py.
+The rule is that of sagemaker_tf_data/hidden.py.
 """
 
 from collections.abc import Sequence

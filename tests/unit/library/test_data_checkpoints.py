@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,11 +131,33 @@ def test_a_slash_at_the_end_of_a_folder_changes_nothing(saved):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("folder", ["s3://bucket/[x]", "lr=[0.1, 0.2]", "st*r", "wh?t", r"back\slash"])
-def test_a_folder_that_reads_like_a_pattern_is_refused(saved, folder):
+@pytest.mark.parametrize("name", ["lr=[0.1, 0.2]", "a[1]b", "x[", "st*r", "wh?t", r"back\slash"])
+def test_folders_whose_names_read_like_patterns(tmp_path, monkeypatch, name):
     """TensorFlow's own functions find nothing there, and would delete files of another folder."""
-    with pytest.raises(DataError, match=rf"cannot go to {re.escape(folder)}: TensorFlow reads .* as a pattern"):
-        checkpoints.manager(saved[0].checkpoint, folder)
+    tf = pytest.importorskip("tensorflow")
+    for variable in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
+    folder, value = tmp_path / name, tf.Variable(0.0)
+    (tmp_path / "st-and-more-r").mkdir()
+    (tmp_path / "st-and-more-r" / "ckpt-1.index").write_text("another's")
+    saver = checkpoints.manager(tf.train.Checkpoint(value=value), folder, keep=2)
+    assert saver.restore() is None
+    for number in (1, 2, 3):
+        value.assign(float(number))
+        assert saver.save() == f"{folder}/ckpt-{number}"
+    value.assign(9.0)
+    again = checkpoints.manager(tf.train.Checkpoint(value=value), folder, keep=2)
+    assert again.restore() == f"{folder}/ckpt-3"
+    assert float(value) == 3.0
+    assert again.save() == f"{folder}/ckpt-4"
+    assert sorted(path.name for path in folder.glob("*.index")) == ["ckpt-3.index", "ckpt-4.index"]
+    assert (tmp_path / "st-and-more-r" / "ckpt-1.index").exists()
+
+
+@pytest.mark.tensorflow
+def test_a_uri_that_reads_like_a_pattern_is_refused(saved):
+    with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow reads .* as a pattern"):
+        checkpoints.manager(saved[0].checkpoint, "s3://bucket/[x]")
 
 
 REPLICAS = """
@@ -158,7 +179,7 @@ with strategy.scope():
 @pytest.mark.more  # small ones: tests/local/test_data.py
 @pytest.mark.tensorflow
 def test_large_numbers_of_equal_checkpoints_are_equal(tmp_path):
-    """Four replicas compare the step, up to the largest that TensorFlow numbers a checkpoint with."""
+    """Four replicas compare the step: its square, four times, is more than 64 bits hold from 1.6e9 on."""
     pytest.importorskip("tensorflow")
     numbers = [0, 1, 1_700_000_000, 4_000_000_000, 1 << 42, (1 << 63) - 1]
     config = {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}}
@@ -173,3 +194,11 @@ def test_large_numbers_of_equal_checkpoints_are_equal(tmp_path):
     assert ran.returncode == 0, ran.stderr
     prefixes = [f"{tmp_path}/ckpt-{number}" for number in numbers]
     assert ran.stdout.splitlines() == [f"{n} {prefix} {prefix}" for n, prefix in zip(numbers, prefixes, strict=True)]
+
+
+@pytest.mark.parametrize("others", [[1, 1, 1, 2], [0, 7, 7, 7], [3, 1 << 21, 1 << 42, 0], [1 << 62, (1 << 62) + 1] * 2])
+def test_checkpoints_that_differ_are_told_apart(others):
+    """What the workers sum up: equal only if all are."""
+    sums = [checkpoints.squared(number) for number in others]
+    plain, squares = ([sum(values) for values in zip(*column, strict=True)] for column in zip(*sums, strict=True))
+    assert not checkpoints.are_equal(plain, squares, len(others))

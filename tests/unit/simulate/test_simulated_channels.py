@@ -21,7 +21,7 @@ from entrypoint.simulate.channels import Channel, Compression, InputMode, check_
 from entrypoint.simulate.delivery import deliver, shown
 from entrypoint.simulate.hidden import is_data
 from entrypoint.simulate.pipe_writer import Stream, feeding
-from sagemaker_tf_data import sharding
+from sagemaker_tf_data import hidden
 
 LONG = 60.0  # seconds; says when to give up
 SHARDED = Distribution.SHARDED
@@ -201,7 +201,7 @@ def test_a_pipe_of_nothing_but_rests_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", [*KEYS, *LEFT_BEHIND, "a_b", "a.b/c.d", "Thumbs.db/x", "d/THUMBS.DB", "_a/b", "é/_"])
 def test_the_library_of_scripts_has_the_same_rule(name):
-    in_library = re.fullmatch(sharding.data("*"), f"/{name}") and not re.fullmatch(sharding.OF_WINDOWS, f"/{name}")
+    in_library = re.fullmatch(hidden.data("*"), f"/{name}") and not re.fullmatch(hidden.OF_WINDOWS, f"/{name}")
     assert is_data(name) == bool(in_library)
 
 

@@ -1,0 +1,40 @@
+"""Separate the data in a channel's folder from what notebooks, Spark, macOS and Windows leave beside them.
+
+The expressions work in Python's `re` and in RE2, which TensorFlow's graphs use.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+LOGGER = logging.getLogger(__name__)
+OF_WINDOWS = r"(?is).*/(desktop\.ini|thumbs\.db)"  # for paths below the folder, with a leading /
+_SHOWN = 3  # files that a message names
+
+_told: set[Path] = set()
+
+
+def data(pattern: str) -> str:
+    """Return an expression that matches data, as paths below the folder with a leading /: no name begins with . or _.
+
+    `pattern` may allow such names: `_part-*`, `.cache/*.csv`.
+    """
+    plain = "/[^./_][^/]*"
+    parts = ["**", *filter(None, pattern.split("/"))]
+    return "(?s)" + "".join(f"({plain})*" if part == "**" else "/[^/]*" if part[0] in "._" else plain for part in parts)
+
+
+def tell(channel: str, folder: Path, left_out: Sequence[str]) -> None:
+    """Log what is left out, once for each folder."""
+    if left_out and folder not in _told:
+        _told.add(folder)
+        LOGGER.warning("channel '%s': %s", channel, listed(left_out))
+
+
+def listed(left_out: Sequence[str]) -> str:
+    """Return a text that names what is left out."""
+    more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
+    return (
+        f"ignored, as they are not data: {', '.join(left_out[:_SHOWN])}{more} (names that begin with . or _, and those "
+        "of Windows). A pattern that begins with . or _ includes them"
+    )
