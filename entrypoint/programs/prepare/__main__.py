@@ -57,8 +57,8 @@ def main() -> int:
     except OSError as error:
         print(f"the code folder {code} cannot be prepared: {reason(error)}", flush=True)
         return CODE_ERROR
-    env = environment(task, [str(code), *(entry for entry in paths_of_others if entry != str(code))])
-    path = env["PYTHONPATH"].split(os.pathsep)
+    path = [str(code), *(entry for entry in paths_of_others if entry != str(code)), *task["more_path"]]
+    env = environment(task, path)
     if lacking := lacks(task["modules"], path):
         print(lacking, flush=True)
         return CONFIG_ERROR
@@ -81,11 +81,12 @@ def main() -> int:
         for line in adapters.describe(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
             print(line, flush=True)
     if task["is_coordinator"]:
+        known = installed or (software() if task["servers"] > 1 else {})
         found = doubts(
             files,
             task["mode"] if several else "",
             task["ps_workers"],
-            version(installed or software()) if several or task["servers"] > 1 else "",
+            known.get("tensorflow") or known.get("tensorflow-cpu", ""),
             gpus=0 if unused_gpus else visible(gpus),
             servers=task["servers"],
             ranks=task["ranks"],
@@ -111,11 +112,6 @@ def main() -> int:
     return 0
 
 
-def version(installed: dict[str, str]) -> str:
-    """Return TensorFlow's version; "" if there is none."""
-    return installed["tensorflow"] or installed["tensorflow-cpu"]
-
-
 def fingerprints_of(code: Path) -> dict[str, str]:
     """Return what must be the same on all hosts, before anything is installed."""
     requirements = code / "requirements.txt"
@@ -126,10 +122,15 @@ def fingerprints_of(code: Path) -> dict[str, str]:
 
 
 def environment(task: dict, path: list[str]) -> dict[str, str]:
-    """Return SM_* as sagemaker-training computes them, and PYTHONPATH."""
+    """Return SM_* as sagemaker-training computes them, PYTHONPATH, and what SageMaker's TensorFlow images set beside.
+
+    They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
+    is left to the script: TensorFlow reads it when it is imported.
+    """
     found = variables(task)
-    path = [*path, *task["more_path"]]
-    return {**found, **of_tensorflow(found["SAGEMAKER_REGION"]), "PYTHONPATH": os.pathsep.join(path)}
+    of_images = {"S3_REGION": found["SAGEMAKER_REGION"] or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
+    unset = {key: value for key, value in of_images.items() if value and key not in os.environ}
+    return {**found, **unset, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def lacks(modules: list[str], path: list[str]) -> str:
@@ -138,16 +139,6 @@ def lacks(modules: list[str], path: list[str]) -> str:
     names = [name for name in modules if not (find_spec(name) or PathFinder.find_spec(name, path))]
     why = "; ".join(f"{name} is not installed, and {STARTED_WITH[name]}" for name in names)
     return why and f"{why}. Wanted it in the image, for {sys.executable}, or in requirements.txt"
-
-
-def of_tensorflow(region: str) -> dict[str, str]:
-    """Return what SageMaker's TensorFlow images set beside SM_*, unless the job's environment sets it.
-
-    They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
-    is left to the script: TensorFlow reads it when it is imported.
-    """
-    extras = {"S3_REGION": region or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
-    return {key: value for key, value in extras.items() if value and key not in os.environ}
 
 
 if __name__ == "__main__":
