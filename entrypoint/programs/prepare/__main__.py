@@ -13,18 +13,16 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from efa import look
 from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
 from sources import check, fetch
-from tf1 import describe as describe_tf1
-from tf1 import has_keras_2, refused
-from unsupported import doubts
 from unusable import Unusable, reason
 from variables import variables
 
 OUR_PACKAGES = str(Path(__file__).parents[3])
+# Code with one of these words is parsed, to warn of what does not train.
+LOOKED_AT = ("tensorflow", "keras", "horovod", "smdistributed", "estimator", ".fit", "Strategy", "ClusterCoordinator")
 CODE_ERROR = 65
 CONFIG_ERROR = 78
 STARTED_WITH = {
@@ -67,33 +65,21 @@ def main() -> int:
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])
     unused_gpus = unused(gpus, instance_type, path)
-    files, shim = list(texts(code)), task["tf1"] == "shim"
-    of_python = [*path, *sys.path]
-    keras_2 = has_keras_2(os.environ, of_python, shim=shim)
-    if keras_2:  # the shim uses it, and `doubts` reads the variable
-        os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    if shim and (lacking := refused(files, of_python, program, keras_2=keras_2)):
-        print(lacking, flush=True)
-        return CODE_ERROR
+    files, found = list(texts(code)), list[str]()
+    if any(word in text for _, text in files for word in LOOKED_AT):
+        refused, found = look_at(files, task, path, installed, gpus=0 if unused_gpus else visible(gpus))
+        if refused:
+            print(refused, flush=True)
+            return CODE_ERROR
     if several:
+        from efa import look
+
         adapters = look(instance_type, task["mode"])
         env.update(adapters.variables)
         for line in adapters.describe(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
             print(line, flush=True)
-    if task["is_coordinator"]:
-        known = installed or (software() if task["servers"] > 1 else {})
-        found = doubts(
-            files,
-            task["mode"] if several else "",
-            task["ps_workers"],
-            known.get("tensorflow") or known.get("tensorflow-cpu", ""),
-            gpus=0 if unused_gpus else visible(gpus),
-            servers=task["servers"],
-            ranks=task["ranks"],
-            program=program,
-        )
-        for line in [*map(str, found), *describe_tf1(files, of_python, shim=shim, keras_2=keras_2)]:
-            print(f"warning: {line}", flush=True)
+    for line in found:
+        print(f"warning: {line}", flush=True)
     result = {
         "env": env,
         "module": module_of(program, code, path) if package else None,
@@ -110,6 +96,34 @@ def main() -> int:
         print(f"nothing can be written to {folder}: {reason(error)}; ENTRYPOINT_RUN_DIR names another", flush=True)
         return CODE_ERROR
     return 0
+
+
+def look_at(
+    files: list[tuple[str, str]], task: dict, path: list[str], installed: dict[str, str], *, gpus: int
+) -> tuple[str, list[str]]:
+    """Return why TensorFlow 1's names cannot be provided, "" if they can; and on the coordinator what to warn of."""
+    import tf1  # scripts without a framework need no parser, whose import takes as long as all the rest
+    from unsupported import doubts
+
+    shim, of_python = task["tf1"] == "shim", [*path, *sys.path]
+    keras_2 = tf1.has_keras_2(os.environ, of_python, shim=shim)
+    if keras_2:  # the shim uses it, and `doubts` reads the variable
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    refused = tf1.refused(files, of_python, task["program"], keras_2=keras_2) if shim else ""
+    if refused or not task["is_coordinator"]:
+        return refused, []
+    known = installed or (software() if task["servers"] > 1 else {})
+    found = doubts(
+        files,
+        task["mode"] if len(task["resource_config"]["hosts"]) > 1 else "",
+        task["ps_workers"],
+        known.get("tensorflow") or known.get("tensorflow-cpu", ""),
+        gpus=gpus,
+        servers=task["servers"],
+        ranks=task["ranks"],
+        program=task["program"],
+    )
+    return "", [*map(str, found), *tf1.describe(files, of_python, shim=shim, keras_2=keras_2)]
 
 
 def fingerprints_of(code: Path) -> dict[str, str]:
