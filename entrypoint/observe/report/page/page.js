@@ -144,7 +144,7 @@
     const total = hosts.reduce((sum, host) => sum + shown(host).length, 0);
     const box = el("div", { class: "rows", tabindex: 0, role: "group", "aria-label": "Timeline of hosts and processes; the table of the bill has its sums" });
     const choice = el("select", { id: "rows" }, ...["Hosts and processes", "Hosts"].map((name, number) => el("option", { value: number }, name)));
-    choice.value = hosts.length + total > 24 ? 1 : 0;
+    choice.value = hosts.length + total > 20 ? 1 : 0;
     at("timeline").append(
       el("ul", { class: "legend", "aria-label": "Phases" }, ...data.phases.filter((_, number) => used.has(number)).map(phase => el("li", {}, swatch(phase), called(phase)))),
       el("div", { class: "controls" }, el("label", { for: "rows" }, "Show"), choice), box);
