@@ -137,7 +137,7 @@ def test_a_job_of_days_with_many_hosts_is_summed_up(browser, tmp_path):
     shown = browser.open(report(tmp_path, records, price=1.5))
     assert shown.complaints == []
     top = re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0]
-    assert "<dd>3 d 00 h<" in top and "<dd>864 h<small>$1296.00 at $1.50 an hour<" in top
+    assert "<dd>3 d 00 h<" in top and "<dd>864 h<small>$1,296.00 at $1.50 an hour<" in top
     timeline = words_of(shown.dom, "timeline")
     assert all(word in timeline for word in ("16 h", "1 d", "2 d 8 h", "algo-12: train"))
     assert "rank 3:" not in timeline, "each host has one row, until the reader asks for more"

@@ -27,7 +27,7 @@
   }
 
   const two = n => String(Math.floor(n)).padStart(2, "0");
-  const DAY = 86400;
+  const DAY = 86400, isShort = job.seconds < 300;
   function duration(s) {
     if (s === null || s === undefined) return "–";
     if (s < 1 && s > 0) return `${Math.round(s * 1000)} ms`;
@@ -39,15 +39,15 @@
   const hostTime = s => s < 2 * DAY ? duration(s) : `${Math.round(s / 3600).toLocaleString("en")} h`;
   /** A moment of the job, as precise as its duration asks for. */
   function clock(s) {
-    if (job.seconds < 120) return `${s.toFixed(1)} s`;
+    if (isShort) return `${s.toFixed(1)} s`;
     if (job.seconds < 3600) return `${two(s / 60)}:${two(s % 60)}`;
     return `${s < DAY ? "" : `${Math.floor(s / DAY)} d `}${two(s / 3600 % 24)}:${two(s / 60 % 60)}:${two(s % 60)}`;
   }
   /** The label of a tick, with its unit; `step` is the time between two. */
   function tick(s, step) {
     const [d, h, m] = [Math.floor(s / DAY), Math.floor(s / 3600), Math.floor(s / 60)];
-    if (job.seconds < 120) return `${+s.toFixed(1)} s`;
-    if (job.seconds < 7200) return step < 60 ? `${m}:${two(s % 60)} min` : `${m} min`;
+    if (isShort) return `${+s.toFixed(1)} s`;
+    if (job.seconds < 7200) return `${m} min`;
     if (job.seconds < 2 * DAY || !d) return step < 3600 ? `${h} h ${two(m % 60)}` : `${h} h`;
     return h % 24 ? `${d} d ${h % 24} h` : `${d} d`;
   }
@@ -58,11 +58,12 @@
     }
     return `${+n.toPrecision(3)} TB`;
   }
-  const NICE = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 604800]; // seconds between ticks
+  const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, DAY, 7 * DAY].filter(s => isShort || s >= 60); // seconds between ticks
   const share = part => `${(100 * part).toFixed((part < 0.1 && part > 0) || (part > 0.99 && part < 1) ? 1 : 0)} %`;
-  const money = n => n > 0 && n < 0.0005 ? "<$0.001" : `$${n < 1 ? n.toFixed(3) : n.toFixed(2)}`;
-  const usd = seconds => money(seconds / 3600 * data.bill.price);
+  const money = (n, least, most = least) => `$${n.toLocaleString("en", { minimumFractionDigits: least, maximumFractionDigits: most })}`;
+  const usd = seconds => { const n = seconds / 3600 * data.bill.price; return n > 0 && n < 0.0005 ? "<$0.001" : money(n, n && n < 1 ? 3 : 2); };
   const counted = (n, one) => `${n} ${one}${n === 1 ? "" : "s"}`;
+  const paper = matchMedia("print");
   const hide = id => { document.getElementById(id).hidden = true; };
 
   // ---- phases: a colour and, for what is idle, a pattern and the word ----
@@ -118,7 +119,7 @@
     const busy = inTraining(gpusOf), watts = inTraining(() => ["gpu watts"]);
     if (busy !== null) facts.push(fact("GPUs busy", share(busy), `while training${watts ? `, at ${Math.round(watts * hosts.length / gpus)} W${gpus > 1 ? " each" : ""}` : ""}`, "gpu_starved"));
     if (data.stragglers.length) facts.push(fact("A step takes", duration(median), data.stragglers.length > 1 ? `slowest of ${data.stragglers.length}: ${duration(data.stragglers[0][2])}` : data.stragglers[0][1]));
-    if (total) facts.push(fact("Idle", share(idle / total), `${hostTime(idle)} of hosts${price === null ? "" : `, ${usd(idle)}`}`, "idle"), fact("Host-time", hostTime(total), price === null ? "no price given" : `${usd(total)} at ${money(price)} an hour`));
+    if (total) facts.push(fact("Idle", share(idle / total), `${hostTime(idle)} of hosts${price === null ? "" : `, ${usd(idle)}`}`, "idle"), fact("Host-time", hostTime(total), price === null ? "no price given" : `${usd(total)} at ${money(price, 2, 4)} an hour`));
     top.append(el("dl", { class: "facts" }, ...facts));
     if (data.notes.length) top.append(el("ul", { class: "notes warning", "aria-label": "What is wrong with the records" }, ...data.notes.map(note => el("li", {}, note))));
   }
@@ -149,12 +150,12 @@
       el("ul", { class: "legend", "aria-label": "Phases" }, ...data.phases.filter((_, number) => used.has(number)).map(phase => el("li", {}, swatch(phase), called(phase)))),
       el("div", { class: "controls" }, el("label", { for: "rows" }, "Show"), choice), box);
     const draw = () => {
-      const wide = box.clientWidth || 800, left = wide < 600 ? 88 : 150, right = 8, scale = (wide - left - right) / (job.seconds || 1);
+      const wide = paper.matches ? 700 : box.clientWidth || 800, left = wide < 600 ? 88 : 150, right = 8, scale = (wide - left - right) / (job.seconds || 1);
       const rows = hosts.flatMap(host => [[host.name, host.spans, true, []], ...(choice.value === "0" ? shown(host).map(process => [process.name, process.spans, false, process.ticks]) : [])]);
       const heights = rows.map(row => row[2] ? (hosts.length > 30 ? 14 : 22) : 13), head = 20;
       const high = head + heights.reduce((sum, h) => sum + h, 0) + 4;
       const svg = el("svg", { width: wide - 2, height: high, viewBox: `0 0 ${wide - 2} ${high}`, role: "img", "aria-label": `${counted(hosts.length, "host")} over ${duration(job.seconds)}` });
-      const step = NICE.find(s => s * scale > 70) || 7 * DAY;
+      const step = STEPS.find(s => s * scale > 70) || 7 * DAY;
       for (let t = 0; t <= job.seconds; t += step) svg.append(el("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: head - 4, y2: high }), el("text", { class: "sub", x: left + t * scale, y: 12, "text-anchor": !t ? "start" : t * scale > wide - left - right - 20 ? "end" : "middle" }, tick(t, step)));
       let y = head;
       rows.forEach(([name, spans, isHost, ticks], number) => {
@@ -173,7 +174,7 @@
       });
       box.replaceChildren(svg);
     };
-    choice.addEventListener("change", draw);
+    for (const each of [choice, paper]) each.addEventListener("change", draw);
     let before = 0;
     new ResizeObserver(() => { if (box.clientWidth !== before) { before = box.clientWidth; draw(); } }).observe(box);
     draw();
@@ -189,7 +190,7 @@
     const row = (name, seconds, cls, mark) => el("tr", { class: cls }, el("th", { scope: "row" }, mark ? swatch(mark) : null, name), el("td", {}, hostTime(seconds)), el("td", {}, share(seconds / total)), el("td", { class: "bar" }, mark ? el("svg", { height: 12, width: "100%", "aria-hidden": "true" }, el("rect", { width: `${100 * seconds / total}%`, height: 12, fill: fill(mark) })) : null), ...cost(seconds));
     const table = el("table", { class: "plain" }, head(["Hosts were at", "Host-time", "Share", "", ...(price === null ? [] : ["USD"])]),
       el("tbody", {}, ...phases.map(([name, seconds]) => row(called(named(name)), seconds, named(name).idle ? "idle" : "", named(name)))),
-      el("tfoot", {}, row("All", total, "", null), row("of that idle", idle, idle ? "idle" : "", null)));
+      el("tfoot", {}, row("All", total, "", null), idle ? row("of that idle", idle, "idle", null) : null));
     const order = hosts.map((host, number) => [host, data.bill.hosts[number]]);
     const by = el("table", { class: "plain" }, head(["Host", ...phases.map(([name]) => name), "idle in all"]),
       el("tbody", {}, ...order.map(([host, sums]) => el("tr", {}, el("th", { scope: "row" }, host.name), ...sums.map(sum => el("td", {}, sum ? duration(sum) : "–")), el("td", {}, duration(sums.reduce((all, sum, number) => all + (named(phases[number][0]).idle ? sum : 0), 0)))))));
@@ -232,7 +233,7 @@
       width: 480, height: HIGH, cursor: { sync: { key: "t" }, points: { show: !stacked } },
       legend: { live: true }, padding: [8, 20, 0, 0],
       scales: { x: { time: false, range: [0, job.seconds || 1] }, y: { range: range || ((_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1]) } },
-      axes: [{ ...axis, size: 26, space: 64, incrs: NICE, values: (_, ticks, __, ___, step) => ticks.map(t => tick(t, step)) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
+      axes: [{ ...axis, size: 26, space: 64, incrs: STEPS, values: (_, ticks, __, ___, step) => ticks.map(t => tick(t, step)) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
       series: [{ label: "time", value: (_, t) => t === null ? "" : `at ${clock(t)}` }, ...order.map(number => ({
         label: series[number].name, spanGaps: true, width: stacked ? 0 : 1.5, stroke: () => css(series[number].colour), points: { show: known(raw[number]).length < 3 },
         fill: stacked ? () => css(series[number].colour) : undefined, value: (_, __, ___, i) => i === null || i === undefined ? `${rest} ${short(+SUMMARY[rest](known(raw[number])).toPrecision(3))}` : short(raw[number][i]),
@@ -402,7 +403,7 @@
   fit();
   addEventListener("resize", fit);
   const again = () => plots.forEach(([made]) => made.redraw(false, true));
-  for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", again);
+  for (const query of [matchMedia("(prefers-color-scheme: dark)"), paper]) query.addEventListener("change", again);
   let opened = [];
   addEventListener("beforeprint", () => { opened = [...document.querySelectorAll("details:not([open])")]; for (const each of opened) each.open = true; });
   addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
