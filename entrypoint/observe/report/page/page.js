@@ -176,7 +176,7 @@
     };
     for (const each of [choice, paper]) each.addEventListener("change", draw);
     let before = 0;
-    new ResizeObserver(() => { if (box.clientWidth !== before) { before = box.clientWidth; draw(); } }).observe(box);
+    new ResizeObserver(() => { if (box.clientWidth !== before && !paper.matches) { before = box.clientWidth; draw(); } }).observe(box);
     draw();
   }
 
@@ -241,8 +241,9 @@
     }, [times, ...order.map(number => drawn[number])], box);
     plots.push([made, box]);
   }
-  /** Make plots as wide as their places: these change with the window, and as others come beside them. */
+  /** Make plots as wide as their places: these change with the window, and as others come beside them; on paper, style does it. */
   function fit() {
+    if (paper.matches) return;
     for (const [made, box] of plots) {
       const wide = Math.max(240, box.clientWidth);
       if (made.width !== wide) made.setSize({ width: wide, height: HIGH });
