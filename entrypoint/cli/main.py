@@ -17,7 +17,7 @@ from entrypoint.base.errors import CodeError, ConfigError, ExitCode, did_you_mea
 # Each command with its help. Its module has its EPILOG, perhaps `add_arguments(parser)`, and `run(args, environment)`,
 # which imports what the command needs: `--help` needs none of that.
 COMMANDS = {
-    "new": "write a project to begin from: training script, test, compose.yaml, submit script, workflow",
+    "new": "write a project to begin from: script, test, submit, workflow",
     "plan": "print which processes a job starts, where and how; runs nothing",
     "local": "run a script on simulated hosts of this machine",
     "host": "run one host of a job of containers, as compose.yaml starts them",

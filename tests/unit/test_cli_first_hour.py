@@ -115,7 +115,7 @@ def test_a_topic_fits_on_a_screen(capsys, name):
 
 def test_the_topics_have_every_word(capsys):
     wanted = {
-        "channels": [f"{option}=" for option in channels._READ],
+        "channels": [f"{option}=" for option in channels._OPTIONS],
         "engines": ENGINES,
         "faults": Action,
         "modes": ["single", "ps", "mwms", "mpi", "jax", "auto", "parameter_server", "multi_worker_mirrored", "horovod"],
