@@ -19,7 +19,7 @@ def log_evidence(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
     """Log and write what is known about the end: evidence if it was no success, the times, the summary."""
     from entrypoint.launcher.outcome import report
     from entrypoint.launcher.outcome.outcome import Kind
-    from entrypoint.launcher.policy.status import summary
+    from entrypoint.launcher.policy.messages import summary
 
     facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
     complaints = []

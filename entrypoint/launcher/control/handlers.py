@@ -28,8 +28,7 @@ from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, 
 from entrypoint.launcher.job.cluster import Cluster
 from entrypoint.launcher.policy.events import Event, Informed, Rejected, Replaced, Reported
 
-TOKEN_HEADER = "X-Entrypoint-Token"
-TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress spells it
+TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # the header of client.py, as waitress spells it
 RECORD = "/record/"  # followed by the host and the position of a piece of its record
 ENDPOINTS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts send to one another
 STATUS_AT_ONCE = 2  # of the server's threads, so that requests for the page are answered, too

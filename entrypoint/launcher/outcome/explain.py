@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from entrypoint.launcher.outcome.endings import banners
 from entrypoint.launcher.outcome.forms import as_python_prints
 from entrypoint.launcher.outcome.last_exception import (
     SHELL,
@@ -22,11 +21,10 @@ from entrypoint.launcher.outcome.last_exception import (
     printed_before,
     that_ended_it,
 )
-from entrypoint.launcher.outcome.meanings import meaning
-from entrypoint.launcher.outcome.native import NEAR_LINES, Reason, fatal, mpi_error, of_handler
+from entrypoint.launcher.outcome.native import NEAR_LINES, Reason, fatal, meaning, mpi_error, of_handler
 from entrypoint.launcher.outcome.outcome import Confidence, Exit, clip, clip_head
 from entrypoint.launcher.outcome.refusals import refusal
-from entrypoint.launcher.outcome.symptoms import SENT, reads_like_symptom
+from entrypoint.launcher.outcome.symptoms import SENT, banners, reads_like_symptom
 from entrypoint.launcher.outcome.tails import GAP
 from entrypoint.launcher.outcome.tracebacks import Link, Raised, tracebacks
 

@@ -9,11 +9,10 @@ import signal
 from collections.abc import Sequence
 
 from entrypoint.base.values import replace
-from entrypoint.launcher.outcome.endings import without_goodbyes
 from entrypoint.launcher.outcome.native import NEAR_LINES, still_worked
 from entrypoint.launcher.outcome.outcome import Exit, clip
 from entrypoint.launcher.outcome.refusals import refusal
-from entrypoint.launcher.outcome.symptoms import reads_like_symptom
+from entrypoint.launcher.outcome.symptoms import reads_like_symptom, without_goodbyes
 from entrypoint.launcher.outcome.tails import GAP
 from entrypoint.launcher.outcome.tracebacks import NOISE, Link, Raised
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from entrypoint.launcher.outcome.endings import without_goodbyes
 from entrypoint.launcher.outcome.forms import TRACEBACK, boxes
+from entrypoint.launcher.outcome.symptoms import without_goodbyes
 
 NEAR_LINES = 100  # last lines in which a refusal is looked for
 CODES = {2, 64}  # exit codes that mean a refusal, whatever is printed after it; some libraries end with 1

@@ -8,11 +8,9 @@ from entrypoint.base.values import replace
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Kind, Outcome
 from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
 from entrypoint.launcher.policy.artifacts import Artifacts
-from entrypoint.launcher.policy.attempt import Attempt, Noted
 from entrypoint.launcher.policy.events import Report
-from entrypoint.launcher.policy.local_processes import OwnProcesses
+from entrypoint.launcher.policy.known import Attempt, Noted, OtherHosts, OwnProcesses
 from entrypoint.launcher.policy.phase import Phase
-from entrypoint.launcher.policy.remote_hosts import OtherHosts
 
 ASK_AGAIN_SECONDS = 0.05  # seconds between two polls; a thousand ranks that fail together are no thousand polls
 

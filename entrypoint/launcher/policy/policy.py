@@ -16,14 +16,12 @@ from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.gpu_check import GpuCheck
 from entrypoint.launcher.policy.leaving import Leaving
 from entrypoint.launcher.policy.liveness import Liveness
 from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous
-from entrypoint.launcher.policy.restarts import Restarts
-from entrypoint.launcher.policy.starting import Starting
+from entrypoint.launcher.policy.starting import Restarts, Starting
 from entrypoint.launcher.policy.termination import Termination
 from entrypoint.launcher.policy.verdict import DYING_SECONDS, all_decided, verdict
 
@@ -34,7 +32,6 @@ class Policy:
     def __init__(self, plan: Plan, host: str, settings: Settings, now: float) -> None:
         self.facts, self.settings = Facts(plan, host, now), settings
         self.rendezvous = Rendezvous(self.facts, settings)
-        self.gpu_check = GpuCheck(self.facts, settings)
         self.termination = Termination(self.facts, settings)
         self.restarts = Restarts(self.facts, settings)
         self.liveness = Liveness(self.facts, settings, now)
@@ -217,7 +214,7 @@ class Policy:
         yield from self.rendezvous.advance(now)
         if facts.outcome is None:
             yield from self._watch_the_clock(now)
-            yield from self.gpu_check.advance(now)
+            yield from self.rendezvous.check_gpus(now)
             self.rendezvous.watch(now)
             self.liveness.watch(now)
             yield from self.ends.watch(now)

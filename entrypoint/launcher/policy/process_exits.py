@@ -11,7 +11,7 @@ from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Rol
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.restarts import Restarts
+from entrypoint.launcher.policy.starting import Restarts
 from entrypoint.launcher.policy.verdict import DYING_SECONDS
 
 LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong

@@ -39,7 +39,8 @@ from entrypoint.launcher.control.access import (
     Callers,
     Limits,
 )
-from entrypoint.launcher.control.handlers import TOKEN_HEADER, Control, parse
+from entrypoint.launcher.control.client import TOKEN_HEADER
+from entrypoint.launcher.control.handlers import Control, parse
 from entrypoint.launcher.control.server import ControlServer
 from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json, to_json
 from entrypoint.launcher.host.resource_limits import Shortage

@@ -9,7 +9,7 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.plan.plan import Duty, Flag
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.leaving import LEAVE_SECONDS
-from entrypoint.launcher.policy.status import status
+from entrypoint.launcher.policy.messages import status
 
 # --- one host ---
 
