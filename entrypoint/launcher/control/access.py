@@ -38,11 +38,11 @@ class Bucket:
             self._left -= 1
             return True
 
-    def charge(self, amount: float) -> None:
-        """Take an amount that was used already."""
+    def charge(self, size: int) -> None:
+        """Take what a message of so many bytes costs, which was read already."""
         with self._lock:
             self._fill()
-            self._left = max(-self._burst, self._left - amount)
+            self._left = max(-self._burst, self._left - size / PAID_BY_BYTES)
 
     def _fill(self) -> None:
         now = self._clock()
@@ -139,11 +139,5 @@ class Limits:
         """Return the key of the limits that apply: the address, or "" for all strangers together."""
         return address if address in LOOPBACK or self._callers.hosts_at(address) else ""
 
-    def take(self, party: str) -> bool:
-        return self._bucket(party).take()
-
-    def charge(self, party: str, size: int) -> None:
-        self._bucket(party).charge(size / PAID_BY_BYTES)
-
-    def _bucket(self, party: str) -> Bucket:
+    def of(self, party: str) -> Bucket:
         return self._known.setdefault(party, Bucket(RATE, BURST)) if party else self._strangers

@@ -16,13 +16,12 @@ from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.leaving import Leaving
 from entrypoint.launcher.policy.liveness import Liveness
 from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous
 from entrypoint.launcher.policy.starting import Restarts, Starting
-from entrypoint.launcher.policy.termination import Termination
+from entrypoint.launcher.policy.termination import Leaving, Termination
 from entrypoint.launcher.policy.verdict import DYING_SECONDS, all_decided, verdict
 
 

@@ -7,7 +7,7 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts, File
-from entrypoint.launcher.policy.leaving import INVENTORY_SECONDS
+from entrypoint.launcher.policy.termination import INVENTORY_SECONDS
 
 NOTHING = Artifacts(model=False)
 
