@@ -59,8 +59,8 @@ def plan(job: Job) -> Plan:
             needs = (Need(host=workers[index][0].name, process=PREPARE),)
             return task(Role.WORKER, index, workers, needs=needs, restart=Restart.ALONE, **as_server)
         # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
-        serves, needs = _SERVES[job.settings.ps_worker_end], _chief_first(job, hosts[0])
-        return task(Role.WORKER, index, workers, needs=(*common.rendezvous(job.cluster), *needs), serves=serves)
+        serves, chief_first = _SERVES[job.settings.ps_worker_end], _chief_first(job, hosts[0])
+        return task(Role.WORKER, index, workers, needs=(*common.rendezvous(job.cluster), *chief_first), serves=serves)
 
     as_ps = {"duty": Duty.SERVER} if job.settings.ps_servers is PsProgram.SCRIPT else as_server
     # Parameter servers hold variables in main memory. Without this they would take the GPUs' memory, too.
