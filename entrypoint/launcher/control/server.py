@@ -64,7 +64,10 @@ class _Channel(HTTPChannel):
         server.limits.of(self.party or "").charge(len(body))
         code, text, who = server.control.answer("POST", request.path, self.addr[0], shown, body)
         may_stay = wanted == "keep-alive" and who and server.keep
-        link = self._to_keep() if may_stay and len(text) <= LONGEST_BYTES and self.socket.fileno() < _MOST else None
+        link = None
+        if may_stay and len(text) <= LONGEST_BYTES and self.socket.fileno() < _MOST:
+            with contextlib.suppress(OSError):  # no descriptor is left; the answer needs none
+                link = self.socket.dup()  # it survives waitress closing its own
         head = (
             f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
@@ -76,12 +79,6 @@ class _Channel(HTTPChannel):
             link.close()
         elif link:  # links.py reads it from now on
             server.keep(who, link, partial(server.answer_again, Bucket(RATE, BURST), self.addr[0], shown), text)
-
-    def _to_keep(self) -> socket.socket | None:
-        """Return a duplicate of the connection, so that it survives waitress closing its own."""
-        with contextlib.suppress(OSError):  # no descriptor is left; the answer needs none
-            return self.socket.dup()
-        return None
 
     def service(self) -> None:
         request = self.requests[0]

@@ -79,8 +79,6 @@ class ThisHost:
         self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
         process.become_subreaper()
 
-    # --- events in ---
-
     def next_events(
         self, until: float, awaited: Sequence[ProcessSpec], attempt: int | None, hold_ranks: bool
     ) -> list[tuple[Event, ...]]:
@@ -140,8 +138,6 @@ class ThisHost:
             if isinstance(event, events.Ended | events.NotStarted | events.Survived):
                 self._terminator.forget(event.name)
                 self._idle.forget(event.name)
-
-    # --- actions out ---
 
     def carry_out(self, actions: Sequence[Action]) -> Iterator[OtherAction]:
         """Carry out what concerns this host. Yield the other actions, each in its turn."""

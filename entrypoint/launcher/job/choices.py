@@ -54,11 +54,6 @@ class Tf1(StrEnum):
     SHIM = "shim"
 
 
-class Threads(StrEnum):
-    AUTO = "auto"
-    OFF = "off"
-
-
 class Reaction(StrEnum):
     """Name what a fault of the job's hosts leads to."""
 

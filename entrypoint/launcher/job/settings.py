@@ -278,10 +278,6 @@ class Settings(Value):
     restart_codes: tuple[int, ...] = _setting(
         (75,), _codes, "Exit codes after which the job restarts, with commas between them."
     )
-    threads: choices.Threads = _word(
-        choices.Threads.AUTO,
-        "`auto`: processes get their part of the threads, see host/machine.py. `off`: they do not.",
-    )
     pin_gpus: choices.When = _word(
         choices.When.AUTO,
         "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps, mwms and jax; "
@@ -399,7 +395,7 @@ SETTINGS: dict[str, Setting] = {name: vars(Settings)[name] for name in Settings.
 # Constants for users. Our tests change them, as facts of a machine, by environment variables that are on no page.
 CONSTANTS = {
     "heartbeat", "kill_timeout", "monitor_interval", "outside_grace", "ps_chief_first", "ps_quiet", "restart_backoff",
-    "ssh_port", "threads",
+    "ssh_port",
 }  # fmt: skip
 FOR_USERS = [name for name, setting in SETTINGS.items() if not setting.machine and name not in CONSTANTS]
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
-from entrypoint.base.values import replace
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Kind, Outcome
 from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
 from entrypoint.launcher.policy.artifacts import Artifacts
@@ -54,8 +53,6 @@ class Facts:
             for need in spec.needs
             if spec.host != self.coordinator and need.host != spec.host
         }
-
-    # --- written by the policy ---
 
     def note_prepared(self, flags: frozenset[str], unused_gpus: str) -> None:
         self.flags, self.unused_gpus = flags, unused_gpus
@@ -115,8 +112,6 @@ class Facts:
         self.attempt = Attempt(number=number, clearing=True, go=False, ready=ready, poll=self.attempt.poll)
         self._to_come = self.ranks
         self._shared = None  # clocks may have drifted since
-
-    # --- asked by anybody ---
 
     @property
     def phase(self) -> Phase:
@@ -254,10 +249,6 @@ class Facts:
 
     def times_restarted(self, name: str) -> int:
         return self.attempt.number + self.own.restarts.get(name, 0)
-
-    def rank_from_elsewhere(self, name: str) -> ProcessSpec:
-        """Return the spec of a rank that mpirun placed here by the user's options, while the plan has it elsewhere."""
-        return replace(self.ranks[0], host=self.host, name=name, task="placed by the user's options")
 
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
         """Return one of our times for the coordinator. All of an attempt have one offset, so that their order stays."""

@@ -1,4 +1,4 @@
-"""Hold what one host knows: of its own processes, of the other hosts, of this attempt. The policy writes it.
+"""Hold what one host knows of its own processes, of the other hosts, of this attempt.
 
 Times are seconds of our own monotonic clock.
 """
@@ -15,7 +15,7 @@ STILL_SECONDS = 2.5  # seconds after which a refusal is out of date
 
 
 class OwnProcesses:
-    """Hold processes by their names in the plan. Times are seconds of our own monotonic clock."""
+    """Hold this host's processes by their names in the plan. Only the policy calls `note_...` and `forget_...`."""
 
     def __init__(self, specs: Iterable[ProcessSpec]) -> None:
         self.specs = {spec.name: spec for spec in specs}
@@ -27,8 +27,6 @@ class OwnProcesses:
         self.stuck: dict[str, tuple[str, ...]] = {}  # what is left of a process long after SIGKILL
         self.restarts: dict[str, int] = {}  # how often a process was started again alone
         self.not_before: dict[str, float] = {}  # when it may be started again
-
-    # --- written by the policy ---
 
     def note_started(self, spec: ProcessSpec, now: float) -> None:
         """Note a start. A rank that the plan has on another host brings its own spec."""
@@ -67,8 +65,6 @@ class OwnProcesses:
         for name in names:
             for facts in known:
                 facts.pop(name, None)
-
-    # --- asked by anybody ---
 
     def running(self, *duties: Duty) -> list[str]:
         """Return the names of processes that were started and have not ended; with one of these duties if given."""
@@ -117,7 +113,7 @@ class OwnProcesses:
 
 
 class OtherHosts:
-    """Hold the other hosts by name."""
+    """Hold the other hosts by name. Only the policy calls `note_...` and `excuse_...`."""
 
     def __init__(self, all_there: bool) -> None:
         self.assembled = all_there  # every host of the job has reported to the coordinator
@@ -131,8 +127,6 @@ class OtherHosts:
         # When a host's connection to us ended, for hosts that have not reported since.
         self.link_ended: dict[str, float] = {}
         self.woke, self.slept = float("-inf"), 0.0  # when our last pause ended, and how long it was
-
-    # --- written by the policy ---
 
     def note_contact(self, host: str, now: float) -> None:
         self.last_contact[host] = now
@@ -173,8 +167,6 @@ class OtherHosts:
         """Shift the last reports by a pause of ours, so that no host counts as silent because of it."""
         self.last_contact = {host: at + gap for host, at in self.last_contact.items()}
         self.woke, self.slept = now, gap
-
-    # --- asked by anybody ---
 
     def is_gone(self, host: str) -> bool:
         """Return whether a host has sent its last report."""

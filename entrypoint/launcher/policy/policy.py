@@ -46,8 +46,6 @@ class Policy:
         self._stop_at = now + settings.max_runtime - settings.stop_early_seconds if settings.max_runtime else inf
         self._lingers = {spec.lingers for spec in plan.processes}
 
-    # --- events in, actions out ---
-
     def on(self, happened: Sequence[Event], now: float) -> list[Action]:
         """Note events that came together. Return the actions that follow from the facts after that."""
         self.liveness.notice_own_pause(now)
@@ -87,7 +85,8 @@ class Policy:
             case events.RankStarted(attempt=attempt) if attempt != facts.attempt.number:
                 pass  # too late: the process that started it is gone
             case events.RankStarted(name=name):
-                facts.own.note_started(facts.own.specs.get(name) or facts.rank_from_elsewhere(name), now)
+                elsewhere = facts.ranks[0].but(host=facts.host, name=name, task="placed by the user's options")
+                facts.own.note_started(facts.own.specs.get(name, elsewhere), now)
                 facts.attempt.note_ready((facts.host, name))
             case events.RankOrphaned():
                 self.ends.note_orphan(now)
@@ -202,8 +201,6 @@ class Policy:
         """Repeat all messages that were sent before any host could be reached."""
         self._sent_report = self._sent_news = None
         return list(self._send_changes())
-
-    # --- what follows from the facts ---
 
     def _advance(self, now: float) -> Iterator[Action]:
         facts = self.facts

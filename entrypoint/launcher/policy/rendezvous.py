@@ -148,8 +148,12 @@ class Rendezvous:
         facts = self.facts
         self._watch_missing(now)
         self._watch_rejected(now)
-        if self._assembled_since is not None and now >= self._assembled_since + self._patience and not self.is_over():
-            self._blame_unreached(now)
+        is_late = self._assembled_since is not None and now >= self._assembled_since + self._patience
+        if is_late and self._unreached and not self.is_over():
+            error = _state(facts.hosts.reach.get(self._unreached[0]))
+            lines = "\n".join(table(facts, self._unreached, now))
+            what = f"cannot reach {listed(self._unreached)}"
+            facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
         if facts.is_coordinator and now >= facts.began + self.settings.start_timeout:
             self._steps = [spec for spec in self._steps if (spec.host, spec.name) not in facts.attempt.ready]
             for spec in self._steps:
@@ -177,14 +181,6 @@ class Rendezvous:
             else:
                 what = f"is refused by the coordinator {host}"
                 facts.blame_host(now, facts.host, what, ExitCode.CONFIG, error=why)
-
-    def _blame_unreached(self, now: float) -> None:
-        facts, unreached = self.facts, self._unreached
-        if unreached:
-            lines = "\n".join(table(facts, unreached, now))
-            error = _state(facts.hosts.reach.get(unreached[0]))
-            what = f"cannot reach {listed(unreached)}"
-            facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
 
     def deadlines(self) -> Iterator[float]:
         yield self._nag_at

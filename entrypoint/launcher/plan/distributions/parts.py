@@ -9,7 +9,7 @@ from collections.abc import Container
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.job.channels import Reader, complaints, readers
-from entrypoint.launcher.job.choices import ChiefName, PsProgram, Threads, When
+from entrypoint.launcher.job.choices import ChiefName, PsProgram, When
 from entrypoint.launcher.job.cluster import Part
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import NO_GPU, Flag, Plan, ProcessSpec, Role
@@ -33,7 +33,6 @@ def divided(job: Job, plan: Plan) -> Plan:
 def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessSpec]:
     training = [spec.name for spec in computing if trains(job, spec)]
     sharing = len(training) or sum(spec.role is Role.PS for spec in computing) or len(computing)
-    cpu_share = sharing if job.settings.threads is Threads.AUTO else 0
     # Horovod's scripts choose a GPU by local rank among all of the host: they must see all of them.
     asked = job.settings.pin_gpus
     pins = asked is When.ALWAYS or (asked is When.AUTO and job.mode is not Mode.MPI)
@@ -44,7 +43,7 @@ def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessS
             gpu_share = (training.index(spec.name), most)
         elif pins and training and spec.role in (Role.CHIEF, Role.EVALUATOR) and spec.name not in training:
             gpu_share = NO_GPU  # it would take GPU memory from the processes that train here
-        rows.append(spec.but(cpu_share=cpu_share, gpu_share=gpu_share))
+        rows.append(spec.but(cpu_share=sharing, gpu_share=gpu_share))
     return rows
 
 
