@@ -18,9 +18,9 @@ from entrypoint.launcher.host.resource_limits import broken
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event
+from entrypoint.launcher.policy.facts import Phase
 from entrypoint.launcher.policy.history import History
 from entrypoint.launcher.policy.messages import status
-from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.policy import Policy
 from entrypoint.record import lines
 

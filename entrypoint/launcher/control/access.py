@@ -58,8 +58,7 @@ class Callers:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._given: dict[str, list[str]] = {}  # by address, if the job gives it
-        self._hosts_at: dict[str, frozenset[str]] = {}  # by address; all that a name ever resolved to
+        self._hosts_at: dict[str, frozenset[str]] = {}  # by address: as the job gives it, or as a name ever resolved
         self._names: dict[str, str] = {}  # host -> name that is looked up
         self._looked: dict[str, float] = {}  # host -> when it was looked up
         self._found: set[str] = set()
@@ -68,7 +67,7 @@ class Callers:
         self._changed = threading.Condition()
         for host in cluster.hosts:
             if host.is_at_number:
-                self._given.setdefault(canonical(host.address), []).append(host.name)
+                self._note(host.name, {host.address})
             else:
                 self._names[host.name] = host.address
                 if not (cluster.is_coordinator or host is cluster.coordinator):
@@ -78,7 +77,7 @@ class Callers:
 
     def hosts_at(self, address: str) -> frozenset[str]:
         """Return the hosts of the job that have this address; an empty set for a stranger."""
-        found = self._hosts_at.get(address, frozenset()).union(self._given.get(address, ()))
+        found = self._hosts_at.get(address, frozenset())
         if not found and self._names:
             now = time.monotonic()
             if now > self._asked + LOOK_AGAIN_SECONDS / 5:

@@ -4,14 +4,46 @@ from collections.abc import Mapping
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.base.python310 import StrEnum
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Kind, Outcome
 from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
 from entrypoint.launcher.policy.artifacts import Artifacts
 from entrypoint.launcher.policy.events import Report
 from entrypoint.launcher.policy.known import Attempt, Noted, OtherHosts, OwnProcesses
-from entrypoint.launcher.policy.phase import Phase
 
 ASK_AGAIN_SECONDS = 0.05  # seconds between two polls; a thousand ranks that fail together are no thousand polls
+
+
+class Phase(StrEnum):
+    """Name how far the job is. If two phases are true at once, the later one in this list counts.
+
+    STARTING --the user's first program starts here--> RUNNING
+     ^    |                                            |    |
+     |    +---------- the coordinator settles ---------+    |
+     |    |           on another attempt                    |
+     |    v                                                 |
+    RESTARTING: what is left of the last attempt ends       |
+          |                                                 |
+          +--SIGTERM to any host--> STOPPING <--SIGTERM-----+
+          |                            |                    |
+          +-----------------> ENDING <-+---------- verdict -+
+                                |
+              nothing runs here, and the others had time for their last reports
+                                v
+                              ENDED
+    """
+
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    STOPPING = "stopping"
+    ENDING = "ending"
+    ENDED = "ended"
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether programs start and run in this phase, so that an end is a fault."""
+        return self in (Phase.STARTING, Phase.RUNNING)
 
 
 class Facts:

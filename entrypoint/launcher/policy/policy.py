@@ -2,7 +2,7 @@
 
 The policy notes facts (what was started, what has ended, when each host reported last) and derives from them what to
 do. Beside the facts it remembers only its last messages and its timers. The coordinator makes the job's outcome at the
-first event that settles it; followers adopt it. phase.py has the chart, README.md the other modules.
+first event that settles it; followers adopt it. facts.py has the chart, README.md the other modules.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,8 @@ from entrypoint.launcher.outcome.outcome import Exit, Outcome
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Event, News, Report
-from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.facts import Facts, Phase
 from entrypoint.launcher.policy.liveness import Liveness
-from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous
 from entrypoint.launcher.policy.starting import Restarts, Starting

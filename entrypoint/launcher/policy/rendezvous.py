@@ -12,9 +12,8 @@ from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.plan.plan import ALL_HOSTS, ANY, PREFLIGHT, PREPARE, Duty, Need
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Reach
-from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.facts import Facts, Phase
 from entrypoint.launcher.policy.known import STILL_SECONDS
-from entrypoint.launcher.policy.phase import Phase
 
 NAG_SECONDS = 10.0  # seconds between two tables of missing hosts
 PROBE_AGAIN_SECONDS = 0.5  # seconds between two attempts to reach hosts that are all up

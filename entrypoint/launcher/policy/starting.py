@@ -14,8 +14,7 @@ from entrypoint.launcher.outcome.outcome import Exit, Outcome
 from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Ready, Restart
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
-from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.phase import Phase
+from entrypoint.launcher.policy.facts import Facts, Phase
 
 LONGEST_BACKOFF_SECONDS = 60.0  # seconds, unless the first back-off is longer
 

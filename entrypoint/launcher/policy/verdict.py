@@ -11,9 +11,8 @@ from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Outcome
 from entrypoint.launcher.plan.plan import Duty
-from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.facts import Facts, Phase
 from entrypoint.launcher.policy.known import Noted
-from entrypoint.launcher.policy.phase import Phase
 
 SETTLE_SECONDS = 0.3  # seconds that a likely symptom waits for its cause
 DYING_SECONDS = 3.0  # the same, if a process has printed why it ends and has not ended yet
