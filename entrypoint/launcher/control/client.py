@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from entrypoint.base.values import Value, replace
+from entrypoint.base.values import Value
 from entrypoint.launcher.control.access import MESSAGE_BYTES
 from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.cluster import Cluster, Host
@@ -90,11 +90,10 @@ def post(
             connection.settimeout(left)
         received = time.monotonic()
         status, body, rest, stays = whole
-        answer = Answer(status=status, body=body, asked=asked, received=received, address=found)
-        if stay and stays:
+        link = connection if stay and stays else None
+        if link:
             stack.pop_all()
-            answer = replace(answer, link=connection, rest=rest)
-    return answer
+    return Answer(status=status, body=body, asked=asked, received=received, address=found, link=link, rest=rest)
 
 
 def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:
