@@ -19,7 +19,7 @@ from entrypoint.launcher.policy.facts import Facts, Phase
 from entrypoint.launcher.policy.liveness import Liveness
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous
-from entrypoint.launcher.policy.starting import Restarts, Starting
+from entrypoint.launcher.policy.starting import Starting
 from entrypoint.launcher.policy.termination import Leaving, Termination
 from entrypoint.launcher.policy.verdict import DYING_SECONDS, all_decided, verdict
 
@@ -31,10 +31,9 @@ class Policy:
         self.facts, self.settings = Facts(plan, host, now), settings
         self.rendezvous = Rendezvous(self.facts, settings)
         self.termination = Termination(self.facts, settings)
-        self.restarts = Restarts(self.facts, settings)
         self.liveness = Liveness(self.facts, settings, now)
-        self.starting = Starting(self.facts)
-        self.ends = Ends(self.facts, settings, self.restarts, now)
+        self.starting = Starting(self.facts, settings)
+        self.ends = Ends(self.facts, settings, self.starting, now)
         self.leaving = Leaving(self.facts, settings, self.liveness)
         # The last messages that were sent.
         self._sent_report: Report | None = None
@@ -132,7 +131,7 @@ class Policy:
                 if name in facts.own.running():
                     yield from self.termination.note_survived(event)
             case events.Swept(left=left):
-                self.restarts.note_swept(left, now)
+                self.starting.note_swept(left, now)
             case events.Inventoried(artifacts=found):
                 facts.note_inventory(found)
             case events.Broken(why=why, code=code, what=what):
@@ -215,11 +214,10 @@ class Policy:
             yield from self.ends.watch(now)
             facts.attempt.note_decided(facts.is_coordinator and all_decided(facts), now)
             settled = verdict(self.facts, self.settings, now)
-            if settled is not None and self.restarts.may_try_again(settled):
-                yield from self.restarts.try_again(settled, now)
+            if settled is not None and self.starting.may_try_again(settled):
+                yield from self.starting.try_again(settled, now)
             elif settled is not None:
                 yield from self._settle_on(settled, now)
-        yield from self.restarts.advance(now)
         yield from self.starting.advance(now)
         yield from self.termination.advance(now)
         yield from self.leaving.take_inventory(now)
@@ -267,7 +265,7 @@ class Policy:
         times += self.starting.deadlines()
         if facts.outcome is None:
             times += [self.liveness.look_at, facts.began + self.settings.start_timeout]
-            times += [*self.rendezvous.deadlines(), *self.restarts.deadlines()]
+            times += self.rendezvous.deadlines()
             times.append(self._stop_at)
             if facts.attempt.decided_since is not None:
                 times += {facts.attempt.decided_since + seconds for seconds in self._lingers}

@@ -11,7 +11,7 @@ from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Rol
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.starting import Restarts
+from entrypoint.launcher.policy.starting import Starting
 from entrypoint.launcher.policy.verdict import DYING_SECONDS
 
 LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong
@@ -24,8 +24,8 @@ LOG_WAITING_SECONDS = 30.0  # seconds after the chief's end, if its workers stil
 class Ends:
     """Decide what ends mean. It remembers only when to look again, and what it has logged."""
 
-    def __init__(self, facts: Facts, settings: Settings, restarts: Restarts, now: float) -> None:
-        self.facts, self.settings, self.restarts = facts, settings, restarts
+    def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
+        self.facts, self.settings, self.starting = facts, settings, starting
         self.look_at = now
         self._may_serve = any(spec.serves is Serves.MAYBE for spec in facts.plan.processes)
         self._rests_since = now
@@ -48,8 +48,8 @@ class Ends:
         wrong = spec.duty is Duty.SERVER or not exit.clean
         if not wrong or ours or not facts.phase.is_active:
             return
-        transient = spec.restart is not Restart.KEEP and self.restarts.looks_transient(exit) and not event.memory
-        if transient and (again := self.restarts.start_alone(spec, now)):
+        transient = spec.restart is not Restart.KEEP and self.starting.looks_transient(exit) and not event.memory
+        if transient and (again := self.starting.start_alone(spec, now)):
             yield again
             return
         from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it

@@ -20,14 +20,17 @@ LONGEST_BACKOFF_SECONDS = 60.0  # seconds, unless the first back-off is longer
 
 
 class Starting:
-    """Start processes. It remembers only since when a process waits for a need with a time limit."""
+    """Start processes. It remembers since when they wait for needs with a time limit, and when an attempt begins."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self, facts: Facts, settings: Settings) -> None:
+        self.facts, self.settings = facts, settings
         self._held_since: dict[tuple[int, str], float] = {}  # (attempt, process)
+        self._go_at = facts.began
+        self._sweeping = False
 
     def advance(self, now: float) -> Iterator[Action]:
         facts = self.facts
+        yield from self._begin_attempt(now)
         if not (facts.phase.is_active and facts.attempt.go) or facts.attempt.causes:
             return
         progress = True
@@ -53,16 +56,11 @@ class Starting:
 
     def deadlines(self) -> Iterator[float]:
         own = self.facts.own
+        yield self._go_at
+        yield from own.not_before.values()
         for (attempt, name), since in self._held_since.items():
             if attempt == self.facts.attempt.number and name not in own.started:
                 yield from (since + need.at_most for need in own.specs[name].needs if need.at_most is not None)
-
-
-class Restarts:
-    def __init__(self, facts: Facts, settings: Settings) -> None:
-        self.facts, self.settings = facts, settings
-        self._go_at = facts.began
-        self._sweeping = False
 
     def looks_transient(self, exit: Exit) -> bool:
         """Return whether a signal or a code that the user named ended it. An exception would be raised again."""
@@ -96,7 +94,8 @@ class Restarts:
         yield events.Say(message=f"attempt {facts.attempt.number - 1} failed: {settled.cause.headline}")
         yield events.Say(message=f"all processes restart in {wait:g} s ({count})")
 
-    def advance(self, now: float) -> Iterator[Action]:
+    def _begin_attempt(self, now: float) -> Iterator[Action]:
+        """Sweep when what is left of the last attempt has ended; let the new one begin when all hosts are clear."""
         facts = self.facts
         group = facts.own.group()
         if facts.attempt.clearing and not self._sweeping and not any(name in group for name in facts.own.running()):
@@ -119,10 +118,6 @@ class Restarts:
             facts.blame(now, process, what=what, error=error, code=ExitCode.NOT_ENDED)
         else:
             facts.own.forget_stuck()
-
-    def deadlines(self) -> Iterator[float]:
-        yield self._go_at
-        yield from self.facts.own.not_before.values()
 
     def _backoff(self, restarts: int) -> float:
         base = self.settings.restart_backoff
