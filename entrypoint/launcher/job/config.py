@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from entrypoint.base.errors import ConfigError, ConfigErrors, shorten, show
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.channels import Channels, read_channels
-from entrypoint.launcher.job.choices import AskedMode, PsProgram, Tf1
+from entrypoint.launcher.job.choices import Mode, PsProgram, Tf1
 from entrypoint.launcher.job.cluster import Cluster, Host, Part
 from entrypoint.launcher.job.files import (
     decoded,
@@ -24,7 +24,7 @@ from entrypoint.launcher.job.files import (
     read_resources,
 )
 from entrypoint.launcher.job.groups import SERVERS, accelerators, parts, read_groups
-from entrypoint.launcher.job.job import Job, Mode, Paths, Program, Tree
+from entrypoint.launcher.job.job import Job, Paths, Program, Tree
 from entrypoint.launcher.job.open_mpi import ORTE, major_version
 from entrypoint.launcher.job.settings import (
     HOST_NAME,
@@ -248,7 +248,7 @@ def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
 def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
     """Return (mode, whether it was asked for by name): from our setting, else from the switches of SageMaker's SDK."""
     switches = {**_SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else _SWITCHES
-    asked = {} if settings.mode is AskedMode.AUTO else {Mode(settings.mode): f"ENTRYPOINT_MODE={settings.mode}"}
+    asked: dict[Mode, str] = {} if settings.mode is Mode.AUTO else {settings.mode: f"ENTRYPOINT_MODE={settings.mode}"}
     for mode, key in switches.items():
         if key in hyperparameters and _parsed(hyperparameters, key, truth):
             asked.setdefault(mode, f"hyperparameter {key}")

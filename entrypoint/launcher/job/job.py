@@ -4,24 +4,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value, fresh
 from entrypoint.launcher.job.channels import Channels
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.cluster import Cluster
 from entrypoint.launcher.job.open_mpi import ORTE
 from entrypoint.launcher.job.settings import Settings
 
 MARKS = "ENTRYPOINT_MARKS"  # environment variable: the socket where a script's library reports its steps to the monitor
-
-
-class Mode(StrEnum):
-    """Name how the work is spread over the hosts."""
-
-    SINGLE = "single"  # the script on every host, nothing shared
-    PS = "ps"  # TensorFlow parameter servers, a chief and workers
-    MWMS = "mwms"  # MultiWorkerMirroredStrategy
-    MPI = "mpi"  # mpirun and Horovod
-    JAX = "jax"  # jax.distributed, for JAX, Flax and Keras 3 with the JAX backend
 
 
 class _Below:

@@ -14,7 +14,7 @@ from entrypoint.base.errors import ConfigError, ConfigErrors, did_you_mean
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Default, Value, replace
 from entrypoint.launcher.job import choices
-from entrypoint.launcher.job.choices import AskedMode, ChannelGroup, LogPrefix
+from entrypoint.launcher.job.choices import ChannelGroup, LogPrefix, Mode
 from entrypoint.launcher.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
@@ -27,7 +27,7 @@ SET_BY_US = {
     for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MARKS", "MPI_OPTIONS", "ADDRESS")
 }
 _ALSO_CALLED = {
-    "parameter_server": AskedMode.PS, "multi_worker_mirrored": AskedMode.MWMS, "horovod": AskedMode.MPI,
+    "parameter_server": Mode.PS, "multi_worker_mirrored": Mode.MWMS, "horovod": Mode.MPI,
 }  # fmt: skip
 HEARTBEATS = 250  # a second that the coordinator of a large job reads
 END_SECONDS = 20.0  # for the hosts to end, after the scripts' grace and before SageMaker kills them
@@ -74,17 +74,17 @@ def _prefix(text: str) -> LogPrefix:
     return LogPrefix.ON if truth(text) else LogPrefix.OFF
 
 
-def mode_named(text: str) -> AskedMode:
+def mode_named(text: str) -> Mode:
     """Return the mode called `text`: by our name or another common one, in any case, with - or _ or neither.
 
     `MultiWorkerMirroredStrategy` is such a name, too. Raise ValueError for an unknown name.
     """
-    names = {re.sub("[-_]", "", name): name for name in (*AskedMode, *_ALSO_CALLED)}
+    names = {re.sub("[-_]", "", name): name for name in (*Mode, *_ALSO_CALLED)}
     name = names.get(re.sub("[-_ ]|strategy$", "", text.strip().lower()))
     if name is None:
-        known = f"one of {', '.join(AskedMode)} (or {', '.join(_ALSO_CALLED)})"
+        known = f"one of {', '.join(Mode)} (or {', '.join(_ALSO_CALLED)})"
         raise ValueError(known + did_you_mean(text.lower(), names.values()))
-    return _ALSO_CALLED.get(name) or AskedMode(name)
+    return _ALSO_CALLED.get(name) or Mode(name)
 
 
 @_wanting("letters, digits and ._/#:- , 255 at most, and no beginning with AWS/")
@@ -179,8 +179,8 @@ def _word(default: _Word, doc: str, *others: _Word) -> Any:
 class Settings(Value):
     """Hold every setting with its default. Field names are the setting names in lower case."""
 
-    mode: AskedMode = _setting(
-        AskedMode.AUTO,
+    mode: Mode = _setting(
+        Mode.AUTO,
         mode_named,
         "How to distribute: `ps` (or `parameter_server`), `mwms` (or `multi_worker_mirrored`), `mpi` (or `horovod`), "
         "`jax`, `single` (the script on every host, nothing shared), or `auto`: by the hyperparameters of SageMaker's "

@@ -1,7 +1,8 @@
 """Choose the way of distributing a job and make its plan. distributions/ has the ways."""
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.launcher.job.job import Job, Mode
+from entrypoint.launcher.job.choices import Mode
+from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import mpi, parameter_server, parts, workers
 from entrypoint.launcher.plan.plan import Plan
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from signal import SIGKILL
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.choices import WorkerEnd
 from entrypoint.launcher.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Confidence, Exit
-from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role, Serves
+from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
@@ -27,7 +28,7 @@ class Ends:
     def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
         self.facts, self.settings, self.starting = facts, settings, starting
         self.look_at = now
-        self._may_serve = any(spec.serves is Serves.MAYBE for spec in facts.plan.processes)
+        self._may_serve = any(spec.ends is WorkerEnd.AUTO for spec in facts.plan.processes)
         self._rests_since = now
         self._look_again = max(LOOK_AGAIN_SECONDS, len(facts.plan.hosts) / LOOKED_AT)
 

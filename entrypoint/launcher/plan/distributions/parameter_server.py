@@ -10,11 +10,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from entrypoint.launcher.job.choices import ChiefName, PsProgram, When, WorkerEnd
+from entrypoint.launcher.job.choices import ChiefName, PsProgram, When
 from entrypoint.launcher.job.cluster import Host
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import common
-from entrypoint.launcher.plan.plan import PREPARE, Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role, Serves
+from entrypoint.launcher.plan.plan import PREPARE, Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role
 
 # AWS's toolkit has the script at 2222 and its parameter server at 2223. Further tasks of a host take every second
 # port from there.
@@ -22,7 +22,6 @@ SCRIPT_PORT = 2222
 PS_PORT = 2223
 Places = Sequence[tuple[Host, int]]
 Env = tuple[tuple[str, str], ...]
-_SERVES = {WorkerEnd.AUTO: Serves.MAYBE, WorkerEnd.OWN: Serves.NEVER, WorkerEnd.CHIEF: Serves.ALWAYS}
 CHIEF_FIRST_SECONDS = 60.0  # seconds; a chief that never listens must not hold the workers for ever
 
 
@@ -56,11 +55,11 @@ def plan(job: Job) -> Plan:
         if servers:
             # Its imports take as long as the script's, so it does not wait for other hosts. The chief's
             # ClusterCoordinator gives a lost worker's steps to other workers, and takes it back later.
-            needs = (Need(host=workers[index][0].name, process=PREPARE),)
-            return task(Role.WORKER, index, workers, needs=needs, restart=Restart.ALONE, **as_server)
+            prepared = Need(host=workers[index][0].name, process=PREPARE)
+            return task(Role.WORKER, index, workers, needs=(prepared,), restart=Restart.ALONE, **as_server)
         # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
-        serves, chief_first = _SERVES[job.settings.ps_worker_end], _chief_first(job, hosts[0])
-        return task(Role.WORKER, index, workers, needs=(*common.rendezvous(job.cluster), *chief_first), serves=serves)
+        needs = (*common.rendezvous(job.cluster), *_chief_first(job, hosts[0]))
+        return task(Role.WORKER, index, workers, needs=needs, ends=job.settings.ps_worker_end)
 
     as_ps = {"duty": Duty.SERVER} if job.settings.ps_servers is PsProgram.SCRIPT else as_server
     # Parameter servers hold variables in main memory. Without this they would take the GPUs' memory, too.

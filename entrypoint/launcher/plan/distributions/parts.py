@@ -9,9 +9,9 @@ from collections.abc import Container
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.job.channels import Reader, complaints, readers
-from entrypoint.launcher.job.choices import ChiefName, PsProgram, When
+from entrypoint.launcher.job.choices import ChiefName, Mode, PsProgram, When
 from entrypoint.launcher.job.cluster import Part
-from entrypoint.launcher.job.job import Job, Mode
+from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import NO_GPU, Flag, Plan, ProcessSpec, Role
 
 _COMPUTES = (Role.SCRIPT, Role.RANK, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR)
