@@ -138,7 +138,11 @@ def most_processes() -> int | None:
 
 
 class Meter:
-    """Read the counter of our control group. Without one, nothing is ever reported."""
+    """Read our control group's counter of processes that the kernel killed; SIGKILL has many senders.
+
+    `oom_kill` is in memory.events, or in memory.oom_control of version 1 since Linux 4.13. Without it, nothing is ever
+    reported.
+    """
 
     def __init__(self, process: Path = Path("/proc/self")) -> None:
         folders = [group[0] for group in groups("memory", process)]

@@ -1,4 +1,4 @@
-"""Find what C libraries, interpreters and Open MPI print before a crash, explain what shows no reason. Pure."""
+"""Find what C libraries, interpreters and Open MPI print before a crash; explain errors that show no reason. Pure."""
 
 import re
 from collections.abc import Sequence

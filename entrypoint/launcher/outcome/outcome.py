@@ -140,7 +140,7 @@ def clip_head(text: str, limit: int) -> str:
 
 
 class Tail:
-    """Keep whole lines. A traceback with a long message may begin far before the end of the output."""
+    """Keep a process's last lines, and its last traceback's beginning, which a long message may put far before."""
 
     def __init__(self) -> None:
         self._last = b""
