@@ -56,21 +56,19 @@ class Policy:
 
     def _are_signs_of_life(self, happened: Sequence[Event]) -> bool:
         """Return whether the events only show that hosts are alive while nothing else goes on. Most events do."""
-        facts = self.facts
+        facts, hosts = self.facts, self.facts.hosts
         if facts.attempt.causes or facts.attempt.decided_since is not None or not facts.phase.is_active:
             return False
-        return all(self._is_sign_of_life(event) for event in happened)
-
-    def _is_sign_of_life(self, event: Event) -> bool:
-        hosts = self.facts.hosts
-        match event:
-            case events.Unreached(host=host):
-                return host not in hosts.link_ended  # else it matters after a failure
-            case events.Reported(report=report):
-                return hosts.reports.get(report.host) == report
-            case events.Informed(news=news):
-                return hosts.news == news
-        return False
+        for event in happened:
+            match event:
+                case events.Unreached(host=host) if host not in hosts.link_ended:  # else it matters after a failure
+                    continue
+                case events.Reported(report=report) if hosts.reports.get(report.host) == report:
+                    continue
+                case events.Informed(news=news) if hosts.news == news:
+                    continue
+            return False
+        return True
 
     def _note(self, event: Event, now: float) -> Iterator[Action]:
         facts = self.facts
