@@ -20,7 +20,7 @@ from entrypoint.launcher.policy.liveness import Liveness
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous
 from entrypoint.launcher.policy.starting import Starting
-from entrypoint.launcher.policy.termination import Leaving, Termination
+from entrypoint.launcher.policy.termination import Termination
 from entrypoint.launcher.policy.verdict import DYING_SECONDS, all_decided, verdict
 
 
@@ -30,11 +30,10 @@ class Policy:
     def __init__(self, plan: Plan, host: str, settings: Settings, now: float) -> None:
         self.facts, self.settings = Facts(plan, host, now), settings
         self.rendezvous = Rendezvous(self.facts, settings)
-        self.termination = Termination(self.facts, settings)
         self.liveness = Liveness(self.facts, settings, now)
+        self.termination = Termination(self.facts, settings, self.liveness)
         self.starting = Starting(self.facts, settings)
         self.ends = Ends(self.facts, settings, self.starting, now)
-        self.leaving = Leaving(self.facts, settings, self.liveness)
         # The last messages that were sent.
         self._sent_report: Report | None = None
         self._sent_news: News | None = None
@@ -218,9 +217,9 @@ class Policy:
                 yield from self._settle_on(settled, now)
         yield from self.starting.advance(now)
         yield from self.termination.advance(now)
-        yield from self.leaving.take_inventory(now)
+        yield from self.termination.take_inventory(now)
         yield from self._send_changes()
-        yield from self.leaving.finish(now)
+        yield from self.termination.finish(now)
 
     def _watch_the_clock(self, now: float) -> Iterator[Action]:
         """Stop the job before SageMaker ends it, which would come later and leave less time to save."""

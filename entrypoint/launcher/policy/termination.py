@@ -24,12 +24,14 @@ INVENTORY_SECONDS = 2.0  # seconds for the inventory; a disk that does not answe
 
 
 class Termination:
-    """End processes. It remembers only since when it waits for mpirun, and what it has given up."""
+    """End processes, and then this host. It remembers only what it waits for, and what it has given up."""
 
-    def __init__(self, facts: Facts, settings: Settings) -> None:
-        self.facts, self.settings = facts, settings
-        self._ranks_over_since: float | None = None
+    def __init__(self, facts: Facts, settings: Settings, liveness: Liveness) -> None:
+        self.facts, self.settings, self.liveness = facts, settings, liveness
+        self._ranks_over_since: float | None = None  # since when it waits for mpirun
         self._inspected: set[tuple[int, str]] = set()  # (attempt, process)
+        self._inventory_since: float | None = None
+        self._awaited: str | None = None  # a host whose last report was awaited at the last check
 
     def advance(self, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -131,15 +133,6 @@ class Termination:
             if name not in self.facts.own.forced:
                 self.facts.own.note_forced(name, now)
                 yield events.Force(name=name)
-
-
-class Leaving:
-    """Decide when to exit. It remembers only since when the inventory is awaited, and a host that was awaited."""
-
-    def __init__(self, facts: Facts, settings: Settings, liveness: Liveness) -> None:
-        self.facts, self.settings, self.liveness = facts, settings, liveness
-        self._inventory_since: float | None = None
-        self._awaited: str | None = None
 
     def take_inventory(self, now: float) -> Iterator[Action]:
         if not self.facts.is_over() or not self.facts.succeeded():
