@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from entrypoint.base.errors import CodeError, ConfigError
 
 if TYPE_CHECKING:
-    from entrypoint.launcher.job.choices import AskedMode
+    from entrypoint.launcher.job.choices import Mode
     from entrypoint.simulate.spec import LocalJob
 
 ENGINES = ["process", "netns", "docker"]
@@ -69,7 +69,7 @@ def add_job(parser: argparse.ArgumentParser, groups: bool = True) -> None:
     )
 
 
-def _mode(text: str) -> "AskedMode":
+def _mode(text: str) -> "Mode":
     from entrypoint.launcher.job.settings import mode_named
 
     try:
@@ -79,7 +79,7 @@ def _mode(text: str) -> "AskedMode":
 
 
 def local_job(args: argparse.Namespace, program: str, source: Path, output: Path) -> "LocalJob":
-    from entrypoint.launcher.job.choices import AskedMode
+    from entrypoint.launcher.job.choices import Mode
     from entrypoint.simulate.channels import InputMode, parse_channel
     from entrypoint.simulate.fault import parse_fault
     from entrypoint.simulate.spec import LocalJob, host_names, instance_groups, pairs
@@ -93,7 +93,7 @@ def local_job(args: argparse.Namespace, program: str, source: Path, output: Path
         source=source.absolute(),
         hosts=hosts,
         groups=groups,
-        mode=args.mode or AskedMode.AUTO,
+        mode=args.mode or Mode.AUTO,
         processes_per_host=args.processes_per_host,
         channels=tuple(parse_channel(word, InputMode(args.input_mode)) for word in args.channel),
         hyperparameters=pairs(args.hyperparameters, "--hyperparameters"),

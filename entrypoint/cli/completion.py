@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 _PATHS = {"BUNDLE", "DIR", "FILE", "LAUNCH", "PLACE", "PROGRAM", "PYTHON", "SCRIPT", "WHERE"}
 MOST_HOSTS = 16  # that are offered
@@ -17,16 +18,17 @@ def complete(line: str, commands: Iterable[str], parser: Callable[[str], argpars
     except ImportError:
         sys.exit(1)
     command = next((word for word in line.split() if word in commands), "")
-    argcomplete.autocomplete(parser(command), default_completer=_values, always_complete_options=False)
+    values: Any = _values  # argcomplete takes any callable, but for its annotation
+    argcomplete.autocomplete(parser(command), default_completer=values, always_complete_options=False)
 
 
 def _values(prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
     """Return values of an argument without choices."""
     match action.dest:
         case "mode":
-            from entrypoint.launcher.job.choices import AskedMode
+            from entrypoint.launcher.job.choices import Mode
 
-            return AskedMode
+            return Mode
         case "env":
             from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, FOR_USERS
 

@@ -1,6 +1,7 @@
 """Log, write and print the causes, seconds and losses of a job that has ended."""
 
 import contextlib
+import json
 import os
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ def log_evidence(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
     """Log and write what is known about the end: evidence if it was no success, the times, the summary."""
     from entrypoint.launcher.outcome import report
     from entrypoint.launcher.outcome.outcome import Kind
-    from entrypoint.launcher.policy.status import summary
+    from entrypoint.launcher.policy.messages import summary
 
     facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
     complaints = []
@@ -35,7 +36,7 @@ def log_evidence(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
     if seconds := [f"{key} {value}" for key, value in totals["seconds"].items() if value is not None]:
         log.print("seconds: " + ", ".join(seconds))
     if where := supervisor.job.settings.summary:
-        complaints.append(report.write_summary(Path(where), totals, log.secret))
+        complaints.append(report.write_evidence(Path(where), json.dumps(log.secret.mask_all(totals), indent=1)))
     for complaint in filter(None, complaints):
         log.print(complaint)
 

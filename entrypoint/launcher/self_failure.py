@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,13 @@ from entrypoint.launcher.outcome.outcome import Cause, Outcome, failed
 
 if TYPE_CHECKING:
     from entrypoint.launcher.host.logs import Log
+    from entrypoint.launcher.job.job import Job
     from entrypoint.launcher.supervisor import Supervisor
 
 STARTING_SECONDS = 30.0  # during which we report a fault of our own to hosts that are still starting
 RUNNING_SECONDS = 3.0  # the same, to hosts that were up and may have ended since
+AGAIN_SECONDS = 0.2  # seconds between two attempts to reach them
+ANSWERING_SECONDS = 1.0  # seconds for an answer
 SPARE_DESCRIPTORS = 12
 
 
@@ -81,7 +85,6 @@ def report_to_others(
     outcome: Outcome, supervisor: "Supervisor | None", signals: list[int], log: Callable[[str], None]
 ) -> None:
     """Report a fault of ours to the other hosts, since the control channel may never have been opened."""
-    from entrypoint.launcher.control import emergency_report
     from entrypoint.launcher.job.config import read_what_can_be
 
     facts = supervisor.facts if supervisor else None
@@ -99,13 +102,46 @@ def report_to_others(
         attempt = supervisor.facts.attempt.number if supervisor else 0
         within = STARTING_SECONDS if supervisor is None or supervisor.peers is None else RUNNING_SECONDS
         secret = Secrets(os.environ, job.hyperparameters)
-        left = emergency_report.send(
-            job.cluster, job.settings, outcome.with_texts(secret.mask), attempt, within, lambda: len(signals) > received
-        )
+        left = _send(job, outcome.with_texts(secret.mask), attempt, within, lambda: len(signals) > received)
         if left:
             log(f"not reached: {', '.join(left)}")
     except Exception as error:
         log(f"the other hosts could not be informed: {type(error).__name__}: {error}")
+
+
+def _send(job: "Job", outcome: Outcome, attempt: int, within: float, enough: Callable[[], bool]) -> list[str]:
+    """Report our end to the coordinator, which informs all others; as the coordinator, report it to all.
+
+    This takes no thread, and one socket at a time: a host that has too few for a control channel can usually still do
+    it. Otherwise the others would wait for it until the start timeout, and then blame a wrong cause. A host that does
+    not answer may only be starting: it is tried again for `within` seconds, or until `enough()`. Return the hosts that
+    were not reached.
+    """
+    import json
+
+    from entrypoint.launcher.control.client import Calls
+    from entrypoint.launcher.control.wire import Refused, to_json
+    from entrypoint.launcher.policy.events import News, Report
+
+    cluster = job.cluster
+    if cluster.is_coordinator:
+        path, waiting = "/news", list(cluster.followers)
+        message = to_json(News(attempt=attempt, outcome=outcome))
+    else:
+        path, waiting = "/report", [cluster.coordinator]
+        report = Report(host=cluster.me.name, attempt=attempt, clean=False, cause=outcome.cause, gone=True)
+        message = to_json(report)
+    call, deadline = Calls(cluster, job.settings), time.monotonic() + within
+    while waiting and time.monotonic() < deadline and not enough():
+        for host in list(waiting):
+            try:
+                call(host, path, json.dumps(message).encode(), timeout=ANSWERING_SECONDS)
+                waiting.remove(host)
+            except (OSError, ValueError, Refused):  # ValueError: DNS cannot have such a name
+                if enough():
+                    break
+        time.sleep(AGAIN_SECONDS if waiting else 0.0)
+    return [host.name for host in waiting]
 
 
 def end_without_log(error: Exception, signals: list[int]) -> int:

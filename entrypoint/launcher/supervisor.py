@@ -5,6 +5,7 @@ into the host's inbox, or ask questions there, which the loop answers between tw
 """
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Sequence
 from math import inf
@@ -12,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from entrypoint.base.python310 import assert_never
 from entrypoint.base.values import replace
-from entrypoint.launcher.errands import Errands
 from entrypoint.launcher.host.host import ThisHost
 from entrypoint.launcher.host.resource_limits import broken
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event
+from entrypoint.launcher.policy.facts import Phase
 from entrypoint.launcher.policy.history import History
-from entrypoint.launcher.policy.phase import Phase
+from entrypoint.launcher.policy.messages import status
 from entrypoint.launcher.policy.policy import Policy
-from entrypoint.launcher.policy.status import status
 from entrypoint.record import lines
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class Supervisor:
         self.history = History(
             len(host.plan.hosts), self.began, lambda call: host.record(lines.Decided(call=mask(call))), wanted
         )
-        self.errands = Errands(self.job, host.log, host.inbox.put)
         self.peers: Peers | None = None
         self.outcome: Outcome | None = None
         self._recorded_phase: Phase | None = None
@@ -118,12 +117,13 @@ class Supervisor:
         for action in self.host.carry_out(actions):
             match action:
                 case events.Probe(hosts=hosts):
-                    self.errands.probe(hosts)
+                    self._start_thread(broken, self._probe, hosts)
                 case events.Knock(host=name):
                     if peers:
                         peers.knock(name)
                 case events.TakeInventory():
-                    self.errands.take_inventory()
+                    # The job does not fail because of that.
+                    self._start_thread(lambda _: events.Inventoried(artifacts=None), self._take_inventory)
                 case events.TellCoordinator(report=report):
                     if peers:
                         peers.report(replace(report, cause=report.cause and report.cause.with_texts(mask)))
@@ -134,6 +134,33 @@ class Supervisor:
                     self.outcome = outcome
                 case _:
                     assert_never(action)
+
+    # --- slow jobs: their threads read only what never changes, and put the results as events ---
+
+    def _start_thread(self, otherwise: Callable[[Exception], Event], job: Callable[..., None], *what: Any) -> None:
+        try:
+            threading.Thread(target=job, args=what, name=job.__name__.strip("_"), daemon=True).start()
+        except RuntimeError as error:  # no thread is left
+            self.host.inbox.put(otherwise(error))
+
+    def _probe(self, hosts: Sequence[str]) -> None:
+        try:
+            from entrypoint.launcher.control import probe
+
+            found = probe.look_for(self.job.cluster, hosts, self.job.settings.control_port)
+        except Exception as error:  # the policy waits for an answer, so every failure becomes one
+            found = tuple(events.Reach(host=host, why=f"{type(error).__name__}: {error}") for host in hosts)
+        self.host.inbox.put(events.Probed(found=found))
+
+    def _take_inventory(self) -> None:
+        from entrypoint.launcher.host import inventory
+
+        found = None
+        try:
+            found = inventory.take(self.job.paths, len(self.job.cluster.hosts))
+        except Exception as error:  # the job has succeeded; this failure must not change that
+            self.host.log.print(f"cannot see what is in {self.job.paths.model}: {type(error).__name__}: {error}")
+        self.host.inbox.put(events.Inventoried(artifacts=found))
 
     # --- the other hosts ---
 

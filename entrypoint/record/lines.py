@@ -195,7 +195,7 @@ class Ended(Line):  # a process has ended
 
 
 class Phase(Line):  # the host's phase has changed
-    phase: str  # as in launcher/policy/phase.py
+    phase: str  # as in launcher/policy/facts.py
 
 
 class Said(Line):  # the launcher has logged a line

@@ -10,10 +10,9 @@ from typing import Any
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.launcher.job import params
-from entrypoint.launcher.job.choices import AskedMode
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.files import MAX_HOSTS
 from entrypoint.launcher.job.groups import Group
-from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, SET_BY_US
 from entrypoint.simulate.channels import Channel, check_together
 from entrypoint.simulate.fault import Fault
@@ -36,7 +35,7 @@ class LocalJob:
     source: Path  # the code folder
     hosts: int = 1
     groups: tuple[Group, ...] = ()  # instance groups of all hosts; empty without groups
-    mode: str = AskedMode.AUTO
+    mode: str = Mode.AUTO
     processes_per_host: int | None = None
     channels: tuple[Channel, ...] = ()
     checkpoints: Path | None = None  # a folder of this machine that is /opt/ml/checkpoints on all hosts
@@ -55,7 +54,7 @@ class LocalJob:
             raise ConfigError(f"--hosts is {self.hosts}; wanted a whole number from 1 to {MAX_HOSTS}")
         if self.timeout is not None and not self.timeout > 0:
             raise ConfigError(f"--timeout is {self.timeout:g}; wanted seconds above 0")
-        if self.processes_per_host is not None and self.mode in (AskedMode.AUTO, Mode.SINGLE):
+        if self.processes_per_host is not None and self.mode in (Mode.AUTO, Mode.SINGLE):
             raise ConfigError(
                 f"--processes-per-host is for --mode ps, mwms, mpi and jax; the mode is {self.mode}, "
                 "in which each host runs the script once"
@@ -128,7 +127,7 @@ class LocalJob:
 
     def _switches(self) -> dict[str, str]:
         """Return the hyperparameters that choose the mode: those of SageMaker's SDK, or else our settings."""
-        if self.mode == AskedMode.AUTO:
+        if self.mode == Mode.AUTO:
             return {}
         switch = {
             Mode.PS: params.PARAMETER_SERVER_ENABLED,

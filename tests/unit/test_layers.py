@@ -27,12 +27,9 @@ MAY_IMPORT = {
     "launcher/policy": "base launcher/job launcher/outcome launcher/plan",
     "launcher/host": "base launcher/job launcher/outcome launcher/plan launcher/policy record",
     "launcher/control": "base launcher/host launcher/job launcher/outcome launcher/policy record",
-    "launcher/errands": "launcher/control launcher/host launcher/job launcher/policy",
     "launcher/places": "",
     "launcher/surroundings": "base launcher/host launcher/job",
-    "launcher/supervisor": (
-        "base launcher/control launcher/errands launcher/host launcher/outcome launcher/plan launcher/policy record"
-    ),
+    "launcher/supervisor": "base launcher/control launcher/host launcher/outcome launcher/plan launcher/policy record",
     "launcher/self_failure": (
         "base launcher/control launcher/host launcher/job launcher/outcome launcher/places launcher/plan "
         "launcher/policy launcher/supervisor launcher/surroundings"

@@ -16,7 +16,7 @@ from entrypoint.check.doctor.source import read_code
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.rehearse.subject import Request
 from entrypoint.launcher.job import params
-from entrypoint.launcher.job.choices import AskedMode
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.groups import Group
 from entrypoint.simulate.channels import Channel
 from entrypoint.simulate.fault import Fault
@@ -85,7 +85,7 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
         source=source,
         title=title_of(described),
         mode=job.mode,
-        meant_alone=job.settings.mode is AskedMode.SINGLE,
+        meant_alone=job.settings.mode is Mode.SINGLE,
         hosts=request.hosts,
         instance_types=tuple(str(group.get("InstanceType") or "") for group in request.groups),
         processes_per_host=job.processes_per_host,

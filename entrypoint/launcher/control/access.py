@@ -38,11 +38,11 @@ class Bucket:
             self._left -= 1
             return True
 
-    def charge(self, amount: float) -> None:
-        """Take an amount that was used already."""
+    def charge(self, size: int) -> None:
+        """Take what a message of so many bytes costs, which was read already."""
         with self._lock:
             self._fill()
-            self._left = max(-self._burst, self._left - amount)
+            self._left = max(-self._burst, self._left - size / PAID_BY_BYTES)
 
     def _fill(self) -> None:
         now = self._clock()
@@ -58,8 +58,7 @@ class Callers:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._given: dict[str, list[str]] = {}  # by address, if the job gives it
-        self._hosts_at: dict[str, frozenset[str]] = {}  # by address; all that a name ever resolved to
+        self._hosts_at: dict[str, frozenset[str]] = {}  # by address: as the job gives it, or as a name ever resolved
         self._names: dict[str, str] = {}  # host -> name that is looked up
         self._looked: dict[str, float] = {}  # host -> when it was looked up
         self._found: set[str] = set()
@@ -68,7 +67,7 @@ class Callers:
         self._changed = threading.Condition()
         for host in cluster.hosts:
             if host.is_at_number:
-                self._given.setdefault(canonical(host.address), []).append(host.name)
+                self._note(host.name, {host.address})
             else:
                 self._names[host.name] = host.address
                 if not (cluster.is_coordinator or host is cluster.coordinator):
@@ -78,7 +77,7 @@ class Callers:
 
     def hosts_at(self, address: str) -> frozenset[str]:
         """Return the hosts of the job that have this address; an empty set for a stranger."""
-        found = self._hosts_at.get(address, frozenset()).union(self._given.get(address, ()))
+        found = self._hosts_at.get(address, frozenset())
         if not found and self._names:
             now = time.monotonic()
             if now > self._asked + LOOK_AGAIN_SECONDS / 5:
@@ -139,11 +138,5 @@ class Limits:
         """Return the key of the limits that apply: the address, or "" for all strangers together."""
         return address if address in LOOPBACK or self._callers.hosts_at(address) else ""
 
-    def take(self, party: str) -> bool:
-        return self._bucket(party).take()
-
-    def charge(self, party: str, size: int) -> None:
-        self._bucket(party).charge(size / PAID_BY_BYTES)
-
-    def _bucket(self, party: str) -> Bucket:
+    def of(self, party: str) -> Bucket:
         return self._known.setdefault(party, Bucket(RATE, BURST)) if party else self._strangers

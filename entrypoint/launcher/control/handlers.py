@@ -28,8 +28,7 @@ from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, 
 from entrypoint.launcher.job.cluster import Cluster
 from entrypoint.launcher.policy.events import Event, Informed, Rejected, Replaced, Reported
 
-TOKEN_HEADER = "X-Entrypoint-Token"
-TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # as waitress spells it
+TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # the header of client.py, as waitress spells it
 RECORD = "/record/"  # followed by the host and the position of a piece of its record
 ENDPOINTS = {"/report": "POST", "/news": "POST", "/status": "GET"}  # the first two are what hosts send to one another
 STATUS_AT_ONCE = 2  # of the server's threads, so that requests for the page are answered, too
@@ -60,7 +59,7 @@ class Control:
         self.callers = Callers(cluster)
         self._cluster, self._token, self._put = cluster, token.encode(), put
         self._followers = frozenset(host.name for host in cluster.followers if cluster.is_coordinator)
-        self._refusals = _Refusals(self._followers, put)
+        self._refused: dict[str, float] = {}  # host -> when its refusal was reported
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news, self._life = news, json.dumps(life).encode()
         self._records = records  # on the coordinator
@@ -101,13 +100,24 @@ class Control:
         if self._token and not self._is_page(path) and not _same(shown.encode("utf-8", "replace"), self._token):
             why = "wrong token" if shown else "missing token"
             if path == "/report":
-                self._refusals.note(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
+                self._report_refusal(hosts, f"{why}; ENTRYPOINT_TOKEN must be the same on all hosts")
             raise Refused(why, 401)
         wanted = "POST" if self._records and path.startswith(RECORD) else self._takes.get(path)
         if wanted is None:
             raise Refused(f"unknown path {path[:100]}", 404)
         if method != wanted:
             raise Refused(f"{path} takes {wanted}", 405)
+
+    def _report_refusal(self, hosts: frozenset[str], why: str) -> None:
+        """Report, on the coordinator, hosts of the job that are refused for a reason that will not change by itself."""
+        now = time.monotonic()
+        with self._lock:
+            due = [
+                host for host in hosts & self._followers if now >= self._refused.get(host, -math.inf) + REPEAT_SECONDS
+            ]
+            self._refused.update(dict.fromkeys(due, now))
+        for host in due:
+            self._put(Rejected(host=host, why=why))
 
     def _show_status(self) -> bytes:
         if not self._lookers.acquire(blocking=False):
@@ -140,7 +150,7 @@ class Control:
             report = report_from_json(data, self._followers)
         except Refused as error:
             if isinstance(data, dict) and data.get("protocol") not in (None, PROTOCOL):
-                self._refusals.note(hosts, str(error))
+                self._report_refusal(hosts, str(error))
             raise
         if report.host not in hosts:
             raise Refused(f"{caller} is not {report.host}")
@@ -160,22 +170,6 @@ class Control:
             raise Refused(f"{caller} is not the coordinator")
         self._put(Informed(news=news_from_json(data)))
         return b"{}"
-
-
-class _Refusals:
-    """Report, on the coordinator, hosts of the job that are refused for a reason that will not change by itself."""
-
-    def __init__(self, followers: frozenset[str], put: Put) -> None:
-        self._followers, self._put, self._lock = followers, put, threading.Lock()
-        self._noted: dict[str, float] = {}
-
-    def note(self, hosts: frozenset[str], why: str) -> None:
-        now = time.monotonic()
-        with self._lock:
-            due = [host for host in hosts & self._followers if now >= self._noted.get(host, -math.inf) + REPEAT_SECONDS]
-            self._noted.update(dict.fromkeys(due, now))
-        for host in due:
-            self._put(Rejected(host=host, why=why))
 
 
 def _same(one: bytes, other: bytes) -> bool:

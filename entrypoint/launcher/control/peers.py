@@ -18,9 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
-from entrypoint.launcher.control.client import Unreachable
+from entrypoint.launcher.control.client import Calls, Unreachable
 from entrypoint.launcher.control.handlers import Control, Put, Status
-from entrypoint.launcher.control.host_calls import Calls
 from entrypoint.launcher.control.links import Answer, Links, messages
 from entrypoint.launcher.control.pages import Routes
 from entrypoint.launcher.control.records import Records

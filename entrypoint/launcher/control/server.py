@@ -31,7 +31,6 @@ from entrypoint.launcher.control.access import (
     BURST,
     MESSAGE_BYTES,
     OPEN,
-    PAID_BY_BYTES,
     RATE,
     Bucket,
     Limits,
@@ -62,10 +61,13 @@ class _Channel(HTTPChannel):
         shown, wanted = request.headers.get(TOKEN_KEY, ""), request.headers.get("CONNECTION", "").lower()
         body = request.get_body_stream().read()
         request.close()
-        server.limits.charge(self.party or "", len(body))
+        server.limits.of(self.party or "").charge(len(body))
         code, text, who = server.control.answer("POST", request.path, self.addr[0], shown, body)
         may_stay = wanted == "keep-alive" and who and server.keep
-        link = self._to_keep() if may_stay and len(text) <= LONGEST_BYTES and self.socket.fileno() < _MOST else None
+        link = None
+        if may_stay and len(text) <= LONGEST_BYTES and self.socket.fileno() < _MOST:
+            with contextlib.suppress(OSError):  # no descriptor is left; the answer needs none
+                link = self.socket.dup()  # it survives waitress closing its own
         head = (
             f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
@@ -78,16 +80,10 @@ class _Channel(HTTPChannel):
         elif link:  # links.py reads it from now on
             server.keep(who, link, partial(server.answer_again, Bucket(RATE, BURST), self.addr[0], shown), text)
 
-    def _to_keep(self) -> socket.socket | None:
-        """Return a duplicate of the connection, so that it survives waitress closing its own."""
-        with contextlib.suppress(OSError):  # no descriptor is left; the answer needs none
-            return self.socket.dup()
-        return None
-
     def service(self) -> None:
         request = self.requests[0]
         request.headers["CONNECTION"] = "close"
-        self.server.limits.charge(self.party or "", request.content_length)
+        self.server.limits.of(self.party or "").charge(request.content_length)
         super().service()
 
     def del_channel(self, map: Any = None) -> None:
@@ -153,7 +149,7 @@ class ControlServer(TcpWSGIServer):
             connection, (caller, port, *_) = taken
             address = canonical(caller), port
             party = self.limits.party(address[0])
-            if self._open[party] < OPEN and self.limits.take(party) and not _has_hung_up(connection):
+            if self._open[party] < OPEN and self.limits.of(party).take() and not _has_hung_up(connection):
                 self.set_socket_options(connection)
                 with self._lock:
                     self._open[party] += 1
@@ -174,7 +170,7 @@ class ControlServer(TcpWSGIServer):
         """
         if not limit.take():
             return b""
-        limit.charge(len(report) / PAID_BY_BYTES)
+        limit.charge(len(report))
         code, text, _ = self.control.answer("POST", "/report", caller, shown, report)
         return text if code == HTTPStatus.OK else b""
 

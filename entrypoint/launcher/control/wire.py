@@ -34,8 +34,7 @@ def report_from_json(data: Any, followers: Container[str]) -> Report:
 
 def news_from_json(data: Any) -> News:
     """Return the news in `data`, as to_json wrote it. Raise Refused if the coordinator would not have sent it."""
-    news: News = _message(News, data)
-    return news
+    return _message(News, data)
 
 
 def _message(kind: Any, data: Any) -> Any:

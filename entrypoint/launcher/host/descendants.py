@@ -3,15 +3,6 @@
 The kernel shows which process descends from which: as PID 1 or subreaper we adopt every process that loses its parent,
 so nothing leaves our tree, whatever its session or process group. The environment of an adopted process names the
 process of the plan that it belongs to.
-
-At a stop no process gets SIGTERM from us twice, since a second one would interrupt the saving that the first began:
-
-- the process group of the program gets it at once, as from `kill -- -PGID`;
-- a process outside of it that has lost its parent gets it then, alone; its own children are its own business;
-- a process outside whose parent lives may have got it from the parent. If it would have died of SIGTERM, it has not got
-  it, and gets it after a second. If it handles SIGTERM, it gets it when half of the grace is over; under a program that
-  exists to pass signals on, it never does;
-- a process that started after SIGTERM belongs to the saving and gets nothing.
 """
 
 import contextlib
@@ -19,19 +10,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from math import inf
 from pathlib import Path
 
-from entrypoint.base.values import State, Value, fresh
+from entrypoint.base.values import Value
 from entrypoint.launcher.host.process import Process, reap
 
 MARK = "ENTRYPOINT_PROCESS"  # environment variable: the process of the plan from which a process descends
-PASSED_ON_SECONDS = 1.0  # in which a living parent would have passed SIGTERM on; at most a quarter of the grace
 RELAYS = {"timeout", "tini", "docker-init", "dumb-init", "catatonit", "sudo", "runuser", "su"}
 APART: set[int] = set()  # children of ours that are no processes of the job: the monitor
-_TICKS = os.sysconf("SC_CLK_TCK")
+_MARKED = f"{MARK}=".encode()
 _SSH = ("sshd", "orted", "prted")
-_TERM = 1 << (signal.SIGTERM - 1)
 _STATES = {
     "D": "uninterruptible sleep", "R": "running", "S": "sleeping", "T": "stopped", "t": "traced", "Z": "zombie",
 }  # fmt: skip
@@ -99,7 +87,6 @@ class Descendants:
         self._children: dict[int, list[Stat]] = {}
         self._owners: dict[tuple[int, int], str | None] = {}  # of those that we adopted
         self._owned: dict[str | None, list[Stat]] = {}
-        self.terminated: dict[tuple[int, int], float] = {}  # process that got SIGTERM from us -> when
 
     def look(self) -> None:
         """Read which processes exist now."""
@@ -173,59 +160,6 @@ class Descendants:
         return False
 
 
-_MARKED = f"{MARK}=".encode()
-
-
-class Ending(State):
-    """End a process of the plan with all its descendants. Times are seconds of our clock."""
-
-    name: str
-    process: Process
-    grace: float
-    descendants: Descendants
-    forced: bool = False
-    living: list[Stat] = fresh(list)
-    _asked: float = inf
-    _tick: float = 0.0
-
-    def ask(self, now: float) -> None:
-        """Send SIGTERM to the process group."""
-        self._asked, self._tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
-        self.descendants.terminated |= {
-            stat.key: now for stat in self.descendants.of(self.name) if self.process.in_group(stat.group)
-        }
-        self.process.signal(signal.SIGTERM)
-
-    def force(self) -> None:
-        """Send SIGKILL to everything that is left, now and at each `press`."""
-        self.forced = True
-        self.process.signal(signal.SIGKILL)
-        self.press(0.0)
-
-    def press(self, now: float) -> None:
-        """Look which descendants exist, and signal those whose turn it is."""
-        self.living = self.descendants.of(self.name)
-        for stat in self.living:
-            if self.forced:
-                send(stat, signal.SIGKILL)
-            elif now >= self._asked and stat.key not in self.descendants.terminated and self._is_due(stat, now):
-                self.descendants.terminated[stat.key] = now
-                send(stat, signal.SIGTERM)
-
-    def _is_due(self, stat: Stat, now: float) -> bool:
-        if stat.began > self._tick:
-            return False
-        if stat.parent == os.getpid():
-            return True
-        parent = self.descendants.stat(stat.parent)
-        since = self.descendants.terminated.get(parent.key) if parent else None
-        if since is None:  # its turn comes after its parent's
-            return parent is not None and parent.pid == self.process.pid
-        if not _handles_sigterm(stat.pid):
-            return now >= since + min(PASSED_ON_SECONDS, self.grace / 4)
-        return now >= self._asked + self.grace / 2 and not self.descendants.is_relayed(stat)
-
-
 def end_descendants(
     within: float, spare: Collection[int] = (), known: Container[tuple[int, int]] = ()
 ) -> tuple[list[Stat], list[tuple[int, int]]]:
@@ -246,14 +180,6 @@ def end_descendants(
         time.sleep(pause)
         pause = min(2 * pause, 0.1)
         ended += reap()
-
-
-def _handles_sigterm(pid: int) -> bool:
-    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status", errors="replace") as lines:
-        for line in lines:
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) & _TERM)
-    return False
 
 
 def send(stat: Stat, number: int) -> None:

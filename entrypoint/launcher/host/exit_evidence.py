@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from entrypoint.launcher.host.logs import Log
-from entrypoint.launcher.host.memory import Meter
+from entrypoint.launcher.host.machine import Meter
 from entrypoint.launcher.host.resource_limits import broken
 from entrypoint.launcher.job.job import Paths
 from entrypoint.launcher.outcome.outcome import Exit

@@ -13,10 +13,11 @@ from entrypoint.launcher.host.required_programs import mpirun
 from entrypoint.launcher.host.resource_limits import broken, not_started
 from entrypoint.launcher.host.spawner import Spawner
 from entrypoint.launcher.host.terminator import Terminator
+from entrypoint.launcher.job.choices import WorkerEnd
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan import ssh
-from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Serves
+from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
 from entrypoint.launcher.plan.render import command_line
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, OtherAction
@@ -79,8 +80,6 @@ class ThisHost:
         self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
         process.become_subreaper()
 
-    # --- events in ---
-
     def next_events(
         self, until: float, awaited: Sequence[ProcessSpec], attempt: int | None, hold_ranks: bool
     ) -> list[tuple[Event, ...]]:
@@ -141,8 +140,6 @@ class ThisHost:
                 self._terminator.forget(event.name)
                 self._idle.forget(event.name)
 
-    # --- actions out ---
-
     def carry_out(self, actions: Sequence[Action]) -> Iterator[OtherAction]:
         """Carry out what concerns this host. Yield the other actions, each in its turn."""
         if any(isinstance(action, events.Ask | events.Force) for action in actions):
@@ -187,7 +184,7 @@ class ThisHost:
             return
         self._by_pid[started.pid] = spec.name
         self._note_started(started, role=str(spec.role), task=spec.task)
-        if spec.serves is Serves.MAYBE and spec.ports:
+        if spec.ends is WorkerEnd.AUTO and spec.ports:
             self._idle.add(spec.name, started.pid, spec.ports[0])
         if spec.duty is not Duty.STEP:
             self.log.print(f"{spec.name} started, pid {started.pid}")

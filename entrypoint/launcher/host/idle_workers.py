@@ -13,6 +13,7 @@ from pathlib import Path
 
 from entrypoint.base.values import State
 from entrypoint.launcher.host.descendants import read_stat
+from entrypoint.launcher.host.machine import read
 from entrypoint.launcher.host.process import listening
 from entrypoint.launcher.policy.events import Event, Resting
 
@@ -82,8 +83,7 @@ class IdleWorkers:
 def _alone_and_listening(pid: int, port: int) -> bool:
     """Return whether the process runs no other program, and listens on the port itself."""
     with contextlib.suppress(OSError):
-        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
-        if any(_text(f"/proc/{pid}/task/{task}/children").strip() for task in tasks):
+        if any(read(task, "children").strip() for task in Path(f"/proc/{pid}/task").iterdir()):
             return False
         sockets = {f"socket:[{inode}]" for inode in listening(port)}
         folder = f"/proc/{pid}/fd"
@@ -94,19 +94,13 @@ def _alone_and_listening(pid: int, port: int) -> bool:
 def _in_join(pid: int) -> bool:
     """Return whether the main thread waits for another's end, and every other thread for a thread or a message."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
-        calls = {task: _text(f"/proc/{pid}/task/{task}/syscall").split() for task in tasks}
+        calls = {task.name: read(task, "syscall").split() for task in Path(f"/proc/{pid}/task").iterdir()}
+        tasks = set(calls)
         number, _, operation, awaited, limit, *_ = calls.pop(str(pid))
         untimed = int(limit, 16) == 0 and not int(operation, 16) & _PRIVATE
         joins = int(number) == _FUTEX and untimed and str(int(awaited, 16)) in tasks
         return joins and all(call[0] != "running" and int(call[0]) in (_FUTEX, *_EPOLL) for call in calls.values())
     return False
-
-
-def _text(path: str) -> str:
-    with contextlib.suppress(OSError):
-        return Path(path).read_text(errors="replace")
-    return ""
 
 
 def _link(path: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from entrypoint.base import secrets
 from entrypoint.base.values import State, fresh
 from entrypoint.launcher.host.stdout_writer import PATIENCE_SECONDS, RESERVE_BYTES, Sink
-from entrypoint.launcher.outcome.tails import LAST_BYTES, Tail
+from entrypoint.launcher.outcome.outcome import LAST_BYTES, Tail
 
 _BLOCK = 1 << 16
 _LONGEST_LINE_BYTES = 8 << 20  # bytes of an unfinished line that are kept; a longer one is written as it is

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import inf
 
 from entrypoint.base.errors import ExitCode
-from entrypoint.launcher.host.cgroups import most_processes
+from entrypoint.launcher.host.machine import most_processes
 from entrypoint.launcher.policy.events import Broken, Event, NotStarted
 
 NAP_SECONDS = 0.05  # seconds until a connection is tried again that found no descriptor

@@ -1,11 +1,25 @@
-"""End the processes of one host: signal them in turn, watch what is left, and name what SIGKILL does not end."""
+"""End the processes of one host: signal them in turn, watch what is left, and name what SIGKILL does not end.
 
+At a stop no process gets SIGTERM from us twice, since a second one would interrupt the saving that the first began:
+
+- the process group of the program gets it at once, as from `kill -- -PGID`;
+- a process outside of it that has lost its parent gets it then, alone; its own children are its own business;
+- a process outside whose parent lives may have got it from the parent. If it would have died of SIGTERM, it has not got
+  it, and gets it after a second. If it handles SIGTERM, it gets it when half of the grace is over; under a program that
+  exists to pass signals on, it never does;
+- a process that started after SIGTERM belongs to the saving and gets nothing.
+"""
+
+import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
 from math import inf
 
+from entrypoint.base.values import State, fresh
 from entrypoint.launcher.host import descendants
+from entrypoint.launcher.host.descendants import Stat, send
 from entrypoint.launcher.host.process import Process
 from entrypoint.launcher.plan.plan import Duty, ProcessSpec
 from entrypoint.launcher.policy import events
@@ -13,6 +27,20 @@ from entrypoint.launcher.policy.events import Event
 
 LOOK, LOOK_SHARE = 0.05, 10.0  # seconds between two looks, or so many times what one takes
 NAMED = 10  # processes in one line of the log
+PASSED_ON_SECONDS = 1.0  # in which a living parent would have passed SIGTERM on; at most a quarter of the grace
+_TICKS = os.sysconf("SC_CLK_TCK")
+_TERM = 1 << (signal.SIGTERM - 1)
+
+
+class _Ending(State):
+    """Hold a process of the plan that is to end with all its descendants. Times are seconds of our clock."""
+
+    process: Process
+    grace: float
+    forced: bool = False
+    living: list[Stat] = fresh(list)
+    asked: float = inf
+    asked_tick: float = 0.0  # the same in ticks since the machine's start
 
 
 class Terminator:
@@ -23,7 +51,8 @@ class Terminator:
     ) -> None:
         self._processes, self._specs, self._put = processes, specs, put
         self._descendants = descendants.Descendants(processes, self._is_users)
-        self._endings: dict[str, descendants.Ending] = {}  # of processes that are to end, and have not ended
+        self._endings: dict[str, _Ending] = {}  # of processes that are to end, and have not ended
+        self._terminated: dict[tuple[int, int], float] = {}  # process that got SIGTERM from us -> when
         self._sweeping_until: float | None = None  # between two attempts
         self._spare, self._keep = list[int](), set[int]()  # pids that stay meanwhile, the first with their descendants
         self._survivors: set[tuple[int, int]] = set()  # processes that SIGKILL did not end
@@ -42,12 +71,24 @@ class Terminator:
         self._descendants.look()
 
     def ask(self, name: str, grace: float) -> None:
-        if name in self._processes:  # otherwise it could not be started, which is reported separately
-            self._ending(name, grace).ask(time.monotonic())
+        """Send SIGTERM to the process group of a process, unless it could not be started, which is reported anyway."""
+        if name in self._processes:
+            now, ending = time.monotonic(), self._ending(name, grace)
+            ending.asked, ending.asked_tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
+            group = [stat for stat in self._descendants.of(name) if ending.process.in_group(stat.group)]
+            self._terminated |= {stat.key: now for stat in group}
+            ending.process.signal(signal.SIGTERM)
 
     def force(self, name: str) -> None:
+        """Send SIGKILL to everything that is left of a process, now and at each `press`."""
         if name in self._processes:
-            self._ending(name).force()
+            ending = self._ending(name)
+            ending.forced = True
+            ending.process.signal(signal.SIGKILL)
+            self._press(name, ending, 0.0)
+
+    def _ending(self, name: str, grace: float = 0.0) -> _Ending:
+        return self._endings.setdefault(name, _Ending(process=self._processes[name], grace=grace))
 
     def forget(self, name: str) -> None:
         """Forget a process that has ended, or whose rest is left behind. Its end may be reported now."""
@@ -64,12 +105,34 @@ class Terminator:
         if now < self.look_at:
             return
         self._descendants.look()
-        for ending in self._endings.values():
-            ending.press(now)
+        for name, ending in self._endings.items():
+            self._press(name, ending, now)
         if self._sweeping_until is not None:
             self._go_on_sweeping(now, self._sweeping_until)
         # On a machine with many processes a look takes long.
         self._look_at = time.monotonic() + max(LOOK, LOOK_SHARE * (time.monotonic() - now))
+
+    def _press(self, name: str, ending: _Ending, now: float) -> None:
+        ending.living = self._descendants.of(name)
+        for stat in ending.living:
+            if ending.forced:
+                send(stat, signal.SIGKILL)
+            elif now >= ending.asked and stat.key not in self._terminated and self._is_due(ending, stat, now):
+                self._terminated[stat.key] = now
+                send(stat, signal.SIGTERM)
+
+    def _is_due(self, ending: _Ending, stat: Stat, now: float) -> bool:
+        if stat.began > ending.asked_tick:
+            return False
+        if stat.parent == os.getpid():
+            return True
+        parent = self._descendants.stat(stat.parent)
+        since = self._terminated.get(parent.key) if parent else None
+        if since is None:  # its turn comes after its parent's
+            return parent is not None and parent.pid == ending.process.pid
+        if not _handles_sigterm(stat.pid):
+            return now >= since + min(PASSED_ON_SECONDS, ending.grace / 4)
+        return now >= ending.asked + ending.grace / 2 and not self._descendants.is_relayed(stat)
 
     def inspect(self, name: str) -> None:
         self._descendants.look()
@@ -88,7 +151,7 @@ class Terminator:
     def _go_on_sweeping(self, now: float, until: float) -> None:
         left = [stat for stat in self._descendants.below_us(self._spare) if stat.pid not in self._keep]
         for stat in left:
-            descendants.send(stat, signal.SIGKILL)
+            send(stat, signal.SIGKILL)
         if left and now < until:
             return
         self._sweeping_until = None
@@ -110,14 +173,14 @@ class Terminator:
             if stat.key not in self._survivors:
                 log(f"left behind after SIGKILL: {descendants.where_it_is(stat)}")
 
-    def _ending(self, name: str, grace: float = 0.0) -> descendants.Ending:
-        if name not in self._endings:
-            process = self._processes[name]
-            self._endings[name] = descendants.Ending(
-                name=name, process=process, grace=grace, descendants=self._descendants
-            )
-        return self._endings[name]
-
     def _is_users(self, name: str) -> bool:
         spec = self._specs.get(name)
         return spec is not None and (spec.duty.is_users or spec.runs_program)
+
+
+def _handles_sigterm(pid: int) -> bool:
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) & _TERM)
+    return False

@@ -3,15 +3,15 @@
 from entrypoint.base.python310 import StrEnum
 
 
-class AskedMode(StrEnum):
-    """Name each Mode, or AUTO: by the hyperparameters of the SageMaker SDK."""
+class Mode(StrEnum):
+    """Name how the work is spread over the hosts."""
 
-    AUTO = "auto"
-    SINGLE = "single"
-    PS = "ps"
-    MWMS = "mwms"
-    MPI = "mpi"
-    JAX = "jax"
+    AUTO = "auto"  # by the hyperparameters of the SageMaker SDK: may be asked for, and is no job's mode
+    SINGLE = "single"  # the script on every host, nothing shared
+    PS = "ps"  # TensorFlow parameter servers, a chief and workers
+    MWMS = "mwms"  # MultiWorkerMirroredStrategy
+    MPI = "mpi"  # mpirun and Horovod
+    JAX = "jax"  # jax.distributed, for JAX, Flax and Keras 3 with the JAX backend
 
 
 class PsProgram(StrEnum):
@@ -22,9 +22,9 @@ class PsProgram(StrEnum):
 
 
 class WorkerEnd(StrEnum):
-    """Name the end of a worker's script: when it ends itself, or when the chief has ended."""
+    """Name the end of a script: when it ends itself, or when the chief has ended, since it only serves others."""
 
-    AUTO = "auto"
+    AUTO = "auto"  # its process shows whether it only lets TensorFlow serve, and so never ends by itself
     OWN = "own"
     CHIEF = "chief"
 
@@ -52,11 +52,6 @@ class When(StrEnum):
 class Tf1(StrEnum):
     TELL = "tell"
     SHIM = "shim"
-
-
-class Threads(StrEnum):
-    AUTO = "auto"
-    OFF = "off"
 
 
 class Reaction(StrEnum):

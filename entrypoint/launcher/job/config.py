@@ -5,20 +5,27 @@ encode hyperparameters was measured with SageMaker Python SDK 2.257 and 3.20 and
 """
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from entrypoint.base.errors import ConfigError, ConfigErrors, shorten, show
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.channels import Channels, read_channels
-from entrypoint.launcher.job.choices import AskedMode, PsProgram, Tf1
+from entrypoint.launcher.job.choices import Mode, PsProgram, Tf1
 from entrypoint.launcher.job.cluster import Cluster, Host, Part
-from entrypoint.launcher.job.files import decoded, host_names, read_input_data, read_object, read_resources
-from entrypoint.launcher.job.groups import DISTRIBUTION, SERVERS, accelerators, parts, read_groups
-from entrypoint.launcher.job.job import Job, Mode, Paths, Program, Tree
+from entrypoint.launcher.job.files import (
+    decoded,
+    host_names,
+    read_input_data,
+    read_mpi_options,
+    read_object,
+    read_program,
+    read_resources,
+)
+from entrypoint.launcher.job.groups import SERVERS, accelerators, parts, read_groups
+from entrypoint.launcher.job.job import Job, Paths, Program, Tree
 from entrypoint.launcher.job.open_mpi import ORTE, major_version
-from entrypoint.launcher.job.program import read_mpi_options, read_program
 from entrypoint.launcher.job.settings import (
     HOST_NAME,
     MAX_PROCESSES_PER_HOST,
@@ -30,6 +37,8 @@ from entrypoint.launcher.job.settings import (
     truth,
     whole_number,
 )
+
+_Kind = TypeVar("_Kind")
 
 MAX_RANKS = 20_000
 MAX_TASKS = 2000  # of TensorFlow: TF_CONFIG holds all addresses, and an environment entry holds 128 KiB
@@ -176,13 +185,18 @@ def this_host(base: Path) -> str | None:
     return name if isinstance(name, str) and HOST_NAME.fullmatch(name) else None
 
 
+def _parsed(hyperparameters: dict[str, Any], key: str, parse: Callable[[str], _Kind]) -> _Kind:
+    try:
+        return parse(as_text(hyperparameters[key]))
+    except ValueError as wanted:
+        raise ConfigError(f"hyperparameter {key} is {show(hyperparameters[key])}; wanted {wanted}") from None
+
+
 def _training_groups(mode: Mode, hyperparameters: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the groups that the distribution is for; () if there is none, or it is for all."""
-    given = hyperparameters.get(params.DISTRIBUTION_INSTANCE_GROUPS)
-    try:
-        names = () if given in (*NOT_GIVEN, []) else group_names(as_text(given))
-    except ValueError as wanted:
-        raise ConfigError(f"{DISTRIBUTION} is {show(given)}; wanted {wanted}") from None
+    key = params.DISTRIBUTION_INSTANCE_GROUPS
+    is_given = hyperparameters.get(key) not in (*NOT_GIVEN, [])
+    names = _parsed(hyperparameters, key, group_names) if is_given else ()
     return () if mode is Mode.SINGLE else names
 
 
@@ -221,13 +235,6 @@ def _interface(resources: dict[str, Any]) -> str:
     return shorten(str(resources.get("network_interface_name") or "eth0"))
 
 
-def _is_on(hyperparameters: dict[str, Any], key: str) -> bool:
-    try:
-        return truth(as_text(hyperparameters.get(key, False)))
-    except ValueError as wanted:
-        raise ConfigError(f"hyperparameter {key} is {show(hyperparameters[key])}; wanted {wanted}") from None
-
-
 def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
     """Return whether the script is for smdistributed.dataparallel. Raise ConfigError for modelparallel."""
     if hyperparameters.get("mp_parameters") not in (*NOT_GIVEN, {}):
@@ -235,15 +242,15 @@ def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
             "hyperparameter mp_parameters asks for SageMaker's model-parallel library, which does not exist for this "
             "image's TensorFlow; wanted a job without smdistributed.modelparallel"
         )
-    return _is_on(hyperparameters, SMDDP_ENABLED)
+    return SMDDP_ENABLED in hyperparameters and _parsed(hyperparameters, SMDDP_ENABLED, truth)
 
 
 def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
     """Return (mode, whether it was asked for by name): from our setting, else from the switches of SageMaker's SDK."""
     switches = {**_SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else _SWITCHES
-    asked = {} if settings.mode is AskedMode.AUTO else {Mode(settings.mode): f"ENTRYPOINT_MODE={settings.mode}"}
+    asked: dict[Mode, str] = {} if settings.mode is Mode.AUTO else {settings.mode: f"ENTRYPOINT_MODE={settings.mode}"}
     for mode, key in switches.items():
-        if _is_on(hyperparameters, key):
+        if key in hyperparameters and _parsed(hyperparameters, key, truth):
             asked.setdefault(mode, f"hyperparameter {key}")
     if len(asked) > 1:
         raise ConfigError(f"two modes at once: {' and '.join(asked.values())}; wanted one of them")
@@ -256,19 +263,16 @@ def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[st
         return settings.processes_per_host
     if mode not in (Mode.MPI, Mode.JAX):
         return 1
-    given = hyperparameters.get(params.MPI_PROCESSES_PER_HOST) if mode is Mode.MPI else None
-    if given in NOT_GIVEN and gpus is None:
-        other = f"hyperparameter {params.MPI_PROCESSES_PER_HOST} (the SDK's processes_per_host), or "
+    key = params.MPI_PROCESSES_PER_HOST
+    if mode is Mode.MPI and hyperparameters.get(key) not in NOT_GIVEN:
+        return _parsed(hyperparameters, key, whole_number(1, MAX_PROCESSES_PER_HOST))
+    if gpus is None:
+        other = f"hyperparameter {key} (the SDK's processes_per_host), or "
         raise ConfigError(
             "the instance groups are of different types, and no host can see how many GPUs another one has; wanted "
             f"{other if mode is Mode.MPI else ''}ENTRYPOINT_PROCESSES_PER_HOST"
         )
-    if given in NOT_GIVEN:
-        return max(1, gpus or 0)
-    try:
-        return whole_number(1, MAX_PROCESSES_PER_HOST)(as_text(given))
-    except ValueError as wanted:
-        raise ConfigError(f"hyperparameter {params.MPI_PROCESSES_PER_HOST} is {show(given)}; wanted {wanted}") from None
+    return max(1, gpus)
 
 
 def _check_size(job: Job) -> None:

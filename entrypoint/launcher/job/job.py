@@ -4,9 +4,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value, fresh
 from entrypoint.launcher.job.channels import Channels
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.cluster import Cluster
 from entrypoint.launcher.job.open_mpi import ORTE
 from entrypoint.launcher.job.settings import Settings
@@ -14,14 +14,15 @@ from entrypoint.launcher.job.settings import Settings
 MARKS = "ENTRYPOINT_MARKS"  # environment variable: the socket where a script's library reports its steps to the monitor
 
 
-class Mode(StrEnum):
-    """Name how the work is spread over the hosts."""
+class _Below:
+    """Name a file or folder of a Tree by one of its folders and the rest of the path."""
 
-    SINGLE = "single"  # the script on every host, nothing shared
-    PS = "ps"  # TensorFlow parameter servers, a chief and workers
-    MWMS = "mwms"  # MultiWorkerMirroredStrategy
-    MPI = "mpi"  # mpirun and Horovod
-    JAX = "jax"  # jax.distributed, for JAX, Flax and Keras 3 with the JAX backend
+    def __init__(self, folder: str, rest: str) -> None:
+        self._folder, self._rest = folder, rest
+
+    def __get__(self, tree: "Tree", _: type) -> Path:
+        folder: Path = getattr(tree, self._folder)
+        return folder / self._rest
 
 
 class Tree(Value):
@@ -29,29 +30,17 @@ class Tree(Value):
 
     base: Path
 
-    @property
-    def config(self) -> Path:
-        return self.base / "input" / "config"
+    config = _Below("base", "input/config")
+    model = _Below("base", "model")
+    output = _Below("base", "output")
+    failure = _Below("output", "failure")
+    success = _Below("output", "success")
+    records = _Below("data", "record")  # of the monitor; on the coordinator it holds those of all hosts
+    report = _Below("data", "report.html")  # the page that is made from the records
 
     @cached_property  # cached, since each of thousands of ranks uses it
     def code(self) -> Path:
         return self.base / "code"
-
-    @property
-    def model(self) -> Path:
-        return self.base / "model"
-
-    @property
-    def output(self) -> Path:
-        return self.base / "output"
-
-    @property
-    def failure(self) -> Path:
-        return self.output / "failure"
-
-    @property
-    def success(self) -> Path:
-        return self.output / "success"
 
     @property
     def data(self) -> Path:
@@ -62,16 +51,6 @@ class Tree(Value):
         """Return a host's evidence file, named for it: SageMaker packs the data of all hosts into one archive."""
         return self.data / f"entrypoint-{host}.txt"
 
-    @property
-    def records(self) -> Path:
-        """Return the folder for the monitor's records; on the coordinator it holds those of all hosts."""
-        return self.data / "record"
-
-    @property
-    def report(self) -> Path:
-        """Return the file of the page that is made from the records."""
-        return self.data / "report.html"
-
 
 class Paths(Tree):
     """Name the files of SageMaker's tree and the launcher's own files of this run."""
@@ -81,6 +60,12 @@ class Paths(Tree):
     other_code: Path | None = None
     other_data: Path | None = None
 
+    prepared = _Below("run", "prepared.json")  # the result of the prepare step
+    ranks = _Below("run", "ranks.sock")  # where the ranks that mpirun starts on this host report
+    marks = _Below("run", "marks.sock")  # where scripts report their steps to the monitor
+    public_keys = _Below("run", "public_keys")  # a folder with those of all hosts, one file per kind of key
+    ssh = _Below("run", "ssh")
+
     @cached_property
     def code(self) -> Path:
         return self.other_code or self.base / "code"
@@ -88,29 +73,6 @@ class Paths(Tree):
     @property
     def data(self) -> Path:
         return self.other_data or self.output / "data"
-
-    @property
-    def prepared(self) -> Path:
-        return self.run / "prepared.json"
-
-    @property
-    def ranks(self) -> Path:
-        """Return the socket where the ranks that mpirun starts on this host report."""
-        return self.run / "ranks.sock"
-
-    @property
-    def marks(self) -> Path:
-        """Return the socket where scripts report their steps to the monitor."""
-        return self.run / "marks.sock"
-
-    @property
-    def public_keys(self) -> Path:
-        """Return the folder of the public keys of all hosts, one file per kind of key."""
-        return self.run / "public_keys"
-
-    @property
-    def ssh(self) -> Path:
-        return self.run / "ssh"
 
 
 class Program(Value):

@@ -14,7 +14,7 @@ from entrypoint.base.errors import ConfigError, ConfigErrors, did_you_mean
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Default, Value, replace
 from entrypoint.launcher.job import choices
-from entrypoint.launcher.job.choices import AskedMode, ChannelGroup, LogPrefix
+from entrypoint.launcher.job.choices import ChannelGroup, LogPrefix, Mode
 from entrypoint.launcher.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
@@ -28,11 +28,12 @@ SET_BY_US = {
     for name in ("SHARDS", "RESTART_COUNT", "PROCESS", "RANKS", "MARKS", "MPI_OPTIONS", "ADDRESS")
 }
 _ALSO_CALLED = {
-    "parameter_server": AskedMode.PS, "multi_worker_mirrored": AskedMode.MWMS, "horovod": AskedMode.MPI,
+    "parameter_server": Mode.PS, "multi_worker_mirrored": Mode.MWMS, "horovod": Mode.MPI,
 }  # fmt: skip
 HEARTBEATS = 250  # a second that the coordinator of a large job reads
 END_SECONDS = 20.0  # for the hosts to end, after the scripts' grace and before SageMaker kills them
 
+_Kind = TypeVar("_Kind")
 _Word = TypeVar("_Word", bound=StrEnum)
 # A name that DNS, /etc/hosts and Docker accept. It becomes part of commands and of ssh's files.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", re.ASCII)
@@ -52,6 +53,21 @@ def truth(value: object) -> bool:
     raise ValueError("true or false")
 
 
+def _wanting(wanted: str) -> Callable[[Callable[[str], _Kind | None]], Callable[[str], _Kind]]:
+    """Let a parser raise ValueError, with what is wanted, where it fails in any way or returns None."""
+
+    def checked(parse: Callable[[str], _Kind | None]) -> Callable[[str], _Kind]:
+        def read(text: str) -> _Kind:
+            with contextlib.suppress(Exception):  # such as RecursionError, of deep brackets
+                if (value := parse(text)) is not None:
+                    return value
+            raise ValueError(wanted)
+
+        return read
+
+    return checked
+
+
 def _prefix(text: str) -> LogPrefix:
     if text.strip().lower() == LogPrefix.STREAMS:
         return LogPrefix.STREAMS
@@ -61,23 +77,22 @@ def _prefix(text: str) -> LogPrefix:
         raise ValueError(f"true, false or streams{did_you_mean(text, LogPrefix)}") from None
 
 
-def mode_named(text: str) -> AskedMode:
+def mode_named(text: str) -> Mode:
     """Return the mode called `text`: by our name or another common one, in any case, with - or _ or neither.
 
     `MultiWorkerMirroredStrategy` is such a name, too. Raise ValueError for an unknown name.
     """
-    names = {re.sub("[-_]", "", name): name for name in (*AskedMode, *_ALSO_CALLED)}
+    names = {re.sub("[-_]", "", name): name for name in (*Mode, *_ALSO_CALLED)}
     name = names.get(re.sub("[-_ ]|strategy$", "", text.strip().lower()))
     if name is None:
-        known = f"one of {', '.join(AskedMode)} (or {', '.join(_ALSO_CALLED)})"
+        known = f"one of {', '.join(Mode)} (or {', '.join(_ALSO_CALLED)})"
         raise ValueError(known + did_you_mean(text, names.values()))
-    return _ALSO_CALLED.get(name) or AskedMode(name)
+    return _ALSO_CALLED.get(name) or Mode(name)
 
 
-def _namespace(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._/#:-]{1,255}", text) or text.startswith("AWS/"):
-        raise ValueError("letters, digits and ._/#:- , 255 at most, and no beginning with AWS/")
-    return text
+@_wanting("letters, digits and ._/#:- , 255 at most, and no beginning with AWS/")
+def _namespace(text: str) -> str | None:
+    return text if re.fullmatch(r"[A-Za-z0-9._/#:-]{1,255}", text) and not text.startswith("AWS/") else None
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
@@ -89,90 +104,66 @@ def _seconds(least: float, most: float) -> Callable[[str], float]:
 
 
 def _number(kind: Callable[[str], Any], least: float, most: float, wanted: str) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        with contextlib.suppress(ValueError):
-            if least <= (number := kind(text)) <= most:
-                return number
-        raise ValueError(wanted)
-
-    return parse
+    return _wanting(wanted)(lambda text: number if least <= (number := kind(text)) <= most else None)
 
 
-def _codes(text: str) -> tuple[int, ...]:
+@_wanting("exit codes from 1 to 255, with commas between them")
+def _codes(text: str) -> tuple[int, ...] | None:
     """Return exit codes such as `75,99` as numbers."""
-    try:
-        codes = tuple(sorted({int(word) for word in text.split(",") if word.strip()}))
-    except ValueError:
-        codes = (0,)
-    if not all(0 < code < 256 for code in codes):
-        raise ValueError("exit codes from 1 to 255, with commas between them")
-    return codes
+    codes = tuple(sorted({int(word) for word in text.split(",") if word.strip()}))
+    return codes if all(0 < code < 256 for code in codes) else None
 
 
-def group_names(text: str) -> tuple[str, ...]:
+@_wanting("names of instance groups with commas between them, each once")
+def group_names(text: str) -> tuple[str, ...] | None:
     """Return instance groups: `a,b`, `["a", "b"]` or Python's `['a', 'b']`. Raise ValueError for anything else."""
     import ast  # here, since few jobs name groups
 
-    try:
-        names = ast.literal_eval(text) if text.lstrip().startswith("[") else text.split(",")
-        names = [name.strip() for name in names]
-    except (ValueError, SyntaxError, TypeError, AttributeError, RecursionError, MemoryError):
-        names = [""]
-    if not all(names) or len(set(names)) < len(names):
-        raise ValueError("names of instance groups with commas between them, each once")
-    return tuple(names)
+    names = ast.literal_eval(text) if text.lstrip().startswith("[") else text.split(",")
+    names = [name.strip() for name in names]
+    return tuple(names) if all(names) and len(set(names)) == len(names) else None
 
 
-def _channel_groups(text: str) -> tuple[tuple[str, ChannelGroup], ...]:
+@_wanting("own, same or off, or of single groups train=same,evaluation=off, each once")
+def _channel_groups(text: str) -> tuple[tuple[str, ChannelGroup], ...] | None:
     """Return `same`, or `train=same,evaluation=off`, as pairs. A kind without a stem has the stem ""."""
     words = [word.strip().rpartition("=") for word in text.split(",")]
-    with contextlib.suppress(ValueError):
-        pairs = {stem.strip(): ChannelGroup(kind.strip()) for stem, _, kind in words}
-        if len(pairs) == len(words):
-            return tuple(pairs.items())
-    raise ValueError("own, same or off, or of single groups train=same,evaluation=off, each once")
+    pairs = {stem.strip(): ChannelGroup(kind.strip()) for stem, _, kind in words}
+    return tuple(pairs.items()) if len(pairs) == len(words) else None
 
 
-def _metric_definitions(text: str) -> tuple[tuple[str, str], ...]:
+@_wanting('a JSON array of {"Name": ..., "Regex": an expression with one group}')
+def _metric_definitions(text: str) -> tuple[tuple[str, str], ...] | None:
     """Return (name, expression) of each definition in SageMaker's JSON array. Each expression has a group."""
-    try:
-        pairs = tuple((each["Name"], each["Regex"]) for each in json.loads(text))
-        good = all(isinstance(name, str) and re.compile(expression).groups for name, expression in pairs)
-    except (ValueError, KeyError, TypeError, re.error, RecursionError, OverflowError):
-        good = False
-    if not good:
-        raise ValueError('a JSON array of {"Name": ..., "Regex": an expression with one group}')
-    return pairs
+    pairs = tuple((each["Name"], each["Regex"]) for each in json.loads(text))
+    good = all(isinstance(name, str) and re.compile(expression).groups for name, expression in pairs)
+    return pairs if good else None
 
 
-def _token(text: str) -> str:
+@_wanting(f"at most {LONGEST_TOKEN} printable ASCII characters, not blanks alone")
+def _token(text: str) -> str | None:
     token = text.strip()  # HTTP headers hold no blanks at their ends, and files end with a newline
-    if not (token.isascii() and token.isprintable() and len(token) <= LONGEST_TOKEN and bool(token) == bool(text)):
-        raise ValueError(f"at most {LONGEST_TOKEN} printable ASCII characters, not blanks alone")
-    return token
+    good = token.isascii() and token.isprintable() and len(token) <= LONGEST_TOKEN and bool(token) == bool(text)
+    return token if good else None
 
 
-def _addresses(text: str) -> tuple[tuple[str, str], ...]:
-    try:
-        pairs = sorted(json.loads(text).items())
-    except (ValueError, AttributeError, RecursionError):
-        pairs = [("", None)]
-    if not all(isinstance(address, str) and HOST_NAME.fullmatch(address.replace(":", "")) for _, address in pairs):
-        raise ValueError("a JSON object of host name to address")
-    return tuple(pairs)
+@_wanting("a JSON object of host name to address")
+def _addresses(text: str) -> tuple[tuple[str, str], ...] | None:
+    pairs = sorted(json.loads(text).items())
+    return tuple(pairs) if all(HOST_NAME.fullmatch(address.replace(":", "")) for _, address in pairs) else None
 
 
 class Setting(Default):
     """Hold how a setting is read and what it means. `machine`: it may differ between hosts, and is on no page."""
 
-    def __init__(self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool, machine: bool) -> None:
+    def __init__(
+        self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False
+    ) -> None:
         super().__init__(lambda: default)
         self.default, self.parse, self.doc, self.secret, self.machine = default, parse, doc, secret, machine
 
 
-def _setting(default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False) -> Any:
-    """Return a Setting as a field's default."""
-    return Setting(default, parse, doc, secret, machine)
+_setting: Any = Setting  # as a field's default, which has the field's type
 
 
 def _word(default: _Word, doc: str, *others: _Word) -> Any:
@@ -191,8 +182,8 @@ def _word(default: _Word, doc: str, *others: _Word) -> Any:
 class Settings(Value):
     """Hold every setting with its default. Field names are the setting names in lower case."""
 
-    mode: AskedMode = _setting(
-        AskedMode.AUTO,
+    mode: Mode = _setting(
+        Mode.AUTO,
         mode_named,
         "How to distribute: `ps` (or `parameter_server`), `mwms` (or `multi_worker_mirrored`), `mpi` (or `horovod`), "
         "`jax`, `single` (the script on every host, nothing shared), or `auto`: by the hyperparameters of SageMaker's "
@@ -289,10 +280,6 @@ class Settings(Value):
     restart_backoff: float = _setting(3.0, _seconds(0, 3600), "Seconds until the first restart; doubled each time.")
     restart_codes: tuple[int, ...] = _setting(
         (75,), _codes, "Exit codes after which the job restarts, with commas between them."
-    )
-    threads: choices.Threads = _word(
-        choices.Threads.AUTO,
-        "`auto`: processes get their part of the threads, see host/machine.py. `off`: they do not.",
     )
     pin_gpus: choices.When = _word(
         choices.When.AUTO,
@@ -411,7 +398,7 @@ SETTINGS: dict[str, Setting] = {name: vars(Settings)[name] for name in Settings.
 # Constants for users. Our tests change them, as facts of a machine, by environment variables that are on no page.
 CONSTANTS = {
     "heartbeat", "kill_timeout", "monitor_interval", "outside_grace", "ps_chief_first", "ps_quiet", "restart_backoff",
-    "ssh_port", "threads",
+    "ssh_port",
 }  # fmt: skip
 FOR_USERS = [name for name, setting in SETTINGS.items() if not setting.machine and name not in CONSTANTS]
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from entrypoint.launcher.outcome.endings import banners
 from entrypoint.launcher.outcome.forms import as_python_prints
-from entrypoint.launcher.outcome.last_exception import (
+from entrypoint.launcher.outcome.native import NEAR_LINES, Reason, fatal, meaning, mpi_error, of_handler
+from entrypoint.launcher.outcome.outcome import GAP, Confidence, Exit, clip, clip_head
+from entrypoint.launcher.outcome.reasons import (
     SHELL,
     came_out,
     exceptions,
@@ -20,14 +21,10 @@ from entrypoint.launcher.outcome.last_exception import (
     lines_after,
     lines_of_reason,
     printed_before,
+    refusal,
     that_ended_it,
 )
-from entrypoint.launcher.outcome.meanings import meaning
-from entrypoint.launcher.outcome.native import NEAR_LINES, Reason, fatal, mpi_error, of_handler
-from entrypoint.launcher.outcome.outcome import Confidence, Exit, clip, clip_head
-from entrypoint.launcher.outcome.refusals import refusal
-from entrypoint.launcher.outcome.symptoms import SENT, reads_like_symptom
-from entrypoint.launcher.outcome.tails import GAP
+from entrypoint.launcher.outcome.symptoms import SENT, banners, reads_like_symptom
 from entrypoint.launcher.outcome.tracebacks import Link, Raised, tracebacks
 
 LINES = 10  # last lines that are shown if nothing better is known

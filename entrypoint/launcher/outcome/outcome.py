@@ -1,4 +1,4 @@
-"""Define how processes and jobs end: Exit, Cause and Outcome, and the failure text."""
+"""Define how processes and jobs end: Exit, Cause and Outcome, the failure text, and the output that explains an end."""
 
 import os
 import signal
@@ -9,6 +9,11 @@ from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value, replace
 
 FAILURE_TEXT_CHARS = 1024  # characters of /opt/ml/output/failure that reach FailureReason (API reference)
+GAP = "[... output that was not kept ...]"  # stands between the beginning of a traceback and the last output
+LAST_BYTES = 1 << 14  # bytes of the last output that are kept
+_BEGINNING_BYTES = 1 << 14  # bytes of the last traceback that are kept, from its beginning
+_BEFORE_BYTES = 1 << 11  # bytes before it: the exception that it came of, an allocator's report of the memory
+_HEADER = b"Traceback (most recent call last)"  # followed by a colon, or by the border of a box
 
 
 class Exit(Value):
@@ -132,3 +137,35 @@ def clip(text: str, limit: int) -> str:
 def clip_head(text: str, limit: int) -> str:
     """Return the last `limit` characters, with a mark if something was cut."""
     return text if len(text) <= limit else "..." + text[-(limit - 3) :]
+
+
+class Tail:
+    """Keep a process's last lines, and its last traceback's beginning, which a long message may put far before."""
+
+    def __init__(self) -> None:
+        self._last = b""
+        self._traceback = b""
+        self._since = 0  # bytes since the traceback began
+
+    def add(self, lines: bytes) -> None:
+        found = lines.rfind(_HEADER)
+        if found >= 0:
+            begins = lines.rfind(b"\n", 0, found) + 1
+            before = (self._last + lines[:begins])[-_BEFORE_BYTES:]
+            self._traceback = before + lines[begins : begins + _BEGINNING_BYTES - len(before)]
+            self._since = len(before) + len(lines) - begins
+        elif self._traceback:
+            self._traceback += lines[: _BEGINNING_BYTES - len(self._traceback)]
+            self._since += len(lines)
+        self._last = (self._last + lines[-LAST_BYTES:])[-LAST_BYTES:]
+
+    def whole(self, unfinished: bytes = b"") -> bytes:
+        """Return everything that is kept; a line marks a gap."""
+        last = (self._last + unfinished)[-LAST_BYTES:]
+        since = self._since + len(unfinished)
+        if not self._traceback or since <= LAST_BYTES:
+            return last
+        missing = since - len(self._traceback) - len(last)
+        if missing <= 0:
+            return self._traceback + last[-missing:]
+        return self._traceback + b"\n" + GAP.encode() + b"\n" + last

@@ -1,9 +1,7 @@
 """Write the Outcome into the failure file, or the marker of a success. Nothing else writes either."""
 
 import contextlib
-import json
 from pathlib import Path
-from typing import Any
 
 from entrypoint.base import secrets
 from entrypoint.launcher.outcome.outcome import Kind, Outcome
@@ -43,7 +41,11 @@ def write_success(path: Path, outcome: Outcome) -> str:
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
     """Write what is known of an end beyond its cause. Return the error to log, if any."""
-    return _written(path, secret.mask(text))
+    try:
+        _write(path, secret.mask(text))
+    except OSError as error:
+        return f"{path} cannot be written: {error}"
+    return ""
 
 
 def add_evidence(path: Path, line: str) -> None:
@@ -54,22 +56,9 @@ def add_evidence(path: Path, line: str) -> None:
             file.write(f"\n{line}\n")
 
 
-def write_summary(path: Path, summary: dict[str, Any], secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write a JSON summary for `entrypoint local`. Return the error to log, if any."""
-    return _written(path, json.dumps(secret.mask_all(summary), indent=1))
-
-
 def _write(path: Path, text: str) -> None:
     """Write a file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.new")
     scratch.write_text(text, "utf-8", errors="replace")
     scratch.replace(path)
-
-
-def _written(path: Path, text: str) -> str:
-    try:
-        _write(path, text)
-    except OSError as error:
-        return f"{path} cannot be written: {error}"
-    return ""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value, fresh
 from entrypoint.launcher.job.channels import Channels, Reader
+from entrypoint.launcher.job.choices import WorkerEnd
 
 ALL_HOSTS = "*"
 ANY = "*"  # a host's value for a thing that must be the same on other hosts, but not here
@@ -58,14 +59,6 @@ class Duty(StrEnum):
 
 
 USERS = tuple(duty for duty in Duty if duty.is_users)
-
-
-class Serves(StrEnum):
-    """Define whether a script may only let TensorFlow serve others, so that it never ends by itself."""
-
-    NEVER = "never"
-    MAYBE = "maybe"  # its process shows whether it does
-    ALWAYS = "always"  # by the settings: its end does not decide
 
 
 class Restart(StrEnum):
@@ -142,7 +135,7 @@ class ProcessSpec(Value):
     env_defaults: tuple[tuple[str, str], ...] = ()  # what we set where the container's environment has no value
     cluster: str = ""  # JSON that replaces CLUSTER in `env`
     env_if: tuple[Flag, str, str] | None = None  # with this flag, the second text replaces the first in `env`
-    serves: Serves = Serves.NEVER
+    ends: WorkerEnd = WorkerEnd.OWN  # unless it is OWN, the script may only serve, and its end does not decide then
     reader: Reader | None = None  # its place among the processes that train and share the channels; None: it reads all
     reader_if: tuple[Flag, Reader] | None = None  # with this flag, this reader replaces `reader`
     cwd: Path | None = None
@@ -167,7 +160,7 @@ class ProcessSpec(Value):
 
     @property
     def decides(self) -> bool:
-        return self.duty.decides and self.serves is not Serves.ALWAYS
+        return self.duty.decides and self.ends is not WorkerEnd.CHIEF
 
     def but(self, **changes: Any) -> "ProcessSpec":
         """Return a copy with other values. values.replace checks them, and takes six times as long."""

@@ -1,17 +1,18 @@
 """Choose the way of distributing a job and make its plan. distributions/ has the ways."""
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.launcher.job.job import Job, Mode
-from entrypoint.launcher.plan.distributions import jax, mirrored, mpi, parameter_server, parts, sharding, single
+from entrypoint.launcher.job.choices import Mode
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.plan.distributions import mpi, parameter_server, parts, workers
 from entrypoint.launcher.plan.plan import Plan
 
 LAST_PORT = 65535
 _WAYS = {
-    Mode.SINGLE: single.plan,
+    Mode.SINGLE: workers.single,
     Mode.PS: parameter_server.plan,
-    Mode.MWMS: mirrored.plan,
+    Mode.MWMS: workers.mirrored,
     Mode.MPI: mpi.plan,
-    Mode.JAX: jax.plan,
+    Mode.JAX: workers.jax,
 }
 
 
@@ -19,7 +20,7 @@ def plan_for(job: Job) -> Plan:
     """Return the full plan of the job, the same on every host. Raise ConfigError if its ports clash."""
     plan = _WAYS[job.mode](job)
     _check_ports(job, plan)
-    return sharding.with_readers(job, parts.divided(job, plan))
+    return parts.with_readers(job, parts.divided(job, plan))
 
 
 def _check_ports(job: Job, plan: Plan) -> None:

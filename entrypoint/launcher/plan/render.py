@@ -7,7 +7,8 @@ from typing import Any
 from entrypoint.base.secret_names import is_secret
 from entrypoint.base.secrets import MASK
 from entrypoint.launcher.job.channels import Channels, matrix, matrix_lines, reads
-from entrypoint.launcher.plan.plan import NO_GPU, Duty, Plan, ProcessSpec, Role, Serves
+from entrypoint.launcher.job.choices import WorkerEnd
+from entrypoint.launcher.plan.plan import NO_GPU, Duty, Plan, ProcessSpec, Role
 
 FEW_HOSTS = 4  # larger jobs get a summary by role
 LONGEST_LINE_CHARS = 160  # characters, in a summary
@@ -132,7 +133,7 @@ def _block(spec: ProcessSpec, channels: Channels, here: Here | None) -> list[str
     lines += [f"    default   {key}={_quote(value)}" for key, value in spec.env_defaults]
     if spec.env_if:
         lines.append(f"    if {spec.env_if[0]}, {spec.env_if[2]} replaces {spec.env_if[1]} in TF_CONFIG")
-    if spec.serves is Serves.MAYBE:
+    if spec.ends is WorkerEnd.AUTO:
         lines.append("    its end does not decide if it only serves")
     if spec.runs_program:
         lines.append("    env       SM_* of this host, as sagemaker-training sets them")

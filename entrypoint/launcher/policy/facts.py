@@ -4,17 +4,46 @@ from collections.abc import Mapping
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
-from entrypoint.base.values import replace
+from entrypoint.base.python310 import StrEnum
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Kind, Outcome
 from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
 from entrypoint.launcher.policy.artifacts import Artifacts
-from entrypoint.launcher.policy.attempt import Attempt, Noted
 from entrypoint.launcher.policy.events import Report
-from entrypoint.launcher.policy.local_processes import OwnProcesses
-from entrypoint.launcher.policy.phase import Phase
-from entrypoint.launcher.policy.remote_hosts import OtherHosts
+from entrypoint.launcher.policy.known import Attempt, Noted, OtherHosts, OwnProcesses
 
 ASK_AGAIN_SECONDS = 0.05  # seconds between two polls; a thousand ranks that fail together are no thousand polls
+
+
+class Phase(StrEnum):
+    """Name how far the job is. If two phases are true at once, the later one in this list counts.
+
+    STARTING --the user's first program starts here--> RUNNING
+     ^    |                                            |    |
+     |    +---------- the coordinator settles ---------+    |
+     |    |           on another attempt                    |
+     |    v                                                 |
+    RESTARTING: what is left of the last attempt ends       |
+          |                                                 |
+          +--SIGTERM to any host--> STOPPING <--SIGTERM-----+
+          |                            |                    |
+          +-----------------> ENDING <-+---------- verdict -+
+                                |
+              nothing runs here, and the others had time for their last reports
+                                v
+                              ENDED
+    """
+
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    STOPPING = "stopping"
+    ENDING = "ending"
+    ENDED = "ended"
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether programs start and run in this phase, so that an end is a fault."""
+        return self in (Phase.STARTING, Phase.RUNNING)
 
 
 class Facts:
@@ -56,8 +85,6 @@ class Facts:
             for need in spec.needs
             if spec.host != self.coordinator and need.host != spec.host
         }
-
-    # --- written by the policy ---
 
     def note_prepared(self, flags: frozenset[str], unused_gpus: str) -> None:
         self.flags, self.unused_gpus = flags, unused_gpus
@@ -117,8 +144,6 @@ class Facts:
         self.attempt = Attempt(number=number, clearing=True, go=False, ready=ready, poll=self.attempt.poll)
         self._to_come = self.ranks
         self._shared = None  # clocks may have drifted since
-
-    # --- asked by anybody ---
 
     @property
     def phase(self) -> Phase:
@@ -256,10 +281,6 @@ class Facts:
 
     def times_restarted(self, name: str) -> int:
         return self.attempt.number + self.own.restarts.get(name, 0)
-
-    def rank_from_elsewhere(self, name: str) -> ProcessSpec:
-        """Return the spec of a rank that mpirun placed here by the user's options, while the plan has it elsewhere."""
-        return replace(self.ranks[0], host=self.host, name=name, task="placed by the user's options")
 
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
         """Return one of our times for the coordinator. All of an attempt have one offset, so that their order stays."""

@@ -2,7 +2,7 @@
 
 The policy notes facts (what was started, what has ended, when each host reported last) and derives from them what to
 do. Beside the facts it remembers only its last messages and its timers. The coordinator makes the job's outcome at the
-first event that settles it; followers adopt it. phase.py has the chart, README.md the other modules.
+first event that settles it; followers adopt it. facts.py has the chart, README.md the other modules.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,10 @@ from entrypoint.launcher.outcome.outcome import Exit, Outcome
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Event, News, Report
-from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.gpu_check import GpuCheck
-from entrypoint.launcher.policy.leaving import Leaving
+from entrypoint.launcher.policy.facts import Facts, Phase
 from entrypoint.launcher.policy.liveness import Liveness
-from entrypoint.launcher.policy.phase import Phase
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous
-from entrypoint.launcher.policy.restarts import Restarts
 from entrypoint.launcher.policy.starting import Starting
 from entrypoint.launcher.policy.termination import Termination
 from entrypoint.launcher.policy.verdict import DYING_SECONDS, all_decided, verdict
@@ -34,13 +30,10 @@ class Policy:
     def __init__(self, plan: Plan, host: str, settings: Settings, now: float) -> None:
         self.facts, self.settings = Facts(plan, host, now), settings
         self.rendezvous = Rendezvous(self.facts, settings)
-        self.gpu_check = GpuCheck(self.facts, settings)
-        self.termination = Termination(self.facts, settings)
-        self.restarts = Restarts(self.facts, settings)
         self.liveness = Liveness(self.facts, settings, now)
-        self.starting = Starting(self.facts)
-        self.ends = Ends(self.facts, settings, self.restarts, now)
-        self.leaving = Leaving(self.facts, settings, self.liveness)
+        self.termination = Termination(self.facts, settings, self.liveness)
+        self.starting = Starting(self.facts, settings)
+        self.ends = Ends(self.facts, settings, self.starting, now)
         # The last messages that were sent.
         self._sent_report: Report | None = None
         self._sent_news: News | None = None
@@ -49,8 +42,6 @@ class Policy:
         self._public_keys = {(spec.host, spec.key_name) for spec in plan.processes if spec.key_name}
         self._stop_at = now + settings.max_runtime - settings.stop_early_seconds if settings.max_runtime else inf
         self._lingers = {spec.lingers for spec in plan.processes}
-
-    # --- events in, actions out ---
 
     def on(self, happened: Sequence[Event], now: float) -> list[Action]:
         """Note events that came together. Return the actions that follow from the facts after that."""
@@ -64,21 +55,19 @@ class Policy:
 
     def _are_signs_of_life(self, happened: Sequence[Event]) -> bool:
         """Return whether the events only show that hosts are alive while nothing else goes on. Most events do."""
-        facts = self.facts
+        facts, hosts = self.facts, self.facts.hosts
         if facts.attempt.causes or facts.attempt.decided_since is not None or not facts.phase.is_active:
             return False
-        return all(self._is_sign_of_life(event) for event in happened)
-
-    def _is_sign_of_life(self, event: Event) -> bool:
-        hosts = self.facts.hosts
-        match event:
-            case events.Unreached(host=host):
-                return host not in hosts.link_ended  # else it matters after a failure
-            case events.Reported(report=report):
-                return hosts.reports.get(report.host) == report
-            case events.Informed(news=news):
-                return hosts.news == news
-        return False
+        for event in happened:
+            match event:
+                case events.Unreached(host=host) if host not in hosts.link_ended:  # else it matters after a failure
+                    continue
+                case events.Reported(report=report) if hosts.reports.get(report.host) == report:
+                    continue
+                case events.Informed(news=news) if hosts.news == news:
+                    continue
+            return False
+        return True
 
     def _note(self, event: Event, now: float) -> Iterator[Action]:
         facts = self.facts
@@ -91,7 +80,8 @@ class Policy:
             case events.RankStarted(attempt=attempt) if attempt != facts.attempt.number:
                 pass  # too late: the process that started it is gone
             case events.RankStarted(name=name):
-                facts.own.note_started(facts.own.specs.get(name) or facts.rank_from_elsewhere(name), now)
+                elsewhere = facts.ranks[0].but(host=facts.host, name=name, task="placed by the user's options")
+                facts.own.note_started(facts.own.specs.get(name, elsewhere), now)
                 facts.attempt.note_ready((facts.host, name))
             case events.RankOrphaned():
                 self.ends.note_orphan(now)
@@ -138,7 +128,7 @@ class Policy:
                 if name in facts.own.running():
                     yield from self.termination.note_survived(event)
             case events.Swept(left=left):
-                self.restarts.note_swept(left, now)
+                self.starting.note_swept(left, now)
             case events.Inventoried(artifacts=found):
                 facts.note_inventory(found)
             case events.Broken(why=why, code=code, what=what):
@@ -207,8 +197,6 @@ class Policy:
         self._sent_report = self._sent_news = None
         return list(self._send_changes())
 
-    # --- what follows from the facts ---
-
     def _advance(self, now: float) -> Iterator[Action]:
         facts = self.facts
         if facts.phase is Phase.ENDED:
@@ -217,22 +205,21 @@ class Policy:
         yield from self.rendezvous.advance(now)
         if facts.outcome is None:
             yield from self._watch_the_clock(now)
-            yield from self.gpu_check.advance(now)
+            yield from self.rendezvous.check_gpus(now)
             self.rendezvous.watch(now)
             self.liveness.watch(now)
             yield from self.ends.watch(now)
             facts.attempt.note_decided(facts.is_coordinator and all_decided(facts), now)
             settled = verdict(self.facts, self.settings, now)
-            if settled is not None and self.restarts.may_try_again(settled):
-                yield from self.restarts.try_again(settled, now)
+            if settled is not None and self.starting.may_try_again(settled):
+                yield from self.starting.try_again(settled, now)
             elif settled is not None:
                 yield from self._settle_on(settled, now)
-        yield from self.restarts.advance(now)
         yield from self.starting.advance(now)
         yield from self.termination.advance(now)
-        yield from self.leaving.take_inventory(now)
+        yield from self.termination.take_inventory(now)
         yield from self._send_changes()
-        yield from self.leaving.finish(now)
+        yield from self.termination.finish(now)
 
     def _watch_the_clock(self, now: float) -> Iterator[Action]:
         """Stop the job before SageMaker ends it, which would come later and leave less time to save."""
@@ -275,7 +262,7 @@ class Policy:
         times += self.starting.deadlines()
         if facts.outcome is None:
             times += [self.liveness.look_at, facts.began + self.settings.start_timeout]
-            times += [*self.rendezvous.deadlines(), *self.restarts.deadlines()]
+            times += self.rendezvous.deadlines()
             times.append(self._stop_at)
             if facts.attempt.decided_since is not None:
                 times += {facts.attempt.decided_since + seconds for seconds in self._lingers}

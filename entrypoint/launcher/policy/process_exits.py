@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from signal import SIGKILL
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.choices import WorkerEnd
 from entrypoint.launcher.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Confidence, Exit
-from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role, Serves
+from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.restarts import Restarts
+from entrypoint.launcher.policy.starting import Starting
 from entrypoint.launcher.policy.verdict import DYING_SECONDS
 
 LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong
@@ -24,10 +25,10 @@ LOG_WAITING_SECONDS = 30.0  # seconds after the chief's end, if its workers stil
 class Ends:
     """Decide what ends mean. It remembers only when to look again, and what it has logged."""
 
-    def __init__(self, facts: Facts, settings: Settings, restarts: Restarts, now: float) -> None:
-        self.facts, self.settings, self.restarts = facts, settings, restarts
+    def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
+        self.facts, self.settings, self.starting = facts, settings, starting
         self.look_at = now
-        self._may_serve = any(spec.serves is Serves.MAYBE for spec in facts.plan.processes)
+        self._may_serve = any(spec.ends is WorkerEnd.AUTO for spec in facts.plan.processes)
         self._rests_since = now
         self._look_again = max(LOOK_AGAIN_SECONDS, len(facts.plan.hosts) / LOOKED_AT)
 
@@ -48,8 +49,8 @@ class Ends:
         wrong = spec.duty is Duty.SERVER or not exit.clean
         if not wrong or ours or not facts.phase.is_active:
             return
-        transient = spec.restart is not Restart.KEEP and self.restarts.looks_transient(exit) and not event.memory
-        if transient and (again := self.restarts.start_alone(spec, now)):
+        transient = spec.restart is not Restart.KEEP and self.starting.looks_transient(exit) and not event.memory
+        if transient and (again := self.starting.start_alone(spec, now)):
             yield again
             return
         from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it

@@ -1,4 +1,7 @@
-"""Check, before any program of the user's starts, that all hosts are there, reach one another and are alike. Pure."""
+"""Check, before any program of the user's starts, that all hosts are there, reach one another and are alike. Pure.
+
+GPUs that TensorFlow cannot use are reported then, too: else only the bill shows them.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,18 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.job.choices import Reaction
 from entrypoint.launcher.job.settings import Settings
-from entrypoint.launcher.plan.plan import ANY, PREFLIGHT, Duty
+from entrypoint.launcher.plan.plan import ALL_HOSTS, ANY, PREFLIGHT, PREPARE, Duty, Need
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Reach
-from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.phase import Phase
-from entrypoint.launcher.policy.remote_hosts import STILL_SECONDS
+from entrypoint.launcher.policy.facts import Facts, Phase
+from entrypoint.launcher.policy.known import STILL_SECONDS
 
 NAG_SECONDS = 10.0  # seconds between two tables of missing hosts
 PROBE_AGAIN_SECONDS = 0.5  # seconds between two attempts to reach hosts that are all up
 REACH_SECONDS = 120.0  # seconds for these attempts: all hosts are up, so only a name may still be missing
 SHOWN = 20  # hosts that a table lists
 ALL_MEET = 64  # hosts of the largest job in which each host tries to reach every other
+ALIKE_SHOWN = 5  # hosts that are named whose GPUs cannot be used for the same reason
+REMEDY = "Take instances without GPUs, or an image of your own whose TensorFlow is for GPUs and finds CUDA's libraries"
 
 
 class Rendezvous:
@@ -35,6 +39,7 @@ class Rendezvous:
         self._meets = meets(facts.plan.hosts, facts.host)
         self._unreached = self._meets  # of `_meets`; a coordinator needs it at each report of a thousand hosts
         self._patience = min(REACH_SECONDS, settings.start_timeout)
+        self._gpus_checked = not facts.is_coordinator
 
     def note_probed(self, found: tuple[Reach, ...], now: float) -> Iterator[Action]:
         facts = self.facts
@@ -120,13 +125,34 @@ class Rendezvous:
             self._probing, self._probe_at = True, now + PROBE_AGAIN_SECONDS
             yield events.Probe(hosts=tuple(self._unreached))
 
+    def check_gpus(self, now: float) -> Iterator[Action]:
+        """Log, on the coordinator, which GPUs TensorFlow cannot use when every host is prepared; or blame a host."""
+        facts, reaction = self.facts, self.settings.gpu_check
+        if self._gpus_checked or reaction is Reaction.OFF or not facts.met(Need(host=ALL_HOSTS, process=PREPARE)):
+            return
+        self._gpus_checked = True
+        every = {host: facts.report_of(host).unused_gpus for host in facts.plan.hosts} | {facts.host: facts.unused_gpus}
+        found = {host: why for host, why in every.items() if why}
+        if found and reaction is Reaction.FAIL:
+            error = f"{_by_reason(found)}. {REMEDY}, or set ENTRYPOINT_GPU_CHECK=warn to train on CPUs anyway"
+            what = "has GPUs that TensorFlow cannot use"
+            facts.blame_host(now, next(iter(found)), what, ExitCode.CONFIG, error=error)
+        elif found:
+            message = f"TensorFlow cannot use the GPUs of this job and trains on CPUs: {_by_reason(found)}. {REMEDY}"
+            end = "ENTRYPOINT_GPU_CHECK=fail ends such a job at its start, off hides this warning"
+            yield events.Say(message=f"WARNING: {message}. {end}")
+
     def watch(self, now: float) -> None:
         """Blame the hosts that keep the job from starting when the time for it is over."""
         facts = self.facts
         self._watch_missing(now)
         self._watch_rejected(now)
-        if self._assembled_since is not None and now >= self._assembled_since + self._patience and not self.is_over():
-            self._blame_unreached(now)
+        is_late = self._assembled_since is not None and now >= self._assembled_since + self._patience
+        if is_late and self._unreached and not self.is_over():
+            error = _state(facts.hosts.reach.get(self._unreached[0]))
+            lines = "\n".join(table(facts, self._unreached, now))
+            what = f"cannot reach {listed(self._unreached)}"
+            facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
         if facts.is_coordinator and now >= facts.began + self.settings.start_timeout:
             self._steps = [spec for spec in self._steps if (spec.host, spec.name) not in facts.attempt.ready]
             for spec in self._steps:
@@ -154,14 +180,6 @@ class Rendezvous:
             else:
                 what = f"is refused by the coordinator {host}"
                 facts.blame_host(now, facts.host, what, ExitCode.CONFIG, error=why)
-
-    def _blame_unreached(self, now: float) -> None:
-        facts, unreached = self.facts, self._unreached
-        if unreached:
-            lines = "\n".join(table(facts, unreached, now))
-            error = _state(facts.hosts.reach.get(unreached[0]))
-            what = f"cannot reach {listed(unreached)}"
-            facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
 
     def deadlines(self) -> Iterator[float]:
         yield self._nag_at
@@ -230,3 +248,11 @@ def _state(reach: Reach | None) -> str:
 
 def listed(hosts: list[str], most: int = SHOWN) -> str:
     return ", ".join(hosts[:most]) + (f" and {len(hosts) - most} more" if len(hosts) > most else "")
+
+
+def _by_reason(found: dict[str, str]) -> str:
+    """Return hosts and reasons: `algo-1, algo-2 (4 GPUs: tensorflow-cpu 2.14.1 is built without CUDA)`."""
+    hosts: dict[str, list[str]] = {}
+    for host, why in found.items():
+        hosts.setdefault(why, []).append(host)
+    return "; ".join(f"{listed(names, ALIKE_SHOWN)} ({why})" for why, names in hosts.items())

@@ -1,22 +1,36 @@
-"""Decide which processes of this host may start now. Pure, like the policy that asks it."""
+"""Decide which processes of this host start now, and which failures let the job start again. Pure, like the policy.
+
+Between two attempts, every host ends what is left of the old one, sweeps, and reports that it is clear. When all hosts
+are clear and the back-off is over, the coordinator starts the new attempt. What prepared the host stays: code, keys,
+sshd.
+"""
 
 from collections.abc import Iterator
+from signal import SIGINT, SIGTERM
 
-from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Ready
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.job.settings import Settings
+from entrypoint.launcher.outcome.outcome import Exit, Outcome
+from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Ready, Restart
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
-from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.facts import Facts, Phase
+
+LONGEST_BACKOFF_SECONDS = 60.0  # seconds, unless the first back-off is longer
 
 
 class Starting:
-    """Start processes. It remembers only since when a process waits for a need with a time limit."""
+    """Start processes. It remembers since when they wait for needs with a time limit, and when an attempt begins."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self, facts: Facts, settings: Settings) -> None:
+        self.facts, self.settings = facts, settings
         self._held_since: dict[tuple[int, str], float] = {}  # (attempt, process)
+        self._go_at = facts.began
+        self._sweeping = False
 
     def advance(self, now: float) -> Iterator[Action]:
         facts = self.facts
+        yield from self._begin_attempt(now)
         if not (facts.phase.is_active and facts.attempt.go) or facts.attempt.causes:
             return
         progress = True
@@ -42,6 +56,69 @@ class Starting:
 
     def deadlines(self) -> Iterator[float]:
         own = self.facts.own
+        yield self._go_at
+        yield from own.not_before.values()
         for (attempt, name), since in self._held_since.items():
             if attempt == self.facts.attempt.number and name not in own.started:
                 yield from (since + need.at_most for need in own.specs[name].needs if need.at_most is not None)
+
+    def looks_transient(self, exit: Exit) -> bool:
+        """Return whether a signal or a code that the user named ended it. An exception would be raised again."""
+        return exit.code in self.settings.restart_codes or exit.signal not in (None, SIGTERM, SIGINT)
+
+    def start_alone(self, spec: ProcessSpec, now: float) -> events.Say | None:
+        """Start a process again alone, if its kind and the settings allow it."""
+        own, done = self.facts.own, self.facts.own.restarts.get(spec.name, 0)
+        if spec.restart is not Restart.ALONE or done >= self.settings.restarts:
+            return None
+        wait = self._backoff(done)
+        own.forget_end(spec.name, not_before=now + wait)
+        count = f"restart {done + 1} of {self.settings.restarts}"
+        return events.Say(message=f"{spec.name} restarts in {wait:g} s ({count}); the others continue")
+
+    def may_try_again(self, settled: Outcome) -> bool:
+        """Return whether the coordinator may begin a new attempt instead of ending the job."""
+        facts, cause = self.facts, settled.cause
+        gone = any(facts.hosts.is_gone(host) for host in facts.others)
+        all_there = facts.hosts.assembled and not facts.lost() and not gone
+        possible = facts.is_coordinator and all_there and facts.phase is not Phase.STOPPING
+        return possible and cause is not None and cause.restartable and facts.attempt.number < self.settings.restarts
+
+    def try_again(self, settled: Outcome, now: float) -> Iterator[Action]:
+        facts = self.facts
+        assert settled.cause is not None
+        wait = self._backoff(facts.attempt.number)
+        facts.begin_attempt(facts.attempt.number + 1)
+        self._go_at = now + wait
+        count = f"restart {facts.attempt.number} of {self.settings.restarts}"
+        yield events.Say(message=f"attempt {facts.attempt.number - 1} failed: {settled.cause.headline}")
+        yield events.Say(message=f"all processes restart in {wait:g} s ({count})")
+
+    def _begin_attempt(self, now: float) -> Iterator[Action]:
+        """Sweep when what is left of the last attempt has ended; let the new one begin when all hosts are clear."""
+        facts = self.facts
+        group = facts.own.group()
+        if facts.attempt.clearing and not self._sweeping and not any(name in group for name in facts.own.running()):
+            self._sweeping = True
+            within = 0.0 if facts.own.stuck else self.settings.kill_timeout
+            yield events.Sweep(keep=frozenset(facts.own.running()), within=within)
+        attempt, waits = facts.attempt, facts.phase is Phase.STARTING and not facts.attempt.go
+        if facts.is_coordinator and waits and now >= self._go_at and not attempt.causes:
+            attempt.note_go(all(facts.hosts.is_clear(host, attempt.number) for host in facts.others))
+
+    def note_swept(self, left: tuple[str, ...], now: float) -> None:
+        """Note that nothing of the last attempt runs here. If SIGKILL left something, no new attempt can begin."""
+        facts, self._sweeping = self.facts, False
+        facts.own.forget_group()
+        facts.attempt.note_clear()
+        if left:
+            process = next(iter(facts.own.stuck), "")
+            error = f"still running {self.settings.kill_timeout:g} s after SIGKILL: {'; '.join(left)}"
+            what = "survives SIGKILL, so the job cannot restart"
+            facts.blame(now, process, what=what, error=error, code=ExitCode.NOT_ENDED)
+        else:
+            facts.own.forget_stuck()
+
+    def _backoff(self, restarts: int) -> float:
+        base = self.settings.restart_backoff
+        return float(min(base * 2.0 ** min(restarts, 16), max(base, LONGEST_BACKOFF_SECONDS)))

@@ -4,6 +4,7 @@ After a failure, every host is asked whether it knows more. Of the causes report
 symptom counts: first by the time at which it happened, not at which it was reported.
 """
 
+from collections.abc import Sequence
 from signal import SIGTERM
 
 from entrypoint.base.errors import ExitCode
@@ -11,9 +12,8 @@ from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Outcome
 from entrypoint.launcher.plan.plan import Duty
-from entrypoint.launcher.policy.attempt import Noted
-from entrypoint.launcher.policy.facts import Facts
-from entrypoint.launcher.policy.phase import Phase
+from entrypoint.launcher.policy.facts import Facts, Phase
+from entrypoint.launcher.policy.known import Noted
 
 SETTLE_SECONDS = 0.3  # seconds that a likely symptom waits for its cause
 DYING_SECONDS = 3.0  # the same, if a process has printed why it ends and has not ended yet
@@ -91,24 +91,24 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
     late = now >= since + settings.peer_timeout + settings.heartbeat
     if not (late or facts.all_acked()):
         return None
-    strong = [noted for noted in facts.attempt.causes if noted.cause.confidence is Confidence.HIGH]
-    if strong:
-        return min(strong, key=lambda noted: noted.at).cause
-    # Others may fail because of an end before that end is reported.
-    dying = facts.is_dying() or any(facts.report_of(host).dying for host in facts.others)
-    if now < since + (DYING_SECONDS if dying else SETTLE_SECONDS):
-        return None
-    return min(facts.attempt.causes, key=lambda noted: _how_likely_the_first(facts, noted)).cause
+    if not any(noted.cause.confidence is Confidence.HIGH for noted in facts.attempt.causes):
+        # Others may fail because of an end before that end is reported.
+        dying = facts.is_dying() or any(facts.report_of(host).dying for host in facts.others)
+        if now < since + (DYING_SECONDS if dying else SETTLE_SECONDS):
+            return None
+    return _first(facts, facts.attempt.causes)
 
 
-def _how_likely_the_first(facts: Facts, noted: Noted) -> tuple[int, float]:
-    """Return a key that is least for the cause that most likely came first."""
-    strong = noted.cause.confidence is Confidence.HIGH
-    return 0 if strong else _how_surely_a_symptom(facts, noted.cause), noted.at
+def _first(facts: Facts, causes: Sequence[Noted]) -> Cause:
+    """Return the cause that most likely came first, of those that are no symptoms if there are any."""
+    strong = [noted for noted in causes if noted.cause.confidence is Confidence.HIGH]
+    return min(strong or causes, key=lambda noted: (_how_surely_a_symptom(facts, noted.cause), noted.at)).cause
 
 
 def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
     """Return 3 for mpirun, 2 for what mpirun ended, 1 for a connection that broke off, 0 for a possible first cause."""
+    if cause.confidence is Confidence.HIGH:
+        return 0
     process = (cause.host, cause.process)
     duty = next((spec.duty for spec in facts.plan.processes if (spec.host, spec.name) == process), None)
     if duty is Duty.LAUNCHER:
@@ -139,8 +139,7 @@ def known_before_the_stop(facts: Facts) -> Cause | None:
     """Return what had gone wrong before SIGTERM came to the first host; later causes are effects of the stop."""
     asked_at = facts.stop_asked_at
     causes = [noted for noted in facts.attempt.causes if asked_at is not None and _was_before(facts, noted, asked_at)]
-    strong = [noted for noted in causes if noted.cause.confidence is Confidence.HIGH]
-    return min(strong or causes, key=lambda noted: _how_likely_the_first(facts, noted)).cause if causes else None
+    return _first(facts, causes) if causes else None
 
 
 def _was_before(facts: Facts, noted: Noted, asked_at: float) -> bool:

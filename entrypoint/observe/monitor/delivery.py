@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from entrypoint.launcher.control.host_calls import Calls
+from entrypoint.launcher.control.client import Calls
 from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.job import Job
 from entrypoint.record.lines import WRONG

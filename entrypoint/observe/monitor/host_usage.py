@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from entrypoint.launcher.host.cgroups import groups, read
+from entrypoint.launcher.host.machine import groups, read
 from entrypoint.observe.monitor.differences import Differences
 from entrypoint.observe.monitor.gpu_usage import Gpus
 from entrypoint.record.lines import HostUse

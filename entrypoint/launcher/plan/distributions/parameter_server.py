@@ -8,19 +8,20 @@ TensorFlow servers, too, unless `ENTRYPOINT_PS_SERVERS=script` has the user's sc
 import itertools
 import json
 from collections.abc import Sequence
+from typing import Any
 
-from entrypoint.launcher.job.choices import ChiefName, PsProgram, When, WorkerEnd
+from entrypoint.launcher.job.choices import ChiefName, PsProgram, When
 from entrypoint.launcher.job.cluster import Host
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.distributions import common
-from entrypoint.launcher.plan.plan import PREPARE, Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role, Serves
+from entrypoint.launcher.plan.plan import PREPARE, Duty, Flag, Need, Plan, ProcessSpec, Ready, Restart, Role
 
 # AWS's toolkit has the script at 2222 and its parameter server at 2223. Further tasks of a host take every second
 # port from there.
 SCRIPT_PORT = 2222
 PS_PORT = 2223
 Places = Sequence[tuple[Host, int]]
-_SERVES = {WorkerEnd.AUTO: Serves.MAYBE, WorkerEnd.OWN: Serves.NEVER, WorkerEnd.CHIEF: Serves.ALWAYS}
+Env = tuple[tuple[str, str], ...]
 CHIEF_FIRST_SECONDS = 60.0  # seconds; a chief that never listens must not hold the workers for ever
 
 
@@ -38,55 +39,35 @@ def plan(job: Job) -> Plan:
     tasks = {chief_name: chief, "worker": workers, "ps": ps}
     cluster = json.dumps({task: [host.at(port) for host, port in places] for task, places in tasks.items() if places})
 
-    def server(role: Role, index: int, places: Places) -> ProcessSpec:
+    def task(role: Role, index: int, places: Places, env: Env = (), **more: Any) -> ProcessSpec:
+        """Return a task that runs the user's program, unless `more` has another command."""
         host, port = places[index]
-        # Parameter servers hold variables in main memory. Without this they would take the GPUs' memory, too.
-        hide_gpus = (("CUDA_VISIBLE_DEVICES", "-1"),) if role is Role.PS else ()
-        users = role is Role.PS and job.settings.ps_servers is PsProgram.SCRIPT
-        return ProcessSpec(
-            host=host.name,
-            name=f"{role}/{index}",
-            role=role,
-            duty=Duty.SERVER,
-            task=f"{role} {index} of {len(places)}",
-            argv=() if users else common.child("tf_server"),
-            program=common.program(job) if users else None,
-            env=(common.tf_config(role, index, environment="cloud"), *hide_gpus),
-            cluster=cluster,
-            env_if=renamed,
-            cwd=job.paths.code if users else None,
-            ports=(port,),
-            # A parameter server starts long before a script has imported TensorFlow, and would take CPU from that
-            # before the hosts have met. A worker's imports take as long as the script's.
-            needs=common.rendezvous(job.cluster) if role is Role.PS else (Need(host=host.name, process=PREPARE),),
-            # The chief's ClusterCoordinator gives a lost worker's steps to other workers, and takes it back later.
-            restart=Restart.ALONE if role is Role.WORKER else Restart.GROUP,
-        )
+        config = common.tf_config(chief_name if role is Role.CHIEF else role, index, environment="cloud")
+        usual: dict[str, Any] = {"task": f"{role} {index} of {len(places)}", "env": (config, *env)}
+        shared: dict[str, Any] = {"cluster": cluster, "env_if": renamed, "ports": (port,)}
+        return common.script(job, host.name, f"{role}/{index}", role, **usual | shared | more)
 
-    def script(role: Role, index: int, places: Places, needs: tuple[Need, ...] = ()) -> ProcessSpec:
-        host, port = places[index]
-        return common.script(
-            job,
-            host.name,
-            f"{role}/{index}",
-            role,
-            task="chief" if role is Role.CHIEF else f"{role} {index} of {len(places)}",
-            env=(common.tf_config(chief_name if role is Role.CHIEF else role, index, environment="cloud"),),
-            cluster=cluster,
-            env_if=renamed,
-            # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
-            serves=_SERVES[job.settings.ps_worker_end] if role is Role.WORKER else Serves.NEVER,
-            ports=(port,),
-            needs=(*common.rendezvous(job.cluster), *needs),
-            ready=Ready.LISTENING if role is Role.CHIEF else Ready.STARTED,
-        )
+    as_server: dict[str, Any] = {
+        "duty": Duty.SERVER, "argv": common.child("tf_server"), "program": None, "cwd": None,
+    }  # fmt: skip
 
-    rows = [server(Role.PS, index, ps) for index in range(len(ps))]
-    rows.append(script(Role.CHIEF, 0, chief))
-    if servers:
-        rows += [server(Role.WORKER, index, workers) for index in range(len(workers))]
-    else:
-        rows += [script(Role.WORKER, index, workers, _chief_first(job, hosts[0])) for index in range(len(workers))]
+    def worker(index: int) -> ProcessSpec:
+        if servers:
+            # Its imports take as long as the script's, so it does not wait for other hosts. The chief's
+            # ClusterCoordinator gives a lost worker's steps to other workers, and takes it back later.
+            prepared = Need(host=workers[index][0].name, process=PREPARE)
+            return task(Role.WORKER, index, workers, needs=(prepared,), restart=Restart.ALONE, **as_server)
+        # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
+        needs = (*common.rendezvous(job.cluster), *_chief_first(job, hosts[0]))
+        return task(Role.WORKER, index, workers, needs=needs, ends=job.settings.ps_worker_end)
+
+    as_ps = {"duty": Duty.SERVER} if job.settings.ps_servers is PsProgram.SCRIPT else as_server
+    # Parameter servers hold variables in main memory. Without this they would take the GPUs' memory, too.
+    hide_gpus = (("CUDA_VISIBLE_DEVICES", "-1"),)
+    # One starts long before a script has imported TensorFlow, and would take CPU from that before the hosts have met.
+    rows = [task(Role.PS, index, ps, hide_gpus, **as_ps) for index in range(len(ps))]
+    rows.append(task(Role.CHIEF, 0, chief, task="chief", ready=Ready.LISTENING))
+    rows += [worker(index) for index in range(len(workers))]
     rows += common.evaluator(job, cluster)
     title = (
         f"parameter servers: {len(ps)} ps, 1 {chief_name}, {common.count(len(workers), 'worker')} "

@@ -1,16 +1,21 @@
-"""Divide each host's CPUs and GPUs among its processes; for every way of distributing.
+"""Divide each host's CPUs and GPUs, and the records of its channels, among processes; for every way of distributing.
 
 The processes that train take everything, in equal parts. A process that serves, evaluates or coordinates beside them
 computes now and then: it gets as many threads as one of them, reduces no other part, and gets no GPU. If nothing
 trains on a host, its servers share it.
 """
 
+from collections.abc import Container
+
 from entrypoint.base.values import replace
-from entrypoint.launcher.job.choices import PsProgram, Threads, When
-from entrypoint.launcher.job.job import Job, Mode
-from entrypoint.launcher.plan.plan import NO_GPU, Plan, ProcessSpec, Role
+from entrypoint.launcher.job.channels import Reader, complaints, readers
+from entrypoint.launcher.job.choices import ChiefName, Mode, PsProgram, When
+from entrypoint.launcher.job.cluster import Part
+from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.plan.plan import NO_GPU, Flag, Plan, ProcessSpec, Role
 
 _COMPUTES = (Role.SCRIPT, Role.RANK, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR)
+_TRAINS = (Role.RANK, Role.WORKER)
 
 
 def divided(job: Job, plan: Plan) -> Plan:
@@ -28,7 +33,6 @@ def divided(job: Job, plan: Plan) -> Plan:
 def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessSpec]:
     training = [spec.name for spec in computing if trains(job, spec)]
     sharing = len(training) or sum(spec.role is Role.PS for spec in computing) or len(computing)
-    cpu_share = sharing if job.settings.threads is Threads.AUTO else 0
     # Horovod's scripts choose a GPU by local rank among all of the host: they must see all of them.
     asked = job.settings.pin_gpus
     pins = asked is When.ALWAYS or (asked is When.AUTO and job.mode is not Mode.MPI)
@@ -39,7 +43,7 @@ def _divided(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessS
             gpu_share = (training.index(spec.name), most)
         elif pins and training and spec.role in (Role.CHIEF, Role.EVALUATOR) and spec.name not in training:
             gpu_share = NO_GPU  # it would take GPU memory from the processes that train here
-        rows.append(spec.but(cpu_share=cpu_share, gpu_share=gpu_share))
+        rows.append(spec.but(cpu_share=sharing, gpu_share=gpu_share))
     return rows
 
 
@@ -48,3 +52,33 @@ def trains(job: Job, spec: ProcessSpec) -> bool:
     if spec.role is Role.CHIEF:
         return job.settings.ps_workers is PsProgram.SCRIPT
     return spec.role in (Role.SCRIPT, Role.RANK, Role.WORKER)
+
+
+def with_readers(job: Job, plan: Plan) -> Plan:
+    """Return the plan with a reader for each process that trains, and with notes about the channels.
+
+    Scripts that share nothing get none: each reads everything. With parameter servers, the chief trains if it is TF1's;
+    in TensorFlow 2 only the workers do.
+    """
+    chief_may = job.mode is Mode.PS and job.settings.ps_workers is PsProgram.SCRIPT
+    chief_does = chief_may and job.settings.ps_chief_name is ChiefName.MASTER
+    usual = _readers(plan, (*_TRAINS, Role.CHIEF) if chief_does else _TRAINS)
+    other = _readers(plan, (*_TRAINS, Role.CHIEF)) if chief_may and not chief_does else {}
+    rows = []
+    for spec in plan.processes:
+        mine = (spec.host, spec.name)
+        if mine in usual or mine in other:
+            flagged = (Flag.TF1_SESSIONS, other[mine]) if mine in other else None
+            spec = spec.but(reader=usual.get(mine), reader_if=flagged)
+        rows.append(spec)
+    here: dict[str, list[Reader]] = {host.name: [] for host in job.cluster.hosts if host.part is not Part.OUTSIDE}
+    for (host, _), reader in usual.items():
+        here[host].append(reader)
+    notes = (*plan.notes, *complaints(job.channels, here))
+    return replace(plan, processes=tuple(rows), channels=job.channels, notes=notes)
+
+
+def _readers(plan: Plan, roles: Container[Role]) -> dict[tuple[str, str], Reader]:
+    """Return readers by host and name of process. The rows of a plan are in rank order."""
+    rows = [spec for spec in plan.processes if spec.role in roles]
+    return {(row.host, row.name): each for row, each in zip(rows, readers([r.host for r in rows]), strict=True)}

@@ -39,7 +39,8 @@ from entrypoint.launcher.control.access import (
     Callers,
     Limits,
 )
-from entrypoint.launcher.control.handlers import TOKEN_HEADER, Control, parse
+from entrypoint.launcher.control.client import TOKEN_HEADER
+from entrypoint.launcher.control.handlers import Control, parse
 from entrypoint.launcher.control.server import ControlServer
 from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json, to_json
 from entrypoint.launcher.host.resource_limits import Shortage
@@ -424,7 +425,7 @@ def test_a_bucket():
     assert [bucket.take() for _ in range(7)] == [True] * 5 + [False] * 2
     now = 0.25
     assert [bucket.take() for _ in range(4)] == [True] * 2 + [False] * 2
-    bucket.charge(1000)  # no more debt than one burst
+    bucket.charge(1000 * PAID_BY_BYTES)  # no more debt than one burst
     now = 0.7
     assert not bucket.take()
     now = 1.0
@@ -437,16 +438,16 @@ def test_each_host_has_a_bucket_and_all_strangers_one():
     limits = Limits(Callers(CLUSTER))
     parties = [limits.party(address) for address in (*ADDRESS.values(), "127.0.0.1", "10.0.0.1", "10.0.0.2")]
     assert parties == [*ADDRESS.values(), "127.0.0.1", "", ""]
-    assert sum(limits.take("") for _ in range(1000)) < 100
-    assert sum(limits.take("127.44.0.2") for _ in range(1000)) >= BURST
-    assert limits.take("127.44.0.3")
+    assert sum(limits.of("").take() for _ in range(1000)) < 100
+    assert sum(limits.of("127.44.0.2").take() for _ in range(1000)) >= BURST
+    assert limits.of("127.44.0.3").take()
 
 
 def test_big_messages_count_for_many():
     limits = Limits(Callers(CLUSTER))
-    limits.charge("127.44.0.2", int(2 * BURST * PAID_BY_BYTES))
-    assert not limits.take("127.44.0.2")
-    assert limits.take("127.44.0.3")
+    limits.of("127.44.0.2").charge(int(2 * BURST * PAID_BY_BYTES))
+    assert not limits.of("127.44.0.2").take()
+    assert limits.of("127.44.0.3").take()
 
 
 # --- the server, on sockets ---

@@ -14,7 +14,7 @@ import pytest
 from ports import unused_port
 from waiting import eventually
 
-from entrypoint.launcher.control import host_calls
+from entrypoint.launcher.control import client
 from entrypoint.launcher.control.access import BURST, PAID_BY_BYTES
 from entrypoint.launcher.control.client import Unreachable, post
 from entrypoint.launcher.control.handlers import Control
@@ -112,14 +112,14 @@ def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
     """Its kernel closes one socket after another: connections that it accepts before the listener closes are reset."""
     monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK_SECONDS", 60.0)
     net, coordinator, follower, link = linked()
-    taken, connected = threading.Event(), host_calls.connected
+    taken, connected = threading.Event(), client.connected
 
     def connects(*where):
         connection = connected(*where)
         taken.set()
         return connection
 
-    monkeypatch.setattr(host_calls, "connected", connects)
+    monkeypatch.setattr(client, "connected", connects)
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
         coordinator.knock("algo-2")
         assert taken.wait(60)  # by the kernel, and who knocks knows it
@@ -233,7 +233,7 @@ class Names:
         self.found, self.real = found, socket.getaddrinfo
         self.answers = threading.Event()
         self.answers.set()
-        monkeypatch.setattr("entrypoint.launcher.control.addresses.socket.getaddrinfo", self)
+        monkeypatch.setattr("entrypoint.launcher.control.client.socket.getaddrinfo", self)
 
     def __call__(self, name, *words, **named):
         if name.replace(".", "").isdigit():
@@ -257,7 +257,7 @@ class Calls:
     def __init__(self, port: int) -> None:
         me, self.other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
         cluster = Cluster(hosts=(me, self.other), me=me)
-        self._call = host_calls.Calls(cluster, Settings(control_port=port))
+        self._call = client.Calls(cluster, Settings(control_port=port))
 
     def call(self) -> int:
         return self._call(self.other, "/news", b"{}", timeout=20).status

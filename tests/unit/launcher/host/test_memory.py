@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.launcher.host.memory import Meter
+from entrypoint.launcher.host.machine import Meter
 
 V2 = "29 22 0:26 {root} {point} rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "37 25 0:32 {root} {point} rw,nosuid shared:9 - cgroup cgroup rw,memory"

@@ -8,8 +8,8 @@ from builders import PROGRAM, names, read, resources, write_config
 from sagemaker_training import mapping
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.config import read_job
-from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.planner import plan_for
 
 PS = "sagemaker_parameter_server_enabled"

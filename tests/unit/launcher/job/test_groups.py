@@ -6,9 +6,10 @@ import pytest
 from builders import PROGRAM, resources, write_config
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.cluster import Part
 from entrypoint.launcher.job.config import read_job, read_what_can_be
-from entrypoint.launcher.job.job import Job, Mode
+from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Duty, Role
 from entrypoint.launcher.plan.planner import plan_for
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.launcher.outcome.explain import dying, explain
-from entrypoint.launcher.outcome.outcome import Confidence, Exit
-from entrypoint.launcher.outcome.tails import Tail
+from entrypoint.launcher.outcome.outcome import Confidence, Exit, Tail
 
 ENDINGS = Path(__file__).parent / "endings"
 BAD = Exit(code=1)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.launcher.outcome.explain import explain
-from entrypoint.launcher.outcome.outcome import Exit
-from entrypoint.launcher.outcome.tails import LAST_BYTES, Tail
+from entrypoint.launcher.outcome.outcome import LAST_BYTES, Exit, Tail
 
 BEGIN = 'Traceback (most recent call last):\n  File "/opt/ml/code/train.py", line 7, in <module>\n    fit(d)\n'
 SAID = "ValueError: Attempt to convert a value (PerReplica:{\n"

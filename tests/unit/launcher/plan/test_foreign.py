@@ -12,7 +12,7 @@ from builders import read
 from sent import DATA_PARALLEL, PARAMETER_SERVER, by_sdk, mpi
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.launcher.job.job import Mode
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.plan.distributions import common
 from entrypoint.launcher.plan.plan import Flag
 from entrypoint.launcher.plan.planner import plan_for

@@ -17,8 +17,8 @@ import pytest
 from parity.jobs import ABSENT, DEEP, DIFFERENT, JOBS, WORDS, Described
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.config import read_job
-from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import Role
 from entrypoint.launcher.plan.planner import plan_for
 

@@ -197,7 +197,6 @@ def shares(plan: Plan, host: str = "algo-1") -> dict[str, int]:
          {"prepare": 0, "ps/0": 2, "chief/0": 2, "worker/0": 2, "worker/1": 2}),
         ({"mode": "ps", "ps_workers": "server"}, {"prepare": 0, "ps/0": 1, "chief/0": 1}),  # it has no other work
         ({"mode": "jax", "processes_per_host": 2}, {"prepare": 0, "worker/0": 2, "worker/1": 2}),
-        ({"mode": "mwms", "processes_per_host": 2, "threads": "off"}, {"prepare": 0, "worker/0": 0, "worker/1": 0}),
     ],
 )  # fmt: skip
 def test_who_divides_the_cpus(tmp_path, settings, expected):

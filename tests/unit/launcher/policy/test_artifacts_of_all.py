@@ -7,7 +7,7 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts, File
-from entrypoint.launcher.policy.leaving import INVENTORY_SECONDS
+from entrypoint.launcher.policy.termination import INVENTORY_SECONDS
 
 NOTHING = Artifacts(model=False)
 
@@ -79,9 +79,9 @@ def test_nobody_looks_while_something_runs(play):
     p.at(1, ended("prepare"))
     p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "ps/1"})), events.Listening(name="ps/0"))
     p.at(5, ended("chief/0"), reported(2, done=True))
-    assert p.what[-1] == "ask ps/0" and p.policy.leaving._inventory_since is None
+    assert p.what[-1] == "ask ps/0" and p.policy.termination._inventory_since is None
     p.at(6, ended("ps/0", signal=15))
-    assert p.policy.leaving._inventory_since == 6
+    assert p.policy.termination._inventory_since == 6
 
 
 @pytest.mark.parametrize("happened", [[ended("worker/0", 3, RAISED)], [STOP, ended("worker/0", 143)]])
@@ -91,7 +91,7 @@ def test_after_another_end_nobody_looks(play, happened):
     p.at(5, *happened, *done(2, artifacts=NOTHING))
     p.at(30)
     assert p.what[-1].startswith(("finish failed", "finish stopped"))
-    assert p.policy.leaving._inventory_since is None and warned(p) == []
+    assert p.policy.termination._inventory_since is None and warned(p) == []
 
 
 def test_what_a_script_wrote_to_the_failure_file_is_the_jobs_explanation(play):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[4] / "entrypoint"
-FACTS = [PACKAGE / "launcher/policy" / f"{name}.py" for name in ("facts", "local_processes", "remote_hosts")]
+FACTS = [PACKAGE / "launcher/policy" / f"{name}.py" for name in ("facts", "known")]
 PARTS = {"facts", "own", "hosts", "attempt"}  # as those are called that hold the facts
 MUTATORS = {"add", "append", "clear", "discard", "extend", "pop", "popitem", "remove", "setdefault", "update"}
 WRITES = ("note_", "begin_", "forget_", "excuse_", "blame")

@@ -4,7 +4,7 @@ import pytest
 from plays import RAISED, ended, reported
 
 from entrypoint.launcher.policy import events
-from entrypoint.launcher.policy.phase import Phase
+from entrypoint.launcher.policy.facts import Phase
 
 STOP = events.Signalled(number=15)
 KILLED = ended("worker/0", signal=9)

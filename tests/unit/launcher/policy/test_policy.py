@@ -8,8 +8,8 @@ from entrypoint.launcher.job.open_mpi import DAEMONS
 from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.plan.plan import Duty, Flag
 from entrypoint.launcher.policy import events
-from entrypoint.launcher.policy.leaving import LEAVE_SECONDS
-from entrypoint.launcher.policy.status import status
+from entrypoint.launcher.policy.messages import status
+from entrypoint.launcher.policy.termination import LEAVE_SECONDS
 
 # --- one host ---
 

@@ -24,7 +24,7 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Confidence, Exit, Kind
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import News
-from entrypoint.launcher.policy.leaving import LEAVE_SECONDS
+from entrypoint.launcher.policy.termination import LEAVE_SECONDS
 from entrypoint.launcher.policy.verdict import LINGER_SECONDS, SETTLE_SECONDS
 
 
