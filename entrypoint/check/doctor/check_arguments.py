@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from entrypoint.check.doctor.context import never_taken, set_or_asked, tried
-from entrypoint.check.doctor.source import Code, Use, UseKind, text_of, texts_of, value_of
+from entrypoint.check.doctor.program import Code
+from entrypoint.check.doctor.source import Use, UseKind, text_of, texts_of, value_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, warning
 from entrypoint.launcher.job import params

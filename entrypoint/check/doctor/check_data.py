@@ -4,7 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from entrypoint.check.doctor.check_attributes import of_attributes
-from entrypoint.check.doctor.source import Code, Source, value_of
+from entrypoint.check.doctor.program import Code
+from entrypoint.check.doctor.source import Source, value_of
 from entrypoint.check.doctor.subject import HOROVOD, Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode

@@ -17,9 +17,9 @@ from entrypoint.check.doctor.check_modules import of_modules
 from entrypoint.check.doctor.check_request import of_request
 from entrypoint.check.doctor.check_shell import of_shell
 from entrypoint.check.doctor.planned_job import Described, described
+from entrypoint.check.doctor.program import Code, read_code
 from entrypoint.check.doctor.request import read_request
 from entrypoint.check.doctor.run_launch_script import launched, submits
-from entrypoint.check.doctor.source import Code, read_code
 from entrypoint.check.doctor.subject import SESSIONS, Case
 from entrypoint.check.finding import Finding, error
 from entrypoint.launcher.job.job import Mode

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from entrypoint.check.doctor.planned_job import Described
+from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.request import Launch, Request
-from entrypoint.check.doctor.source import Code
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
 

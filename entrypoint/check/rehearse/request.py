@@ -12,7 +12,7 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.context import never_taken
 from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out, title_of
 from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs, written
-from entrypoint.check.doctor.source import read_code
+from entrypoint.check.doctor.program import read_code
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.rehearse.subject import Request
 from entrypoint.launcher.job import params
