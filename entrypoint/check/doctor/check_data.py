@@ -3,7 +3,6 @@
 import ast
 from collections.abc import Iterator
 
-from entrypoint.check.doctor.check_attributes import of_attributes
 from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.source import Source, value_of
 from entrypoint.check.doctor.subject import HOROVOD, Case
@@ -53,7 +52,6 @@ def of_data(case: Case) -> Iterator[Finding]:
         yield from _of_learning_rate(case)
     yield from _of_batches(case)
     yield from _of_threads(case)
-    yield from of_attributes(case)
 
 
 def _sharded_by_s3(case: Case) -> list[str]:
