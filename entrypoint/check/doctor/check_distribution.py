@@ -7,7 +7,7 @@ from entrypoint.check.doctor.context import fallback
 from entrypoint.check.doctor.source import UseKind, value_of
 from entrypoint.check.doctor.subject import HOROVOD, PROCESSES, SERVERS, SESSIONS, WORKERS, Case
 from entrypoint.check.finding import Finding, Place, error, note, warning
-from entrypoint.launcher.job.choices import PsProgram, When
+from entrypoint.launcher.job.choices import When
 from entrypoint.launcher.job.job import Mode
 
 _AVERAGES = (
@@ -72,7 +72,6 @@ def of_code(case: Case) -> Iterator[Finding]:
     if case.may_be(Mode.MPI) and imported:
         yield from _of_horovod(case, imported.place)
     yield from _of_tf_config(case)
-    yield from _of_servers(case)
     if case.several or case.known:
         for source, node, found in case.code.strings(r"\balgo-\d+\b"):
             if fallback(source, node) is None:
@@ -174,18 +173,3 @@ def _of_tf_config(case: Case) -> Iterator[Finding]:
                 "no TF_CONFIG of its own, unless it only renames a task",
                 place=source.at(node),
             )
-
-
-def _of_servers(case: Case) -> Iterator[Finding]:
-    if not case.may_be(Mode.PS) or (case.job and case.job.settings.ps_servers is PsProgram.SCRIPT):
-        return
-    serving = next((use for use in case.code.calls(".Server") if use.name.startswith("tensorflow")), None)
-    inside = ast.Compare | ast.Tuple | ast.List | ast.Set
-    compared = [s.at(node) for s, node, _ in case.code.strings(r"^ps$") if isinstance(s.parents.get(node), inside)]
-    if serving and compared and not case.code.has(*SESSIONS):
-        yield note(
-            "ps-branch",
-            "by default the launcher runs the ps tasks itself, so this branch never runs",
-            "nothing; or ENTRYPOINT_PS_SERVERS=script, if the servers need options of their own",
-            place=compared[0],
-        )

@@ -296,13 +296,6 @@ CASES: dict[str, Ill] = {
         severity="warning",
         well={"script": HOROVOD},
     ),
-    "ps-branch": Ill(
-        script=with_(SERVERS, '== "worker"', 'in ("worker", "ps")'),
-        change=PS,
-        line='"ps"',
-        severity="note",
-        well={"script": SERVERS},
-    ),
     # --- its data ---
     "no-shards": Ill(
         script=without(HOROVOD, "sagemaker_tf_data", "pin_gpu", "rows = ", "saver").replace(
