@@ -8,7 +8,7 @@ from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.finding import Finding
-from entrypoint.check.rehearse import check_cost, check_run, check_stops
+from entrypoint.check.rehearse import check_run, check_stops
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for
 from entrypoint.check.rehearse.results import RunName, Seen, seen
@@ -27,7 +27,7 @@ MOST_HOSTS = 4
 SECONDS = 60.0
 SOON_SECONDS = 10.0  # seconds
 START_SECONDS = 600.0  # seconds in which a run may get ready: packages are installed, TensorFlow is imported
-CHECKS = (*check_run.CHECKS, *check_stops.CHECKS, check_cost.of_hours)
+CHECKS = (*check_run.CHECKS, *check_stops.CHECKS)
 Log = Callable[[str], None]
 
 
@@ -46,12 +46,10 @@ class Options:
     channels: Mapping[str, Path]
     source: Path | None = None
     output: Path
-    price: float | None = None
-    speedup: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ConfigError if a number is not above 0 or infinite."""
-        for name in ("seconds", "records", "hosts", "price", "speedup"):
+        for name in ("seconds", "records", "hosts"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(f"--{name} is {value:g}; wanted a number above 0")
@@ -143,8 +141,6 @@ class _Stage:
             samples=self._taken,
             streamed=tuple(each.channel.name for each in self._taken if each.channel.mode is InputMode.PIPE),
             budget=self._budget,
-            price=options.price,
-            speedup=options.speedup,
         )
 
     def runs(self) -> tuple[Seen, ...]:

@@ -25,7 +25,6 @@ class Request:
     moved: tuple[str, ...] = ()
     unmoved: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()  # places with a literal /opt/ml
-    same_epochs: bool = False  # the number of steps in an epoch does not depend on the data
     others: int = 0
     hyperparameters: Mapping[str, str] = field(default_factory=dict)  # JSON in strings
 
@@ -42,8 +41,6 @@ class Case:
     streamed: tuple[str, ...] = ()  # channels in Pipe mode
     runs: tuple[Seen, ...] = ()
     budget: float = 100.0  # seconds for scripts to stop
-    price: float | None = None  # USD per host-hour
-    speedup: float | None = None  # speed of the real job divided by that of the rehearsal
 
     def run(self, name: RunName) -> Seen | None:
         return next((run for run in self.runs if run.name is name), None)
