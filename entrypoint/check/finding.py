@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from entrypoint.base.severity import Severity
 
@@ -33,6 +34,18 @@ class Finding:
         """Return the key for sorting: the worst first, then by place."""
         place = self.place or Place(file="")
         return -self.severity, place.file, place.line, self.check
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """Return the finding as JSON has it."""
+        place = {"file": self.place.file, "line": self.place.line} if self.place else {}
+        return {
+            "check": self.check,
+            "severity": str(self.severity),
+            **place,
+            "found": self.found,
+            "instead": self.instead,
+        }
 
 
 def fine(check: str, found: str) -> Finding:

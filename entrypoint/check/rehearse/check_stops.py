@@ -39,7 +39,8 @@ def of_stop(case: Case) -> Iterator[Finding]:
         # A warning: the handler of MultiWorkerMirroredStrategy does not end a process, and often nothing needs saving.
         yield (error if case.request.spot else warning)(
             "stop",
-            f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {duration(case.budget)}",
+            f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after "
+            f"{duration(case.request.stop_grace)}",
             catch(case),
         )
     elif took > SAGEMAKER_GRACE_SECONDS:

@@ -95,6 +95,8 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
         fixed=tuple(dict.fromkeys([*(key for key, value in values.items() if _begins(value, BASE)), *literal])),
         others=others,
         hyperparameters=given,
+        environment=request.environment,
+        stop_grace=job.settings.stop_grace,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from entrypoint.check.rehearse.results import RunName, Seen
 from entrypoint.check.rehearse.sample import Sample
 from entrypoint.launcher.job.job import Mode
+from entrypoint.simulate.channels import InputMode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,8 @@ class Request:
     fixed: tuple[str, ...] = ()  # places with a literal /opt/ml
     others: int = 0
     hyperparameters: Mapping[str, str] = field(default_factory=dict)  # JSON in strings
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop_grace: float = 100.0  # seconds for scripts to stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +37,15 @@ class Case:
     """Describe a rehearsal with the runs that it has made so far."""
 
     request: Request
-    environment: Mapping[str, str] = field(default_factory=dict)  # the request's variables
     engine: str
     hosts: int  # number of simulated hosts
     samples: tuple[Sample, ...] = ()
-    streamed: tuple[str, ...] = ()  # channels in Pipe mode
     runs: tuple[Seen, ...] = ()
-    budget: float = 100.0  # seconds for scripts to stop
+
+    @property
+    def streamed(self) -> tuple[str, ...]:
+        """Return the channels in Pipe mode."""
+        return tuple(each.channel.name for each in self.samples if each.channel.mode is InputMode.PIPE)
 
     def run(self, name: RunName) -> Seen | None:
         return next((run for run in self.runs if run.name is name), None)

@@ -17,7 +17,7 @@ from entrypoint.check.rehearse.sample import Sample
 from entrypoint.check.rehearse.subject import Case, Request
 from entrypoint.launcher.job.channels import Distribution
 from entrypoint.launcher.outcome.outcome import Kind
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.channels import Channel, InputMode
 
 GIB = 1 << 30
 CHECKPOINT = "/out/checkpoints/plain/ckpt-10"
@@ -94,7 +94,7 @@ def asking(**more: Any) -> Case:
 def test_a_healthy_job_is_a_go() -> None:
     found = findings(HEALTHY)
     assert goes(found)
-    assert {each.check for each in found if each.severity > Severity.FINE} == set(), as_text(HEALTHY, found)
+    assert {each.check for each in found if each.severity > Severity.FINE} == set(), as_text(found)
     assert {each.check for each in found} == {
         "plan", "data", "end", "shards", "distributed", "speed", "memory", "stop", "checkpoints", "kill", "resume",
     }  # fmt: skip
@@ -217,7 +217,8 @@ class TestShards:
 
     def test_what_cannot_be_seen(self) -> None:
         assert "does not show" in self.reading(None, None)[0][1]
-        assert "streamed" in told(replace(HEALTHY, streamed=("training",)), "shards")[0][1]
+        piped = replace(SAMPLE, channel=replace(SAMPLE.channel, mode=InputMode.PIPE))
+        assert "streamed" in told(replace(HEALTHY, samples=(piped,)), "shards")[0][1]
 
     def test_fewer_files_than_hosts(self) -> None:
         few = replace(HEALTHY, samples=(replace(SAMPLE, of_files=1),))
@@ -353,7 +354,7 @@ class TestKeeping:
 
 def test_the_table_and_its_json() -> None:
     found = findings(replace(HEALTHY, runs=(replace(PLAIN, together=TestDistributed.NO),)))
-    text = as_text(HEALTHY, found)
+    text = as_text(found)
     assert text.endswith("no-go: 1 error, 0 warnings")
     assert "error   distributed  NO: every host trains alone" in text
     value = as_json(HEALTHY, found)
