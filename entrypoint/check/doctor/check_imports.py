@@ -23,8 +23,9 @@ SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environm
 _PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
+_REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
 # Calls that only report an exception, or prepare such a report.
-_PRINTS = (
+_REPORTS = (
     "print",
     "print_exc",
     "exception",
@@ -141,7 +142,7 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                     "raise",
                     place=source.at(call),
                 )
-        if _only_prints(source, node.body) and _trains(source, source.parents[node]):
+        if _only_reports(source, node.body) and _trains(source, source.parents[node]):
             yield warning(
                 "failure-hidden",
                 "an exception of the training is caught and printed, and the script continues as if there was none",
@@ -150,31 +151,17 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
             )
 
 
-def _only_prints(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
+def _only_reports(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
     """Return whether statements only report: they print, log, write a file, or call a function that does no more."""
-    for stmt in body:
-        if isinstance(stmt, ast.With):
-            inside = _only_prints(source, stmt.body, depth) and _all_print(source, stmt.items, depth)
-        elif isinstance(stmt, ast.Try):
-            handlers = [each for handler in stmt.handlers for each in handler.body]
-            inside = _only_prints(source, [*stmt.body, *handlers, *stmt.orelse, *stmt.finalbody], depth)
-        elif isinstance(stmt, ast.Expr):
-            inside = _all_print(source, [stmt], depth)
-        else:
-            # A reporting function's assignments are local to it. What the handler itself assigns, later code may read.
-            inside = isinstance(stmt, ast.Pass) or (depth < 2 and isinstance(stmt, ast.Assign))
-            inside = inside and _all_print(source, [stmt], depth)
-        if not inside:
+    # A reporting function's assignments are local to it. What the handler itself assigns, later code may read.
+    allowed = _REPORT if depth == 2 else _REPORT | ast.Assign
+    for node in (each for stmt in body for each in ast.walk(stmt)):
+        if isinstance(node, ast.stmt) and not isinstance(node, allowed):
             return False
-    return True
-
-
-def _all_print(source: Source, nodes: Sequence[ast.AST], depth: int) -> bool:
-    for call in calls_in(*nodes):
-        own = _function(source, call)
-        only_prints = bool(own and depth and _only_prints(source, own.body, depth - 1))
-        if not only_prints and source.last(call) not in _PRINTS:
-            return False
+        if isinstance(node, ast.Call) and source.last(node) not in _REPORTS:
+            own = _function(source, node)
+            if not (own and depth and _only_reports(source, own.body, depth - 1)):
+                return False
     return True
 
 
