@@ -85,8 +85,7 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     writing = [*saves, *callbacks, *([] if code.has(_OUR_MANAGER) else managers)]
     workers = case.together(Mode.MWMS) and code.has(*WORKERS)
     bare = [use for use in writing if not guarded(use)]
-    decided = any(decides(source) for source in code.sources)
-    if (ranks or workers) and bare and not decided:
+    if (ranks or workers) and bare and not any(decides(source) for source in code.sources):
         use = bare[0]
         yield warning(
             "all-save",

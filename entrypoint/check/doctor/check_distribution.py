@@ -10,18 +10,7 @@ from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.launcher.job.choices import When
 from entrypoint.launcher.job.job import Mode
 
-_AVERAGES = (
-    ".DistributedOptimizer",
-    ".DistributedGradientTape",
-    ".DistributedAdasumOptimizer",
-    ".allreduce",
-    ".grouped_allreduce",
-    ".allreduce_async",
-    ".allreduce_",
-    ".oob_allreduce",
-    ".PartialDistributedGradientTape",
-    ".PartialDistributedOptimizer",
-)
+_AVERAGES = ("*Distributed*Optimizer", "*Distributed*GradientTape", "*allreduce*")
 _BROADCASTS = (
     ".broadcast_variables",
     ".broadcast_global_variables",

@@ -20,7 +20,7 @@ from entrypoint.launcher.plan.plan import NO_GPU, Role
 
 LOOK = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "look.py"
 SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
-_PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
+_PATHS = r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)"
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
@@ -57,13 +57,7 @@ _REPORTS = (
     "finish",
     "capture_exception",
 )
-# For a doubt that the launcher reports without a line: the ends of names by which the line is found.
-_OF_DOUBTS = {
-    "estimator-never-ends": (".train_and_evaluate", ".Estimator"),
-    "keras-3-fit": (),
-    "ps-xla": (),
-    "ranks-and-gpus": (),
-}
+_ESTIMATORS = (".train_and_evaluate", ".Estimator")
 _INSTEAD = {
     "contrib": "what TensorFlow 2 has: tensorflow_addons, tf_slim, tf.keras.layers",
     "examples": "what TensorFlow 2 has: tf.keras.datasets, tensorflow_datasets",
@@ -100,7 +94,7 @@ def _of_notebooks(case: Case) -> Iterator[Finding]:
 
 def _of_paths(case: Case) -> Iterator[Finding]:
     seen = set()
-    for source, node, found in case.code.strings(_PATHS.pattern):
+    for source, node, found in case.code.strings(_PATHS):
         if (source.shown, found[0]) not in seen and not never_taken(case, source, node):
             seen.add((source.shown, found[0]))
             make = note if found[0] in _MAY_BE_THERE else warning
@@ -200,7 +194,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
                 )
     for check, name, line, found, instead in found_by_launcher["doubts"]:
         if name:
-            use = next((use for use in at[name].uses if use.name.endswith(_OF_DOUBTS[check])), None)
+            use = next((use for use in at[name].uses if use.name.endswith(_ESTIMATORS)), None)
         else:
             use = case.code.first(*HOROVOD, kind=UseKind.IMPORT)
         place = use.place if use and not line else Place(file=name, line=line)

@@ -37,6 +37,7 @@ _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"
 _STARTS = ("subprocess.*", "os.system", "os.popen")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
+_HERE_DOCUMENT = re.compile(r"^([^\n]*<<-?\s*['\"]?(\w+).*?)\n(?s:.*?)^\s*\2\s*$", re.M)
 _LAZY = ast.FunctionDef | ast.AsyncFunctionDef  # an import in a function, which may never be called
 _Make = Callable[..., Finding]
 
@@ -177,23 +178,14 @@ def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
 
 
 def _of_shell(source: Source) -> Iterator[tuple[str, int, bool]]:
+    """Yield the same for each command of a shell script, but for those whose failure the script handles."""
     strict = bool(re.search(r"^\s*set\s+-\w*e|^#!.*\s-\w*e", source.text, re.M))
-    text, until = "", ""
-    first = 0
-    for number, line in enumerate(source.text.splitlines(), 1):
-        if until:  # inside a here-document
-            until = "" if line.strip() == until else until
-            continue
-        first = first if text else number
-        text += line.rstrip("\\")
-        if line.endswith("\\"):
-            continue
-        mark = re.search(r"<<-?\s*['\"]?(\w+)", text)
-        until = mark[1] if mark else ""
-        asked = re.match(r"\s*(if|while|elif|until)\b", text) or "||" in text
-        if not asked and not text.lstrip().startswith("#"):
-            yield from ((word, first, strict) for word in _first_words(text))
-        text = ""
+    text = _HERE_DOCUMENT.sub(lambda found: found[1] + "\n" * found[0].count("\n"), source.text)
+    for found in re.finditer(r"^(?:.*\\\n)*.*$", text, re.M):  # a line, with those that continue it
+        line = found[0].replace("\\\n", "")
+        if not re.match(r"\s*((if|while|elif|until)\b|#)", line) and "||" not in line:
+            number = text.count("\n", 0, found.start()) + 1
+            yield from ((word, number, strict) for word in _first_words(line))
 
 
 def _first_words(text: str) -> Iterator[str]:

@@ -40,7 +40,7 @@ class Case:
 
     @property
     def launch(self) -> Launch:
-        return self.request.launch or Launch()
+        return self.request.launch
 
     @cached_property
     def environment(self) -> dict[str, str]:

@@ -90,7 +90,7 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
 def of_keeping(case: Case) -> Iterator[Finding]:
     """Yield whether checkpoints outlast the job's hosts."""
     run = case.plain
-    if run is None or run.has_failed:
+    if run.has_failed:
         return
     severe = error if case.request.spot else warning
     acted = run.ended.acted or run.ended.ended + 1

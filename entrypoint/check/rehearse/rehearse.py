@@ -142,18 +142,21 @@ class _Stage:
     def _job(self, name: RunName, checkpoints: Path) -> LocalJob:
         kills = name is RunName.KILL
         host = host_names(self._case.hosts)[-1] if kills else "all"  # of several, not the coordinator
-        return job_for(
+        job = job_for(
             self._asked,
             hosts=self._case.hosts,
-            channels=[sample.channel for sample in self._case.samples],
             checkpoints=checkpoints,
             output=self._options.output / name,
-            timeout=START_SECONDS + 3 * self._options.seconds,
-            faults=[Fault(action=Action.KILL if kills else Action.STOP, host=host)],
+            mounted=self._case.engine != EngineName.PROCESS,
             # The runs before have measured how long stopping takes.
             stop_grace=min(SOON_SECONDS, self._asked.stop_grace) if kills or name is RunName.RESUME else None,
+        )
+        return replace(
+            job,
+            channels=tuple(sample.channel for sample in self._case.samples),
+            timeout=START_SECONDS + 3 * self._options.seconds,
+            faults=(Fault(action=Action.KILL if kills else Action.STOP, host=host),),
             notes_reads=name is RunName.PLAIN,
-            mounted=self._case.engine != EngineName.PROCESS,
         )
 
     def _engine(self, job: LocalJob) -> Engine:

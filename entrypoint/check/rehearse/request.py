@@ -17,8 +17,6 @@ from entrypoint.check.rehearse.subject import Request
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import AskedMode
 from entrypoint.launcher.job.groups import Group
-from entrypoint.simulate.channels import Channel
-from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.spec import LocalJob
 
 BASE = "/opt/ml"
@@ -132,19 +130,15 @@ def job_for(
     asked: Asked,
     *,
     hosts: int,
-    channels: Sequence[Channel],
     checkpoints: Path,
     output: Path,
-    timeout: float,
-    faults: Sequence[Fault] = (),
     mounted: bool,
     stop_grace: float | None = None,
-    notes_reads: bool = False,
 ) -> RehearsedJob:
-    """Return the job of one run.
+    """Return the request's job on simulated hosts, without data.
 
     `mounted`: hosts see `checkpoints` only as /opt/ml/checkpoints. `stop_grace`: seconds to stop, in place of the
-    request's. `notes_reads`: note which files are read.
+    request's.
     """
     request = asked.described.request
     folder = "/opt/ml/checkpoints" if mounted else str(checkpoints)
@@ -160,14 +154,10 @@ def job_for(
         source=asked.source,
         hosts=hosts,
         groups=groups_of(asked, hosts),
-        channels=tuple(channels),
         checkpoints=checkpoints if asked.keeps_checkpoints or asked.moved else None,
         requested=tuple(values.items()),
         environment=tuple(environment.items()),
         output=output,
-        timeout=timeout,
-        faults=tuple(faults),
-        notes_reads=notes_reads,
     )
 
 

@@ -40,7 +40,7 @@ class Case:
     engine: str
     hosts: int  # number of simulated hosts
     samples: tuple[Sample, ...] = ()
-    runs: tuple[Seen, ...] = ()
+    runs: tuple[Seen, ...] = ()  # the plain one first
 
     @property
     def streamed(self) -> tuple[str, ...]:
@@ -51,13 +51,13 @@ class Case:
         return next((run for run in self.runs if run.name is name), None)
 
     @property
-    def plain(self) -> Seen | None:
-        return self.run(RunName.PLAIN)
+    def plain(self) -> Seen:
+        return self.runs[0]
 
     @property
     def stopped(self) -> Seen | None:
         """Return the run that was stopped midway: STOP, or the plain run if it did not end by itself."""
-        return self.run(RunName.STOP) or (self.plain if self.plain and self.plain.ended.acted else None)
+        return self.run(RunName.STOP) or (self.plain if self.plain.ended.acted else None)
 
 
 def figures(values: dict[str, Any]) -> str:
