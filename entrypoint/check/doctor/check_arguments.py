@@ -1,4 +1,4 @@
-"""Check that the script accepts the job's hyperparameters, and that the job has the channels and variables it reads."""
+"""Check that the script accepts the job's hyperparameters, and that the job has the channels that it reads."""
 
 import ast
 import re
@@ -12,21 +12,9 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, warning
 from entrypoint.launcher.job import params
 
-_OF_V3 = {  # variables of SDK v3's own drivers, and what to use here
-    **dict.fromkeys(
-        ("SM_MASTER_PORT", "SM_DISTRIBUTED_CONFIG", "SM_OUTPUT_FAILURE"), "one of the variables of docs/user-code.md"
-    ),
-    "SM_MASTER_ADDR": 'json.loads(os.environ["SM_HOSTS"])[0]',
-    "SM_HOST_COUNT": 'len(json.loads(os.environ["SM_HOSTS"]))',
-    "SM_CURRENT_HOST_RANK": 'json.loads(os.environ["SM_HOSTS"]).index(os.environ["SM_CURRENT_HOST"])',
-    "SM_SOURCE_DIR": "/opt/ml/code, the working directory",
-    "SM_ENTRY_SCRIPT": 'os.environ["SM_USER_ENTRY_POINT"]',
-    "SM_INPUT_DATA_DIR": '"/opt/ml/input/data"',
-}
 _BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
-_FALSE_IS_TRUE = "which takes the text False for true: every text that is not empty is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,25 +31,13 @@ class Option:
 
 
 def of_arguments(case: Case) -> Iterator[Finding]:
-    """Yield hyperparameters that the script refuses or misses, and channels and variables that the job lacks."""
+    """Yield hyperparameters that the script refuses or misses, and channels that the job lacks."""
     options, whole = _options(case.code)
     yield from _of_bools(case.code)
     if case.job is not None:
         yield from _of_parser(case, options, whole)
         yield from _of_absl(case)
         yield from _of_channels(case)
-    if not (case.known or case.code.imports("tensorflow*")):
-        return
-    for source, node, found in case.code.strings(r"^SM_[A-Z_]+$"):
-        outer = source.parents.get(node)
-        read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
-        if found[0] in _OF_V3 and read and not tried(source, node) and not set_or_asked(case.code, found[0]):
-            yield error(
-                "variable-missing",
-                f"{found[0]} is set by SDK v3's own drivers alone: KeyError",
-                _OF_V3[found[0]],
-                place=source.at(node),
-            )
 
 
 def _options(code: Code) -> tuple[list[Option], bool]:
@@ -171,7 +147,7 @@ def _of_bools(code: Code) -> Iterator[Finding]:
         if isinstance(kind, ast.Name) and kind.id == "bool":
             yield warning(
                 "bool-argument",
-                f"{use.written} has type=bool, {_FALSE_IS_TRUE}",
+                f"{use.written} has type=bool, which takes the text False for true: every text that is not empty is",
                 'type=lambda text: text.lower() == "true"',
                 place=use.place,
             )

@@ -220,7 +220,4 @@ p = argparse.ArgumentParser(); p.add_argument("--fp16", type=bool, default=False
 ### no_channel | one | channel-missing |
 import os
 print(os.environ["SM_CHANNEL_EVAL"])
-### v3_variable | one | variable-missing |
-import os
-print(os.environ["SM_MASTER_ADDR"])
 """
