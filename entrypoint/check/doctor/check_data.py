@@ -3,45 +3,15 @@
 import ast
 from collections.abc import Iterator
 
+from entrypoint.check.doctor.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
 from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.source import Source, value_of
-from entrypoint.check.doctor.subject import HOROVOD, Case
+from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
-_READS = (
-    ".TFRecordDataset",
-    ".TextLineDataset",
-    ".FixedLengthRecordDataset",
-    ".CsvDataset",
-    ".make_csv_dataset",
-    ".list_files",
-    ".from_generator",
-    ".PipeModeDataset",
-    ".image_dataset_from_directory",
-    ".text_dataset_from_directory",
-    ".flow_from_directory",
-    ".load_data",
-    ".read_csv",
-    "numpy.load",
-)  # datasets made in memory are left out: a rank may generate its own
-_SHARDS = (
-    ".shard",
-    ".num_shards",
-    "sagemaker_tf_data.shard",
-    "sagemaker_tf_data.part",
-    "sagemaker_tf_data.sharding*",
-    "sagemaker_tf_data.pipe_dataset",
-    ".num_input_pipelines",
-    ".send_to_data_service",
-    ".experimental_distribute_dataset",
-    ".distribute_datasets_from_function",
-    ".Partition",
-)
-_EVEN = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
 # Calls that may take a rank as argument without reading data by it.
-_NO_READERS = ("print", "str", "int", "format", "info", "debug", "warning", "log", "broadcast", "broadcast_object")
-_OWN_SHARD = "sagemaker_tf_data."
+_NO_READERS = (*LOGS, "str", "int", "format", "broadcast", "broadcast_object")
 
 
 def of_data(case: Case) -> Iterator[Finding]:
@@ -67,14 +37,14 @@ def _reads_channels(case: Case) -> bool:
 
 def _of_shards(case: Case) -> Iterator[Finding]:
     code = case.code
-    reads = code.call(*_READS)
+    reads = code.call(*READS_ROWS)
     if not reads:
         return
     parts = _sharded_by_s3(case)
     whole = [name for name in case.channels if name not in parts and name != "code"]
-    by_hand = [use for use in code.calls(".shard") if not use.name.startswith(_OWN_SHARD)]
-    own = code.has("sagemaker_tf_data.shard", "sagemaker_tf_data.part")
-    if not by_hand and not own and not code.has(*_SHARDS) and not _cut_by_rank(case) and (whole or not parts):
+    by_hand = [use for use in code.calls(".shard") if not use.name.startswith("sagemaker_tf_data.")]
+    own = code.has(*OUR_SHARDS)
+    if not by_hand and not own and not code.has(*SHARDS) and not _cut_by_rank(case) and (whole or not parts):
         instead = 'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank())'
         if _shuffles(code):
             yield note(
@@ -143,7 +113,7 @@ def _names_rank(source: Source, node: ast.AST) -> bool:
 
 def _of_steps(case: Case) -> Iterator[Finding]:
     code = case.code
-    if code.has(*_EVEN) or code.mentions("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
+    if code.has(*EVENS_STEPS) or code.mentions("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
         return
     learns = code.call(".fit", ".DistributedGradientTape")
     if learns is None:

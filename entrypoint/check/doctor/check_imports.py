@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from entrypoint.check.doctor.api_names import HOROVOD, LEAVES, LOGS, REPORTS
 from entrypoint.check.doctor.context import never_taken, tried
-from entrypoint.check.doctor.rank_guards import LEAVES
 from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, value_of
-from entrypoint.check.doctor.subject import HOROVOD, Case
+from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.launcher.job.choices import PsProgram, Tf1
 from entrypoint.launcher.job.job import Mode
@@ -24,39 +24,6 @@ _PATHS = r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)"
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
-# Calls that only report an exception, or prepare such a report.
-_REPORTS = (
-    "print",
-    "print_exc",
-    "exception",
-    "error",
-    "warning",
-    "info",
-    "critical",
-    "debug",
-    "format_exc",
-    "str",
-    "repr",
-    "open",
-    "write",
-    "writelines",
-    "flush",
-    "close",
-    "dumps",
-    "encode",
-    "format",
-    "join",
-    "get",
-    "getenv",
-    "type",
-    "urlopen",
-    "post",
-    "publish",
-    "send",
-    "end_run",
-    "finish",
-    "capture_exception",
-)
 _ESTIMATORS = (".train_and_evaluate", ".Estimator")
 _INSTEAD = {
     "contrib": "what TensorFlow 2 has: tensorflow_addons, tf_slim, tf.keras.layers",
@@ -152,7 +119,7 @@ def _only_reports(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> b
     for node in (each for stmt in body for each in ast.walk(stmt)):
         if isinstance(node, ast.stmt) and not isinstance(node, allowed):
             return False
-        if isinstance(node, ast.Call) and source.last(node) not in _REPORTS:
+        if isinstance(node, ast.Call) and source.last(node) not in (*LOGS, *REPORTS):
             own = _function(source, node)
             if not (own and depth and _only_reports(source, own.body, depth - 1)):
                 return False

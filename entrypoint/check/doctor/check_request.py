@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from entrypoint.base.extras import WHEEL
+from entrypoint.check.doctor.api_names import SESSIONS
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
 from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.request import Request
-from entrypoint.check.doctor.subject import SESSIONS, tensorflow_of
+from entrypoint.check.doctor.subject import tensorflow_of
 from entrypoint.check.finding import Finding, error, note, warning
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import LogPrefix

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from entrypoint.check.doctor.api_names import LOGS
 from entrypoint.check.doctor.source import Source, Use, UseKind, matches, read_source, text_of
 
 MOST_FILES = 500
-_TELLS = ("print", "info", "warning", "error", "debug", "exit", "SystemExit", "say", "log")
+_TELLS = (*LOGS, "exit", "SystemExit")
 Node = TypeVar("Node", bound=ast.AST)
 
 

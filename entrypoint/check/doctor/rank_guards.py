@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 
+from entrypoint.check.doctor.api_names import LEAVES, LOGS
 from entrypoint.check.doctor.source import Source, Use
 
 # Names and keys that identify a process, in code as ast.unparse writes it.
@@ -12,8 +13,6 @@ _WHO = (
     r"|worker_(index|number)|(?<=\[')(index|type)(?='\])"
 )
 _AMBIGUOUS = "index|first|writes"  # a variable set from one of these is not taken for a rank
-_SAID = ("print", "info", "warning", "debug", "log", "say", "error")
-LEAVES = ("sys.exit", "exit", "quit", "os._exit")
 
 
 def guarded(use: Use) -> bool:
@@ -62,7 +61,7 @@ def decides(source: Source) -> bool:
 
 def _passes_who(source: Source, node: ast.AST) -> bool:
     """Return whether a function is told who calls it, `save(model, to, me == "chief")`, or a path names the process."""
-    if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in _SAID:
+    if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in LOGS:
         return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
     if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.JoinedStr)):
         return False
@@ -115,5 +114,5 @@ def _is_said(source: Source, node: ast.stmt) -> bool:
         case ast.Pass() | ast.Assign(value=ast.Constant()):  # verbose = 1
             return True
         case ast.Expr(value=ast.Call() as call):
-            return source.last(call) in _SAID
+            return source.last(call) in LOGS
     return False

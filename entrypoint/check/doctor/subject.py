@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from entrypoint.check.doctor.api_names import HOROVOD, PROCESSES, SERVERS, WORKERS
 from entrypoint.check.doctor.planned_job import Described
 from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.request import Launch, Request
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
 
-HOROVOD = ("horovod.*", "smdistributed.dataparallel.*")
-WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
-SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".replica_device_setter")
-PROCESSES = (".initialize_jax", "jax.distributed.initialize", ".distribution.initialize", ".distribution.DataParallel")
-SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "tensorflow.*estimator.*", ".replica_device_setter")
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 
