@@ -58,7 +58,7 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
             "first: all must call save, and one's is kept",
             place=use.place,
         )
-    if workers and not ranks and not (case.may_be(Mode.PS) and not case.known):
+    if workers and not ranks and not (case.may_be(Mode.PS) and case.job is None):
         # An Estimator exports from a checkpoint, and exchanges nothing.
         together = [use for use in saves if not use.name.endswith(".export_saved_model")]
         alone = next((use for use in together if guarded(use)), None)

@@ -1,15 +1,17 @@
 """Check which data each process of a job reads, how many steps it takes, and its batch size."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from entrypoint.check.doctor.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
 from entrypoint.check.doctor.program import Code
-from entrypoint.check.doctor.source import Source, value_of
+from entrypoint.check.doctor.source import value_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
+_RANK = re.compile(r"\b(rank|size)\b")
 # Calls that may take a rank as argument without reading data by it.
 _NO_READERS = (*LOGS, "str", "int", "format", "broadcast", "broadcast_object")
 
@@ -90,11 +92,10 @@ def _cut_by_rank(case: Case) -> bool:
     for source, node in case.code.nodes(ast.AST):
         given: list[ast.expr] = []
         match node:
-            case ast.Subscript(slice=key) if _names_rank(source, key):
-                value = source.dotted(node.value) if isinstance(node.value, ast.Name | ast.Attribute) else ""
-                if "gpu" not in value.lower() and "device" not in value.lower():
+            case ast.Subscript(value=value, slice=key) if _RANK.search(ast.unparse(key)):
+                if not re.search("gpu|device", ast.unparse(value), re.IGNORECASE):
                     return True
-            case ast.Compare() if _names_rank(source, node):
+            case ast.Compare() if _RANK.search(ast.unparse(node)):
                 if any(isinstance(each, ast.Mod) for each in ast.walk(node)):
                     return True
             case ast.BinOp(op=ast.Mult()):  # `rank * rows`: a rank's first row
@@ -104,11 +105,6 @@ def _cut_by_rank(case: Case) -> bool:
         if any(source.last(each) == "rank" for each in given):
             return True
     return False
-
-
-def _names_rank(source: Source, node: ast.AST) -> bool:
-    names = (each for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
-    return any(source.last(each) in ("rank", "size") for each in names)
 
 
 def _of_steps(case: Case) -> Iterator[Finding]:

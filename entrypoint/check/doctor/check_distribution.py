@@ -58,7 +58,7 @@ def of_code(case: Case) -> Iterator[Finding]:
     if case.may_be(Mode.MPI) and imported:
         yield from _of_horovod(case, imported.place)
     yield from _of_tf_config(case)
-    if case.several or case.known:
+    if case.several or case.job:
         for source, node, found in case.code.strings(r"\balgo-\d+\b"):
             if fallback(source, node) is None:
                 yield warning(

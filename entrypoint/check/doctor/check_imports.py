@@ -167,7 +167,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
         place = use.place if use and not line else Place(file=name, line=line)
         make = note if check == "ps-xla" and case.gpus is None else error
         yield make(check, found, instead[:1].lower() + instead[1:], place=place)
-    if "tf1-train" in found_by_launcher["flags"] and case.known and case.together(Mode.PS):
+    if "tf1-train" in found_by_launcher["flags"] and case.job and case.together(Mode.PS):
         use = case.code.call(".train")
         yield error(
             "estimator-never-ends",
@@ -180,18 +180,14 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
 
 def _is_asked_first(source: Source, line: int) -> bool:
     """Return whether a line is for an older TensorFlow, behind a check of which TensorFlow there is."""
-    for use in source.uses:
-        if use.line != line:
-            continue
-        for outer in source.around(use.node):
-            if isinstance(outer, ast.If | ast.IfExp) and re.search(
-                r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.I
-            ):
+    for outer in (outer for use in source.uses if use.line == line for outer in source.around(use.node)):
+        if isinstance(outer, ast.If | ast.IfExp):
+            if re.search(r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.IGNORECASE):
                 return True
-            if isinstance(outer, ast.Try) and any(isinstance(each, ast.ExceptHandler) for each in outer.handlers):
-                caught = " ".join(ast.unparse(each.type) for each in outer.handlers if each.type)
-                if re.search("AttributeError|ImportError|ModuleNotFoundError", caught):
-                    return True
+        elif isinstance(outer, ast.Try):
+            caught = " ".join(ast.unparse(each.type) for each in outer.handlers if each.type)
+            if re.search("AttributeError|ImportError|ModuleNotFoundError", caught):
+                return True
     return False
 
 

@@ -90,7 +90,7 @@ def _shape_of_a_request() -> Any:
 
 
 def _of_entrypoint(request: Request) -> Iterator[Finding]:
-    launch, algorithm = request.launch, request.algorithm
+    launch, algorithm, drivers = request.launch, request.algorithm, "sm_drivers" in request.channels
     if our_launcher_runs(request):
         if launch.command == "train":
             yield warning(
@@ -101,7 +101,6 @@ def _of_entrypoint(request: Request) -> Iterator[Finding]:
                 place=request.at(),
             )
     else:
-        drivers = "sm_drivers" in request.channels
         what = "the SDK's driver" if request.text else launch.distributed or "its basic driver"
         words = algorithm.get("ContainerEntrypoint") or algorithm.get("ContainerArguments")
         found = f"SDK v3 starts a script of its own, with {what}" if drivers else f"the container starts {words}"
@@ -113,23 +112,20 @@ def _of_entrypoint(request: Request) -> Iterator[Finding]:
             'distributed=Launcher(mode="...") of examples/tf_launcher; or SourceCode(command="exec train")',
             place=request.at("ContainerEntrypoint"),
         )
-    if "sm_drivers" in request.channels:
-        for key, value in request.hyperparameters.items():
-            if "'" in str(value):
-                yield error(
-                    "sdk-script-breaks",
-                    f"hyperparameter {key} contains ', on which SDK v3's script fails before anything runs",
-                    "a value without it",
-                    place=request.at(key),
-                )
-        for name in request.channels:
-            if "-" in name:
-                yield error(
-                    "sdk-script-breaks",
-                    f"channel {name} has a - in its name, on which SDK v3's script fails before anything runs",
-                    name.replace("-", "_"),
-                    place=request.at(name),
-                )
+    if drivers:
+        wrong = [
+            (key, f"hyperparameter {key} contains '", "a value without it")
+            for key, value in request.hyperparameters.items()
+            if "'" in str(value)
+        ]
+        wrong += [
+            (name, f"channel {name} has a - in its name", name.replace("-", "_"))
+            for name in request.channels
+            if "-" in name
+        ]
+        for word, found, instead in wrong:
+            found = f"{found}, on which SDK v3's script fails before anything runs"
+            yield error("sdk-script-breaks", found, instead, place=request.at(word))
 
 
 def _of_our_reader(described: Described, code: Code | None) -> Iterator[Finding]:
@@ -203,27 +199,21 @@ def _of_image(request: Request, image: str) -> Iterator[Finding]:
 
 def _of_hyperparameters(request: Request) -> Iterator[Finding]:
     for key, value in request.hyperparameters.items():
-        if key in _UNREAD and str(value).strip('"').lower() not in ("false", "", "none", "null"):
-            yield warning(
-                "hyperparameter-dropped",
-                f"hyperparameter {key} asks AWS's toolkit for "
-                f"{_UNREAD[key].partition('; wanted ')[0]}, and does nothing here",
-                _UNREAD[key].partition("; wanted ")[2] or "none",
-                place=request.at(key),
-            )
-        elif (
-            key.startswith(params.PREFIX)
-            and key not in (*_READ, *_UNREAD)
-            and not key.startswith(HYPERPARAMETER_PREFIX)
-        ):
-            yield warning(
-                "hyperparameter-dropped",
-                f"hyperparameter {key} is neither a known switch nor an argument of the script: names that begin with "
-                "sagemaker_ never are",
-                "another name, or none",
-                place=request.at(key),
-            )
-        elif not key.startswith(params.PREFIX) and isinstance(value, str) and _SHELL.search(value.strip('"')):
+        if key.startswith(params.PREFIX):
+            asks, _, instead = _UNREAD.get(key, "; wanted another name, or none").partition("; wanted ")
+            if asks:
+                found = f"asks AWS's toolkit for {asks}, and does nothing here"
+                dropped = str(value).strip('"').lower() not in ("false", "", "none", "null")
+            else:
+                found = (
+                    "is neither a known switch nor an argument of the script: names that begin with sagemaker_ never "
+                    "are"
+                )
+                dropped = key not in _READ and not key.startswith(HYPERPARAMETER_PREFIX)
+            if dropped:
+                found = f"hyperparameter {key} {found}"
+                yield warning("hyperparameter-dropped", found, instead or "none", place=request.at(key))
+        elif isinstance(value, str) and _SHELL.search(value.strip('"')):
             yield note(
                 "hyperparameter-as-argv",
                 f"hyperparameter {key} has blanks or shell characters, which AWS's images split or run; here the "

@@ -71,11 +71,6 @@ class Case:
         return frozenset(mode for mode, there in found.items() if there) or frozenset([Mode.SINGLE])
 
     @property
-    def known(self) -> bool:
-        """Return whether there is a request, so that mode and hosts are known rather than guessed."""
-        return self.job is not None
-
-    @property
     def mode(self) -> Mode | None:
         return self.job.mode if self.job else None
 
