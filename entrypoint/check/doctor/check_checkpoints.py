@@ -84,7 +84,7 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
     make = warning if spot or kept else note
     written = next(code.made(*WRITES_CHECKPOINTS), None)
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
-    folder = code.has(OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or _gives(case, where)
+    folder = code.has(OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or case.gives(where)
     estimators = code.has(*SESSIONS)
     if written is None and not estimators:
         why = "and an interruption of spot instances, or a failure, loses all of it"
@@ -123,7 +123,7 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
 
 def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
     code = case.code
-    names_folder = code.mentions(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or _gives(case, "/opt/ml/model")
+    names_folder = code.mentions(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or case.gives("/opt/ml/model")
     if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not names_folder:
         yield warning(
             "no-model",
@@ -149,12 +149,6 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
                     place=use.place,
                 )
                 break
-
-
-def _gives(case: Case, folder: str) -> bool:
-    """Return whether the job passes a folder to the script, in a hyperparameter or an environment variable."""
-    given = [*case.hyperparameters.values(), *case.environment.values()]
-    return any(str(each).startswith(folder) for each in given)
 
 
 def _is_model_dir(case: Case, source: Source, node: ast.AST) -> bool:

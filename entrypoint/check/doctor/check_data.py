@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from entrypoint.check.doctor.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
 from entrypoint.check.doctor.program import Code
-from entrypoint.check.doctor.source import value_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
@@ -17,12 +16,11 @@ _NO_READERS = (*LOGS, "str", "int", "format", "broadcast", "broadcast_object")
 
 
 def of_data(case: Case) -> Iterator[Finding]:
-    """Yield data that all ranks or none read, and steps, batches and threads that do not fit the job."""
+    """Yield data that all ranks or none read, and steps and batches that do not fit the job."""
     if case.together(Mode.MPI) and case.code.imports(*HOROVOD):
         yield from _of_shards(case)
         yield from _of_steps(case)
     yield from _of_batches(case)
-    yield from _of_threads(case)
 
 
 def _sharded_by_s3(case: Case) -> list[str]:
@@ -32,9 +30,8 @@ def _sharded_by_s3(case: Case) -> list[str]:
 
 def _reads_channels(case: Case) -> bool:
     """Return whether a script names a channel's folder, or is given one; it may load MNIST, or make its data."""
-    given = case.job.hyperparameters.values() if case.job else ()
     by_name = case.code.mentions("SM_CHANNEL|SM_INPUT|/opt/ml/input|sagemaker_tf_data")
-    return by_name or any("/opt/ml/input" in str(each) for each in given)
+    return by_name or case.gives("/opt/ml/input")
 
 
 def _of_shards(case: Case) -> Iterator[Finding]:
@@ -145,18 +142,3 @@ def _of_batches(case: Case) -> Iterator[Finding]:
             "batch(batch_size * strategy.num_replicas_in_sync), and a learning rate to match",
             place=batch.place,
         )
-
-
-def _of_threads(case: Case) -> Iterator[Finding]:
-    code = case.code
-    names = (".set_intra_op_parallelism_threads", ".set_inter_op_parallelism_threads")
-    for use in code.calls(*names, ".ConfigProto"):
-        given = [word.value for word in getattr(use.node, "keywords", ()) if "parallelism_threads" in (word.arg or "")]
-        value = given[0] if given else use.argument("num_threads", 0)
-        if (use.name.endswith(names) or given) and value_of(value) != 0:
-            yield note(
-                "threads",
-                f"{use.written} overrides the launcher's numbers, which divide a host's CPUs among its processes",
-                "nothing, or 0",
-                place=use.place,
-            )

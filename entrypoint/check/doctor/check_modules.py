@@ -62,7 +62,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         return
     elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
     there = {name for folder in folders_of(case) for name in _beside(folder)} | brought.modules
-    there |= {Path(each).name.removesuffix(".py") for each in case.launch.dependencies}
+    there |= {Path(each).name.removesuffix(".py") for each in case.request.launch.dependencies}
     if case.job is None:  # this may be a script that submits jobs
         there.add("sagemaker")
     on_theirs = on_aws(case.tensorflow)

@@ -179,6 +179,6 @@ def _profiles(path: Path, region: str) -> str:
         config.read(path)
     lines = []
     for section in dict.fromkeys(["default", *config.sections()]):
-        where = config.get(section, "region", fallback=region) if config.has_section(section) else region
+        where = config.get(section, "region", fallback=region)
         lines += [f"[{section}]", f"region = {where}", "aws_access_key_id = nobody", "aws_secret_access_key = nothing"]
     return "\n".join(lines) + "\n"

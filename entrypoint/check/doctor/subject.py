@@ -9,7 +9,7 @@ from typing import Any
 from entrypoint.check.doctor.api_names import HOROVOD, PROCESSES, SERVERS, WORKERS
 from entrypoint.check.doctor.planned_job import Described
 from entrypoint.check.doctor.program import Code
-from entrypoint.check.doctor.request import Launch, Request
+from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
 
@@ -33,10 +33,6 @@ class Case:
     def request(self) -> Request:
         """Return the job's request; an empty one if there is no job."""
         return self.described.request if self.described else Request(body={}, file="")
-
-    @property
-    def launch(self) -> Launch:
-        return self.request.launch
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -92,6 +88,12 @@ class Case:
     def processes(self) -> int:
         """Return how many processes train together; 0 if unknown."""
         return sum(spec.role in TRAINING for spec in self.described.processes) if self.described else 0
+
+    def gives(self, folder: str) -> bool:
+        """Return whether the job passes a folder to the script, in a hyperparameter or an environment variable."""
+        return any(
+            str(each).startswith(folder) for each in (*self.hyperparameters.values(), *self.environment.values())
+        )
 
     def may_be(self, mode: Mode) -> bool:
         """Return whether the job has this mode; without a job, whether the program is written for it."""

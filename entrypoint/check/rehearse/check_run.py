@@ -219,7 +219,7 @@ def of_speed(case: Case) -> Iterator[Finding]:
     run = case.plain
     if run.has_failed:
         return
-    if rate := run.steps_per_second:
+    if rate := run.rate_of("step"):
         yield fine("speed", f"{rate:.3g} steps a second here; at the end {figures(run.metrics)}")
     elif rate := run.rate_of("epoch"):
         yield fine("speed", f"{rate * 60:.3g} epochs a minute here; at the end {figures(run.metrics)}")

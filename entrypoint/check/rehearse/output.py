@@ -44,7 +44,7 @@ def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
                 "outcome": run.kind or "",
                 "exit_code": run.ended.code,
                 "seconds": round(run.seconds, 3),
-                "steps_per_second": run.steps_per_second,
+                "steps_per_second": run.rate_of("step"),
                 "memory": {host.name: host.memory for host in run.hosts},
                 "log": run.log,
             }

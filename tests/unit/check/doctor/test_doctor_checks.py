@@ -326,12 +326,6 @@ CASES: dict[str, Ill] = {
         severity="note",
         well={"script": WORKERS},
     ),
-    "threads": Ill(
-        script=and_("tf.config.threading.set_intra_op_parallelism_threads(8)"),
-        line="set_intra",
-        severity="note",
-        well={"script": and_("tf.config.threading.set_intra_op_parallelism_threads(0)")},
-    ),
     # --- what it leaves ---
     "all-save": Ill(
         script=with_(HOROVOD, "if hvd.rank() == 0:", "if True:"),
