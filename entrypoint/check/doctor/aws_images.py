@@ -127,15 +127,12 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Commands that AWS's images have, and ours lack.
-AWS_COMMANDS = {
-    (2, 14): _words("git aws curl wget unzip gcc make cmake vim emacs ffmpeg protoc xz kinit"),
-    (2, 21): _words("git aws curl wget unzip gcc make cmake jq xz protoc kinit"),
-}
-AWS_COMMANDS_ON_GPUS = _words("nvcc jq")  # in their images for GPUs alone (2.21 has jq in both)
+# Commands that AWS's images have, and ours lack. Some of their images lack some.
+AWS_COMMANDS = _words("git aws curl wget unzip gcc make cmake vim emacs ffmpeg protoc xz kinit jq")
+AWS_COMMANDS_ON_GPUS = _words("nvcc")  # in their images for GPUs alone
 # Commands that scripts call, and neither our images nor AWS's have.
 _NOWHERE = _words("sudo zip rsync conda docker gsutil gcloud node npm java htop")
-COMMANDS_LACKING = frozenset.union(*AWS_COMMANDS.values(), AWS_COMMANDS_ON_GPUS, _NOWHERE)
+COMMANDS_LACKING = AWS_COMMANDS | AWS_COMMANDS_ON_GPUS | _NOWHERE
 # Packages of Python that bring commands: `pip install awscli`.
 COMMANDS_OF = {"awscli": "aws", "cmake": "cmake", "gsutil": "gsutil", "kaggle": "kaggle", "ninja": "ninja"}
 

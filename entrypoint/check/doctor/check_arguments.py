@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from entrypoint.check.doctor.context import never_taken, set_or_asked, tried
 from entrypoint.check.doctor.program import Code
-from entrypoint.check.doctor.source import Use, UseKind, text_of, texts_of, value_of
+from entrypoint.check.doctor.source import Use, text_of, texts_of, value_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, warning
 from entrypoint.launcher.job import params
@@ -176,14 +176,12 @@ def _of_absl(case: Case) -> Iterator[Finding]:
 def _of_channels(case: Case) -> Iterator[Finding]:
     """Yield channels that the script reads by name and the job lacks, unless the script handles their absence."""
     there = set(case.channels)
-    for use in case.code.uses("os.environ", kind=UseKind.NAME):
-        outer = use.source.parents.get(use.node)
-        if isinstance(outer, ast.Subscript) and isinstance(outer.slice, ast.Constant):
-            found = re.fullmatch(r"SM_CHANNEL_(\w+)", str(outer.slice.value))
-            if not found or found[1].lower() in {name.lower() for name in there} or isinstance(outer.ctx, ast.Store):
-                continue
-            if not tried(use.source, use.node) and not set_or_asked(case.code, found[0]):
-                yield _absent(use.source.at(outer), found[1].lower(), there)
+    for source, node, found in case.code.strings(r"^SM_CHANNEL_(\w+)$"):
+        outer, name = source.parents.get(node), found[1].lower()
+        read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
+        missing = name not in {each.lower() for each in there}
+        if read and missing and not tried(source, node) and not set_or_asked(case.code, found[0]):
+            yield _absent(source.at(node), name, there)
     for use in case.code.calls(*(f"sagemaker_tf_data.*{name}" for name in _BY_CHANNEL)):
         named = use.argument("channel", 1 if use.name.endswith(".shard") else 0)
         if named and value_of(named) and value_of(named) not in there and not tried(use.source, named):

@@ -46,7 +46,7 @@ def of_modules(case: Case) -> Iterator[Finding]:
     """Yield imports and commands that are missing when the script reaches them."""
     brought = requirements_of(case)
     yield from _of_imports(case, brought)
-    make = _severity(case, "git", AWS_COMMANDS[min(AWS_COMMANDS)])
+    make = _severity(case, "git", AWS_COMMANDS)
     for place, line in brought.from_git:
         yield make(
             "command-missing",
@@ -123,15 +123,14 @@ def _beside(folder: Path) -> Iterator[str]:
 
 
 def _of_commands(case: Case, brought: Requirements) -> Iterator[Finding]:
-    on_any = frozenset.union(*AWS_COMMANDS.values())
     for source in case.code.sources:
         called = _of_shell(source) if source.path.suffix == ".sh" else _of_python(source)
         for command, line, fails in called:
             if command not in COMMANDS_LACKING or command in brought.commands or _brings(source, command):
                 continue
             there = " (AWS's images for GPUs have it)" if command in AWS_COMMANDS_ON_GPUS else ""
-            there = " (AWS's images have it)" if command in on_any else there
-            make = _severity(case, command, on_any | AWS_COMMANDS_ON_GPUS)
+            there = " (AWS's images have it)" if command in AWS_COMMANDS else there
+            make = _severity(case, command, AWS_COMMANDS | AWS_COMMANDS_ON_GPUS)
             instead = "what Python has for it, or an image of your own with it"
             yield (make if fails or make is not error else warning)(
                 "command-missing",
