@@ -6,7 +6,7 @@ from contextlib import suppress
 from entrypoint.launcher.job.job import Job
 from entrypoint.record.lines import Host
 
-SETTLED_SECONDS = 2.0  # seconds until the coordinator imports what makes the report
+SETTLED_SECONDS = 0.5  # seconds until the coordinator imports what makes the report
 
 
 class Aside:
