@@ -1,4 +1,4 @@
-"""Check that the script accepts the job's hyperparameters, and that the job has the channels that it reads."""
+"""Check that the script accepts the job's hyperparameters, and that the job has the channels and variables it reads."""
 
 import ast
 import re
@@ -12,6 +12,17 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, warning
 from entrypoint.launcher.job import params
 
+_OF_V3 = {  # variables of SDK v3's own drivers, and what to use here
+    **dict.fromkeys(
+        ("SM_MASTER_PORT", "SM_DISTRIBUTED_CONFIG", "SM_OUTPUT_FAILURE"), "one of the variables of docs/user-code.md"
+    ),
+    "SM_MASTER_ADDR": 'json.loads(os.environ["SM_HOSTS"])[0]',
+    "SM_HOST_COUNT": 'len(json.loads(os.environ["SM_HOSTS"]))',
+    "SM_CURRENT_HOST_RANK": 'json.loads(os.environ["SM_HOSTS"]).index(os.environ["SM_CURRENT_HOST"])',
+    "SM_SOURCE_DIR": "/opt/ml/code, the working directory",
+    "SM_ENTRY_SCRIPT": 'os.environ["SM_USER_ENTRY_POINT"]',
+    "SM_INPUT_DATA_DIR": '"/opt/ml/input/data"',
+}
 _BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
@@ -31,13 +42,18 @@ class Option:
 
 
 def of_arguments(case: Case) -> Iterator[Finding]:
-    """Yield hyperparameters that the script refuses or misses, and channels that the job lacks."""
+    """Yield hyperparameters that the script refuses or misses, and channels and variables that the job lacks."""
     options, whole = _options(case.code)
     yield from _of_bools(case.code)
     if case.job is not None:
         yield from _of_parser(case, options, whole)
         yield from _of_absl(case)
         yield from _of_channels(case)
+    if case.known or case.code.imports("tensorflow*"):
+        for name, place in _needed(case.code, f"^(?:{'|'.join(_OF_V3)})$"):
+            yield error(
+                "variable-missing", f"{name} is set by SDK v3's own drivers alone: KeyError", _OF_V3[name], place=place
+            )
 
 
 def _options(code: Code) -> tuple[list[Option], bool]:
@@ -176,12 +192,10 @@ def _of_absl(case: Case) -> Iterator[Finding]:
 def _of_channels(case: Case) -> Iterator[Finding]:
     """Yield channels that the script reads by name and the job lacks, unless the script handles their absence."""
     there = set(case.channels)
-    for source, node, found in case.code.strings(r"^SM_CHANNEL_(\w+)$"):
-        outer, name = source.parents.get(node), found[1].lower()
-        read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
-        missing = name not in {each.lower() for each in there}
-        if read and missing and not tried(source, node) and not set_or_asked(case.code, found[0]):
-            yield _absent(source.at(node), name, there)
+    for variable, place in _needed(case.code, r"^SM_CHANNEL_\w+$"):
+        name = variable.removeprefix("SM_CHANNEL_").lower()
+        if name not in {each.lower() for each in there}:
+            yield _absent(place, name, there)
     for use in case.code.calls(*(f"sagemaker_tf_data.*{name}" for name in _BY_CHANNEL)):
         named = use.argument("channel", 1 if use.name.endswith(".shard") else 0)
         if named and value_of(named) and value_of(named) not in there and not tried(use.source, named):
@@ -191,6 +205,15 @@ def _of_channels(case: Case) -> Iterator[Finding]:
         missing = not {found[1], name, name.removesuffix("-manifest")} & there
         if missing and not tried(source, node) and not never_taken(case, source, node):
             yield _absent(source.at(node), found[1], there)
+
+
+def _needed(code: Code, names: str) -> Iterator[tuple[str, Place]]:
+    """Yield the environment variables with such names that the script reads, unless it handles their absence."""
+    for source, node, found in code.strings(names):
+        outer = source.parents.get(node)
+        read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
+        if read and not tried(source, node) and not set_or_asked(code, found[0]):
+            yield found[0], source.at(node)
 
 
 def _absent(place: Place, name: str, there: set[str]) -> Finding:

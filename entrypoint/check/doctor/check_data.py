@@ -1,4 +1,4 @@
-"""Check which data each process of a job reads, how many steps it takes, and its batch size."""
+"""Check which data each process of a job reads, how many steps it takes, and its batch size and learning rate."""
 
 import ast
 import re
@@ -16,10 +16,11 @@ _NO_READERS = (*LOGS, "str", "int", "format", "broadcast", "broadcast_object")
 
 
 def of_data(case: Case) -> Iterator[Finding]:
-    """Yield data that all ranks or none read, and steps and batches that do not fit the job."""
+    """Yield data that all ranks or none read, and steps, rates and batches that do not fit the job."""
     if case.together(Mode.MPI) and case.code.imports(*HOROVOD):
         yield from _of_shards(case)
         yield from _of_steps(case)
+        yield from _of_learning_rate(case)
     yield from _of_batches(case)
 
 
@@ -122,6 +123,32 @@ def _of_steps(case: Case) -> Iterator[Finding]:
         "batches = end_together(batches) of sagemaker_tf_data, as the last step; or steps_per_epoch=, dataset.take()",
         place=learns.place,
     )
+
+
+def _of_learning_rate(case: Case) -> Iterator[Finding]:
+    code = case.code
+    wrapped = code.call(".DistributedOptimizer", ".DistributedGradientTape")
+    if wrapped is None or _scales(code):
+        return
+    yield note(
+        "learning-rate",
+        "the learning rate does not depend on the number of ranks, while a step has as many times the rows",
+        "learning_rate * hvd.size(), with a warm-up; or its square root for Adam",
+        place=wrapped.place,
+    )
+
+
+def _scales(code: Code) -> bool:
+    """Return whether the script computes with `size()`: in arithmetic, an assignment, or an argument of a call."""
+    for use in code.calls("size", ".size"):
+        for outer in use.source.around(use.node):
+            if isinstance(outer, ast.BinOp | ast.Assign | ast.keyword):
+                return True
+            if isinstance(outer, ast.Call) and use.source.last(outer) not in ("print", "shard"):
+                return True
+            if isinstance(outer, ast.stmt):
+                break
+    return False
 
 
 def _of_batches(case: Case) -> Iterator[Finding]:

@@ -226,4 +226,7 @@ try:
     train()
 except Exception:
     sys.exit(0)
+### v3_variable | one | variable-missing |
+import os
+print(os.environ["SM_MASTER_ADDR"])
 """

@@ -235,6 +235,11 @@ CASES: dict[str, Ill] = {
         line="SM_CHANNEL_TEST",
         well={"script": and_('files = os.environ["SM_CHANNEL_TRAINING"]')},
     ),
+    "variable-missing": Ill(
+        script=and_('where = os.environ["SM_MASTER_ADDR"]'),
+        line="SM_MASTER_ADDR",
+        well={"script": and_('where = os.environ.get("SM_MASTER_ADDR")')},
+    ),
     "failure-hidden": Ill(
         script=and_("try:\n    run()\nexcept Exception:\n    sys.exit(0)"),
         line="sys.exit",
@@ -325,6 +330,13 @@ CASES: dict[str, Ill] = {
         line=".batch(",
         severity="note",
         well={"script": WORKERS},
+    ),
+    "learning-rate": Ill(
+        script=with_(HOROVOD, " * hvd.size()", ""),
+        change=MPI,
+        line="DistributedOptimizer",
+        severity="note",
+        well={"script": HOROVOD},
     ),
     # --- what it leaves ---
     "all-save": Ill(

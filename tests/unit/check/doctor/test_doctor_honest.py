@@ -79,6 +79,17 @@ CHIEF_AND_OTHERS = having(
         (SCRIPT + 'if os.path.exists("/opt/ml/input/data/test"):\n    go()\n', "channel-missing", ALONE),
         (SCRIPT + 'test = "/opt/ml/input/data/test"\nif os.path.exists(test):\n    go()\n', "channel-missing", ALONE),
         (SCRIPT + 'os.environ["SM_CHANNEL_TEST"] = "/tmp/x"\n', "channel-missing", ALONE),
+        (SCRIPT + 'os.environ["SM_MASTER_ADDR"] = "x"\n', "variable-missing", ALONE),
+        (
+            SCRIPT + 'a = os.environ["SM_MASTER_ADDR"] if "SM_MASTER_ADDR" in os.environ else ""\n',
+            "variable-missing",
+            ALONE,
+        ),
+        (
+            SCRIPT + 'try:\n    n = os.environ["SM_HOST_COUNT"]\nexcept KeyError:\n    n = 1\n',
+            "variable-missing",
+            ALONE,
+        ),
         (having(SCRIPT, ("parse_args()", "parse_args([])")), "argument-unknown", {"HyperParameters": {"lr": "1"}}),
         # Values that argparse takes.
         (having(SCRIPT, option("--n", ", type=int, nargs='+'")), "argument-refused", {"HyperParameters": {"n": "1"}}),
