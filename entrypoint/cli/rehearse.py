@@ -16,6 +16,7 @@ GO, NO_GO, USAGE, INTERRUPTED = 0, 1, 2, 130
 EPILOG = """\
 examples; exit code 0: go, 1: no-go, 2: it could not be begun:
   entrypoint rehearse submit_job.py --channel training=data/rows
+  entrypoint rehearse submit_job.py --price 3.825 --speedup 40
   entrypoint rehearse --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
 """
 
@@ -51,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the folder of the training script, if the launch script does not lead there",
     )
     add("--output", type=Path, metavar="DIR", help="logs, records, models; default: out/rehearse-LAUNCH-TIME")
+    add("--price", type=float, metavar="USD", help="for one host for an hour")
+    add("--speedup", type=float, metavar="X", help="how many times as fast the real job is as this one")
     add_launch_script(parser)
 
 

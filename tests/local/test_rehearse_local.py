@@ -192,10 +192,11 @@ def test_a_job_that_begins_anew_though_it_keeps_checkpoints(rehearse):
 @pytest.mark.more
 def test_a_job_that_ends_by_itself_is_stopped_in_a_run_of_its_own(rehearse):
     script = TRAINS.replace("RESUMES", "True").replace("100_000", "300")
-    job = rehearse(script, **KEPT)
+    job = rehearse(script, "--price", "2", "--speedup", "3", **KEPT)
     assert job.end() == 0
     assert [run["name"] for run in job.value["runs"]][:2] == ["plain", "stop"]
     assert job.told("end")[0][1].startswith("the sample was trained to its end")
+    assert job.told("price")[0][0] == "fine" and "for 10.00% of the data" in job.told("hours")[0][1]
 
 
 @pytest.mark.more

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.finding import Finding
-from entrypoint.check.rehearse import check_run, check_stops
+from entrypoint.check.rehearse import check_cost, check_run, check_stops
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for
 from entrypoint.check.rehearse.results import RunName, Seen, seen
@@ -26,7 +26,7 @@ MOST_HOSTS = 4
 SECONDS = 60.0
 SOON_SECONDS = 10.0
 START_SECONDS = 600.0  # in which a run may get ready: packages are installed, TensorFlow is imported
-CHECKS = (*check_run.CHECKS, *check_stops.CHECKS)
+CHECKS = (*check_run.CHECKS, *check_stops.CHECKS, check_cost.of_hours)
 Log = Callable[[str], None]
 
 
@@ -45,10 +45,12 @@ class Options:
     channels: Mapping[str, Path]
     source: Path | None = None
     output: Path
+    price: float | None = None
+    speedup: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ConfigError if a number is not above 0 or infinite."""
-        for name in ("seconds", "records", "hosts"):
+        for name in ("seconds", "records", "hosts", "price", "speedup"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(f"--{name} is {value:g}; wanted a number above 0")
@@ -86,7 +88,9 @@ def _rehearse(
     hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
     hosts = sum(len(group.hosts) for group in groups_of(asked, hosts)) or hosts
     engine = options.engine or (EngineName.NETNS if asked.fixed else EngineName.PROCESS)
-    case = Case(request=asked, engine=engine, hosts=hosts, samples=taken)
+    case = Case(
+        request=asked, engine=engine, hosts=hosts, samples=taken, price=options.price, speedup=options.speedup
+    )
     case = replace(case, runs=_Stage(options, asked, case, environment, log).runs())
     return case, [finding for check in CHECKS for finding in check(case)]
 

@@ -1,5 +1,6 @@
 """Read a launch's request, and make a job on simulated hosts of it."""
 
+import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -73,6 +74,7 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
     values = {**given, **request.environment}
     moved = tuple(key for key, value in given.items() if _WRITTEN.search(key) and _begins(value, "s3://"))
     code = read_code(source / program, program)
+    steps = (use.argument("steps_per_epoch") for use in code.calls(".fit"))
     case = Case(code=code, described=described)
     literal = [str(at.at(node)) for at, node, _ in code.strings(f"^{BASE}\\b") if not never_taken(case, at, node)]
     return Asked(
@@ -91,6 +93,7 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
         moved=moved,
         unmoved=tuple(key for key, value in values.items() if _begins(value, "s3://") and key not in moved),
         fixed=tuple(dict.fromkeys([*(key for key, value in values.items() if _begins(value, BASE)), *literal])),
+        same_epochs=any(isinstance(each, ast.Constant | ast.Attribute) for each in steps),
         others=others,
         hyperparameters=given,
         environment=request.environment,

@@ -26,6 +26,7 @@ class Request:
     moved: tuple[str, ...] = ()
     unmoved: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()  # places with a literal /opt/ml
+    same_epochs: bool = False  # the number of steps in an epoch does not depend on the data
     others: int = 0
     hyperparameters: Mapping[str, str] = field(default_factory=dict)  # JSON in strings
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -41,6 +42,8 @@ class Case:
     hosts: int  # number of simulated hosts
     samples: tuple[Sample, ...] = ()
     runs: tuple[Seen, ...] = ()  # the plain one first
+    price: float | None = None  # USD per host-hour
+    speedup: float | None = None  # speed of the real job divided by that of the rehearsal
 
     @property
     def streamed(self) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ SAMPLE = Sample(
 HEALTHY = Case(
     request=Request(
         title="mwms: the script as worker on each of 2 hosts", mode="mwms", hosts=2,
-        instance_types=("ml.c5.xlarge",), keeps_checkpoints=True,
+        instance_types=("ml.c5.xlarge",), keeps_checkpoints=True, hyperparameters={"max_steps": "36000"},
     ),
     engine="netns", hosts=2, samples=(SAMPLE,), runs=(PLAIN, KILL, RESUME),
 )  # fmt: skip
@@ -94,9 +94,10 @@ def asking(**more: Any) -> Case:
 def test_a_healthy_job_is_a_go() -> None:
     found = findings(HEALTHY)
     assert goes(found)
-    assert {each.check for each in found if each.severity > Severity.FINE} == set(), as_text(found)
+    assert {each.check for each in found if each.severity > Severity.FINE} == {"hours"}, as_text(found)
     assert {each.check for each in found} == {
         "plan", "data", "end", "shards", "distributed", "speed", "memory", "stop", "checkpoints", "kill", "resume",
+        "hours",
     }  # fmt: skip
 
 
@@ -119,7 +120,8 @@ class TestPlain:
         case = with_plain(kind="failed", cause="algo-2 script (exit code 1): ValueError: no rows", acted=None)
         ((level, words),) = told(case, "end")
         assert level == "error" and "ValueError: no rows" in words
-        assert not [each for each in findings(case) if each.check in ("stop", "checkpoints", "speed")]
+        assert not [each for each in findings(case) if each.check in ("stop", "checkpoints", "speed", "hours", "memory")
+                    if each.check != "memory"]  # fmt: skip
 
     def test_an_end_without_a_word(self) -> None:
         case = with_plain(kind="", hosts=(), last_lines=("Killed",))
@@ -350,6 +352,74 @@ class TestKeeping:
         ill = run(name, None, kind="failed", cause="algo-2 (no report for 5 s)")
         ((level, words),) = told(replace(HEALTHY, runs=(plain, ill)), name)
         assert level == "warning" and words.endswith("algo-2 (no report for 5 s)")
+
+
+class TestHours:
+    def test_hours_of_this_machine_are_a_note(self) -> None:
+        ((level, words),) = told(HEALTHY, "hours")
+        assert level == "note" and "1.0 min" not in words
+        assert words.startswith("60 min at the rate of this machine with 2 simulated hosts (max_steps 36000")
+        assert "are not ml.c5.xlarge, so hours here do not predict hours there" in words
+
+    def test_price(self) -> None:
+        priced = replace(HEALTHY, price=2.0, speedup=10.0)
+        assert [each.severity for each in findings(priced) if each.check in ("hours", "price")] == [Severity.FINE] * 2
+        assert findings(priced, "price")[0].found.startswith("0.40 USD for 2 hosts at 2 USD an hour each")
+        assert told(replace(priced, speedup=None), "price")[0][1].startswith("4.00 USD")
+
+    def test_a_sample_that_was_trained_to_its_end(self) -> None:
+        case = with_plain(acted=None, kind="succeeded")
+        case = replace(case, request=replace(case.request, hyperparameters={}))
+        assert told(case, "hours")[0][1].startswith("35 min at the rate")  # 21 s for 1 %, and 1 s
+
+    def test_a_copy_may_be_a_part_of_the_data(self) -> None:
+        """--channel takes a part of the data: the cost is of all."""
+        case = with_plain(acted=None, kind="succeeded")
+        case = replace(case, request=replace(case.request, hyperparameters={}))
+        assert "if the copy" not in told(case, "hours")[0][1]
+        copied = replace(case, samples=(replace(SAMPLE, where="/home/me/rows"),))
+        assert "of the data, if the copy of training is whole" in told(copied, "hours")[0][1]
+
+    def test_the_start_is_no_longer_with_more_data(self) -> None:
+        metrics = tuple((18.0 + n, "script", {"step": float(n)}) for n in range(14))
+        case = with_plain(acted=None, kind="succeeded", hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters={}))
+        found = told(case, "hours")[0][1]
+        assert found.startswith("21.8 min at the rate") and "plus 9 s for the start" in found
+
+    def test_epochs_of_as_many_steps_whatever_the_data(self) -> None:
+        metrics = tuple(
+            (10.0 + n, "script", {"step": 10.0 * n, "epochs": 30.0, "epoch_steps": 100.0}) for n in range(9)
+        )
+        case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters={}, same_epochs=True))
+        assert told(case, "hours")[0][1].startswith("5 min at the rate")
+
+    def test_epochs_of_keras(self) -> None:
+        metrics = tuple((10.0 + n, "script", {"step": 10.0 * n, "epochs": 3.0, "epoch_steps": 100.0}) for n in range(9))
+        case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters={}))
+        assert told(case, "hours")[0][1].startswith("50 min at the rate")
+
+    def test_epochs_without_steps(self) -> None:
+        metrics = tuple((10.0 + 2 * n, "script", {"epoch": 1.0 + n, "epochs": 30.0}) for n in range(9))
+        case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters={}))
+        assert told(case, "speed") == [] and "30 epochs a minute" in findings(case, "speed")[0].found
+        assert told(case, "hours")[0][1].startswith("100 min at the rate")
+
+    def test_epochs_that_are_asked_for(self) -> None:
+        metrics = tuple((10.0 + 2 * n, "script", {"epoch": 1.0 + n}) for n in range(9))
+        case = with_plain(hosts=(host("algo-1", (), metrics=metrics),))
+        case = replace(case, request=replace(case.request, hyperparameters={"epochs": '"60"'}))
+        assert told(case, "hours")[0][1].startswith("3.33 h at the rate")
+        case = replace(case, request=replace(case.request, same_epochs=True))
+        assert told(case, "hours")[0][1].startswith("2 min at the rate")
+
+    def test_what_is_not_known_is_not_said(self) -> None:
+        case = with_plain()
+        case = replace(case, request=replace(case.request, hyperparameters={"lr": "0.1"}))
+        assert "does not show" in told(case, "hours")[0][1]
 
 
 def test_the_table_and_its_json() -> None:

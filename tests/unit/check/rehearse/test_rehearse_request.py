@@ -105,6 +105,12 @@ def test_where_the_path_of_a_real_host_is_written_out(tmp_path: Path) -> None:
     assert asked_for(str(tmp_path / "request.json"), (), "python", {}).fixed == ()
 
 
+@pytest.mark.parametrize(("steps", "same"), [("100", True), ("args.steps", True), ("rows // 32", False)])
+def test_whether_epochs_are_as_long_with_all_data(steps: str, same: bool, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"model.fit(rows, steps_per_epoch={steps})\n")
+    assert asked(tmp_path).same_epochs is same
+
+
 def test_instance_groups_keep_one_host_each(tmp_path: Path) -> None:
     groups = [
         {"InstanceGroupName": name, "InstanceType": "ml.c5.xlarge", "InstanceCount": count}
@@ -175,7 +181,7 @@ def test_what_is_kept_holds_something_and_is_no_summary(tmp_path: Path) -> None:
     [
         (["nothing.py"], "there is no file"),
         (["request.json", "--seconds", "0"], "--seconds is 0; wanted a number above 0"),
-        (["request.json", "--seconds", "nan"], "--seconds is nan"),
+        (["request.json", "--speedup", "nan"], "--speedup is nan"),
         (["request.json", "--channel", "training"], "wanted name=value"),
         (["request.json", "--channel", "training=x"], "the request has no channel"),
     ],
