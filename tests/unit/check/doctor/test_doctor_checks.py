@@ -415,6 +415,9 @@ OF_LAUNCHES = {
     "local-mode",
     "command-keeps-sigterm",
     "entry-missing",
+    # Of shell scripts: test_doctor_shell.py has them.
+    "interpreter-missing",
+    "line-ends",
 }
 
 
