@@ -60,7 +60,7 @@ class Trainer:
         self.model = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)])
 
     def rows(self):
-        examples = pipe_dataset("train", "RecordIO", attributes=["source-ref", "label"])
+        examples = pipe_dataset("train", "RecordIO", ATTRIBUTES)
         return shard(examples).map(decode).batch(self.args.batch_size)
 
     def run(self):
@@ -313,9 +313,31 @@ trainer = ModelTrainer(
 trainer.train([InputData(channel_name="training", data_source="s3://bucket/rows")])
 """,
     ),
+    "pairs in Pipe mode, dealt out apart": Script(
+        HEAD + MANIFEST + 'trainer.train([manifest("train", "source-ref", "label")])\n',
+        {"attributes-missing"},
+        train=PAIRS.replace(", ATTRIBUTES", ""),
+    ),
     "pairs in Pipe mode, whole": Script(
         HEAD + MANIFEST + 'trainer.train([manifest("train", "source-ref", "label")])\n',
-        train=PAIRS,
+        train=PAIRS.replace("ATTRIBUTES", 'attributes=["source-ref", "label"]'),
+    ),
+    "pairs by InputData": Script(
+        HEAD
+        + MANIFEST
+        + """
+source = S3DataSource(
+    s3_data_type="AugmentedManifestFile", s3_uri="s3://images/train.manifest", attribute_names=["source-ref", "label"],
+    s3_data_distribution_type="FullyReplicated",
+)
+trainer.train([InputData(channel_name="train", data_source=source, content_type="application/x-recordio")])
+""",
+        {"attributes-missing"},
+        train=PAIRS.replace(", ATTRIBUTES", ""),
+    ),
+    "one attribute": Script(
+        HEAD + MANIFEST + 'trainer.train([manifest("train", "source-ref")])\n',
+        train=PAIRS.replace(", ATTRIBUTES", "").replace('example["source-ref"]', "example"),
     ),
     "a tuning": Script(
         HEAD
@@ -405,6 +427,26 @@ trainer = ModelTrainer(
 )
 trainer.train(input_data_config=[InputData(channel_name="training", data_source="s3://bucket/rows")])
 """,
+        sdk="v2",
+    ),
+    "pairs of TrainingInput, of SDK v2": Script(
+        """
+from sagemaker.estimator import Estimator
+from sagemaker.inputs import TrainingInput
+
+estimator = Estimator(
+    image_uri="123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:2.14.1-cpu-py311", instance_count=1,
+    role="arn:aws:iam::123456789012:role/Training", instance_type="ml.c5.xlarge", entry_point="train.py",
+    source_dir="src", input_mode="Pipe", debugger_hook_config=False, disable_profiler=True,
+)
+train = TrainingInput(
+    "s3://images/train.manifest", s3_data_type="AugmentedManifestFile", attribute_names=["source-ref", "label"],
+    record_wrapping="RecordIO", content_type="application/x-recordio", input_mode="Pipe",
+)
+estimator.fit({"train": train})
+""",
+        {"attributes-missing"},
+        train=PAIRS.replace(", ATTRIBUTES", ""),
         sdk="v2",
     ),
 }

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from entrypoint.check.doctor.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
+from entrypoint.check.doctor.check_attributes import of_attributes
 from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, note, warning
@@ -22,6 +23,7 @@ def of_data(case: Case) -> Iterator[Finding]:
         yield from _of_steps(case)
         yield from _of_learning_rate(case)
     yield from _of_batches(case)
+    yield from of_attributes(case)
 
 
 def _sharded_by_s3(case: Case) -> list[str]:

@@ -1,6 +1,6 @@
 """List whole training programs in the manner of public ones, each with its job and the right findings.
 
-Of each error, one that has it, and near misses that do not. Labels are as in
+Of each error, and of `attributes-missing`, one that has it, and near misses that do not. Labels are as in
 corpus_scripts.py: errors and warnings, but for warnings of NOT_LABELLED.
 """
 
@@ -38,6 +38,18 @@ def job(base: dict[str, Any] | None = None, /, *, image: str = "", instance: str
     if more:
         made["HyperParameters"] = {key.replace("_", "-") if key[0] != "_" else key[1:]: more[key] for key in more}
     return made
+
+
+def pairs(*attributes: str, mode: str = "Pipe", name: str = "train", more: tuple[dict[str, Any], ...] = ()) -> Any:
+    """Return a job with an augmented manifest of these attributes in a channel."""
+    source = {
+        "S3DataType": "AugmentedManifestFile",
+        "S3Uri": f"s3://bucket/{name}.manifest",
+        "AttributeNames": list(attributes),
+    }
+    wrapped = {"RecordWrapperType": "RecordIO"} if mode == "Pipe" else {}
+    channel = {"ChannelName": name, "InputMode": mode, "DataSource": {"S3DataSource": source}, **wrapped}
+    return {"InputDataConfig": [channel, *more]}
 
 
 MNIST = '''
@@ -434,6 +446,54 @@ if __name__ == "__main__":
     main()
     sys.exit(0)
 '''
+READER = '''
+"""Reads pairs of pictures and labels from a pipe."""
+import argparse
+import os
+
+import tensorflow as tf
+from sagemaker_tf_data import pipe_dataset, shard
+
+CHANNEL = "train"
+SIDE = 64
+
+
+def decode(image, label):
+    picture = tf.image.resize(tf.io.decode_jpeg(image, channels=3), [SIDE, SIDE])
+    return picture / 255.0, tf.strings.to_number(label)
+
+
+class Input:
+    def __init__(self, batch):
+        self.batch = batch
+
+    def rows(self):
+        READS
+        return rows.map(DECODE).batch(self.batch).prefetch(2)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, default=16)
+    args = parser.parse_args()
+    model = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(Input(args.batch).rows())
+    model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))
+
+
+main()
+'''
+BY_NAME = 'lambda each: decode(each["source-ref"], each["label"])'
+BY_PLACE = "lambda pair: decode(pair[0], pair[1])"
+
+
+def reader(reads: str, decode: str = BY_PLACE) -> str:
+    return READER.replace("READS", reads).replace("DECODE", decode)
+
+
+OTHER = pairs("text", name="words")["InputDataConfig"][0]
+
 PROGRAMS = {
     # --- argument-unknown, argument-missing, argument-refused ---
     "strict, an argument more": Program(
@@ -598,6 +658,78 @@ PROGRAMS = {
             '        tell("done")',
             "        try:\n            model.summary()\n        except Exception:\n            log.error('no summary')",
         )
+    ),
+    # --- attributes-missing ---
+    "pairs, dealt out apart": Program(
+        script=reader('rows = shard(pipe_dataset("train", "RecordIO")).batch(2)'),
+        change=pairs("source-ref", "label"),
+        wanted={"attributes-missing"},
+    ),
+    "pairs, shuffled apart": Program(
+        script=reader('records = pipe_dataset(CHANNEL, "RecordIO")\n        rows = records.shuffle(100).batch(2)'),
+        change=pairs("source-ref", "label", more=(OTHER,)),
+        wanted={"attributes-missing"},
+    ),
+    "pairs, of the only channel": Program(
+        script=reader('rows = shard(pipe_dataset(os.environ["WHICH"], "RecordIO")).batch(2)'),
+        change=pairs("source-ref", "label"),
+        wanted={"attributes-missing"},
+    ),
+    "pairs, under the wrong names": Program(
+        script=reader('rows = shard(pipe_dataset("train", "RecordIO", attributes=["label", "source-ref"]))', BY_NAME),
+        change=pairs("source-ref", "label"),
+        wanted={"attributes-missing"},
+    ),
+    "pairs, whole": Program(
+        script=reader('rows = shard(pipe_dataset("train", "RecordIO", attributes=("source-ref", "label")))', BY_NAME),
+        change=pairs("source-ref", "label"),
+    ),
+    "pairs, by names of the environment": Program(
+        script=reader(
+            'names = os.environ["NAMES"].split()\n'
+            '        rows = shard(pipe_dataset("train", "RecordIO", attributes=names))',
+            BY_NAME,
+        ),
+        change=pairs("source-ref", "label"),
+    ),
+    "pairs, put together first": Program(
+        script=reader('rows = pipe_dataset("train", "RecordIO").batch(2, drop_remainder=True).shard(2, 0)'),
+        change=pairs("source-ref", "label"),
+    ),
+    "pairs, put together first and dealt out": Program(
+        script=reader('rows = shard(pipe_dataset("train", "RecordIO").batch(2))'), change=pairs("source-ref", "label")
+    ),
+    "pairs, put together under a name": Program(
+        script=reader('records = pipe_dataset("train", "RecordIO")\n        rows = shard(records.batch(2))'),
+        change=pairs("source-ref", "label"),
+    ),
+    "one attribute": Program(
+        script=reader('rows = shard(pipe_dataset("train", "RecordIO"))', "lambda row: decode(row, row)"),
+        change=pairs("source-ref"),
+    ),
+    "a channel of two that nobody can tell": Program(
+        script=reader('rows = shard(pipe_dataset(os.environ["WHICH"], "RecordIO")).batch(2)'),
+        change=pairs("source-ref", "label", more=(OTHER,)),
+    ),
+    "pairs, in their order": Program(
+        script=reader(
+            'records = iter(pipe_dataset("train", "RecordIO"))\n'
+            "        rows = tf.data.Dataset.from_generator(lambda: zip(records, records), (tf.string, tf.string))",
+            "decode",
+        ).replace(".batch(self.batch)", ""),
+        change=pairs("source-ref", "label"),
+    ),
+    "options in a dictionary": Program(
+        script=reader(
+            'given = {"attributes": ["source-ref", "label"]}\n'
+            '        rows = shard(pipe_dataset("train", "RecordIO", **given))',
+            BY_NAME,
+        ),
+        change=pairs("source-ref", "label"),
+    ),
+    "the other channel": Program(
+        script=reader('rows = shard(pipe_dataset("words", "RecordIO"))', "lambda row: decode(row, row)"),
+        change=pairs("source-ref", "label", more=(OTHER,)),
     ),
 }
 # --- entry-missing is of the launch or the request: (program that is asked for, files of its folder, is it missing) ---

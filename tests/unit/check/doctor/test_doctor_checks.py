@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_programs import pairs
 from looking import HOROVOD, IMAGE, MPI, MWMS, PS, REQUEST, SCRIPT, SERVERS, WORKERS, checks, found, look, merged
 
 pytestmark = pytest.mark.usefixtures("looks_here")
@@ -305,6 +306,13 @@ CASES: dict[str, Ill] = {
         line="TFRecordDataset",
         severity="warning",
         well={"script": HOROVOD},
+    ),
+    "attributes-missing": Ill(
+        script='from sagemaker_tf_data import pipe_dataset\nrows = pipe_dataset("train", "RecordIO").shard(2, 0)\n',
+        change=pairs("source-ref", "label"),
+        line="pipe_dataset(",
+        severity="warning",
+        well={"change": pairs("source-ref")},
     ),
     "shards-twice": Ill(
         script=with_(
