@@ -49,7 +49,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         yield from _of_parser(case, options, whole)
         yield from _of_absl(case)
         yield from _of_channels(case)
-    if case.known or case.code.imports("tensorflow*"):
+    if case.job or case.code.imports("tensorflow*"):
         for name, place in _needed(case.code, f"^(?:{'|'.join(_OF_V3)})$"):
             yield error(
                 "variable-missing", f"{name} is set by SDK v3's own drivers alone: KeyError", _OF_V3[name], place=place

@@ -88,9 +88,7 @@ def _rehearse(
     hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
     hosts = sum(len(group.hosts) for group in groups_of(asked, hosts)) or hosts
     engine = options.engine or (EngineName.NETNS if asked.fixed else EngineName.PROCESS)
-    case = Case(
-        request=asked, engine=engine, hosts=hosts, samples=taken, price=options.price, speedup=options.speedup
-    )
+    case = Case(request=asked, engine=engine, hosts=hosts, samples=taken, price=options.price, speedup=options.speedup)
     case = replace(case, runs=_Stage(options, asked, case, environment, log).runs())
     return case, [finding for check in CHECKS for finding in check(case)]
 
