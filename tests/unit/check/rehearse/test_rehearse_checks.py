@@ -193,7 +193,7 @@ class TestPlain:
 
     @pytest.mark.parametrize("values", [{"step": 7.0}, {"epoch": 1.0, "epochs": 30.0}])
     def test_steps_that_were_seen_once_have_no_rate(self, values: dict[str, float]) -> None:
-        case = with_plain(hosts=(host("algo-1", (), metrics=((10.0, "script", values),)),))
+        case = with_plain(hosts=(host("algo-1", ("a", "c"), metrics=((10.0, "script", values),)),))
         found = findings(replace(case, price=2.0, speedup=10.0))
         assert goes(found)
         assert {"speed", "hours"} <= {each.check for each in found if each.severity is Severity.NOTE}
