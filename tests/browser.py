@@ -35,10 +35,10 @@ class Browser:
         self._program, self._folder = program, folder
 
     def open(
-        self, page: Path, *, width: int = 1280, height: int = 2000, scheme: str = "light", pictured: bool = False
+        self, page: Path | str, *, width: int = 1280, height: int = 2000, scheme: str = "light", pictured: bool = False
     ) -> Shown:
-        """Return the page as it is after its scripts, and a picture of it if wanted, which takes another Chromium."""
-        picture = self._folder / f"{page.stem}-{width}-{scheme}.png"
+        """Return the page, a file or an address, as it is after its scripts; a picture takes another Chromium."""
+        picture = self._folder / f"page-{width}-{scheme}.png"
         size = (f"--window-size={width},{height}", f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}")
         shot = self._run(page, *size, f"--screenshot={picture}").stderr if pictured else ""
         dom = self._run(page, *size, "--dump-dom")
@@ -49,12 +49,18 @@ class Browser:
         """Return the page as it is after its scripts, at once."""
         return self._run(page, "--dump-dom").stdout
 
-    def _run(self, page: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    def print(self, page: Path) -> tuple[int, list[str]]:
+        """Print the page as a PDF; return the number of its sheets, and what the page wrote to the console."""
+        paper = self._folder / "page.pdf"
+        errors = self._run(page, f"--print-to-pdf={paper}", "--no-pdf-header-footer").stderr
+        return len(re.findall(rb"/Type /Page\b", paper.read_bytes())), re.findall(r"CONSOLE[^\]]*\] (.*)", errors)
+
+    def _run(self, page: Path | str, *options: str) -> "subprocess.CompletedProcess[str]":
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as profile:
             environment = {**os.environ, "HOME": profile, "XDG_CONFIG_HOME": profile, "XDG_CACHE_HOME": profile}
             return subprocess.run(
                 [self._program, *OPTIONS, f"--user-data-dir={profile}/user", "--virtual-time-budget=5000", *options,
-                 page.as_uri()],
+                 page if isinstance(page, str) else page.as_uri()],
                 env=environment, capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=True,
             )  # fmt: skip
 

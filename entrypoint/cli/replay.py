@@ -9,8 +9,8 @@ from entrypoint.cli import main
 from entrypoint.cli.arguments import ENGINES, new_output
 
 EPILOG = """\
-examples; exit code 1 if this version would decide otherwise, or the second run ends otherwise:
-  entrypoint replay output.tar.gz                 # of a job on SageMaker, as it lies in S3
+examples; exit code 1 if this version, or the second run, decides otherwise:
+  entrypoint replay output.tar.gz       # of a job on SageMaker, from S3
   entrypoint replay out/train-ps-20260101-120000 --host algo-1
   entrypoint replay output.tar.gz --rerun src/train.py
 """

@@ -1,4 +1,4 @@
-"""Test the report in a browser: its content, two widths, dark and light, hostile records, a large job."""
+"""Test the report in a browser: its content, two widths, dark and light, on paper, hostile records, a large job."""
 
 import json
 import re
@@ -102,6 +102,63 @@ def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
     assert int(re.search(r'data-wide="(\d+)"', shown.dom)[1]) <= 500
 
 
+def test_one_value_is_a_figure_and_what_is_not_known_is_absent(browser, tmp_path):
+    record = HostRecord(job="smoke")
+    record.runs("script", 1.0, 4.6, "script")
+    for second in range(1, 6):
+        record.sample(second)
+    record.add("metric", 4, "script", {"loss": 0.42})
+    record.ends(5)
+    shown = browser.open(report(tmp_path, {"algo-1": record}))
+    assert shown.complaints == []
+    assert "loss 0.42 script once, at 4.5 s" in words_of(shown.dom, "training")
+    assert "<canvas" not in shown.dom, "nothing changes in this job"
+    assert "50 user 6.25 system throughout" in words_of(shown.dom, "use")
+    for absent in ("stacks", "pace", "traffic", "data-read", "log"):
+        with pytest.raises(AssertionError, match=f"{absent} is not there"):
+            words_of(shown.dom, absent)
+    timeline, top = words_of(shown.dom, "timeline"), re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0]
+    assert "0 s 0.5 s" in timeline and "5 s" in timeline and "<dd>5 s<" in top
+
+
+def test_a_job_of_days_with_many_hosts_is_summed_up(browser, tmp_path):
+    records, end = {}, 3 * 86_400
+    for number in range(12):
+        name, rank = f"algo-{number + 1}", f"rank {number}"
+        record = HostRecord(name, 12, mode="mpi", interval=600.0)
+        record.runs("prepare", 1, 40, "prepare")
+        record.runs(rank, 60, end - 60, "rank")
+        for second in range(660, end, 600):
+            record.sample(second, seconds=600.0)
+            pace = 0.5 if number == 6 else 1.0 + second / end
+            record.add("metric", second, rank, {"step": second * pace, "loss": 1e5 / second})
+        record.ends(end)
+        records[name] = record
+    shown = browser.open(report(tmp_path, records, price=1.5))
+    assert shown.complaints == []
+    top = re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0]
+    assert "<dd>3 d 00 h<" in top and "<dd>864 h<small>$1,296.00 at $1.50 an hour<" in top
+    timeline = words_of(shown.dom, "timeline")
+    assert all(word in timeline for word in ("16 h", "1 d", "2 d 8 h", "algo-12: train"))
+    assert "rank 3:" not in timeline, "each host has one row, until the reader asks for more"
+    training = words_of(shown.dom, "training")
+    assert "lowest: rank 6 algo-7" in training and "median of 12" in training and "rank 3 algo-4" not in training
+
+
+def test_paper_shows_all_that_is_folded(browser, tmp_path):
+    page = report(tmp_path, job_of_four())
+    folded = "document.querySelectorAll('details:not([open])').length"
+    wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    probe = f"""<script>
+      addEventListener("beforeprint", () => console.log("folded", {folded}));
+      matchMedia("print").addEventListener("change", each => each.matches && console.log("too wide", {wide}));
+    </script></body>"""
+    page.write_text(page.read_text("utf-8").replace("</body>", probe), "utf-8")
+    sheets, printed = browser.print(page)
+    assert 1 < sheets < 9
+    assert any("folded 0" in line for line in printed) and any("too wide false" in line for line in printed), printed
+
+
 @pytest.mark.more  # of the same page, which others here look at
 def test_it_can_be_read_without_eyes(browser, tmp_path):
     """Headings in order, names of controls, and the bill as a table with headers."""
@@ -125,6 +182,7 @@ def test_a_job_that_failed(browser, tmp_path):
     top = unescape(re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0])
     assert "failed, exit code 1" in top and "script on algo-1: exit code 1" in top and "ValueError: no such row" in top
     assert shown.complaints == []
+    assert "No other problems found." in words_of(shown.dom, "verdicts")
 
 
 @pytest.mark.parametrize(

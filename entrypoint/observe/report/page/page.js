@@ -26,20 +26,30 @@
     return made;
   }
 
+  const two = n => String(Math.floor(n)).padStart(2, "0");
+  const DAY = 86400, isShort = job.seconds < 300;
   function duration(s) {
     if (s === null || s === undefined) return "–";
     if (s < 1 && s > 0) return `${Math.round(s * 1000)} ms`;
     if (s < 120) return `${+s.toPrecision(3)} s`;
-    const [h, m] = [Math.floor(s / 3600), Math.floor(s / 60) % 60];
-    return h ? `${h} h ${String(m).padStart(2, "0")} min` : `${m} min ${String(Math.floor(s % 60)).padStart(2, "0")} s`;
+    if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
+    return s < 2 * DAY ? `${Math.floor(s / 3600)} h ${two(s / 60 % 60)} min` : `${Math.floor(s / DAY)} d ${two(s / 3600 % 24)} h`;
   }
+  /** A time of all hosts together, which is paid by the hour. */
+  const hostTime = s => s < 2 * DAY ? duration(s) : `${Math.round(s / 3600).toLocaleString("en")} h`;
+  /** A moment of the job, as precise as its duration asks for. */
   function clock(s) {
-    const [h, m, sec] = [Math.floor(s / 3600), Math.floor(s / 60) % 60, Math.floor(s % 60)].map(n => String(n).padStart(2, "0"));
-    return job.seconds >= 3600 ? `${h}:${m}:${sec}` : `${m}:${sec}`;
+    if (isShort) return `${s.toFixed(1)} s`;
+    if (job.seconds < 3600) return `${two(s / 60)}:${two(s % 60)}`;
+    return `${s < DAY ? "" : `${Math.floor(s / DAY)} d `}${two(s / 3600 % 24)}:${two(s / 60 % 60)}:${two(s % 60)}`;
   }
-  /** The short form, of ticks. */
-  function tick(s) {
-    return job.seconds < 3600 ? clock(s) : `${Math.floor(s / 3600)}h${String(Math.floor(s / 60) % 60).padStart(2, "0")}`;
+  /** The label of a tick, with its unit; `step` is the time between two. */
+  function tick(s, step) {
+    const [d, h, m] = [Math.floor(s / DAY), Math.floor(s / 3600), Math.floor(s / 60)];
+    if (isShort) return `${+s.toFixed(1)} s`;
+    if (job.seconds < 7200) return `${m} min`;
+    if (job.seconds < 2 * DAY || !d) return step < 3600 ? `${h} h ${two(m % 60)}` : `${h} h`;
+    return h % 24 ? `${d} d ${h % 24} h` : `${d} d`;
   }
   function bytes(n) {
     for (const unit of ["B", "kB", "MB", "GB"]) {
@@ -48,9 +58,12 @@
     }
     return `${+n.toPrecision(3)} TB`;
   }
-  const NICE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 604800]; // seconds between ticks
+  const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, DAY, 7 * DAY].filter(s => isShort || s >= 60); // seconds between ticks
   const share = part => `${(100 * part).toFixed((part < 0.1 && part > 0) || (part > 0.99 && part < 1) ? 1 : 0)} %`;
-  const usd = seconds => { const n = seconds / 3600 * data.bill.price; return `$${n < 1 ? n.toFixed(3) : n.toFixed(2)}`; };
+  const money = (n, least, most = least) => `$${n.toLocaleString("en", { minimumFractionDigits: least, maximumFractionDigits: most })}`;
+  const usd = seconds => { const n = seconds / 3600 * data.bill.price; return n > 0 && n < 0.0005 ? "<$0.001" : money(n, n && n < 1 ? 3 : 2); };
+  const counted = (n, one) => `${n} ${one}${n === 1 ? "" : "s"}`;
+  const paper = matchMedia("print");
   const hide = id => { document.getElementById(id).hidden = true; };
 
   // ---- phases: a colour and, for what is idle, a pattern and the word ----
@@ -60,52 +73,64 @@
     "data wait": "red", evaluation: "orange", checkpoint: "blue", serve: "green", still: "red", restart: "red", idle: "red", end: "grey",
   };
   const called = phase => phase.idle && phase.name !== "idle" ? `idle: ${phase.name === "still" ? "no progress" : phase.name}` : phase.name;
-  let patterns = 0;
-  /** <defs> with a pattern for each phase that has one, and the fill of each phase. */
-  function fills() {
-    const id = `p${patterns++}`;
-    const stripes = (name, colour, turn, dark) => el("pattern", { id: `${id}${name}`, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${turn})` },
-      el("rect", { width: 7, height: 7, fill: `var(--${colour})` }), el("rect", { width: 2.5, height: 7, fill: dark ? "#0005" : "#fff8" }));
-    const defs = el("defs", {}, stripes("idle", "red", 45), stripes("wait", "red", -45), stripes("serve", "green", 90));
-    const fill = phase => phase.name === "serve" ? `url(#${id}serve)` : phase.name === "data wait" ? `url(#${id}wait)` : phase.idle ? `url(#${id}idle)` : `var(--${COLOURS[phase.name] || "grey"})`;
-    return [defs, fill];
-  }
-  function swatch(phase, cls = "") {
-    const [defs, fill] = fills();
-    return el("svg", { width: 14, height: 14, class: cls, "aria-hidden": "true" }, defs, el("rect", { width: 14, height: 14, fill: fill(phase) }));
-  }
+  const stripes = (name, turn, colour = "red") => el("pattern", { id: name, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${turn})` },
+    el("rect", { width: 7, height: 7, fill: `var(--${colour})` }), el("rect", { width: 2.5, height: 7, fill: "#fff8" }));
+  document.body.append(el("svg", { class: "patterns", "aria-hidden": "true" }, stripes("idle", 45), stripes("wait", -45), stripes("serve", 90, "green")));
+  const fill = phase => phase.name === "serve" ? "url(#serve)" : phase.name === "data wait" ? "url(#wait)" : phase.idle ? "url(#idle)" : `var(--${COLOURS[phase.name] || "grey"})`;
+  const swatch = phase => el("svg", { width: 14, height: 14, class: "swatch", "aria-hidden": "true" }, el("rect", { width: 14, height: 14, fill: fill(phase) }));
+  const named = name => data.phases.find(phase => phase.name === name);
 
   // ---- header ----
 
+  const steps = data.stragglers.map(row => row[2]).sort((a, b) => a - b), median = steps[Math.floor((steps.length - 1) / 2)];
+  const gpusOf = host => Object.keys(host.columns).filter(name => /^gpu \d+$/.test(name));
+  /** The mean of these columns of all hosts between the first and the last training of each; null if none is known. */
+  function inTraining(names) {
+    const found = hosts.flatMap(host => {
+      const trains = host.spans.filter(([phase]) => data.phases[phase].name === "train");
+      return trains.length ? names(host).flatMap(name => (host.columns[name] || []).slice(Math.ceil(trains[0][1] / width), Math.floor(trains[trains.length - 1][2] / width))) : [];
+    }).filter(value => value !== null);
+    return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
+  }
+
+  const kind = job.outcome ? job.outcome.kind : "unknown";
   function header() {
-    const kind = job.outcome ? job.outcome.kind : "unknown";
     const cls = ["succeeded", "failed", "stopped"].includes(kind) ? kind : "unknown";
     const top = document.getElementById("top");
-    top.append(el("div", { class: "title" }, el("h1", {}, job.name || "Training job"), el("span", { class: `badge ${cls}` }, job.outcome ? kind + (job.outcome.code ? `, exit code ${job.outcome.code}` : "") : "end unknown")));
+    const title = el("div", { class: "title" }, el("h1", {}, job.name || "Training job"), el("span", { class: `badge ${cls}` }, job.outcome ? kind + (job.outcome.code ? `, exit code ${job.outcome.code}` : "") : "end unknown"));
+    top.append(title);
     const cause = job.outcome && job.outcome.cause;
     if (cause) {
       const who = [cause.process, cause.host && `on ${cause.host}`].filter(Boolean).join(" ");
       top.append(el("div", { class: "cause" }, el("b", {}, `${who || "the job"}: ${cause.what}`), cause.error ? el("pre", { tabindex: 0 }, cause.error) : null));
     }
-    const fact = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value, more ? el("small", {}, more) : null));
-    const { bill } = data;
     const cpus = hosts.reduce((sum, host) => sum + host.cpus, 0), gpus = hosts.reduce((sum, host) => sum + host.gpus, 0);
-    top.append(el("dl", { class: "facts" },
-      fact("Duration", duration(job.seconds), `from ${job.began}`),
-      fact("Hosts", String(hosts.length + job.missing), [job.instances.join(", "), `${cpus} CPUs${gpus ? `, ${gpus} GPUs` : ""}`].filter(Boolean).join(" · ")),
-      fact("Mode", { ps: "parameter servers", mwms: "multi-worker mirrored", mpi: "MPI, Horovod", jax: "JAX", single: "single" }[job.mode] || job.mode || "unknown"),
-      fact("Host-hours", (bill.total / 3600).toPrecision(3), bill.price === null ? "no price given" : `${usd(bill.total)} at $${bill.price} an hour`),
-      fact("Idle", bill.total ? share(bill.idle / bill.total) : "–", bill.price === null ? `${duration(bill.idle)} of hosts` : `${duration(bill.idle)} of hosts, ${usd(bill.idle)}`)));
+    const mode = { ps: "parameter servers", mwms: "multi-worker mirrored", mpi: "MPI, Horovod", jax: "JAX", single: "" }[job.mode] ?? job.mode;
+    title.after(el("p", { class: "about" }, [mode, counted(hosts.length + job.missing, "host"), job.instances.join(", "), cpus && counted(cpus, "CPU"), gpus && counted(gpus, "GPU"), `began ${job.began}`].filter(Boolean).join(" · ")));
+    const bad = rule => data.verdicts.some(verdict => verdict.rule === rule) ? "bad" : null;
+    const fact = (name, value, more, rule) => el("div", { class: bad(rule) }, el("dt", {}, name), el("dd", {}, value, more ? el("small", {}, more) : null));
+    const { total, idle, price, phases } = data.bill;
+    const facts = [fact("Duration", duration(job.seconds))];
+    if (total) {
+      const trains = (phases.find(([name]) => name === "train") || [0, 0])[1];
+      const [next] = phases.filter(([name]) => name !== "train").sort((a, b) => b[1] - a[1]);
+      facts.push(fact("Training", share(trains / total), next ? `${called(named(next[0]))} ${share(next[1] / total)}` : "of all host-time"));
+    }
+    const busy = inTraining(gpusOf), watts = inTraining(() => ["gpu watts"]);
+    if (busy !== null) facts.push(fact("GPUs busy", share(busy), `while training${watts ? `, at ${Math.round(watts * hosts.length / gpus)} W${gpus > 1 ? " each" : ""}` : ""}`, "gpu_starved"));
+    if (data.stragglers.length) facts.push(fact("A step takes", duration(median), data.stragglers.length > 1 ? `slowest of ${data.stragglers.length}: ${duration(data.stragglers[0][2])}` : data.stragglers[0][1]));
+    if (total) facts.push(fact("Idle", share(idle / total), `${hostTime(idle)} of hosts${price === null ? "" : `, ${usd(idle)}`}`, "idle"), fact("Host-time", hostTime(total), price === null ? "no price given" : `${usd(total)} at ${money(price, 2, 4)} an hour`));
+    top.append(el("dl", { class: "facts" }, ...facts));
     if (data.notes.length) top.append(el("ul", { class: "notes warning", "aria-label": "What is wrong with the records" }, ...data.notes.map(note => el("li", {}, note))));
   }
 
   function verdicts() {
-    const words = { error: "error", warning: "warning", note: "note" };
     at("verdicts").append(data.verdicts.length
       ? el("ol", { class: "verdicts" }, ...data.verdicts.map(verdict => el("li", { class: verdict.severity },
-        el("p", { class: "head" }, el("span", { class: "word" }, words[verdict.severity]), el("b", {}, verdict.rule.replace(/_/g, " ")), el("span", { class: "where" }, [verdict.process, verdict.host].filter(Boolean).join(" on "))),
-        el("p", {}, verdict.text[0].toUpperCase() + verdict.text.slice(1) + "."), el("p", { class: "do" }, el("b", {}, "What to do: "), verdict.advice + "."))))
-      : el("p", { class: "none-said none" }, hosts.length ? "No problems found." : "There are no records to judge."));
+        el("p", { class: "head" }, el("span", { class: "word" }, verdict.severity), el("b", {}, verdict.rule.replace(/_/g, " ")), el("span", { class: "where" }, [verdict.process, verdict.host].filter(Boolean).join(" on "))),
+        el("p", { class: "what" }, verdict.text[0].toUpperCase() + verdict.text.slice(1) + "."), el("p", { class: "do" }, el("b", {}, "What to do: "), verdict.advice + "."))))
+      : el("p", { class: `none-said ${kind === "succeeded" ? "none" : "note"}` }, !hosts.length ? "There are no records to judge." : kind === "failed" ? "No other problems found." : "No problems found."));
+    if (hosts.length && !data.rates.length && !data.metrics.length) at("verdicts").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
     const rules = Object.entries(data.rules).map(([name, value]) => `${name}=${value}`).join(", ");
     at("verdicts").append(el("details", {}, el("summary", {}, "Thresholds of the rules"), el("p", { class: "muted" }, `ENTRYPOINT_RULES="${rules}"`)));
   }
@@ -115,22 +140,23 @@
   function timeline() {
     if (!hosts.length) return hide("timeline");
     const used = new Set(hosts.flatMap(host => [...host.spans, ...host.processes.flatMap(process => process.spans)].map(span => span[0])));
-    const total = hosts.reduce((sum, host) => sum + host.processes.length, 0);
+    // A host's own row shows what prepared it.
+    const shown = host => host.processes.filter(process => process.spans.length && !(["prepare", "key"].includes(process.role) && process.ended === "exit code 0"));
+    const total = hosts.reduce((sum, host) => sum + shown(host).length, 0);
     const box = el("div", { class: "rows", tabindex: 0, role: "group", "aria-label": "Timeline of hosts and processes; the table of the bill has its sums" });
     const choice = el("select", { id: "rows" }, ...["Hosts and processes", "Hosts"].map((name, number) => el("option", { value: number }, name)));
-    choice.value = total > 40 ? 1 : 0;
+    choice.value = hosts.length + total > 20 ? 1 : 0;
     at("timeline").append(
       el("ul", { class: "legend", "aria-label": "Phases" }, ...data.phases.filter((_, number) => used.has(number)).map(phase => el("li", {}, swatch(phase), called(phase)))),
       el("div", { class: "controls" }, el("label", { for: "rows" }, "Show"), choice), box);
     const draw = () => {
-      const wide = box.clientWidth || 800, left = wide < 600 ? 88 : 150, right = 8, scale = (wide - left - right) / (job.seconds || 1);
-      const [defs, fill] = fills();
-      const rows = hosts.flatMap(host => [[host.name, host.spans, true, []], ...(choice.value === "0" ? host.processes.filter(process => process.spans.length).map(process => [process.name, process.spans, false, process.ticks]) : [])]);
+      const wide = paper.matches ? 700 : box.clientWidth || 800, left = wide < 600 ? 88 : 150, right = 8, scale = (wide - left - right) / (job.seconds || 1);
+      const rows = hosts.flatMap(host => [[host.name, host.spans, true, []], ...(choice.value === "0" ? shown(host).map(process => [process.name, process.spans, false, process.ticks]) : [])]);
       const heights = rows.map(row => row[2] ? (hosts.length > 30 ? 14 : 22) : 13), head = 20;
       const high = head + heights.reduce((sum, h) => sum + h, 0) + 4;
-      const svg = el("svg", { width: wide - 2, height: high, role: "img", "aria-label": `${hosts.length} hosts over ${duration(job.seconds)}` }, defs);
-      const step = NICE.find(s => s * scale > 70) || 604800;
-      for (let t = 0; t <= job.seconds; t += step) svg.append(el("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: head - 4, y2: high }), el("text", { class: "sub", x: left + t * scale, y: 12, "text-anchor": !t ? "start" : t * scale > wide - left - right - 20 ? "end" : "middle" }, tick(t)));
+      const svg = el("svg", { width: wide - 2, height: high, viewBox: `0 0 ${wide - 2} ${high}`, role: "img", "aria-label": `${counted(hosts.length, "host")} over ${duration(job.seconds)}` });
+      const step = STEPS.find(s => s * scale > 70) || 7 * DAY;
+      for (let t = 0; t <= job.seconds; t += step) svg.append(el("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: head - 4, y2: high }), el("text", { class: "sub", x: left + t * scale, y: 12, "text-anchor": !t ? "start" : t * scale > wide - left - right - 20 ? "end" : "middle" }, tick(t, step)));
       let y = head;
       rows.forEach(([name, spans, isHost, ticks], number) => {
         const h = heights[number], most = Math.floor((left - (isHost ? 6 : 16)) / 6.8);
@@ -148,9 +174,9 @@
       });
       box.replaceChildren(svg);
     };
-    choice.addEventListener("change", draw);
+    for (const each of [choice, paper]) each.addEventListener("change", draw);
     let before = 0;
-    new ResizeObserver(() => { if (box.clientWidth !== before) { before = box.clientWidth; draw(); } }).observe(box);
+    new ResizeObserver(() => { if (box.clientWidth !== before && !paper.matches) { before = box.clientWidth; draw(); } }).observe(box);
     draw();
   }
 
@@ -159,70 +185,82 @@
   function bill() {
     const { phases, total, idle, price } = data.bill;
     if (!total) return hide("bill");
-    const about = name => data.phases.find(phase => phase.name === name);
-    const [defs, fill] = fills();
-    const bar = el("svg", { "aria-hidden": "true", preserveAspectRatio: "none" }, defs);
-    let x = 0;
-    for (const [name, seconds] of phases) {
-      bar.append(el("rect", { x: `${100 * x / total}%`, width: `${100 * seconds / total}%`, height: "100%", fill: fill(about(name)) }, el("title", {}, `${called(about(name))}: ${share(seconds / total)}`)));
-      x += seconds;
-    }
-    const head = names => el("thead", {}, el("tr", {}, ...names.map(name => el("th", { scope: "col" }, name))));
-    const money = price === null ? [] : ["USD"], cost = seconds => price === null ? [] : [el("td", {}, usd(seconds))];
-    const row = (name, seconds, cls, mark) => el("tr", { class: cls }, el("th", { scope: "row" }, mark, name), el("td", {}, duration(seconds)), el("td", {}, share(seconds / total)), ...cost(seconds));
-    const table = el("table", { class: "plain" }, head(["Hosts were at", "Host-time", "Share", ...money]),
-      el("tbody", {}, ...phases.map(([name, seconds]) => row(called(about(name)), seconds, about(name).idle ? "idle" : "", swatch(about(name), "swatch")))),
-      el("tfoot", {}, row("All", total, "", null), row("of that idle", idle, idle ? "idle" : "", null)));
+    const head = names => el("thead", {}, el("tr", {}, ...names.map(name => name ? el("th", { scope: "col" }, name) : el("td", { class: "bar" }))));
+    const cost = seconds => price === null ? [] : [el("td", {}, usd(seconds))];
+    const row = (name, seconds, cls, mark) => el("tr", { class: cls }, el("th", { scope: "row" }, mark ? swatch(mark) : null, name), el("td", {}, hostTime(seconds)), el("td", {}, share(seconds / total)), el("td", { class: "bar" }, mark ? el("svg", { height: 12, width: "100%", "aria-hidden": "true" }, el("rect", { width: `${100 * seconds / total}%`, height: 12, fill: fill(mark) })) : null), ...cost(seconds));
+    const table = el("table", { class: "plain" }, head(["Hosts were at", "Host-time", "Share", "", ...(price === null ? [] : ["USD"])]),
+      el("tbody", {}, ...phases.map(([name, seconds]) => row(called(named(name)), seconds, named(name).idle ? "idle" : "", named(name)))),
+      el("tfoot", {}, row("All", total, "", null), idle ? row("of that idle", idle, "idle", null) : null));
     const order = hosts.map((host, number) => [host, data.bill.hosts[number]]);
     const by = el("table", { class: "plain" }, head(["Host", ...phases.map(([name]) => name), "idle in all"]),
-      el("tbody", {}, ...order.map(([host, sums]) => el("tr", {}, el("th", { scope: "row" }, host.name), ...sums.map(sum => el("td", {}, sum ? duration(sum) : "–")), el("td", {}, duration(sums.reduce((all, sum, number) => all + (about(phases[number][0]).idle ? sum : 0), 0)))))));
-    at("bill").append(el("div", { class: "bar" }, bar), el("div", { class: "scroll wide" }, table));
+      el("tbody", {}, ...order.map(([host, sums]) => el("tr", {}, el("th", { scope: "row" }, host.name), ...sums.map(sum => el("td", {}, sum ? duration(sum) : "–")), el("td", {}, duration(sums.reduce((all, sum, number) => all + (named(phases[number][0]).idle ? sum : 0), 0)))))));
+    at("bill").append(el("div", { class: "scroll wide" }, table));
     if (price === null) at("bill").append(el("p", { class: "muted" }, "To see costs, make the report again: entrypoint report FOLDER --price USD_PER_HOST_HOUR"));
-    at("bill").append(el("details", {}, el("summary", {}, "By host"), el("div", { class: "scroll wide", tabindex: 0 }, by)));
+    if (hosts.length > 1) at("bill").append(el("details", {}, el("summary", {}, "By host"), el("div", { class: "scroll wide", tabindex: 0 }, by)));
   }
 
   // ---- plots ----
 
   const LINES = ["blue", "orange", "green", "pink", "sky", "red", "yellow", "grey"];
-  const DASHES = [[], [6, 3], [2, 3]];
   const times = Array.from({ length: count }, (_, number) => (number + 0.5) * width);
-  const plots = [];
-  const seen = column => column && column.some(value => value !== null);
+  const plots = [], HIGH = 160;
+  const known = column => (column || []).filter(value => value !== null);
+  const seen = column => known(column).length > 0;
+  const meanOf = values => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const short = value => value === null || value === undefined ? "–" : Math.abs(value) >= 1e5 || (value && Math.abs(value) < 1e-3) ? value.toExponential(1) : String(+value.toPrecision(4));
   const zeros = column => column || new Array(count).fill(0);
 
-  /** A plot: series are {name, values, colour}; stacked ones lie one on another. */
-  function plot(into, title, unit, series, { stacked = false, range = null } = {}) {
+  const SUMMARY = { mean: meanOf, last: values => values[values.length - 1], peak: values => Math.max(...values) }; // what a legend shows of a line
+  /** A plot: series are {name, values, colour}; stacked ones lie one on another. If none of them changes, figures. */
+  function plot([figures, into], title, unit, series, { stacked = false, range = null, rest = "mean" } = {}) {
     series = series.filter(each => seen(each.values));
-    if (!series.length) return false;
+    if (!series.length) return;
+    const heading = el("h3", {}, title, unit ? el("span", {}, `  ${unit}`) : null);
+    const levels = series.map(each => [...new Set(known(each.values).map(short))]);
+    if (levels.every(level => level.length === 1)) {
+      const first = series[0].values, isOne = series.every(each => known(each.values).length === 1);
+      figures.append(el("div", { class: "figure" }, heading, ...series.map((each, number) => el("p", {}, el("b", {}, levels[number][0]), ` ${each.name}`)), el("p", { class: "muted" }, isOne ? `once, at ${clock(times[first.findIndex(value => value !== null)])}` : "throughout")));
+      return;
+    }
     const raw = series.map(each => each.values), drawn = raw.map(values => values.slice());
     if (stacked) for (let number = 1; number < drawn.length; number++) drawn[number] = drawn[number].map((value, i) => value === null || drawn[number - 1][i] === null ? null : value + drawn[number - 1][i]);
     const order = series.map((_, number) => number);
     if (stacked) order.reverse(); // the highest first, the others over it
-    const box = el("div", { class: "plot", role: "group", "aria-label": `${title}${unit ? `, ${unit}` : ""}: ${series.map(each => each.name).join(", ")}` }, el("h3", {}, title, unit ? el("span", {}, `  ${unit}`) : null));
+    const box = el("div", { class: "plot", role: "group", "aria-label": `${title}${unit ? `, ${unit}` : ""}: ${series.map(each => each.name).join(", ")}` }, heading);
     into.append(box);
-    const short = value => value === null || value === undefined ? "–" : Math.abs(value) >= 1e5 || (value && Math.abs(value) < 1e-3) ? value.toExponential(1) : String(+value.toPrecision(4));
     const axis = { stroke: () => css("ink-2"), grid: { stroke: () => css("grid"), width: 1 }, ticks: { stroke: () => css("grid"), size: 4 }, font: "11px system-ui, sans-serif" };
     const made = new uPlot({
-      width: 480, height: 170, cursor: { sync: { key: "t" }, points: { show: !stacked } },
+      width: 480, height: HIGH, cursor: { sync: { key: "t" }, points: { show: !stacked } },
       legend: { live: true }, padding: [8, 20, 0, 0],
       scales: { x: { time: false, range: [0, job.seconds || 1] }, y: { range: range || ((_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1]) } },
-      axes: [{ ...axis, size: 26, space: 64, incrs: NICE, values: (_, ticks) => ticks.map(tick) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
-      series: [{ label: "time", value: (_, t) => t === null ? "–" : clock(t) }, ...order.map(number => ({
-        label: series[number].name, spanGaps: true, width: stacked ? 0 : 1.5, stroke: () => css(series[number].colour), points: { show: count < 3 || raw[number].filter(value => value !== null).length < 3 },
-        fill: stacked ? () => css(series[number].colour) : undefined, dash: stacked ? undefined : series[number].dash, value: (_, __, ___, i) => i === null || i === undefined ? "–" : short(raw[number][i]),
+      axes: [{ ...axis, size: 26, space: 64, incrs: STEPS, values: (_, ticks, __, ___, step) => ticks.map(t => tick(t, step)) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
+      series: [{ label: "time", value: (_, t) => t === null ? "" : `at ${clock(t)}` }, ...order.map(number => ({
+        label: series[number].name, spanGaps: true, width: stacked ? 0 : 1.5, stroke: () => css(series[number].colour), points: { show: known(raw[number]).length < 3 },
+        fill: stacked ? () => css(series[number].colour) : undefined, value: (_, __, ___, i) => i === null || i === undefined ? `${rest} ${short(+SUMMARY[rest](known(raw[number])).toPrecision(3))}` : short(raw[number][i]),
       }))],
     }, [times, ...order.map(number => drawn[number])], box);
     plots.push([made, box]);
-    return true;
   }
-  /** Make plots as wide as their places: these change with the window, and as others come beside them. */
+  /** Make plots as wide as their places: these change with the window, and as others come beside them; on paper, style does it. */
   function fit() {
+    if (paper.matches) return;
     for (const [made, box] of plots) {
       const wide = Math.max(240, box.clientWidth);
-      if (made.width !== wide) made.setSize({ width: wide, height: 170 });
+      if (made.width !== wide) made.setSize({ width: wide, height: HIGH });
     }
   }
-  const lines = named => named.map(([name, values], number) => ({ name, values, colour: LINES[number % LINES.length], dash: DASHES[Math.floor(number / LINES.length) % 3] }));
+  /** Lines of [name, values]: all up to eight; of more the lowest and the highest on average, and the median. */
+  function lines(all) {
+    all = all.filter(([, values]) => seen(values));
+    if (all.length > LINES.length) {
+      const sorted = all.map(each => [meanOf(known(each[1])), each]).sort((a, b) => a[0] - b[0]).map(pair => pair[1]), high = sorted[sorted.length - 1];
+      const middle = times.map((_, i) => { const values = known(all.map(each => each[1][i])).sort((a, b) => a - b); return values.length ? values[(values.length - 1) >> 1] : null; });
+      all = [[`lowest: ${sorted[0][0]}`, sorted[0][1]], [`highest: ${high[0]}`, high[1]], [`median of ${all.length}`, middle]];
+    }
+    return all.map(([name, values], number) => ({ name, values, colour: LINES[number] }));
+  }
+  /** The places of figures and of plots in a section; empty ones take no room. */
+  const places = () => [el("div", { class: "figures" }), el("div", { class: "plots" })];
 
   const mean = columns => {
     const found = new Array(count).fill(null);
@@ -237,47 +275,45 @@
 
   function utilisation() {
     if (!hosts.some(host => Object.keys(host.columns).length)) return hide("use");
-    const choice = el("select", { id: "host" }, ...(hosts.length > 1 ? [el("option", { value: "mean" }, `all ${hosts.length} hosts, on average`)] : []), ...(hosts.length > 1 && hosts.length <= 24 ? [el("option", { value: "compare" }, "all hosts side by side")] : []), ...hosts.map((host, number) => el("option", { value: number }, host.name)));
-    const box = el("div", { class: "plots" });
-    at("use").append(el("div", { class: "controls" }, el("label", { for: "host" }, "Host"), choice), box);
+    const choice = el("select", { id: "host" }, ...(hosts.length > 1 ? [el("option", { value: "mean" }, `all ${hosts.length} hosts, on average`)] : []), ...(hosts.length > 1 ? [el("option", { value: "compare" }, "all hosts side by side")] : []), ...hosts.map((host, number) => el("option", { value: number }, host.name)));
+    const box = places();
+    at("use").append(el("div", { class: "controls" }, el("label", { for: "host" }, "Host"), choice), ...box);
     const CPU = [["user", "green"], ["system", "blue"], ["disks", "orange"], ["stolen", "red"], ["throttled", "pink"]];
     const draw = () => {
-      plots.splice(0, plots.length, ...plots.filter(([made, where]) => { const goes = box.contains(where); if (goes) made.destroy(); return !goes; }));
-      box.replaceChildren();
+      plots.splice(0, plots.length, ...plots.filter(([made, where]) => { const goes = box[1].contains(where); if (goes) made.destroy(); return !goes; }));
+      box.forEach(place => place.replaceChildren());
       const column = (host, name) => host.seen ? host.columns[name] || zeros().map((zero, i) => i < host.seen[0] || i > host.seen[1] ? null : zero) : null;
       if (choice.value === "compare") {
         const each = (title, unit, value) => plot(box, title, unit, lines(hosts.map(host => [host.name, value(host)])));
         const sum = (host, names) => { const parts = names.map(name => column(host, name)); return parts[0] && parts[0].map((_, i) => parts.some(part => part[i] === null) ? null : parts.reduce((all, part) => all + part[i], 0)); };
+        if (hosts.some(host => host.gpus)) each("GPUs", "% busy", host => scaled(mean(gpusOf(host).map(name => host.columns[name])), 100));
         each("CPUs", "% busy", host => scaled(sum(host, ["cpu user", "cpu system"]), 100 / host.cpus));
         each("Memory of programs", "GB", host => scaled(column(host, "memory programs"), 1e-3));
         each("Network", "MB/s, both ways", host => sum(host, ["net received", "net sent"]));
         each("Disks", "MB/s, both ways", host => sum(host, ["disk read", "disk written"]));
-        const gpus = host => mean(Object.keys(host.columns).filter(name => /^gpu \d+$/.test(name)).map(name => host.columns[name]));
-        if (hosts.some(host => host.gpus)) each("GPUs", "% busy", host => scaled(gpus(host), 100));
         return;
       }
       const chosen = choice.value === "mean" ? hosts : [hosts[+choice.value]];
       const all = (name, unit = () => 1) => mean(chosen.map(host => scaled(column(host, name), unit(host))));
       const any = name => chosen.some(host => host.columns[name]);
-      const some = (title, unit, names, options, factor) => { const known = names.filter(([, name]) => any(name)); if (known.length) plot(box, title, unit, known.map(([label, name, colour]) => ({ name: label, values: all(name, factor), colour })), options); };
-      plot(box, "CPUs", "% of the host's, by state", CPU.filter(([name]) => any(`cpu ${name}`)).map(([name, colour]) => ({ name: name === "disks" ? "waits for disks" : name, values: all(`cpu ${name}`, host => 100 / host.cpus), colour })), { stacked: true, range: (_, low, high) => [0, Math.max(100, high)] });
+      const some = (title, unit, names, options, factor) => { const there = names.filter(([, name]) => any(name)); plot(box, title, unit, there.map(([label, name, colour]) => ({ name: label, values: all(name, factor), colour })), options); };
+      const gpus = [...new Set(chosen.flatMap(gpusOf))].sort();
+      plot(box, "GPUs", "% busy", lines(gpus.map(name => [name, all(name, () => 100)])), { range: [0, 100] });
+      plot(box, "GPU memory", "% held", lines(gpus.map(name => [name, all(name.replace("gpu", "gpu memory"), () => 100)])), { range: [0, 100], rest: "peak" });
+      some("GPU power", "W", [["all GPUs", "gpu watts", "red"]]);
+      plot(box, "CPUs", "% of the host's, by state", CPU.filter(([name]) => any(`cpu ${name}`)).map(([name, colour]) => ({ name: name === "disks" ? "waits for disks" : name, values: all(`cpu ${name}`, host => 100 / host.cpus), colour })).filter(each => each.values.some(value => value >= 0.5)), { stacked: true, range: (_, low, high) => [0, Math.max(100, high)] });
       const limit = chosen.length === 1 && chosen[0].memory ? `, of ${bytes(chosen[0].memory * 1e6)}` : "";
-      some("Memory", `GB${limit}`, [["programs", "memory programs", "blue"], ["page cache", "memory cache", "sky"]], { stacked: true }, () => 1e-3);
-      const gpus = [...new Set(chosen.flatMap(host => Object.keys(host.columns).filter(name => /^gpu \d+$/.test(name))))].sort();
-      if (gpus.length) {
-        plot(box, "GPUs", "% busy", lines(gpus.map(name => [name, all(name, () => 100)])), { range: [0, 100] });
-        plot(box, "GPU memory", "% held", lines(gpus.map(name => [name, all(name.replace("gpu", "gpu memory"), () => 100)])), { range: [0, 100] });
-      }
+      some("Memory", `GB${limit}`, [["programs", "memory programs", "blue"], ["page cache", "memory cache", "sky"]], { stacked: true, rest: "peak" }, () => 1e-3);
       some("Network", "MB/s", [["received", "net received", "blue"], ["sent", "net sent", "orange"]]);
       some("Disks", "MB/s", [["read", "disk read", "blue"], ["written", "disk written", "orange"]]);
       const pipes = [...new Set(chosen.flatMap(host => Object.keys(host.columns).filter(name => name.startsWith("fifo "))))].sort();
-      if (pipes.length) plot(box, "Pipes of channels", "% filled", lines(pipes.map(name => [name.slice(5), all(name, () => 100)])), { range: [0, 100] });
-      some("Free on the disk of models", chosen.length === 1 && chosen[0].disk ? `GB, of ${chosen[0].disk}` : "GB", [["free", "free", "green"]]);
+      plot(box, "Pipes of channels", "% filled", lines(pipes.map(name => [name.slice(5), all(name, () => 100)])), { range: [0, 100] });
+      some("Free on the disk of models", chosen.length === 1 && chosen[0].disk ? `GB, of ${chosen[0].disk}` : "GB", [["free", "free", "green"]], { rest: "last" });
       if (chosen.length === 1) {
         const processes = chosen[0].processes.filter(process => process.cpu && process.role !== "prepare");
-        if (processes.length) plot(box, "CPUs by process", "CPUs", lines(processes.map(process => [process.name, process.cpu])));
+        plot(box, "CPUs by process", "CPUs", lines(processes.map(process => [process.name, process.cpu])));
         const held = chosen[0].processes.filter(process => process.memory && process.role !== "prepare");
-        if (held.length) plot(box, "Memory by process", "GB", lines(held.map(process => [process.name, scaled(process.memory, 1e-3)])));
+        plot(box, "Memory by process", "GB", lines(held.map(process => [process.name, scaled(process.memory, 1e-3)])), { rest: "peak" });
       }
     };
     choice.addEventListener("change", () => { draw(); fit(); });
@@ -285,35 +321,36 @@
   }
 
   function training() {
-    const box = el("div", { class: "plots" });
-    at("training").append(box);
+    const box = places();
+    at("training").append(...box);
     const name = line => hosts.length > 1 ? `${line.process} ${hosts[line.host].name}` : line.process;
-    const MOST = 16;
-    let shown = data.rates;
-    if (shown.length > MOST) { // the slowest and the fastest, by what the table of stragglers tells of all
-      const sum = line => line.values.reduce((all, value) => all + (value || 0), 0);
-      const sorted = [...shown].sort((a, b) => sum(a) - sum(b));
-      shown = [...sorted.slice(0, MOST / 2), ...sorted.slice(-MOST / 2)];
-    }
-    let drawn = plot(box, "Steps", data.rates.length > MOST ? `a second; the ${MOST / 2} slowest and fastest of ${data.rates.length} processes` : "a second", lines(shown.map(line => [name(line), line.values])));
+    plot(box, "Steps", "a second", lines(data.rates.map(line => [name(line), line.values])));
     for (const metric of data.metrics) {
       const low = (_, low, high) => { const room = (high - low || Math.abs(high) || 1) * 0.08; return [low >= 0 && low < (high - low) ? 0 : low - room, high + room]; };
       const more = metric.processes > metric.lines.length ? `the first ${metric.lines.length} of ${metric.processes} processes` : "";
-      drawn = plot(box, metric.name, more, lines(metric.lines.map(line => [name(line), line.values])), { range: low }) || drawn;
+      plot(box, metric.name, more, lines(metric.lines.map(line => [name(line), line.values])), { range: low, rest: "last" });
     }
-    if (!drawn) at("training").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
+    if (box.every(place => !place.hasChildNodes())) hide("training");
   }
 
   // ---- tables ----
 
+  /** A table of the first rows, and below it all of them, folded. */
+  function folded(id, rows, table, most) {
+    const boxed = (of, cls) => el("div", { class: `scroll wide ${cls}`, tabindex: 0 }, table(of));
+    if (most) at(id).append(boxed(rows.slice(0, most), "first"));
+    if (rows.length > most) at(id).append(el("details", {}, el("summary", {}, `All ${rows.length}`), boxed(rows, "")));
+  }
+
   function pace() {
     const rows = data.stragglers;
     if (rows.length < 2) return hide("pace");
-    const sorted = rows.map(row => row[2]).sort((a, b) => a - b), median = sorted[Math.floor((sorted.length - 1) / 2)];
+    const times = seconds => median ? seconds / median : 0, isSlow = seconds => times(seconds) >= (data.rules.straggler || Infinity);
     const table = of => el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["Process", "Host", "Seconds a step", "Times the median", "Steps"].map(name => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, ...of.map(([host, process, seconds, steps]) => { const slow = median && seconds / median >= (data.rules.straggler || Infinity); return el("tr", { class: slow ? "idle" : "" }, el("th", { scope: "row" }, process), el("td", {}, hosts[host].name), el("td", {}, duration(seconds)), el("td", {}, median ? `${(seconds / median).toFixed(2)}×${slow ? " slow" : ""}` : "–"), el("td", {}, steps === null ? "–" : String(steps))); })));
-    at("pace").append(el("p", { class: "muted" }, "The mean time of a step of each process, the slowest first."), el("div", { class: "scroll wide", tabindex: 0 }, table(rows.slice(0, 12))));
-    if (rows.length > 12) at("pace").append(el("details", {}, el("summary", {}, `All ${rows.length}`), el("div", { class: "scroll wide", tabindex: 0 }, table(rows))));
+      el("tbody", {}, ...of.map(([host, process, seconds, steps]) => el("tr", { class: isSlow(seconds) ? "idle" : "" }, el("th", { scope: "row" }, process), el("td", {}, hosts[host].name), el("td", {}, duration(seconds)), el("td", {}, median ? `${times(seconds).toFixed(2)}×${isSlow(seconds) ? " slow" : ""}` : "–"), el("td", {}, steps === null ? "–" : steps.toLocaleString("en"))))));
+    const [host, process, slowest] = rows[0];
+    at("pace").append(el("p", {}, `The slowest of ${rows.length} processes, ${process} on ${hosts[host].name}, takes ${duration(slowest)} for a step on average: ${times(slowest).toFixed(2)} times the median of ${duration(median)}.`));
+    folded("pace", rows, table, isSlow(slowest) ? 8 : 0);
   }
 
   function traffic() {
@@ -339,12 +376,15 @@
   }
 
   function channels() {
-    const rows = hosts.flatMap(host => host.channels.map(channel => [channel, host]));
-    if (!rows.length) return hide("data-read");
-    const cells = ([channel, host]) => el("tr", {}, el("th", { scope: "row" }, channel.name), el("td", {}, host.name), el("td", {}, channel.mode || "–"), el("td", {}, channel.distribution || "–"), el("td", {}, channel.files === undefined ? "–" : `${channel.more ? "≥ " : ""}${channel.files.toLocaleString("en")}`), el("td", {}, channel.bytes === undefined ? "–" : bytes(channel.bytes)));
-    const table = of => el("div", { class: "scroll wide", tabindex: 0 }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["Channel", "Host", "Mode", "Distribution", "Files", "Size"].map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...of.map(cells))));
-    at("data-read").append(table(rows.slice(0, 16)));
-    if (rows.length > 16) at("data-read").append(el("details", {}, el("summary", {}, `All ${rows.length}`), table(rows)));
+    const rows = new Map(); // what several hosts have alike is one row
+    for (const host of hosts) for (const channel of host.channels) {
+      const key = JSON.stringify(channel);
+      rows.set(key, [channel, [...(rows.get(key) || [null, []])[1], host.name]]);
+    }
+    if (!rows.size) return hide("data-read");
+    const who = names => names.length === 1 ? names[0] : names.length === hosts.length ? `each of ${names.length}` : `each of ${names.length}: ${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}`;
+    const cells = ([channel, names]) => el("tr", {}, el("th", { scope: "row" }, channel.name), el("td", {}, who(names)), el("td", {}, channel.mode || "–"), el("td", {}, channel.distribution || "–"), el("td", {}, channel.files === undefined ? "–" : `${channel.more ? "≥ " : ""}${channel.files.toLocaleString("en")}`), el("td", {}, channel.bytes === undefined ? "–" : bytes(channel.bytes)));
+    folded("data-read", [...rows.values()], of => el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["Channel", "Host", "Mode", "Distribution", "Files", "Size"].map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...of.map(cells))), 16);
   }
 
   function stacks() {
@@ -354,16 +394,19 @@
 
   function log() {
     if (!data.said.length) return hide("log");
-    at("log").append(el("div", { class: "log", tabindex: 0, role: "log", "aria-label": "Lines of the launcher" }, ...data.said.map(([t, host, words]) => el("div", { class: /^(error|warning)|failed|lost|killed/.test(words) ? "bad" : "" }, el("i", {}, clock(t)), " ", el("b", {}, hosts[host].name), ` ${words}`))));
+    at("log").append(el("div", { class: "log", tabindex: 0, role: "group", "aria-label": "Lines of the launcher" }, ...data.said.map(([t, host, words]) => el("div", { class: /^(error|warning)|failed|lost|killed/.test(words) ? "bad" : "" }, el("i", {}, clock(t)), " ", el("b", {}, hosts[host].name), ` ${words}`))));
   }
 
-  for (const part of [header, verdicts, timeline, bill, training, utilisation, pace, traffic, channels, stacks, log]) part();
+  for (const part of [header, verdicts, stacks, timeline, bill, training, pace, utilisation, traffic, channels, log]) part();
 
-  // ---- width and colours change ----
+  // ---- width and colours change, and paper has nothing folded ----
 
   fit();
   addEventListener("resize", fit);
   const again = () => plots.forEach(([made]) => made.redraw(false, true));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  for (const query of [matchMedia("(prefers-color-scheme: dark)"), paper]) query.addEventListener("change", again);
+  let opened = [];
+  addEventListener("beforeprint", () => { opened = [...document.querySelectorAll("details:not([open])")]; for (const each of opened) each.open = true; });
+  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
   document.documentElement.dataset.ready = "yes";
 })();

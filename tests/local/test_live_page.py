@@ -1,0 +1,96 @@
+"""Test the live page in a browser: a job that runs, one of many hosts, one that failed, and hostile texts."""
+
+import json
+import re
+import threading
+import time
+from html import unescape
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import pytest
+from browser import browser_in
+
+from entrypoint.observe.live.serve import STATE, Looks, application
+from entrypoint.observe.live.view import View
+from entrypoint.record.lines import line_of
+
+HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"
+
+
+class Silent(WSGIRequestHandler):
+    def log_message(self, *words) -> None:
+        pass
+
+
+@pytest.fixture
+def shown(tmp_path, no_leftovers):
+    """Return what the browser shows of a job's state."""
+    browser = browser_in(tmp_path)
+    with make_server("127.0.0.1", 0, application(tmp_path, Looks()), handler_class=Silent) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+
+        def show(state: dict, **options):
+            (tmp_path / STATE).write_text(json.dumps(state))
+            return browser.open(f"http://127.0.0.1:{server.server_port}/", **options)
+
+        yield show
+        server.shutdown()
+        thread.join()
+
+
+def job_of(count: int, **more: list) -> View:
+    """Make the view of a job; `more`: {process: further lines of its host}."""
+    made, names, now = View(), [f"algo-{number + 1}" for number in range(count)], time.time()
+    about = {"version": 1, "hosts": names, "coordinator": "algo-1", "mode": "mpi", "cpus": 4, "memory_limit": 1000}
+    for number, name in enumerate(names):
+        rank = f"rank {number}"
+        used = {
+            "cpu": [1.0, 1.0, 0, 0, 0],
+            "memory": [9, 9, 500],
+            "net": [0, 0],
+            "disk": [0, 0],
+            "gpus": [[0.3, 1, 4, 90]],
+        }
+        lines = [
+            ["host", now - 4000, {**about, "job": "resnet-17"}], ["process", now - 3990, rank, {"role": "rank"}],
+            ["sample", now, 1.0, used, {rank: {"cpu": 1.0, "memory": 7}}, {}],
+            ["metric", now, rank, {"step": 30.0, "max_steps": 100.0, "loss": 0.25}], ["said", now, f"{rank} started"],
+            ["lines", now, rank, [f"a line of {rank}"]], *more.get(name.replace("-", "_"), ()),
+        ]  # fmt: skip
+        for line in lines:
+            made.note(name, line_of(line))
+    return made
+
+
+def words_of(dom: str) -> str:
+    """Return the text of the page."""
+    body = re.sub(r"<(script|style).*?</\1>", "", dom, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", body)))
+
+
+def test_a_job_that_runs(shown):
+    page = shown(job_of(2).state(time.time()))
+    words = words_of(page.dom)
+    assert page.complaints == [] and "<title>resnet-17</title>" in page.dom
+    for part in ("running", "1 h 06 min", "Done 30 %", "GPUs busy 30 %", "loss 0.25", "50 % of 4", "a line of rank 1"):
+        assert part in words
+    assert "<details" not in page.dom and not re.search(r"\b(null|undefined|NaN)\b", words)
+
+
+def test_of_many_hosts_those_with_a_problem_are_open_and_first(shown):
+    still = [["still", time.time(), {"rank 6": [90.0, 0.0]}]]
+    page = shown(job_of(12, algo_7=still).state(time.time()))
+    assert page.complaints == []
+    assert re.findall(r'<details[^>]* data-host="([^"]*)"', page.dom)[:2] == ["algo-7", "algo-1"]
+    assert len(re.findall(r"<details[^>]* open", page.dom)) == 1
+    assert "no sign of progress" in words_of(page.dom) and "Hosts with a problem 1 of 12" in words_of(page.dom)
+
+
+def test_a_job_that_failed(shown):
+    cause = {"host": "algo-1", "process": "rank 0", "what": "exit code 1", "error": f"ValueError: {HOSTILE}"}
+    ends = [["outcome", time.time(), {"kind": "failed", "exit_code": 1, "cause": cause, "there": []}]]
+    page = shown(job_of(2, algo_1=ends).state(time.time()))
+    top = words_of(page.dom).partition("Hosts")[0]
+    assert "failed, exit code 1" in top and "rank 0 on algo-1: exit code 1" in top and f"ValueError: {HOSTILE}" in top
+    assert "<title>resnet-17</title>" in page.dom and page.complaints == []
