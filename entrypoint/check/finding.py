@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from entrypoint.base.severity import Severity
 
@@ -18,12 +20,12 @@ class Place:
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
     """Describe one result of a check of the doctor, or of a rehearsal."""
 
-    check: str  # the doctor's names are in docs/doctor.md
     severity: Severity
+    check: str  # the doctor's names are in docs/doctor.md
     found: str  # what is there, and its consequence
     instead: str = ""  # what to put there, or to do; "" if all is fine
     place: Place | None = None  # None in a rehearsal, which checks the whole job
@@ -34,21 +36,23 @@ class Finding:
         place = self.place or Place(file="")
         return -self.severity, place.file, place.line, self.check
 
+    @property
+    def value(self) -> dict[str, Any]:
+        """Return the finding as JSON has it."""
+        place = {"file": self.place.file, "line": self.place.line} if self.place else {}
+        return {
+            "check": self.check,
+            "severity": str(self.severity),
+            **place,
+            "found": self.found,
+            "instead": self.instead,
+        }
 
-def fine(check: str, found: str) -> Finding:
-    return Finding(check=check, severity=Severity.FINE, found=found)
 
-
-def note(check: str, found: str, instead: str = "", place: Place | None = None) -> Finding:
-    return Finding(check=check, severity=Severity.NOTE, place=place, found=found, instead=instead)
-
-
-def warning(check: str, found: str, instead: str, place: Place | None = None) -> Finding:
-    return Finding(check=check, severity=Severity.WARNING, place=place, found=found, instead=instead)
-
-
-def error(check: str, found: str, instead: str, place: Place | None = None) -> Finding:
-    return Finding(check=check, severity=Severity.ERROR, place=place, found=found, instead=instead)
+fine = partial(Finding, Severity.FINE)
+note = partial(Finding, Severity.NOTE)
+warning = partial(Finding, Severity.WARNING)
+error = partial(Finding, Severity.ERROR)
 
 
 def counted(findings: Iterable[Finding], severities: Iterable[Severity]) -> str:

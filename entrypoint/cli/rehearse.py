@@ -82,9 +82,9 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     except KeyboardInterrupt:
         print("interrupted: all hosts have ended", file=sys.stderr)
         return INTERRUPTED
-    secrets = Secrets(environment, dict(case.request.hyperparameters), dict(case.environment))
+    secrets = Secrets(environment, dict(case.request.hyperparameters), dict(case.request.environment))
     if args.json:
         print(json.dumps(secrets.mask_all(as_json(case, findings)), indent=2))
     else:
-        show(secrets.mask(as_text(case, findings)), environment, sys.stdout)
+        show(secrets.mask(as_text(findings)), environment, sys.stdout)
     return GO if goes(findings) else NO_GO

@@ -127,15 +127,12 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Commands that AWS's images have, and ours lack.
-AWS_COMMANDS = {
-    (2, 14): _words("git aws curl wget unzip gcc make cmake vim emacs ffmpeg protoc xz kinit"),
-    (2, 21): _words("git aws curl wget unzip gcc make cmake jq xz protoc kinit"),
-}
-AWS_COMMANDS_ON_GPUS = _words("nvcc jq")  # in their images for GPUs alone (2.21 has jq in both)
+# Commands that AWS's images have, and ours lack. Some of their images lack some.
+AWS_COMMANDS = _words("git aws curl wget unzip gcc make cmake vim emacs ffmpeg protoc xz kinit jq")
+AWS_COMMANDS_ON_GPUS = _words("nvcc")  # in their images for GPUs alone
 # Commands that scripts call, and neither our images nor AWS's have.
 _NOWHERE = _words("sudo zip rsync conda docker gsutil gcloud node npm java htop")
-COMMANDS_LACKING = frozenset.union(*AWS_COMMANDS.values(), AWS_COMMANDS_ON_GPUS, _NOWHERE)
+COMMANDS_LACKING = AWS_COMMANDS | AWS_COMMANDS_ON_GPUS | _NOWHERE
 # Packages of Python that bring commands: `pip install awscli`.
 COMMANDS_OF = {"awscli": "aws", "cmake": "cmake", "gsutil": "gsutil", "kaggle": "kaggle", "ninja": "ninja"}
 
@@ -150,10 +147,14 @@ def distributions(line: tuple[int, int]) -> frozenset[str]:
     return frozenset([*_BOTH.split(), *_of_line(_LINES, line)])
 
 
+def own_modules(distribution: str) -> frozenset[str]:
+    """Return a package's own modules. The package's name is as pip normalizes it."""
+    return _words(_NAMED.get(distribution, distribution.replace("-", "_")))
+
+
 def modules_of(distribution: str) -> frozenset[str]:
-    """Return the modules that a package and its dependencies bring. The package's name is as pip normalizes it."""
-    named = _NAMED.get(distribution, distribution.replace("-", "_"))
-    return frozenset([*named.split(), *_BRING.get(distribution, "").split()])
+    """Return the modules that a package and its dependencies bring."""
+    return own_modules(distribution) | _words(_BRING.get(distribution, ""))
 
 
 def is_known(distribution: str) -> bool:
@@ -163,20 +164,15 @@ def is_known(distribution: str) -> bool:
 
 def ours(line: tuple[int, int]) -> frozenset[str]:
     """Return the modules that our image of a line has, without Python's own."""
-    return frozenset(_OWN).union(*(modules_of(each) - modules_brought(each) for each in distributions(line)))
-
-
-def modules_brought(distribution: str) -> frozenset[str]:
-    """Return the modules that a package's dependencies bring."""
-    return frozenset(_BRING.get(distribution, "").split())
+    return frozenset(_OWN).union(*map(own_modules, distributions(line)))
 
 
 def on_aws(line: tuple[int, int]) -> frozenset[str]:
     """Return the modules that AWS's image of a line has and ours may lack."""
-    return frozenset().union(*(modules_of(each) for each in [*_AWS_BOTH.split(), *_of_line(_AWS, line)]))
+    return frozenset().union(*map(modules_of, [*_AWS_BOTH.split(), *_of_line(_AWS, line)]))
 
 
 def package_of(module: str) -> str:
     """Return the package that brings a module; "" if it is unknown."""
-    found = [each for each in _BRING if module in modules_of(each) - modules_brought(each)]
+    found = [each for each in _BRING if module in own_modules(each)]
     return next((each for each in found if "contrib" not in each), "")

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from entrypoint.check.doctor.context import never_taken, set_or_asked, tried
-from entrypoint.check.doctor.source import Code, Use, UseKind, text_of, texts_of, value_of
+from entrypoint.check.doctor.program import Code
+from entrypoint.check.doctor.source import Use, text_of, texts_of, value_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, warning
 from entrypoint.launcher.job import params
@@ -25,7 +26,6 @@ _OF_V3 = {  # variables of SDK v3's own drivers, and what to use here
 _BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
-_FALSE_IS_TRUE = "which takes the text False for true: every text that is not empty is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +49,10 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         yield from _of_parser(case, options, whole)
         yield from _of_absl(case)
         yield from _of_channels(case)
-    if not (case.known or case.code.imports("tensorflow*")):
-        return
-    for source, node, found in case.code.strings(r"^SM_[A-Z_]+$"):
-        outer = source.parents.get(node)
-        read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
-        if found[0] in _OF_V3 and read and not tried(source, node) and not set_or_asked(case.code, found[0]):
+    if case.job or case.code.imports("tensorflow*"):
+        for name, place in _needed(case.code, f"^(?:{'|'.join(_OF_V3)})$"):
             yield error(
-                "variable-missing",
-                f"{found[0]} is set by SDK v3's own drivers alone: KeyError",
-                _OF_V3[found[0]],
-                place=source.at(node),
+                "variable-missing", f"{name} is set by SDK v3's own drivers alone: KeyError", _OF_V3[name], place=place
             )
 
 
@@ -170,7 +163,7 @@ def _of_bools(code: Code) -> Iterator[Finding]:
         if isinstance(kind, ast.Name) and kind.id == "bool":
             yield warning(
                 "bool-argument",
-                f"{use.written} has type=bool, {_FALSE_IS_TRUE}",
+                f"{use.written} has type=bool, which takes the text False for true: every text that is not empty is",
                 'type=lambda text: text.lower() == "true"',
                 place=use.place,
             )
@@ -199,14 +192,10 @@ def _of_absl(case: Case) -> Iterator[Finding]:
 def _of_channels(case: Case) -> Iterator[Finding]:
     """Yield channels that the script reads by name and the job lacks, unless the script handles their absence."""
     there = set(case.channels)
-    for use in case.code.uses("os.environ", kind=UseKind.NAME):
-        outer = use.source.parents.get(use.node)
-        if isinstance(outer, ast.Subscript) and isinstance(outer.slice, ast.Constant):
-            found = re.fullmatch(r"SM_CHANNEL_(\w+)", str(outer.slice.value))
-            if not found or found[1].lower() in {name.lower() for name in there} or isinstance(outer.ctx, ast.Store):
-                continue
-            if not tried(use.source, use.node) and not set_or_asked(case.code, found[0]):
-                yield _absent(use.source.at(outer), found[1].lower(), there)
+    for variable, place in _needed(case.code, r"^SM_CHANNEL_\w+$"):
+        name = variable.removeprefix("SM_CHANNEL_").lower()
+        if name not in {each.lower() for each in there}:
+            yield _absent(place, name, there)
     for use in case.code.calls(*(f"sagemaker_tf_data.*{name}" for name in _BY_CHANNEL)):
         named = use.argument("channel", 1 if use.name.endswith(".shard") else 0)
         if named and value_of(named) and value_of(named) not in there and not tried(use.source, named):
@@ -216,6 +205,15 @@ def _of_channels(case: Case) -> Iterator[Finding]:
         missing = not {found[1], name, name.removesuffix("-manifest")} & there
         if missing and not tried(source, node) and not never_taken(case, source, node):
             yield _absent(source.at(node), found[1], there)
+
+
+def _needed(code: Code, names: str) -> Iterator[tuple[str, Place]]:
+    """Yield the environment variables with such names that the script reads, unless it handles their absence."""
+    for source, node, found in code.strings(names):
+        outer = source.parents.get(node)
+        read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
+        if read and not tried(source, node) and not set_or_asked(code, found[0]):
+            yield found[0], source.at(node)
 
 
 def _absent(place: Place, name: str, there: set[str]) -> Finding:

@@ -4,61 +4,22 @@ import ast
 import re
 from collections.abc import Iterator
 
+from entrypoint.check.doctor.api_names import (
+    HOROVOD,
+    NOT_MODELS,
+    OUR_MANAGER,
+    READS_CHECKPOINTS,
+    SAVES,
+    SESSIONS,
+    WORKERS,
+    WRITES_CHECKPOINTS,
+)
 from entrypoint.check.doctor.rank_guards import decides, guarded, on_every_branch
 from entrypoint.check.doctor.source import Source, Use
-from entrypoint.check.doctor.subject import HOROVOD, SESSIONS, WORKERS, Case
+from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
-_SAVES = (
-    ".save",
-    ".export_saved_model",
-    ".saved_model.save",
-    ".save_weights",
-    ".save_model",
-    ".write_out",
-    ".simple_save",
-    ".export",
-)
-_NOT_MODELS = (
-    "numpy.",
-    "np.",
-    "PIL.",
-    "plt.",
-    "matplotlib.",
-    "torch.",
-    "pickle.",
-    "joblib.",
-    "Image.",
-    "fig.",
-    "img.",
-    "image.",
-    "tensorflow.io",
-    "json",
-)
-_OUR_MANAGER = "sagemaker_tf_data.checkpoints*"
-_WRITES = (
-    ".ModelCheckpoint",
-    ".BackupAndRestore",
-    ".CheckpointManager",
-    ".MonitoredTrainingSession",
-    ".Saver",
-    "sagemaker_tf_data.checkpoints*",
-    ".train.Checkpoint",
-    ".CheckpointSaverHook",
-    ".save_weights",
-)
-_READS = (
-    ".restore",
-    ".latest_checkpoint",
-    ".load_weights",
-    ".BackupAndRestore",
-    ".load_model",
-    ".restore_or_initialize",
-    ".MonitoredTrainingSession",
-    ".load_checkpoint",
-    ".read",
-)
 _FOLDER = (
     r"(?i)/opt/ml/checkpoints|(checkpoint|ckpt)s?_?(dir|path|s3|local|folder|root|uri)|SM_CHECKPOINT|checkpoint_?config"
 )
@@ -68,7 +29,7 @@ def of_keeping(case: Case) -> Iterator[Finding]:
     """Yield models and checkpoints that would be overwritten, lost, or never written."""
     if not case.code.main.tree.body:
         return
-    writing = [use for use in case.code.calls(*_SAVES) if not use.name.startswith(_NOT_MODELS)]
+    writing = [use for use in case.code.calls(*SAVES) if not re.match(NOT_MODELS, use.name)]
     saves = [use for use in writing if not _is_manager(use)]
     yield from _of_saves(case, saves, [use for use in writing if _is_manager(use)])
     learns = case.code.call(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients")
@@ -82,11 +43,10 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     ranks = case.together(Mode.MPI) and code.imports(*HOROVOD)
     # Our library's checkpoint manager lets only the right process write, and so does Keras's callback among workers.
     callbacks = code.calls(".ModelCheckpoint") if ranks else ()
-    writing = [*saves, *callbacks, *([] if code.has(_OUR_MANAGER) else managers)]
+    writing = [*saves, *callbacks, *([] if code.has(OUR_MANAGER) else managers)]
     workers = case.together(Mode.MWMS) and code.has(*WORKERS)
     bare = [use for use in writing if not guarded(use)]
-    decided = any(decides(source) for source in code.sources)
-    if (ranks or workers) and bare and not decided:
+    if (ranks or workers) and bare and not any(decides(source) for source in code.sources):
         use = bare[0]
         yield warning(
             "all-save",
@@ -98,7 +58,7 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
             "first: all must call save, and one's is kept",
             place=use.place,
         )
-    if workers and not ranks and not (case.may_be(Mode.PS) and not case.known):
+    if workers and not ranks and not (case.may_be(Mode.PS) and case.job is None):
         # An Estimator exports from a checkpoint, and exchanges nothing.
         together = [use for use in saves if not use.name.endswith(".export_saved_model")]
         alone = next((use for use in together if guarded(use)), None)
@@ -122,9 +82,9 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
     code, body = case.code, case.request.body
     spot, kept = bool(body.get("EnableManagedSpotTraining")), body.get("CheckpointConfig") or {}
     make = warning if spot or kept else note
-    written = next(code.made(*_WRITES), None)
+    written = next(code.made(*WRITES_CHECKPOINTS), None)
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
-    folder = code.has(_OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or _gives(case, where)
+    folder = code.has(OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or case.gives(where)
     estimators = code.has(*SESSIONS)
     if written is None and not estimators:
         why = "and an interruption of spot instances, or a failure, loses all of it"
@@ -144,7 +104,7 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
             "/opt/ml/checkpoints, with checkpoint_s3_uri= in the launch script",
             place=written.place,
         )
-    if written is not None and not code.has(*_READS) and not estimators:
+    if written is not None and not code.has(*READS_CHECKPOINTS) and not estimators:
         yield make(
             "no-resume",
             "checkpoints are written but never read: a restarted job starts from the beginning",
@@ -163,7 +123,7 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
 
 def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
     code = case.code
-    names_folder = code.mentions(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or _gives(case, "/opt/ml/model")
+    names_folder = code.mentions(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or case.gives("/opt/ml/model")
     if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not names_folder:
         yield warning(
             "no-model",
@@ -179,7 +139,7 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
             place=saves[0].place,
         )
     where = str(case.hyperparameters.get("model_dir") or "")
-    if where.startswith("s3://") and not code.imports("tensorflow_io*") and not code.has(_OUR_MANAGER):
+    if where.startswith("s3://") and not code.imports("tensorflow_io*") and not code.has(OUR_MANAGER):
         for use in [*saves, *code.calls(".ModelCheckpoint")]:
             if any(_is_model_dir(case, use.source, each) for each in ast.walk(use.node)):
                 yield warning(
@@ -189,12 +149,6 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
                     place=use.place,
                 )
                 break
-
-
-def _gives(case: Case, folder: str) -> bool:
-    """Return whether the job passes a folder to the script, in a hyperparameter or an environment variable."""
-    given = [*case.hyperparameters.values(), *case.environment.values()]
-    return any(str(each).startswith(folder) for each in given)
 
 
 def _is_model_dir(case: Case, source: Source, node: ast.AST) -> bool:

@@ -1,57 +1,28 @@
 """Check which data each process of a job reads, how many steps it takes, and its batch size and learning rate."""
 
 import ast
+import re
 from collections.abc import Iterator
 
+from entrypoint.check.doctor.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
 from entrypoint.check.doctor.check_attributes import of_attributes
-from entrypoint.check.doctor.source import Code, Source, value_of
-from entrypoint.check.doctor.subject import HOROVOD, Case
+from entrypoint.check.doctor.program import Code
+from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, note, warning
 from entrypoint.launcher.job.job import Mode
 
-_READS = (
-    ".TFRecordDataset",
-    ".TextLineDataset",
-    ".FixedLengthRecordDataset",
-    ".CsvDataset",
-    ".make_csv_dataset",
-    ".list_files",
-    ".from_generator",
-    ".PipeModeDataset",
-    ".image_dataset_from_directory",
-    ".text_dataset_from_directory",
-    ".flow_from_directory",
-    ".load_data",
-    ".read_csv",
-    "numpy.load",
-)  # datasets made in memory are left out: a rank may generate its own
-_SHARDS = (
-    ".shard",
-    ".num_shards",
-    "sagemaker_tf_data.shard",
-    "sagemaker_tf_data.part",
-    "sagemaker_tf_data.sharding*",
-    "sagemaker_tf_data.pipe_dataset",
-    ".num_input_pipelines",
-    ".send_to_data_service",
-    ".experimental_distribute_dataset",
-    ".distribute_datasets_from_function",
-    ".Partition",
-)
-_EVEN = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
+_RANK = re.compile(r"\b(rank|size)\b")
 # Calls that may take a rank as argument without reading data by it.
-_NO_READERS = ("print", "str", "int", "format", "info", "debug", "warning", "log", "broadcast", "broadcast_object")
-_OWN_SHARD = "sagemaker_tf_data."
+_NO_READERS = (*LOGS, "str", "int", "format", "broadcast", "broadcast_object")
 
 
 def of_data(case: Case) -> Iterator[Finding]:
-    """Yield data that all ranks or none read, and steps, rates, batches and threads that do not fit the job."""
+    """Yield data that all ranks or none read, and steps, rates and batches that do not fit the job."""
     if case.together(Mode.MPI) and case.code.imports(*HOROVOD):
         yield from _of_shards(case)
         yield from _of_steps(case)
         yield from _of_learning_rate(case)
     yield from _of_batches(case)
-    yield from _of_threads(case)
     yield from of_attributes(case)
 
 
@@ -62,21 +33,20 @@ def _sharded_by_s3(case: Case) -> list[str]:
 
 def _reads_channels(case: Case) -> bool:
     """Return whether a script names a channel's folder, or is given one; it may load MNIST, or make its data."""
-    given = case.job.hyperparameters.values() if case.job else ()
     by_name = case.code.mentions("SM_CHANNEL|SM_INPUT|/opt/ml/input|sagemaker_tf_data")
-    return by_name or any("/opt/ml/input" in str(each) for each in given)
+    return by_name or case.gives("/opt/ml/input")
 
 
 def _of_shards(case: Case) -> Iterator[Finding]:
     code = case.code
-    reads = code.call(*_READS)
+    reads = code.call(*READS_ROWS)
     if not reads:
         return
     parts = _sharded_by_s3(case)
     whole = [name for name in case.channels if name not in parts and name != "code"]
-    by_hand = [use for use in code.calls(".shard") if not use.name.startswith(_OWN_SHARD)]
-    own = code.has("sagemaker_tf_data.shard", "sagemaker_tf_data.part")
-    if not by_hand and not own and not code.has(*_SHARDS) and not _cut_by_rank(case) and (whole or not parts):
+    by_hand = [use for use in code.calls(".shard") if not use.name.startswith("sagemaker_tf_data.")]
+    own = code.has(*OUR_SHARDS)
+    if not by_hand and not own and not code.has(*SHARDS) and not _cut_by_rank(case) and (whole or not parts):
         instead = 'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank())'
         if _shuffles(code):
             yield note(
@@ -122,11 +92,10 @@ def _cut_by_rank(case: Case) -> bool:
     for source, node in case.code.nodes(ast.AST):
         given: list[ast.expr] = []
         match node:
-            case ast.Subscript(slice=key) if _names_rank(source, key):
-                value = source.dotted(node.value) if isinstance(node.value, ast.Name | ast.Attribute) else ""
-                if "gpu" not in value.lower() and "device" not in value.lower():
+            case ast.Subscript(value=value, slice=key) if _RANK.search(ast.unparse(key)):
+                if not re.search("gpu|device", ast.unparse(value), re.IGNORECASE):
                     return True
-            case ast.Compare() if _names_rank(source, node):
+            case ast.Compare() if _RANK.search(ast.unparse(node)):
                 if any(isinstance(each, ast.Mod) for each in ast.walk(node)):
                     return True
             case ast.BinOp(op=ast.Mult()):  # `rank * rows`: a rank's first row
@@ -138,14 +107,9 @@ def _cut_by_rank(case: Case) -> bool:
     return False
 
 
-def _names_rank(source: Source, node: ast.AST) -> bool:
-    names = (each for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
-    return any(source.last(each) in ("rank", "size") for each in names)
-
-
 def _of_steps(case: Case) -> Iterator[Finding]:
     code = case.code
-    if code.has(*_EVEN) or code.mentions("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
+    if code.has(*EVENS_STEPS) or code.mentions("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
         return
     learns = code.call(".fit", ".DistributedGradientTape")
     if learns is None:
@@ -207,18 +171,3 @@ def _of_batches(case: Case) -> Iterator[Finding]:
             "batch(batch_size * strategy.num_replicas_in_sync), and a learning rate to match",
             place=batch.place,
         )
-
-
-def _of_threads(case: Case) -> Iterator[Finding]:
-    code = case.code
-    names = (".set_intra_op_parallelism_threads", ".set_inter_op_parallelism_threads")
-    for use in code.calls(*names, ".ConfigProto"):
-        given = [word.value for word in getattr(use.node, "keywords", ()) if "parallelism_threads" in (word.arg or "")]
-        value = given[0] if given else use.argument("num_threads", 0)
-        if (use.name.endswith(names) or given) and value_of(value) != 0:
-            yield note(
-                "threads",
-                f"{use.written} overrides the launcher's numbers, which divide a host's CPUs among its processes",
-                "nothing, or 0",
-                place=use.place,
-            )

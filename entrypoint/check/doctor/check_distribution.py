@@ -3,38 +3,24 @@
 import ast
 from collections.abc import Iterator
 
+from entrypoint.check.doctor.api_names import (
+    AVERAGES,
+    BROADCASTS,
+    HOROVOD,
+    ONE_HOST,
+    PINS_GPUS,
+    PROCESSES,
+    SERVERS,
+    SESSIONS,
+    TRAINS,
+    WORKERS,
+)
 from entrypoint.check.doctor.context import fallback
 from entrypoint.check.doctor.source import UseKind, value_of
-from entrypoint.check.doctor.subject import HOROVOD, PROCESSES, SERVERS, SESSIONS, WORKERS, Case
+from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, note, warning
-from entrypoint.launcher.job.choices import PsProgram, When
+from entrypoint.launcher.job.choices import When
 from entrypoint.launcher.job.job import Mode
-
-_AVERAGES = (
-    ".DistributedOptimizer",
-    ".DistributedGradientTape",
-    ".DistributedAdasumOptimizer",
-    ".allreduce",
-    ".grouped_allreduce",
-    ".allreduce_async",
-    ".allreduce_",
-    ".oob_allreduce",
-    ".PartialDistributedGradientTape",
-    ".PartialDistributedOptimizer",
-)
-_BROADCASTS = (
-    ".broadcast_variables",
-    ".broadcast_global_variables",
-    ".BroadcastGlobalVariablesCallback",
-    ".broadcast",
-    ".BroadcastGlobalVariablesHook",
-    ".broadcast_object",
-    ".broadcast_weights",
-    ".load_model",
-)
-_PINS = (".pin_gpu", ".set_visible_devices", ".visible_device_list", ".share_gpus")
-_TRAINS = (".fit", ".GradientTape", ".minimize", ".train", ".train_on_batch", ".apply_gradients")
-_ANY_STRATEGY = (".MirroredStrategy", ".OneDeviceStrategy", ".get_strategy", ".CentralStorageStrategy")
 
 # Of each mode: names of which a script has one, what happens without them, and what to put there.
 _STRATEGIES = {
@@ -72,8 +58,7 @@ def of_code(case: Case) -> Iterator[Finding]:
     if case.may_be(Mode.MPI) and imported:
         yield from _of_horovod(case, imported.place)
     yield from _of_tf_config(case)
-    yield from _of_servers(case)
-    if case.several or case.known:
+    if case.several or case.job:
         for source, node, found in case.code.strings(r"\balgo-\d+\b"):
             if fallback(source, node) is None:
                 yield warning(
@@ -88,8 +73,8 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
     code = case.code
     if case.mode not in _STRATEGIES or case.processes <= 1 or not code.main.tree.body:
         return
-    other = code.call(*_ANY_STRATEGY)
-    at = other or code.call(*_TRAINS)
+    other = code.call(*ONE_HOST)
+    at = other or code.call(*TRAINS)
     if at is None:  # the script may train in another program, or not train at all
         return
     has = f"it has {other.written}, which is for one host" if other else "none is in it"
@@ -133,14 +118,14 @@ def _of_horovod(case: Case, first: Place) -> Iterator[Finding]:
             place=first,
         )
     learns = code.call(".fit", ".GradientTape", ".minimize", ".apply_gradients", ".train")
-    if learns and case.processes != 1 and not code.has(*_AVERAGES):
+    if learns and case.processes != 1 and not code.has(*AVERAGES):
         yield error(
             "hvd-no-average",
             "gradients are not averaged over the ranks: each trains a model of its own",
             "optimizer = hvd.DistributedOptimizer(optimizer), or tape = hvd.DistributedGradientTape(tape)",
             place=learns.place,
         )
-    if learns and case.processes != 1 and not code.has(*_BROADCASTS):
+    if learns and case.processes != 1 and not code.has(*BROADCASTS):
         yield warning(
             "hvd-no-broadcast",
             "nothing is broadcast from rank 0: ranks begin with different weights, and after a "
@@ -152,7 +137,7 @@ def _of_horovod(case: Case, first: Place) -> Iterator[Finding]:
     pinned = case.hides_gpus or (case.job is not None and case.job.settings.pin_gpus is When.ALWAYS)
     if pinned or case.gpus == 0 or not (learns or case.gpus):
         return
-    if not code.has(*_PINS) and not code.mentions("CUDA_VISIBLE_DEVICES|visible_device_list"):
+    if not code.has(*PINS_GPUS) and not code.mentions("CUDA_VISIBLE_DEVICES|visible_device_list"):
         yield (error if (case.gpus or 0) > 1 else warning)(
             "hvd-no-pin",
             f"on hosts with {case.gpus or 'several'} GPUs, each rank takes the memory of all of them, or all ranks "
@@ -174,18 +159,3 @@ def _of_tf_config(case: Case) -> Iterator[Finding]:
                 "no TF_CONFIG of its own, unless it only renames a task",
                 place=source.at(node),
             )
-
-
-def _of_servers(case: Case) -> Iterator[Finding]:
-    if not case.may_be(Mode.PS) or (case.job and case.job.settings.ps_servers is PsProgram.SCRIPT):
-        return
-    serving = next((use for use in case.code.calls(".Server") if use.name.startswith("tensorflow")), None)
-    inside = ast.Compare | ast.Tuple | ast.List | ast.Set
-    compared = [s.at(node) for s, node, _ in case.code.strings(r"^ps$") if isinstance(s.parents.get(node), inside)]
-    if serving and compared and not case.code.has(*SESSIONS):
-        yield note(
-            "ps-branch",
-            "by default the launcher runs the ps tasks itself, so this branch never runs",
-            "nothing; or ENTRYPOINT_PS_SERVERS=script, if the servers need options of their own",
-            place=compared[0],
-        )

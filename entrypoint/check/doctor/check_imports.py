@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from entrypoint.check.doctor.api_names import HOROVOD, LEAVES, LOGS, REPORTS
 from entrypoint.check.doctor.context import never_taken, tried
-from entrypoint.check.doctor.rank_guards import LEAVES
 from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, value_of
-from entrypoint.check.doctor.subject import HOROVOD, Case
+from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.launcher.job.choices import PsProgram, Tf1
 from entrypoint.launcher.job.job import Mode
@@ -20,49 +20,11 @@ from entrypoint.launcher.plan.plan import NO_GPU, Role
 
 LOOK = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "look.py"
 SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
-_PATHS = re.compile(r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)")
+_PATHS = r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)"
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
-# Calls that only report an exception, or prepare such a report.
-_PRINTS = (
-    "print",
-    "print_exc",
-    "exception",
-    "error",
-    "warning",
-    "info",
-    "critical",
-    "debug",
-    "format_exc",
-    "str",
-    "repr",
-    "open",
-    "write",
-    "writelines",
-    "flush",
-    "close",
-    "dumps",
-    "encode",
-    "format",
-    "join",
-    "get",
-    "getenv",
-    "type",
-    "urlopen",
-    "post",
-    "publish",
-    "send",
-    "end_run",
-    "finish",
-    "capture_exception",
-)
-# For a doubt that the launcher reports without a line: the ends of names by which the line is found.
-_OF_DOUBTS = {
-    "estimator-never-ends": (".train_and_evaluate", ".Estimator"),
-    "keras-3-fit": (),
-    "ps-xla": (),
-    "ranks-and-gpus": (),
-}
+_REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
+_ESTIMATORS = (".train_and_evaluate", ".Estimator")
 _INSTEAD = {
     "contrib": "what TensorFlow 2 has: tensorflow_addons, tf_slim, tf.keras.layers",
     "examples": "what TensorFlow 2 has: tf.keras.datasets, tensorflow_datasets",
@@ -99,7 +61,7 @@ def _of_notebooks(case: Case) -> Iterator[Finding]:
 
 def _of_paths(case: Case) -> Iterator[Finding]:
     seen = set()
-    for source, node, found in case.code.strings(_PATHS.pattern):
+    for source, node, found in case.code.strings(_PATHS):
         if (source.shown, found[0]) not in seen and not never_taken(case, source, node):
             seen.add((source.shown, found[0]))
             make = note if found[0] in _MAY_BE_THERE else warning
@@ -141,7 +103,7 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                     "raise",
                     place=source.at(call),
                 )
-        if _only_prints(source, node.body) and _trains(source, source.parents[node]):
+        if _only_reports(source, node.body) and _trains(source, source.parents[node]):
             yield warning(
                 "failure-hidden",
                 "an exception of the training is caught and printed, and the script continues as if there was none",
@@ -150,31 +112,17 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
             )
 
 
-def _only_prints(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
+def _only_reports(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
     """Return whether statements only report: they print, log, write a file, or call a function that does no more."""
-    for stmt in body:
-        if isinstance(stmt, ast.With):
-            inside = _only_prints(source, stmt.body, depth) and _all_print(source, stmt.items, depth)
-        elif isinstance(stmt, ast.Try):
-            handlers = [each for handler in stmt.handlers for each in handler.body]
-            inside = _only_prints(source, [*stmt.body, *handlers, *stmt.orelse, *stmt.finalbody], depth)
-        elif isinstance(stmt, ast.Expr):
-            inside = _all_print(source, [stmt], depth)
-        else:
-            # A reporting function's assignments are local to it. What the handler itself assigns, later code may read.
-            inside = isinstance(stmt, ast.Pass) or (depth < 2 and isinstance(stmt, ast.Assign))
-            inside = inside and _all_print(source, [stmt], depth)
-        if not inside:
+    # A reporting function's assignments are local to it. What the handler itself assigns, later code may read.
+    allowed = _REPORT if depth == 2 else _REPORT | ast.Assign
+    for node in (each for stmt in body for each in ast.walk(stmt)):
+        if isinstance(node, ast.stmt) and not isinstance(node, allowed):
             return False
-    return True
-
-
-def _all_print(source: Source, nodes: Sequence[ast.AST], depth: int) -> bool:
-    for call in calls_in(*nodes):
-        own = _function(source, call)
-        only_prints = bool(own and depth and _only_prints(source, own.body, depth - 1))
-        if not only_prints and source.last(call) not in _PRINTS:
-            return False
+        if isinstance(node, ast.Call) and source.last(node) not in (*LOGS, *REPORTS):
+            own = _function(source, node)
+            if not (own and depth and _only_reports(source, own.body, depth - 1)):
+                return False
     return True
 
 
@@ -213,13 +161,13 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
                 )
     for check, name, line, found, instead in found_by_launcher["doubts"]:
         if name:
-            use = next((use for use in at[name].uses if use.name.endswith(_OF_DOUBTS[check])), None)
+            use = next((use for use in at[name].uses if use.name.endswith(_ESTIMATORS)), None)
         else:
             use = case.code.first(*HOROVOD, kind=UseKind.IMPORT)
         place = use.place if use and not line else Place(file=name, line=line)
         make = note if check == "ps-xla" and case.gpus is None else error
         yield make(check, found, instead[:1].lower() + instead[1:], place=place)
-    if "tf1-train" in found_by_launcher["flags"] and case.known and case.together(Mode.PS):
+    if "tf1-train" in found_by_launcher["flags"] and case.job and case.together(Mode.PS):
         use = case.code.call(".train")
         yield error(
             "estimator-never-ends",
@@ -232,18 +180,14 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
 
 def _is_asked_first(source: Source, line: int) -> bool:
     """Return whether a line is for an older TensorFlow, behind a check of which TensorFlow there is."""
-    for use in source.uses:
-        if use.line != line:
-            continue
-        for outer in source.around(use.node):
-            if isinstance(outer, ast.If | ast.IfExp) and re.search(
-                r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.I
-            ):
+    for outer in (outer for use in source.uses if use.line == line for outer in source.around(use.node)):
+        if isinstance(outer, ast.If | ast.IfExp):
+            if re.search(r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.IGNORECASE):
                 return True
-            if isinstance(outer, ast.Try) and any(isinstance(each, ast.ExceptHandler) for each in outer.handlers):
-                caught = " ".join(ast.unparse(each.type) for each in outer.handlers if each.type)
-                if re.search("AttributeError|ImportError|ModuleNotFoundError", caught):
-                    return True
+        elif isinstance(outer, ast.Try):
+            caught = " ".join(ast.unparse(each.type) for each in outer.handlers if each.type)
+            if re.search("AttributeError|ImportError|ModuleNotFoundError", caught):
+                return True
     return False
 
 

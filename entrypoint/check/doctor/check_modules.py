@@ -22,14 +22,14 @@ from entrypoint.check.doctor.source import Source, Use, UseKind, matches, text_o
 from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding, Place, error, note, warning
 
-FIRST_WITH_KERAS_3 = (2, 16)
 _LACKING = {
     "smdebug": "TensorBoard's callback, or a try around the import: docs/debugger.md",
     "smdistributed.modelparallel": "horovod.tensorflow, or smdistributed.dataparallel, for which Horovod stands in",
     "smdistributed.dataparallel.torch": "smdistributed.dataparallel.tensorflow",
     "herring": "horovod.tensorflow",
 }
-_ELSEWHERE = {
+_INSTEAD = {
+    **_LACKING,
     "jax": "the image of ./build.sh --tensorflow 2.21, which has it, or jax in requirements.txt beside the script",
     "sagemaker_tensorflow": 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data',
 }
@@ -37,6 +37,7 @@ _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"
 _STARTS = ("subprocess.*", "os.system", "os.popen")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
+_HERE_DOCUMENT = re.compile(r"^([^\n]*<<-?\s*['\"]?(\w+).*?)\n(?s:.*?)^\s*\2\s*$", re.M)
 _LAZY = ast.FunctionDef | ast.AsyncFunctionDef  # an import in a function, which may never be called
 _Make = Callable[..., Finding]
 
@@ -45,7 +46,7 @@ def of_modules(case: Case) -> Iterator[Finding]:
     """Yield imports and commands that are missing when the script reaches them."""
     brought = requirements_of(case)
     yield from _of_imports(case, brought)
-    make = _severity(case, "git", AWS_COMMANDS[min(AWS_COMMANDS)])
+    make = _severity(case, "git", AWS_COMMANDS)
     for place, line in brought.from_git:
         yield make(
             "command-missing",
@@ -57,41 +58,35 @@ def of_modules(case: Case) -> Iterator[Finding]:
 
 
 def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
-    installs = case.code.mentions(r"\bpip3?\b") and case.code.mentions(r"\binstall\b")
+    if case.code.mentions(r"\bpip3?\b") and case.code.mentions(r"\binstall\b"):
+        return
     elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
-    own = {name for folder in folders_of(case) for name in _beside(folder)}
-    own |= {Path(each).name.removesuffix(".py") for each in case.launch.dependencies}
-    seen = set()
+    there = {name for folder in folders_of(case) for name in _beside(folder)} | brought.modules
+    there |= {Path(each).name.removesuffix(".py") for each in case.request.launch.dependencies}
+    if case.job is None:  # this may be a script that submits jobs
+        there.add("sagemaker")
+    on_theirs = on_aws(case.tensorflow)
     for use in case.code.uses("*", kind=UseKind.IMPORT):
         name = _missing(case, use)
-        if name == "sagemaker" and not case.known:  # without a job, this may be a script that submits jobs
+        if not name or name in there or name in _beside(use.source.path.absolute().parent):
             continue
-        if not name or name in seen or name in brought.modules or name in own or installs:
-            continue
-        beside = use.source.path.absolute().parent / name
-        if beside.is_dir() or beside.with_name(f"{name}.py").is_file() or tried(use.source, use.node):
-            continue
-        seen.add(name)
         package = package_of(name)
-        there = on_aws(case.tensorflow)
-        version = ".".join(map(str, case.tensorflow))
-        make = _severity(case, name, there)
-        if not (package or name in _LACKING or name in _ELSEWHERE):
-            if elsewhere:
-                continue
-            make = warning if make is error else make
-        elif not brought.whole or any(isinstance(outer, _LAZY) for outer in use.source.around(use.node)):
-            make = warning if make is error else make
+        listed = bool(package) or name in _INSTEAD
+        if tried(use.source, use.node) or (elsewhere and not listed):
+            continue
+        there.add(name)  # it is reported once
+        lazy = any(isinstance(outer, _LAZY) for outer in use.source.around(use.node))
+        make = _severity(case, name, on_theirs)
+        if make is error and not (listed and brought.whole and not lazy):
+            make = warning
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             make = note  # whoever trains with it has probably chosen the image that has it
-        more = ", and AWS's has it" if name in there else ""
+        version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
         yield make(
             "module-missing",
             f"{name} is not in the image of TensorFlow {version}{more}; neither the script's folder nor its "
             "requirements bring it: ModuleNotFoundError",
-            _LACKING.get(name)
-            or _ELSEWHERE.get(name)
-            or f"{package or name.split('.')[0]} in requirements.txt beside the script",
+            _INSTEAD.get(name, f"{package or name.split('.')[0]} in requirements.txt beside the script"),
             place=use.place,
         )
 
@@ -133,17 +128,14 @@ def _of_commands(case: Case, brought: Requirements) -> Iterator[Finding]:
         for command, line, fails in called:
             if command not in COMMANDS_LACKING or command in brought.commands or _brings(source, command):
                 continue
-            on_any = frozenset.union(*AWS_COMMANDS.values())
-            there = " (AWS's images have it)" if command in on_any else ""
-            if not there and command in AWS_COMMANDS_ON_GPUS:
-                there = " (AWS's images for GPUs have it)"
-            make = _severity(case, command, on_any | AWS_COMMANDS_ON_GPUS)
+            there = " (AWS's images for GPUs have it)" if command in AWS_COMMANDS_ON_GPUS else ""
+            there = " (AWS's images have it)" if command in AWS_COMMANDS else there
+            make = _severity(case, command, AWS_COMMANDS | AWS_COMMANDS_ON_GPUS)
+            instead = "what Python has for it, or an image of your own with it"
             yield (make if fails or make is not error else warning)(
                 "command-missing",
                 f"{command} is called, which our image does not have{there}",
-                "boto3, or a channel"
-                if command == "aws"
-                else "what Python has for it, or an image of your own with it",
+                "boto3, or a channel" if command == "aws" else instead,
                 place=Place(file=source.shown, line=line),
             )
 
@@ -177,23 +169,14 @@ def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
 
 
 def _of_shell(source: Source) -> Iterator[tuple[str, int, bool]]:
+    """Yield the same for each command of a shell script, but for those whose failure the script handles."""
     strict = bool(re.search(r"^\s*set\s+-\w*e|^#!.*\s-\w*e", source.text, re.M))
-    text, until = "", ""
-    first = 0
-    for number, line in enumerate(source.text.splitlines(), 1):
-        if until:  # inside a here-document
-            until = "" if line.strip() == until else until
-            continue
-        first = first if text else number
-        text += line.rstrip("\\")
-        if line.endswith("\\"):
-            continue
-        mark = re.search(r"<<-?\s*['\"]?(\w+)", text)
-        until = mark[1] if mark else ""
-        asked = re.match(r"\s*(if|while|elif|until)\b", text) or "||" in text
-        if not asked and not text.lstrip().startswith("#"):
-            yield from ((word, first, strict) for word in _first_words(text))
-        text = ""
+    text = _HERE_DOCUMENT.sub(lambda found: found[1] + "\n" * found[0].count("\n"), source.text)
+    for found in re.finditer(r"^(?:.*\\\n)*.*$", text, re.M):  # a line, with those that continue it
+        line = found[0].replace("\\\n", "")
+        if not re.match(r"\s*((if|while|elif|until)\b|#)", line) and "||" not in line:
+            number = text.count("\n", 0, found.start()) + 1
+            yield from ((word, number, strict) for word in _first_words(line))
 
 
 def _first_words(text: str) -> Iterator[str]:

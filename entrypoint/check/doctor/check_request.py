@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from entrypoint.base.extras import WHEEL
+from entrypoint.check.doctor.api_names import SESSIONS
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
+from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.request import Request
 from entrypoint.check.doctor.subject import tensorflow_of
 from entrypoint.check.finding import Finding, error, note, warning
@@ -41,27 +43,25 @@ _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
 _ASSIGN = 'environment={"ENTRYPOINT_MODE": "ps"}, "mwms", "mpi" or "jax"; "single" if each host is to train alone'
 
 
-def of_request(
-    described: Described, image: str, has_requirements: bool, chief_trains: bool = False
-) -> Iterator[Finding]:
+def of_request(described: Described, code: Code | None, image: str) -> Iterator[Finding]:
     """Yield the findings of a request.
 
-    `image`: the image that the job will run on, if it is not the request's. `chief_trains`: the chief of a job with
-    parameter servers trains, too, as in TensorFlow 1's sessions and Estimators.
+    `code`: its program, if that is on this machine. `image`: the image that the job will run on, if it is not the
+    request's.
     """
     request = described.request
     yield from _of_api(request)
-    yield from _of_entrypoint(described)
-    yield from _of_our_reader(described, chief_trains)
-    yield from _of_image(described, image)
+    yield from _of_entrypoint(request)
+    yield from _of_our_reader(described, code)
+    yield from _of_image(request, image)
     yield from _of_hyperparameters(request)
     yield from _of_quotes(described)
-    yield from _of_the_rest(described, has_requirements)
+    yield from _of_the_rest(described, code)
 
 
 def _of_api(request: Request) -> Iterator[Finding]:
     """Yield what botocore would refuse before sending. A launch script's request has already passed its check."""
-    if request.launch is not None or "TrainingJobStatus" in request.body:
+    if not request.text or "TrainingJobStatus" in request.body:
         return
     try:
         from botocore import validate
@@ -89,11 +89,10 @@ def _shape_of_a_request() -> Any:
     return model.operation_model("CreateTrainingJob").input_shape
 
 
-def _of_entrypoint(described: Described) -> Iterator[Finding]:
-    request = described.request
-    launch, algorithm = request.launch, request.algorithm
+def _of_entrypoint(request: Request) -> Iterator[Finding]:
+    launch, algorithm, drivers = request.launch, request.algorithm, "sm_drivers" in request.channels
     if our_launcher_runs(request):
-        if launch and launch.command == "train":
+        if launch.command == "train":
             yield warning(
                 "command-keeps-sigterm",
                 'command="train" leaves bash as process 1, which keeps the SIGTERM '
@@ -102,11 +101,10 @@ def _of_entrypoint(described: Described) -> Iterator[Finding]:
                 place=request.at(),
             )
     else:
-        drivers = "sm_drivers" in request.channels
-        what = launch.distributed or "its basic driver" if launch and drivers else "the SDK's driver"
+        what = "the SDK's driver" if request.text else launch.distributed or "its basic driver"
         words = algorithm.get("ContainerEntrypoint") or algorithm.get("ContainerArguments")
         found = f"SDK v3 starts a script of its own, with {what}" if drivers else f"the container starts {words}"
-        asked = bool(launch and launch.distributed) or any(key.startswith("ENTRYPOINT_") for key in request.environment)
+        asked = bool(launch.distributed) or any(key.startswith("ENTRYPOINT_") for key in request.environment)
         yield (error if request.hosts > 1 or asked else warning)(
             "not-our-entrypoint",
             f"{found} in place of our launcher: no TF_CONFIG, no mode, no failure text of ours",
@@ -114,26 +112,23 @@ def _of_entrypoint(described: Described) -> Iterator[Finding]:
             'distributed=Launcher(mode="...") of examples/tf_launcher; or SourceCode(command="exec train")',
             place=request.at("ContainerEntrypoint"),
         )
-    if "sm_drivers" in request.channels:
-        for key, value in request.hyperparameters.items():
-            if "'" in str(value):
-                yield error(
-                    "sdk-script-breaks",
-                    f"hyperparameter {key} contains ', on which SDK v3's script fails before anything runs",
-                    "a value without it",
-                    place=request.at(key),
-                )
-        for name in request.channels:
-            if "-" in name:
-                yield error(
-                    "sdk-script-breaks",
-                    f"channel {name} has a - in its name, on which SDK v3's script fails before anything runs",
-                    name.replace("-", "_"),
-                    place=request.at(name),
-                )
+    if drivers:
+        wrong = [
+            (key, f"hyperparameter {key} contains '", "a value without it")
+            for key, value in request.hyperparameters.items()
+            if "'" in str(value)
+        ]
+        wrong += [
+            (name, f"channel {name} has a - in its name", name.replace("-", "_"))
+            for name in request.channels
+            if "-" in name
+        ]
+        for word, found, instead in wrong:
+            found = f"{found}, on which SDK v3's script fails before anything runs"
+            yield error("sdk-script-breaks", found, instead, place=request.at(word))
 
 
-def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding]:
+def _of_our_reader(described: Described, code: Code | None) -> Iterator[Finding]:
     request, job = described.request, described.job
     if not our_launcher_runs(request):
         return
@@ -156,9 +151,11 @@ def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding
     for text in job.warnings:
         if "no distribution is configured" not in text:
             yield warning("job-warning", text, "see docs/settings.md", place=request.at())
+    # The chief of TensorFlow 1's sessions and Estimators trains, too: with parameter servers, it reads its part.
+    chief_trains = job.mode is Mode.PS and code is not None and code.has(*SESSIONS)
     for text in described.plan.notes if described.plan else ():
         unread = "is ShardedByS3Key, and not all" in text
-        if text not in job.warnings and not (unread and job.mode is Mode.PS and chief_trains):
+        if text not in job.warnings and not (unread and chief_trains):
             found, _, wanted = text.partition(": wanted ") if unread else (text, "", "")
             make = warning if unread else note
             yield make("plan-note", found, wanted or "nothing, if it is meant so", place=request.at())
@@ -171,8 +168,7 @@ def _of_our_reader(described: Described, chief_trains: bool) -> Iterator[Finding
         )
 
 
-def _of_image(described: Described, image: str) -> Iterator[Finding]:
-    request = described.request
+def _of_image(request: Request, image: str) -> Iterator[Finding]:
     if AWS_IMAGE.match(request.image) and not image:
         yield note(
             "image",
@@ -203,27 +199,21 @@ def _of_image(described: Described, image: str) -> Iterator[Finding]:
 
 def _of_hyperparameters(request: Request) -> Iterator[Finding]:
     for key, value in request.hyperparameters.items():
-        if key in _UNREAD and str(value).strip('"').lower() not in ("false", "", "none", "null"):
-            yield warning(
-                "hyperparameter-dropped",
-                f"hyperparameter {key} asks AWS's toolkit for "
-                f"{_UNREAD[key].partition('; wanted ')[0]}, and does nothing here",
-                _UNREAD[key].partition("; wanted ")[2] or "none",
-                place=request.at(key),
-            )
-        elif (
-            key.startswith(params.PREFIX)
-            and key not in (*_READ, *_UNREAD)
-            and not key.startswith(HYPERPARAMETER_PREFIX)
-        ):
-            yield warning(
-                "hyperparameter-dropped",
-                f"hyperparameter {key} is neither a known switch nor an argument of the script: names that begin with "
-                "sagemaker_ never are",
-                "another name, or none",
-                place=request.at(key),
-            )
-        elif not key.startswith(params.PREFIX) and isinstance(value, str) and _SHELL.search(value.strip('"')):
+        if key.startswith(params.PREFIX):
+            asks, _, instead = _UNREAD.get(key, "; wanted another name, or none").partition("; wanted ")
+            if asks:
+                found = f"asks AWS's toolkit for {asks}, and does nothing here"
+                dropped = str(value).strip('"').lower() not in ("false", "", "none", "null")
+            else:
+                found = (
+                    "is neither a known switch nor an argument of the script: names that begin with sagemaker_ never "
+                    "are"
+                )
+                dropped = key not in _READ and not key.startswith(HYPERPARAMETER_PREFIX)
+            if dropped:
+                found = f"hyperparameter {key} {found}"
+                yield warning("hyperparameter-dropped", found, instead or "none", place=request.at(key))
+        elif isinstance(value, str) and _SHELL.search(value.strip('"')):
             yield note(
                 "hyperparameter-as-argv",
                 f"hyperparameter {key} has blanks or shell characters, which AWS's images split or run; here the "
@@ -245,7 +235,7 @@ def _of_quotes(described: Described) -> Iterator[Finding]:
             )
 
 
-def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Finding]:
+def _of_the_rest(described: Described, code: Code | None) -> Iterator[Finding]:
     request = described.request
     if request.local:
         yield note(
@@ -282,7 +272,7 @@ def _of_the_rest(described: Described, has_requirements: bool) -> Iterator[Findi
             "debugger_hook_config=False, disable_profiler=True",
             place=request.at("DebugHookConfig"),
         )
-    if request.body.get("EnableNetworkIsolation") and has_requirements:
+    if request.body.get("EnableNetworkIsolation") and code and (code.folder / "requirements.txt").is_file():
         yield warning(
             "isolated-install",
             "the network is isolated, so that pip cannot install requirements.txt",

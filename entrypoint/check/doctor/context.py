@@ -2,7 +2,8 @@
 
 import ast
 
-from entrypoint.check.doctor.source import Code, Source, UseKind, texts_of
+from entrypoint.check.doctor.program import Code
+from entrypoint.check.doctor.source import Source, UseKind, texts_of
 from entrypoint.check.doctor.subject import Case
 
 _CONDITIONS = ast.Try | ast.If | ast.IfExp | ast.BoolOp

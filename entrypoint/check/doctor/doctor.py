@@ -17,10 +17,10 @@ from entrypoint.check.doctor.check_modules import of_modules
 from entrypoint.check.doctor.check_request import of_request
 from entrypoint.check.doctor.check_shell import of_shell
 from entrypoint.check.doctor.planned_job import Described, described
+from entrypoint.check.doctor.program import Code, read_code
 from entrypoint.check.doctor.request import read_request
 from entrypoint.check.doctor.run_launch_script import launched, submits
-from entrypoint.check.doctor.source import Code, read_code
-from entrypoint.check.doctor.subject import SESSIONS, Case
+from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, error
 from entrypoint.launcher.job.job import Mode
 
@@ -88,11 +88,12 @@ def program_of(job: Described, named: Sequence[str]) -> str | None:
     for each in named:
         if Path(each).name == Path(name).name:
             return each
-    base = Path(job.request.file).parent if job.request.launch else Path()
+    by_script = not job.request.text
+    base = Path(job.request.file).parent if by_script else Path()
     # The SDKs take a relative path from the working directory. Users also start scripts from the script's folder.
     for root in (Path(), base):
         path = root / folder / name
-        if name and "://" not in folder and path.is_file() and (folder or job.request.launch):
+        if name and "://" not in folder and path.is_file() and (folder or by_script):
             return str(path)
     return None
 
@@ -114,18 +115,16 @@ def examine(
     unseen: set[str] = set()
     for job in jobs:
         name = program_of(job, files.programs)
-        requirements = chief_trains = False
+        code = None
         if name is not None:
             path = Path(name).absolute()
             code = programs.get(path) or programs.setdefault(path, read_code(Path(name), name))
             looked.add(path)
-            requirements = (code.folder / "requirements.txt").is_file()
-            chief_trains = code.has(*SESSIONS)
             found += _of_program(Case(code=code, described=job, other_image=image))
         else:
             unseen |= {job.job.program.name} if job.job else set()
             found += _entry_missing(job)
-        found += of_request(job, image, requirements, chief_trains)
+        found += of_request(job, code, image)
     for path, code in programs.items():
         if path not in looked:
             found += _of_program(Case(code=code, other_image=image))

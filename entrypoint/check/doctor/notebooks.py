@@ -47,24 +47,18 @@ def _lines(lines: list[str]) -> Iterator[str]:
 
 def with_cells(tree: ast.Module) -> ast.Module:
     """Return a tree with the code of cells in place of `get_ipython().run_cell_magic("time", ...)`."""
-    body: list[ast.stmt] = []
-    for node in tree.body:
-        body += _cell(node) or [node]
+    body = [each for node in tree.body for each in _cell(node) or [node]]
     return ast.Module(body=body, type_ignores=[])
 
 
 def _cell(node: ast.stmt) -> list[ast.stmt]:
-    call = node.value if isinstance(node, ast.Expr) else None
-    if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "get_ipython().run_cell_magic" and call.args):
-        return []
-    words = [each.value for each in call.args if isinstance(each, ast.Constant)]
-    if len(words) != 3 or words[0] not in _CELLS:
-        return []
-    try:
-        inside = ast.parse(without_magics(str(words[2])))
-    except (SyntaxError, ValueError):
-        return []
-    for each in ast.walk(inside):
-        if isinstance(each, ast.stmt | ast.expr):
-            each.lineno = each.end_lineno = node.lineno
-    return inside.body
+    match node:
+        case ast.Expr(ast.Call(func, [ast.Constant(magic), ast.Constant(), ast.Constant(code)])) if magic in _CELLS:
+            with suppress(SyntaxError, ValueError):
+                if ast.unparse(func) == "get_ipython().run_cell_magic":
+                    inside = ast.parse(without_magics(str(code)))
+                    for each in ast.walk(inside):
+                        if isinstance(each, ast.stmt | ast.expr):
+                            each.lineno = each.end_lineno = node.lineno
+                    return inside.body
+    return []

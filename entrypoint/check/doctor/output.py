@@ -9,7 +9,7 @@ from entrypoint.base.severity import BAD
 from entrypoint.check.doctor.aws_differences import differences_of
 from entrypoint.check.doctor.doctor import Report, title_of
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
-from entrypoint.check.finding import Finding, Place, counted
+from entrypoint.check.finding import counted
 
 UNSEALED = "the kernel gave the launch script no network of its own, so code beside Python's sockets could connect"
 
@@ -48,7 +48,7 @@ def as_json(report: Report) -> dict[str, Any]:
             }
             for job in report.jobs
         ],
-        "findings": [_value(each) for each in report.findings],
+        "findings": [each.value for each in report.findings],
         **{f"{each}s": counts[each] for each in BAD},
     }
     return dict(_secrets(report).mask_all(value))
@@ -56,18 +56,6 @@ def as_json(report: Report) -> dict[str, Any]:
 
 def _secrets(report: Report) -> Secrets:
     return Secrets(*(each for job in report.jobs for each in (job.request.environment, job.request.hyperparameters)))
-
-
-def _value(finding: Finding) -> dict[str, Any]:
-    place = finding.place or Place(file="")
-    return {
-        "check": finding.check,
-        "severity": str(finding.severity),
-        "file": place.file,
-        "line": place.line,
-        "found": finding.found,
-        "instead": finding.instead,
-    }
 
 
 def _title(job: Described) -> str:

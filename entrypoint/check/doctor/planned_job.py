@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.doctor.request import Launch, Request
+from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.config import read_what_can_be
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan, ProcessSpec
@@ -35,7 +35,7 @@ class Described:
     @property
     def program(self) -> tuple[str, str]:
         """Return (program, folder) as the launch script gave them, else the program of the job; "" if there is none."""
-        launch = self.request.launch or Launch()
+        launch = self.request.launch
         source = json.loads(launch.uploads.get(SOURCE) or "{}")
         program = launch.entry_point or source.get("entry_script") or (self.job.program.name if self.job else "")
         return program, launch.source_dir or source.get("source_dir") or ""
@@ -70,14 +70,13 @@ def our_launcher_runs(request: Request) -> bool:
     """Return whether the container starts our launcher: as the image's entrypoint, or from the SDK's script."""
     if not any(request.algorithm.get(key) for key in _STARTS):
         return True
-    command = request.launch.command if request.launch else ""
     words = [word for key in _STARTS for word in request.algorithm.get(key) or []]
-    return bool(of_our_driver(request)) or command.split()[-1:] == ["train"] or words == ["train"]
+    return bool(of_our_driver(request)) or request.launch.command.split()[-1:] == ["train"] or words == ["train"]
 
 
 def of_our_driver(request: Request) -> dict[str, str]:
     """Return the variables that `tf_launcher.Launcher`'s driver passes to the launcher; {} without that driver."""
-    uploads = request.launch.uploads if request.launch else {}
+    uploads = request.launch.uploads
     if OUR_DRIVER not in uploads:
         return {}
     asked, source = (json.loads(uploads.get(name) or "{}") for name in ("distributed.json", SOURCE))
@@ -117,13 +116,16 @@ def written(hyperparameters: Mapping[str, Any]) -> dict[str, str]:
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in hyperparameters.items()}
 
 
+def s3_source(channel: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (channel.get("DataSource") or {}).get("S3DataSource") or {}
+
+
 def channel_config(channel: Mapping[str, Any], request: Request) -> dict[str, str]:
     """Return a channel as SageMaker writes it to inputdataconfig.json, which has File for FastFile."""
     usual = request.algorithm.get("TrainingInputMode") or "File"
-    source = (channel.get("DataSource") or {}).get("S3DataSource") or {}
     found = {
         "TrainingInputMode": "Pipe" if (channel.get("InputMode") or usual) == "Pipe" else "File",
-        "S3DistributionType": str(source.get("S3DataDistributionType") or "FullyReplicated"),
+        "S3DistributionType": str(s3_source(channel).get("S3DataDistributionType") or "FullyReplicated"),
         "RecordWrapperType": str(channel.get("RecordWrapperType") or "None"),
     }
     kind = channel.get("ContentType")

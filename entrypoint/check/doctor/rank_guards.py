@@ -2,29 +2,17 @@
 
 import ast
 import functools
-from collections.abc import Iterator
+import re
 
+from entrypoint.check.doctor.api_names import LEAVES, LOGS
 from entrypoint.check.doctor.source import Source, Use
 
-_ONLY_WHO = {
-    "rank",
-    "local_rank",
-    "is_chief",
-    "chief",
-    "task_index",
-    "task_id",
-    "task_type",
-    "job_name",
-    "is_master",
-    "master",
-    "is_main",
-    "current_host",
-    "worker_index",
-    "worker_number",
-}
-_WHO = _ONLY_WHO | {"index", "first", "writes"}  # ambiguous: a variable set from one of these is not taken for a rank
-_SAID = ("print", "info", "warning", "debug", "log", "say", "error")
-LEAVES = ("sys.exit", "exit", "quit", "os._exit")
+# Names and keys that identify a process, in code as ast.unparse writes it.
+_WHO = (
+    r"(\w+_)?(rank|RANK)|(is_)?(chief|master)|is_main|task_(index|id|type)|job_name|current_host|SM_CURRENT_HOST"
+    r"|worker_(index|number)|(?<=\[')(index|type)(?='\])"
+)
+_AMBIGUOUS = "index|first|writes"  # a variable set from one of these is not taken for a rank
 
 
 def guarded(use: Use) -> bool:
@@ -73,7 +61,7 @@ def decides(source: Source) -> bool:
 
 def _passes_who(source: Source, node: ast.AST) -> bool:
     """Return whether a function is told who calls it, `save(model, to, me == "chief")`, or a path names the process."""
-    if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in _SAID:
+    if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in LOGS:
         return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
     if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.JoinedStr)):
         return False
@@ -96,51 +84,29 @@ def _leaves(source: Source, node: ast.stmt) -> bool:
 
 
 def _asks_who(source: Source, test: ast.AST) -> bool:
-    return not _names_of_who(source).isdisjoint(_last_words(source, test))
+    return bool(re.search(_names_of_who(source), ast.unparse(test)))
 
 
 @functools.lru_cache(maxsize=500)
-def _names_of_who(source: Source) -> frozenset[str]:
-    """Return the names that identify a process in a file: the usual ones, and those that the file assigns from them."""
-    found = set(_ONLY_WHO)
+def _names_of_who(source: Source) -> str:
+    """Return a pattern of what identifies a process in a file: the usual names, and those assigned from them."""
+    who, names = _WHO, set[str]()
     for _ in range(2):  # twice, since a name may be assigned from a name that was
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Assign) and _is_answer(source, node.value, found):
-                found |= {source.last(target) for target in node.targets}
+            if isinstance(node, ast.Assign) and _is_answer(node.value, who):
+                names |= {source.last(target) for target in node.targets}
             elif isinstance(node, ast.FunctionDef):
                 ends = (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
-                found |= {node.name for end in ends if _is_answer(source, end, found)}
-    return frozenset(found | _WHO)
+                names |= {node.name for end in ends if _is_answer(end, who)}
+        who = "|".join([_WHO, *(names - {""})])
+    return rf"\b({who}|{_AMBIGUOUS})\b"
 
 
-def _is_answer(source: Source, value: ast.AST, names: set[str]) -> bool:
+def _is_answer(value: ast.AST, who: str) -> bool:
     """Return whether a value identifies the process: a rank, a comparison with one, or `not`, `and`, `or` of these."""
-    if isinstance(value, ast.BoolOp):
-        return any(_is_answer(source, each, names) for each in value.values)
-    if isinstance(value, ast.UnaryOp):
-        return _is_answer(source, value.operand, names)
-    if isinstance(value, ast.Compare | ast.Subscript):
-        return any(word in names for word in _last_words(source, value))
-    called = value.func if isinstance(value, ast.Call) else value
-    return isinstance(called, ast.Name | ast.Attribute) and source.last(called) in names
-
-
-def _last_words(source: Source, node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name | ast.Attribute):
-            yield source.last(each)
-        elif isinstance(each, ast.Subscript):
-            yield _key(each.slice)
-        elif isinstance(each, ast.Call) and each.args and source.dotted(each.func).endswith((".get", ".getenv")):
-            yield _key(each.args[0])
-
-
-def _key(node: ast.AST) -> str:
-    """Return the word of _WHO that a key stands for, as in `task["index"]` or `os.environ["OMPI_COMM_WORLD_RANK"]`."""
-    key = str(node.value) if isinstance(node, ast.Constant) else ""
-    if key in ("index", "type"):
-        return f"task_{key}"
-    return "current_host" if key == "SM_CURRENT_HOST" else "rank" if key.lower().endswith("rank") else ""
+    answer = value.func if isinstance(value, ast.Call) else value
+    kinds = ast.Name | ast.Attribute | ast.Subscript | ast.Compare | ast.UnaryOp | ast.BoolOp
+    return isinstance(answer, kinds) and re.search(rf"\b({who})\b", ast.unparse(answer)) is not None
 
 
 def _is_said(source: Source, node: ast.stmt) -> bool:
@@ -148,5 +114,5 @@ def _is_said(source: Source, node: ast.stmt) -> bool:
         case ast.Pass() | ast.Assign(value=ast.Constant()):  # verbose = 1
             return True
         case ast.Expr(value=ast.Call() as call):
-            return source.last(call) in _SAID
+            return source.last(call) in LOGS
     return False

@@ -41,8 +41,8 @@ class Request:
     body: Mapping[str, Any]
     file: str
     line: int = 0
-    text: str = ""  # of a JSON file, to find the lines of words
-    launch: Launch | None = None
+    text: str = ""  # of a JSON file, to find the lines of words; a launch script's request has none
+    launch: Launch = Launch()
     local: bool = False  # for the SDK's local mode
 
     @property

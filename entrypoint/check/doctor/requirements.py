@@ -53,7 +53,7 @@ def requirements_of(case: Case) -> Requirements:
 
 def folders_of(case: Case) -> tuple[Path, ...]:
     """Return the folders that may hold a program's modules and requirements: its own, and the root of the code."""
-    folders, root = [case.code.folder], case.launch.source_dir
+    folders, root = [case.code.folder], case.request.launch.source_dir
     if root and "://" not in root:
         below = Path(case.request.file).parent / root
         folders += [path.absolute() for path in (Path(root), below) if path.is_dir()]
@@ -65,7 +65,7 @@ def folders_of(case: Case) -> tuple[Path, ...]:
 
 def _lines(case: Case) -> Iterator[tuple[Path, int, str]]:
     """Yield (file, number, text) of each line with a requirement, including those of files named by -r."""
-    named = json.loads(case.launch.uploads.get(SOURCE) or "{}").get("requirements")  # for SDK v3
+    named = json.loads(case.request.launch.uploads.get(SOURCE) or "{}").get("requirements")  # for SDK v3
     names = ("requirements.txt", Path(str(named or "")).name)
     left = [folder / name for folder in folders_of(case) for name in names if name]
     seen: set[Path] = set()

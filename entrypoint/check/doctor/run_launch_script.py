@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.check.doctor.notebooks import without_magics
+from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.request import Launch, Request, spelled
-from entrypoint.check.doctor.source import Code, UseKind
+from entrypoint.check.doctor.source import UseKind
 
 CAUGHT = Path(__file__).resolve().parents[2] / "programs" / "caught.py"
 LONGEST_SECONDS = 300.0  # importing an SDK takes some fifteen
@@ -178,6 +179,6 @@ def _profiles(path: Path, region: str) -> str:
         config.read(path)
     lines = []
     for section in dict.fromkeys(["default", *config.sections()]):
-        where = config.get(section, "region", fallback=region) if config.has_section(section) else region
+        where = config.get(section, "region", fallback=region)
         lines += [f"[{section}]", f"region = {where}", "aws_access_key_id = nobody", "aws_secret_access_key = nothing"]
     return "\n".join(lines) + "\n"

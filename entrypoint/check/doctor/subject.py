@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from entrypoint.check.doctor.api_names import HOROVOD, PROCESSES, SERVERS, WORKERS
 from entrypoint.check.doctor.planned_job import Described
-from entrypoint.check.doctor.request import Launch, Request
-from entrypoint.check.doctor.source import Code
+from entrypoint.check.doctor.program import Code
+from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
 
-HOROVOD = ("horovod.*", "smdistributed.dataparallel.*")
-WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
-SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".replica_device_setter")
-PROCESSES = (".initialize_jax", "jax.distributed.initialize", ".distribution.initialize", ".distribution.DataParallel")
-SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "tensorflow.*estimator.*", ".replica_device_setter")
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 
@@ -37,10 +33,6 @@ class Case:
     def request(self) -> Request:
         """Return the job's request; an empty one if there is no job."""
         return self.described.request if self.described else Request(body={}, file="")
-
-    @property
-    def launch(self) -> Launch:
-        return self.request.launch or Launch()
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -75,11 +67,6 @@ class Case:
         return frozenset(mode for mode, there in found.items() if there) or frozenset([Mode.SINGLE])
 
     @property
-    def known(self) -> bool:
-        """Return whether there is a request, so that mode and hosts are known rather than guessed."""
-        return self.job is not None
-
-    @property
     def mode(self) -> Mode | None:
         return self.job.mode if self.job else None
 
@@ -101,6 +88,12 @@ class Case:
     def processes(self) -> int:
         """Return how many processes train together; 0 if unknown."""
         return sum(spec.role in TRAINING for spec in self.described.processes) if self.described else 0
+
+    def gives(self, folder: str) -> bool:
+        """Return whether the job passes a folder to the script, in a hyperparameter or an environment variable."""
+        return any(
+            str(each).startswith(folder) for each in (*self.hyperparameters.values(), *self.environment.values())
+        )
 
     def may_be(self, mode: Mode) -> bool:
         """Return whether the job has this mode; without a job, whether the program is written for it."""

@@ -14,7 +14,7 @@ EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs")  # hyperparameters w
 def of_hours(case: Case) -> Iterator[Finding]:
     """Yield hours and price, with the figures that they are based on."""
     run = case.plain
-    if run is None or run.has_failed:
+    if run.has_failed:
         return
     found = whole(case, run)
     if found is None:
@@ -46,7 +46,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
 
 def whole(case: Case, run: Seen) -> tuple[float, str] | None:
     """Return (seconds of the whole job at the rate of this run, why); None if that is not known."""
-    rate, metrics = run.steps_per_second, run.metrics
+    rate, metrics = run.rate_of("step"), run.metrics
     hyperparameters = case.request.hyperparameters
     for name in TOTALS:
         total = metrics.get(name) or _number(hyperparameters.get(name, ""))

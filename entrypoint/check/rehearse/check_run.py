@@ -27,7 +27,7 @@ def of_request(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
     if case.hosts != request.hosts:
         yield note("hosts", f"{case.hosts} simulated hosts stand for {request.hosts}", "--hosts N for more")
-    here = max((len(host.processes) for host in case.plain.hosts), default=0) if case.plain else 0
+    here = max((len(host.processes) for host in case.plain.hosts), default=0)
     if 0 < here < request.processes_per_host:
         yield note(
             "processes",
@@ -91,8 +91,6 @@ def of_data(case: Case) -> Iterator[Finding]:
 def of_end(case: Case) -> Iterator[Finding]:
     """Yield how the plain run ended."""
     run = case.plain
-    if run is None:
-        return
     took = f"after {duration(run.seconds)}"
     if run.is_whole:
         yield fine("end", f"the sample was trained to its end {took}, exit code 0 on all hosts")
@@ -129,7 +127,7 @@ def _has_begun_nothing(case: Case, run: Seen) -> bool:
 def of_shards(case: Case) -> Iterator[Finding]:
     """Yield the files that each host got and read, and those that were read twice or not at all."""
     run = case.plain
-    if run is None or not run.hosts or (run.kind and not run.is_whole and _has_begun_nothing(case, run)):
+    if not run.hosts or (run.kind and not run.is_whole and _has_begun_nothing(case, run)):
         return
     for sample in case.samples:
         name = sample.channel.name
@@ -188,7 +186,7 @@ def _read(host: Host, name: str) -> tuple[str, ...]:
 def of_distributed(case: Case) -> Iterator[Finding]:
     """Yield whether the hosts train one model."""
     run = case.plain
-    if run is None or len(run.hosts) < 2:
+    if len(run.hosts) < 2:
         return
     if case.request.meant_alone:
         yield note("distributed", "each host trains alone, as ENTRYPOINT_MODE=single says")
@@ -219,9 +217,9 @@ def of_distributed(case: Case) -> Iterator[Finding]:
 def of_speed(case: Case) -> Iterator[Finding]:
     """Yield the steps per second that the script reports."""
     run = case.plain
-    if run is None or run.has_failed:
+    if run.has_failed:
         return
-    if rate := run.steps_per_second:
+    if rate := run.rate_of("step"):
         yield fine("speed", f"{rate:.3g} steps a second here; at the end {figures(run.metrics)}")
     elif rate := run.rate_of("epoch"):
         yield fine("speed", f"{rate * 60:.3g} epochs a minute here; at the end {figures(run.metrics)}")
@@ -235,7 +233,7 @@ def of_speed(case: Case) -> Iterator[Finding]:
 def of_memory(case: Case) -> Iterator[Finding]:
     """Compare the most memory that a host used with that of the instance type."""
     run = case.plain
-    if run is None or not any(host.memory for host in run.hosts):
+    if not any(host.memory for host in run.hosts):
         return
     used = max(run.hosts, key=lambda host: host.memory)
     words = f"{size(used.memory, 1024)} at most on {used.name}"

@@ -24,11 +24,8 @@ def of_stop(case: Case) -> Iterator[Finding]:
     if run is None:
         return
     acted = run.ended.acted
-    if acted is None and run.has_failed:
-        yield _failed_before("stop", run)
-        return
     if acted is None:
-        yield note("stop", "it ended before it could be stopped", "a larger sample: --records")
+        yield _ended_before("stop", run, "it could be stopped")
         return
     if run.name is RunName.STOP and run.has_failed:
         yield error("stop", f"it failed when it was stopped: {run.cause}", f"see {run.log}")
@@ -39,7 +36,8 @@ def of_stop(case: Case) -> Iterator[Finding]:
         # A warning: the handler of MultiWorkerMirroredStrategy does not end a process, and often nothing needs saving.
         yield (error if case.request.spot else warning)(
             "stop",
-            f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after {duration(case.budget)}",
+            f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after "
+            f"{duration(case.request.stop_grace)}",
             catch(case),
         )
     elif took > SAGEMAKER_GRACE_SECONDS:
@@ -53,11 +51,12 @@ def of_stop(case: Case) -> Iterator[Finding]:
     yield from _of_what_it_left(case, run, acted)
 
 
-def _failed_before(check: str, run: Seen) -> Finding:
-    """Return a finding on a run that failed before its fault was injected."""
-    return warning(
-        check, f"this time it failed by itself, before anything was done to it: {run.cause}", f"see {run.log}"
-    )
+def _ended_before(check: str, run: Seen, what: str) -> Finding:
+    """Return a finding on a run that ended before its fault was injected."""
+    if run.has_failed:
+        found = f"this time it failed by itself, before anything was done to it: {run.cause}"
+        return warning(check, found, f"see {run.log}")
+    return note(check, f"it ended before {what}", "a larger sample: --records")
 
 
 def catch(case: Case) -> str:
@@ -89,7 +88,7 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
 def of_keeping(case: Case) -> Iterator[Finding]:
     """Yield whether checkpoints outlast the job's hosts."""
     run = case.plain
-    if run is None or run.has_failed:
+    if run.has_failed:
         return
     severe = error if case.request.spot else warning
     acted = run.ended.acted or run.ended.ended + 1
@@ -117,10 +116,8 @@ def of_kill(case: Case) -> Iterator[Finding]:
     run = case.run(RunName.KILL)
     if run is None:
         return
-    if run.ended.acted is None and run.has_failed:
-        yield _failed_before("kill", run)
-    elif run.ended.acted is None:
-        yield note("kill", "it ended before a host could be killed", "a larger sample: --records")
+    if run.ended.acted is None:
+        yield _ended_before("kill", run, "a host could be killed")
     elif run.kind is Kind.SUCCEEDED:
         yield note("kill", "it ran to its end without the killed host")
     else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.extras import imported
+from entrypoint.check.doctor.planned_job import channel_config, s3_source
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.channels import Distribution, Wrapper
 from entrypoint.simulate.channels import Channel, Compression, InputMode, is_data
@@ -58,7 +59,7 @@ def origins(
             if source or where.startswith("file://"):
                 files, whole = _local(name, source or Path(where.removeprefix("file://"))), True
             elif where.startswith("s3://"):
-                kind = _in_s3(channel).get("S3DataType") or "S3Prefix"
+                kind = s3_source(channel).get("S3DataType") or "S3Prefix"
                 if kind != "S3Prefix":
                     raise _unread(name, f"a {kind}", "only prefixes are sampled")
                 files, whole = _of_s3(name, where, replicas or _client)
@@ -76,13 +77,9 @@ def _without_others(origin: Origin) -> Origin:
     return replace(origin, files=files, no_data=tuple(file.key for file in origin.files if not is_data(file.key)))
 
 
-def _in_s3(channel: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (channel.get("DataSource") or {}).get("S3DataSource") or {}
-
-
 def _uri(channel: Mapping[str, Any]) -> str:
     source = channel.get("DataSource") or {}
-    uri = _in_s3(channel).get("S3Uri") or (source.get("FileDataSource") or {}).get("FileUri") or ""
+    uri = s3_source(channel).get("S3Uri") or (source.get("FileDataSource") or {}).get("FileUri") or ""
     if uri.startswith(("/", "./", "../")):
         return f"file://{uri}"
     return str(uri) or ", ".join(source)
@@ -90,18 +87,17 @@ def _uri(channel: Mapping[str, Any]) -> str:
 
 def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> Channel:
     """Return the channel for `entrypoint local`. FastFile becomes File: scripts see the same."""
-    source = _in_s3(channel)
-    mode = channel.get("InputMode") or request.algorithm.get("TrainingInputMode") or "File"
-    pipe = mode == "Pipe"
+    config = channel_config(channel, request)
+    pipe = config["TrainingInputMode"] == "Pipe"
     seed = (channel.get("ShuffleConfig") or {}).get("Seed")
     return Channel(
         name=name,
         source=folder,
         mode=InputMode.PIPE if pipe else InputMode.FILE,
-        distribution=Distribution(source.get("S3DataDistributionType") or "FullyReplicated"),
+        distribution=Distribution(config["S3DistributionType"]),
         shuffle=int(seed) if pipe and seed is not None else None,
         compression=Compression(channel.get("CompressionType") or "None") if pipe else Compression.NONE,
-        wrapper=Wrapper(channel.get("RecordWrapperType") or "None") if pipe else Wrapper.NONE,
+        wrapper=Wrapper(config["RecordWrapperType"]) if pipe else Wrapper.NONE,
     )
 
 

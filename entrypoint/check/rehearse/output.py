@@ -7,7 +7,7 @@ from entrypoint.check.finding import Finding, counted, goes
 from entrypoint.check.rehearse.subject import Case
 
 
-def as_text(case: Case, findings: list[Finding]) -> str:
+def as_text(findings: list[Finding]) -> str:
     """Return a line for each finding, with advice below those that are not fine; then go or no-go."""
     lines = []
     width = max((len(each.check) for each in findings), default=0)
@@ -15,22 +15,15 @@ def as_text(case: Case, findings: list[Finding]) -> str:
         lines.append(f"{each.severity!s:<8}{each.check:<{width}}  {each.found}")
         if each.instead:
             lines.append(f"{'':<{8 + width}}  do: {each.instead}")
-    return "\n".join([*lines, "", verdict(findings)])
-
-
-def verdict(findings: list[Finding]) -> str:
-    """Return "go" or "no-go" with the numbers of errors and warnings."""
-    return f"{'go' if goes(findings) else 'no-go'}: {counted(findings, (Severity.ERROR, Severity.WARNING))}"
+    numbers = counted(findings, (Severity.ERROR, Severity.WARNING))
+    return "\n".join([*lines, "", f"{'go' if goes(findings) else 'no-go'}: {numbers}"])
 
 
 def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
     """Return {"go", "findings": [{"check", "severity", "found", "instead"}], "runs", "samples", "hosts", "engine"}."""
     return {
         "go": goes(findings),
-        "findings": [
-            {"check": each.check, "severity": str(each.severity), "found": each.found, "instead": each.instead}
-            for each in findings
-        ],
+        "findings": [each.value for each in findings],
         "engine": case.engine,
         "hosts": case.hosts,
         "samples": [
@@ -51,7 +44,7 @@ def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
                 "outcome": run.kind or "",
                 "exit_code": run.ended.code,
                 "seconds": round(run.seconds, 3),
-                "steps_per_second": run.steps_per_second,
+                "steps_per_second": run.rate_of("step"),
                 "memory": {host.name: host.memory for host in run.hosts},
                 "log": run.log,
             }

@@ -12,14 +12,12 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.context import never_taken
 from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out, title_of
 from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs, written
-from entrypoint.check.doctor.source import read_code
+from entrypoint.check.doctor.program import read_code
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.rehearse.subject import Request
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.groups import Group
-from entrypoint.simulate.channels import Channel
-from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.spec import LocalJob
 
 BASE = "/opt/ml"
@@ -98,6 +96,8 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
         same_epochs=any(isinstance(each, ast.Constant | ast.Attribute) for each in steps),
         others=others,
         hyperparameters=given,
+        environment=request.environment,
+        stop_grace=job.settings.stop_grace,
     )
 
 
@@ -133,19 +133,15 @@ def job_for(
     asked: Asked,
     *,
     hosts: int,
-    channels: Sequence[Channel],
     checkpoints: Path,
     output: Path,
-    timeout: float,
-    faults: Sequence[Fault] = (),
     mounted: bool,
     stop_grace: float | None = None,
-    notes_reads: bool = False,
 ) -> RehearsedJob:
-    """Return the job of one run.
+    """Return the request's job on simulated hosts, without data.
 
     `mounted`: hosts see `checkpoints` only as /opt/ml/checkpoints. `stop_grace`: seconds to stop, in place of the
-    request's. `notes_reads`: note which files are read.
+    request's.
     """
     request = asked.described.request
     folder = "/opt/ml/checkpoints" if mounted else str(checkpoints)
@@ -161,14 +157,10 @@ def job_for(
         source=asked.source,
         hosts=hosts,
         groups=groups_of(asked, hosts),
-        channels=tuple(channels),
         checkpoints=checkpoints if asked.keeps_checkpoints or asked.moved else None,
         requested=tuple(values.items()),
         environment=tuple(environment.items()),
         output=output,
-        timeout=timeout,
-        faults=tuple(faults),
-        notes_reads=notes_reads,
     )
 
 

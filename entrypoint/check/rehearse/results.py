@@ -105,10 +105,6 @@ class Seen:
         """Return how many seconds its programs ran until they ended or were stopped."""
         return self.ended.acted - self.began if self.ended.acted and self.processes else self.seconds
 
-    @property
-    def steps_per_second(self) -> float | None:
-        return self.rate_of("step")
-
     def rate_of(self, metric: str) -> float | None:
         """Return the growth per second of a metric in the process that reported it most often; None if unknown."""
         rates = []

@@ -7,6 +7,7 @@ from typing import Any
 from entrypoint.check.rehearse.results import RunName, Seen
 from entrypoint.check.rehearse.sample import Sample
 from entrypoint.launcher.job.job import Mode
+from entrypoint.simulate.channels import InputMode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class Request:
     same_epochs: bool = False  # the number of steps in an epoch does not depend on the data
     others: int = 0
     hyperparameters: Mapping[str, str] = field(default_factory=dict)  # JSON in strings
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop_grace: float = 100.0  # seconds for scripts to stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,27 +38,29 @@ class Case:
     """Describe a rehearsal with the runs that it has made so far."""
 
     request: Request
-    environment: Mapping[str, str] = field(default_factory=dict)  # the request's variables
     engine: str
     hosts: int  # number of simulated hosts
     samples: tuple[Sample, ...] = ()
-    streamed: tuple[str, ...] = ()  # channels in Pipe mode
-    runs: tuple[Seen, ...] = ()
-    budget: float = 100.0  # seconds for scripts to stop
+    runs: tuple[Seen, ...] = ()  # the plain one first
     price: float | None = None  # USD per host-hour
     speedup: float | None = None  # speed of the real job divided by that of the rehearsal
+
+    @property
+    def streamed(self) -> tuple[str, ...]:
+        """Return the channels in Pipe mode."""
+        return tuple(each.channel.name for each in self.samples if each.channel.mode is InputMode.PIPE)
 
     def run(self, name: RunName) -> Seen | None:
         return next((run for run in self.runs if run.name is name), None)
 
     @property
-    def plain(self) -> Seen | None:
-        return self.run(RunName.PLAIN)
+    def plain(self) -> Seen:
+        return self.runs[0]
 
     @property
     def stopped(self) -> Seen | None:
         """Return the run that was stopped midway: STOP, or the plain run if it did not end by itself."""
-        return self.run(RunName.STOP) or (self.plain if self.plain and self.plain.ended.acted else None)
+        return self.run(RunName.STOP) or (self.plain if self.plain.ended.acted else None)
 
 
 def figures(values: dict[str, Any]) -> str:

@@ -220,6 +220,12 @@ p = argparse.ArgumentParser(); p.add_argument("--fp16", type=bool, default=False
 ### no_channel | one | channel-missing |
 import os
 print(os.environ["SM_CHANNEL_EVAL"])
+### exits_with_0 | one | failure-hidden |
+import sys
+try:
+    train()
+except Exception:
+    sys.exit(0)
 ### v3_variable | one | variable-missing |
 import os
 print(os.environ["SM_MASTER_ADDR"])

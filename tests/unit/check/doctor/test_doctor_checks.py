@@ -297,13 +297,6 @@ CASES: dict[str, Ill] = {
         severity="warning",
         well={"script": HOROVOD},
     ),
-    "ps-branch": Ill(
-        script=with_(SERVERS, '== "worker"', 'in ("worker", "ps")'),
-        change=PS,
-        line='"ps"',
-        severity="note",
-        well={"script": SERVERS},
-    ),
     # --- its data ---
     "no-shards": Ill(
         script=without(HOROVOD, "sagemaker_tf_data", "pin_gpu", "rows = ", "saver").replace(
@@ -352,12 +345,6 @@ CASES: dict[str, Ill] = {
         line="DistributedOptimizer",
         severity="note",
         well={"script": HOROVOD},
-    ),
-    "threads": Ill(
-        script=and_("tf.config.threading.set_intra_op_parallelism_threads(8)"),
-        line="set_intra",
-        severity="note",
-        well={"script": and_("tf.config.threading.set_intra_op_parallelism_threads(0)")},
     ),
     # --- what it leaves ---
     "all-save": Ill(

@@ -17,7 +17,7 @@ from entrypoint.check.rehearse.sample import Sample
 from entrypoint.check.rehearse.subject import Case, Request
 from entrypoint.launcher.job.channels import Distribution
 from entrypoint.launcher.outcome.outcome import Kind
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.channels import Channel, InputMode
 
 GIB = 1 << 30
 CHECKPOINT = "/out/checkpoints/plain/ckpt-10"
@@ -94,7 +94,7 @@ def asking(**more: Any) -> Case:
 def test_a_healthy_job_is_a_go() -> None:
     found = findings(HEALTHY)
     assert goes(found)
-    assert {each.check for each in found if each.severity > Severity.FINE} == {"hours"}, as_text(HEALTHY, found)
+    assert {each.check for each in found if each.severity > Severity.FINE} == {"hours"}, as_text(found)
     assert {each.check for each in found} == {
         "plan", "data", "end", "shards", "distributed", "speed", "memory", "stop", "checkpoints", "kill", "resume",
         "hours",
@@ -191,6 +191,14 @@ class TestPlain:
         silent = with_plain(hosts=(host("algo-1", (), metrics=()),))
         assert told(silent, "speed")[0][0] == "note"
 
+    @pytest.mark.parametrize("values", [{"step": 7.0}, {"epoch": 1.0, "epochs": 30.0}])
+    def test_steps_that_were_seen_once_have_no_rate(self, values: dict[str, float]) -> None:
+        case = with_plain(hosts=(host("algo-1", ("a", "c"), metrics=((10.0, "script", values),)),))
+        found = findings(replace(case, price=2.0, speedup=10.0))
+        assert goes(found)
+        assert {"speed", "hours"} <= {each.check for each in found if each.severity is Severity.NOTE}
+        assert as_json(case, found)["runs"][0]["steps_per_second"] is None
+
 
 class TestShards:
     def reading(self, *reads: tuple[str, ...] | None, kind: str = "succeeded") -> list[tuple[str, str]]:
@@ -219,7 +227,8 @@ class TestShards:
 
     def test_what_cannot_be_seen(self) -> None:
         assert "does not show" in self.reading(None, None)[0][1]
-        assert "streamed" in told(replace(HEALTHY, streamed=("training",)), "shards")[0][1]
+        piped = replace(SAMPLE, channel=replace(SAMPLE.channel, mode=InputMode.PIPE))
+        assert "streamed" in told(replace(HEALTHY, samples=(piped,)), "shards")[0][1]
 
     def test_fewer_files_than_hosts(self) -> None:
         few = replace(HEALTHY, samples=(replace(SAMPLE, of_files=1),))
@@ -423,7 +432,7 @@ class TestHours:
 
 def test_the_table_and_its_json() -> None:
     found = findings(replace(HEALTHY, runs=(replace(PLAIN, together=TestDistributed.NO),)))
-    text = as_text(HEALTHY, found)
+    text = as_text(found)
     assert text.endswith("no-go: 1 error, 0 warnings")
     assert "error   distributed  NO: every host trains alone" in text
     value = as_json(HEALTHY, found)

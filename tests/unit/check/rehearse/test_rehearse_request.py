@@ -45,8 +45,8 @@ def asked(folder: Path, **changes: Any) -> Asked:
 
 
 def job(folder: Path, **changes: Any) -> RehearsedJob:
-    options = {"checkpoints": folder / "kept", "output": folder / "out", "timeout": 60.0, "mounted": False}
-    return job_for(asked(folder, **changes), hosts=2, channels=(), **options)  # type: ignore[arg-type]
+    checkpoints, output = folder / "kept", folder / "out"
+    return job_for(asked(folder, **changes), hosts=2, checkpoints=checkpoints, output=output, mounted=False)
 
 
 def test_a_launch_script_is_asked(tmp_path: Path) -> None:
