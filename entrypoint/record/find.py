@@ -9,7 +9,7 @@ from typing import IO
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.extras import imported
-from entrypoint.record.limits import RECORD_BYTES
+from entrypoint.record.write import RECORD_BYTES
 
 ENDING = ".jsonl.gz"
 MOST_ALL, MOST_HOSTS = 2 << 30, 2000

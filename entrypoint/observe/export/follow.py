@@ -7,7 +7,7 @@ from typing import Protocol
 
 from entrypoint.observe.export.points import KINDS, Points
 from entrypoint.record.lines import Line
-from entrypoint.record.tail import Tail
+from entrypoint.record.read import Tail
 
 AGAIN_SECONDS = 1.0  # seconds between two looks
 ENDING = ".jsonl.gz"

@@ -14,19 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan, Role
 from entrypoint.observe.monitor import inbox
 from entrypoint.observe.monitor.background import Aside
-from entrypoint.observe.monitor.emf import Emf
 from entrypoint.observe.monitor.guard import Guard
 from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.record_header import about
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.observe.monitor.script_socket import Marks
 from entrypoint.record import lines
-from entrypoint.record.tail import Tail, wait_for
+from entrypoint.record.read import Tail, wait_for
 from entrypoint.record.write import Record
 
 if TYPE_CHECKING:
@@ -64,8 +62,6 @@ class Monitor:
         self._marks: Marks | None = None
         with suppress(OSError):  # for example, its path is too long
             self._marks = Marks(job.paths.marks, mask)
-        emf = job.settings.emf
-        self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._aside: Aside | None = None
@@ -115,8 +111,6 @@ class Monitor:
         self._guard(self._add_marks)
         if self._marks:
             self._guard(self._marks.close)
-        if self._emf and (line := self._emf.take(time.time())):
-            self._tell({"print": line})
         self._guard(self._add_lines)
         self._finish()
 
@@ -209,12 +203,6 @@ class Monitor:
         told = self._add_marks()
         for process, metrics in self._printed.take_metrics():
             self._add(lines.Metric(process=process, values=metrics))
-            if self._emf:
-                self._emf.note_metrics(metrics)
-        if self._emf:
-            self._emf.note(sample.seconds, sample.host)
-            if self._emf.is_due:
-                self._tell({"print": self._emf.take(time.time())})
         if self._silence:
             self._silence.note(self._training(), sample, told)
         self._add_stacks()

@@ -19,7 +19,7 @@ from entrypoint.observe.monitor.hang import Hangs
 from entrypoint.observe.monitor.wait_sites import Stand
 from entrypoint.observe.monitor.weights import Weights
 from entrypoint.record import lines
-from entrypoint.record.tail import Tail
+from entrypoint.record.read import Tail
 
 if TYPE_CHECKING:
     from entrypoint.observe.monitor.tracking import Tracking
