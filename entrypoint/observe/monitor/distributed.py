@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from entrypoint.observe.monitor import variable_traffic_words as in_words
+from entrypoint.observe.monitor import variable_traffic as traffic
 from entrypoint.observe.monitor.model import Model, model_of, of_all
 from entrypoint.observe.monitor.variable_traffic import FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
 from entrypoint.record import lines
@@ -146,13 +146,13 @@ class Together:
         if self._are_together():
             self.judged, after = True, " after all" if self._said is False else ""
             self._said = True
-            return True, f"distributed: yes{after}: {in_words.yes(self._hosts, self._model)}"
+            return True, f"distributed: yes{after}: {traffic.yes(self._hosts, self._model)}"
         if self._said is None and (alone := self._alone(1)):
             self._said = False
-            return False, f"distributed: NO: {in_words.no(self._hosts, self._model, alone)}"
+            return False, f"distributed: NO: {traffic.no(self._hosts, self._model, alone)}"
         if self._said is None and not self._said_unclear and self._is_unclear():
             self._said_unclear = True
-            return None, f"distributed: unclear: {in_words.unclear(self._hosts, self._model, self._begun)}"
+            return None, f"distributed: unclear: {traffic.unclear(self._hosts, self._model, self._begun)}"
         return None
 
     @property

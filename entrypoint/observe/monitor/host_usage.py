@@ -1,4 +1,4 @@
-"""Measure what this host has used since the last look, with psutil and control groups.
+"""Measure what this host has used since the last look, with psutil, control groups and NVML.
 
 All figures but sizes of memory are differences. In a container, CPU time and memory come from the control group, which
 counts the container alone; psutil's figures of disks, network and (with version 1) CPUs are what the machine shows in
@@ -8,12 +8,12 @@ this namespace.
 import contextlib
 import re
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from entrypoint.launcher.host.cgroups import groups, read
-from entrypoint.observe.monitor.differences import Differences
-from entrypoint.observe.monitor.gpu_usage import Gpus
+from entrypoint.observe.monitor.process_usage import Differences
 from entrypoint.record.lines import HostUse
 
 _MICRO = 1e-6
@@ -27,7 +27,14 @@ class HostUsage:
         self._free = free
         self._memory = _folder("memory", "memory.current", "memory.usage_in_bytes")
         self._cpu = _folder("cpu", "cpu.stat")
-        self._gpus = Gpus()
+        self._gpus: list[Any] = []
+        if any(Path("/dev").glob("nvidia[0-9]*")):  # else NVML's binding is not imported
+            with contextlib.suppress(Exception):
+                import pynvml
+
+                pynvml.nvmlInit()
+                self._nvml = pynvml
+                self._gpus = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
 
     def look(self) -> HostUse:
         found: HostUse = {"cpu": self._processor_time(), "memory": self._memory_used()}
@@ -35,17 +42,15 @@ class HostUsage:
         if killed := self._since("oom", _number("oom_kill", events)):
             found["oom"] = int(killed)
         with contextlib.suppress(Exception):  # some kernels do not count them
-            disks = psutil.disk_io_counters()
-            if disks:
-                found["disk"] = [
-                    int(self._since("read", disks.read_bytes)), int(self._since("written", disks.write_bytes))
-                ]  # fmt: skip
+            if disks := psutil.disk_io_counters():
+                read_bytes, written = disks.read_bytes, disks.write_bytes
+                found["disk"] = [int(self._since("read", read_bytes)), int(self._since("written", written))]
         with contextlib.suppress(Exception):
             net = psutil.net_io_counters(nowrap=False)
             found["net"] = [int(self._since("received", net.bytes_recv)), int(self._since("sent", net.bytes_sent))]
         with contextlib.suppress(OSError):
             found["free"] = psutil.disk_usage(str(self._free)).free
-        if gpus := self._gpus.look():
+        if gpus := self._gpus_used():
             found["gpus"] = gpus
         return found
 
@@ -70,6 +75,17 @@ class HostUsage:
             return [int(anonymous), int(cache), int(used[0])]
         memory = psutil.virtual_memory()
         return [memory.total - memory.available, getattr(memory, "cached", 0), memory.total - memory.available]
+
+    def _gpus_used(self) -> list[list[float]]:
+        """Return [busy 0-1, bytes used, bytes in all, watts, memory's activity 0-1] of each GPU."""
+        found = []
+        for gpu in self._gpus:
+            with contextlib.suppress(Exception):  # NVML has exceptions of its own; a lost GPU has no figures
+                rates = self._nvml.nvmlDeviceGetUtilizationRates(gpu)
+                memory = self._nvml.nvmlDeviceGetMemoryInfo(gpu)
+                watts = self._nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
+                found.append([rates.gpu / 100, memory.used, memory.total, round(watts, 1), rates.memory / 100])
+        return found
 
 
 def _folder(controller: str, *names: str) -> Path | None:

@@ -8,6 +8,7 @@ import json
 import select
 import socket
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan, Role
 from entrypoint.observe.monitor import inbox
-from entrypoint.observe.monitor.background import Aside
-from entrypoint.observe.monitor.guard import Guard
 from entrypoint.observe.monitor.output_scan import Printed
-from entrypoint.observe.monitor.record_header import about
+from entrypoint.observe.monitor.record_header import Aside, about
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.observe.monitor.script_socket import Marks
 from entrypoint.record import lines
@@ -38,6 +37,7 @@ QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's 
 LEAST, REVIEW = 0.5, 5.0  # least and usual seconds between two reviews: pieces are written, and sent by followers
 LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds between reviews while the live page is open, in jobs of at most so many hosts
+MOST_FAULTS = 10  # of ours that are logged
 REST_SECONDS = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
@@ -282,3 +282,25 @@ class Monitor:
             with suppress(OSError):
                 path.unlink()  # the coordinator has all of it
                 path.parent.rmdir()
+
+
+class Guard:
+    """Contain a fault of one part of the monitor: it ends that part of one round, and the rest goes on.
+
+    `log` gets each exception once for each place in our code.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._say = log
+        self._said: set[str] = set()
+
+    def __call__(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(frame.filename).name}:{frame.lineno}"
+            if place not in self._said and len(self._said) < MOST_FAULTS:
+                self._said.add(place)
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                self._say(f"warning: error in the monitor of this host, at {place}: {words}; it continues without that")

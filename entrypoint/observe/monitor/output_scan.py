@@ -4,11 +4,13 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 
-from entrypoint.observe.monitor.horovod import Stalls
-from entrypoint.observe.monitor.metrics import Reader
-from entrypoint.observe.monitor.requests import Wanted
+from entrypoint.observe.monitor.metrics import Reader, Wanted
 
 LINES, WIDTH = 5, 300  # recorded of a process: its last lines, and characters of each
+WARNING_LINES, WARNING_WIDTH = 6, 200  # kept of a stall warning: lines, and characters of each
+_CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BEGINS = re.compile(r".*stall_inspector\.cc")
+_GOES_ON = re.compile(r"(Missing ranks:|Stalled ops:|(\d{1,7}): \[.*\]?|\S+ \[missing ranks: [\d, ]+\])\s*$")
 
 
 class Printed:
@@ -47,7 +49,7 @@ class Printed:
             if lines := self._lines.pop(process, None):
                 yield process, list(lines)
 
-    def take_metrics(self) -> "Iterator[tuple[str, dict[str, float]]]":
+    def take_metrics(self) -> Iterator[tuple[str, dict[str, float]]]:
         """Yield (process, the last value of each of its metrics)."""
         for process, reader in self._readers.items():
             if found := reader.take():
@@ -60,4 +62,38 @@ def last_lines(text: str) -> list[str]:
     return [_CONTROLS.sub("", line)[:WIDTH] for line in lines if line.strip()][-LINES:]
 
 
-_CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+class Stalls:
+    """Find Horovod's stall warnings in output. Rank 0 prints them every minute; they name the ranks that are missing.
+
+    The text is that of Horovod's stall_inspector.cc: a warning, then "Missing ranks:" and, for each missing rank,
+    `3: [names of tensors]`; or "Stalled ops:" and a line for each tensor.
+    """
+
+    def __init__(self) -> None:
+        self._within: set[str] = set()  # processes whose last line belonged to a warning
+        self._missing: set[int] = set()
+        self._words: list[str] = []  # lines that name the missing ranks
+
+    def without(self, process: str, text: str) -> str:
+        """Return the text without its stall warnings. A warning may go on in the next text of the process."""
+        if process not in self._within and "stall_inspector.cc" not in text:
+            return text
+        rest = []
+        for line in text.splitlines(keepends=True):
+            if _BEGINS.match(line):
+                self._within.add(process)
+                self._missing, self._words = set(), []
+            elif process in self._within and (found := _GOES_ON.match(line)):
+                self._missing |= {int(found[2])} if found[2] else set()
+                if "[" in line and len(self._words) < WARNING_LINES:
+                    self._words.append(line.strip()[:WARNING_WIDTH])
+            else:
+                self._within.discard(process)
+                rest.append(line)
+        return "".join(rest)
+
+    def take(self) -> tuple[list[int], str]:
+        """Return the ranks that the last warning reports missing, and its lines that name them; then forget them."""
+        missing, words = sorted(self._missing), " ".join(self._words)
+        self._missing, self._words = set(), []
+        return missing, words

@@ -2,8 +2,10 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.rules import in_words
 from entrypoint.record.lines import Channel, Described, Host
 
+SETTLED_SECONDS = 2.0  # seconds until the coordinator imports what makes the report
 KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # prefixes of the variables that describe a job
 LONGEST_CHARS = 4096  # characters of a value; of a longer one nothing is kept
 MOST_FILES, MOST_SECONDS = 20_000, 2.0  # limits for counting the files of one channel
@@ -101,3 +104,34 @@ def _sizes(folder: Path | str) -> Iterator[int]:
                     yield from _sizes(entry.path)
     except OSError:
         return
+
+
+class Aside:
+    """Do slow work in a thread: count the channels' files, and import the modules that make the report.
+
+    `found`: facts on this host for its record; the caller removes what it has recorded.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.found: list[Host] = []
+        self._job = job
+        self._over, self._prepares = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for a running import: in a forked process, its lock would never be released."""
+        self._over.set()
+        if self._prepares.is_set():
+            self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(Exception):  # unknown facts are left out
+            self.found.append(limits(self._job))
+        with suppress(Exception):
+            self.found.append(Host(channels=channels(self._job)))
+        if self._job.cluster.is_coordinator and not self._over.wait(SETTLED_SECONDS):
+            self._prepares.set()
+            if not self._over.is_set():  # importing them takes as long as the report of a small job
+                import entrypoint.observe.report.make
+                import entrypoint.record.find  # noqa: F401

@@ -6,13 +6,10 @@ from collections.abc import Collection, Mapping
 
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job, Mode
-from entrypoint.observe.monitor.families import Families
 from entrypoint.observe.monitor.host_usage import HostUsage
-from entrypoint.observe.monitor.io_progress import Moves
-from entrypoint.observe.monitor.pipe_fill import fifos_filled
-from entrypoint.observe.monitor.process_usage import ProcessUsage
+from entrypoint.observe.monitor.process_usage import ProcessUsage, fifos_filled
 from entrypoint.observe.monitor.threads import Threads, Work
-from entrypoint.observe.monitor.traffic import Exchange
+from entrypoint.observe.monitor.traffic import Exchange, Moves
 from entrypoint.record.lines import Sample
 
 
@@ -21,8 +18,7 @@ class Sampling:
 
     def __init__(self, job: Job) -> None:
         self._host = HostUsage(job.paths.base)
-        self._processes, self._families = ProcessUsage(), Families()
-        self._found: dict[str, list[int]] = {}  # the families of the last look
+        self._processes = ProcessUsage()
         self._exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
         self._pipes = {
             name: str(job.paths.base / "input/data" / name)
@@ -43,8 +39,8 @@ class Sampling:
         """
         now = time.monotonic()
         seconds, self._looked = now - self._looked, now
-        families = self._found = self._families.of(running)
-        host, processes = self._host.look(), self._processes.look(families)
+        host, processes = self._host.look(), self._processes.look(running)
+        families = self._processes.families
         pids = {pid for family in families.values() for pid in family}
         if filled := fifos_filled(self._pipes, pids):
             host["fifos"] = filled
@@ -63,7 +59,7 @@ class Sampling:
 
         Call it after `look`: it reuses the process families found there, since finding them reads all of /proc.
         """
-        families = {name: self._found.get(name, []) for name in running}
+        families = {name: self._processes.families.get(name, []) for name in running}
         self._threads = {name: self._threads.get(name) or Threads() for name in running}
         work = {name: threads.look(families[name], self._ranks) for name, threads in self._threads.items()}
         self._moves = self._moves or Moves()

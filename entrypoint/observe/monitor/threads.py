@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from entrypoint.base.values import Value
-from entrypoint.observe.monitor.differences import Differences
+from entrypoint.observe.monitor.process_usage import Differences
 
 CYCLES_PER_SECOND = 50.0  # a thread that sleeps so often is polling; Horovod's sleeps 1000 times by default
 SPINS = 0.9  # of the time: a thread that uses so much of a CPU may spin

@@ -16,8 +16,8 @@ from entrypoint.observe.live.view import View
 from entrypoint.observe.monitor import hang
 from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.hang import Hangs
+from entrypoint.observe.monitor.model import Weights
 from entrypoint.observe.monitor.wait_sites import Stand
-from entrypoint.observe.monitor.weights import Weights
 from entrypoint.record import lines
 from entrypoint.record.read import Tail
 

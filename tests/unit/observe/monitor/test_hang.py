@@ -3,8 +3,8 @@
 import pytest
 
 from entrypoint.observe.monitor.hang import Hangs, Stall, hangs, in_words, may_hang, missing
-from entrypoint.observe.monitor.horovod import Stalls
-from entrypoint.observe.monitor.progress import Progress
+from entrypoint.observe.monitor.output_scan import Stalls
+from entrypoint.observe.monitor.silence import Progress
 from entrypoint.observe.monitor.threads import Work
 from entrypoint.observe.monitor.wait_sites import Doing, Stand
 from entrypoint.record.lines import Silent, line_of

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from entrypoint.launcher.job.settings import read_settings
-from entrypoint.observe.monitor.metrics import LAST_LINES, MOST, Reader
+from entrypoint.observe.monitor.metrics import LAST_LINES, MOST, Reader, Wanted
 from entrypoint.observe.monitor.output_scan import Printed
-from entrypoint.observe.monitor.requests import Wanted
 
 
 def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> dict[str, float]:
@@ -117,7 +116,7 @@ def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
 
 def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
     """It reads as much as there is time for."""
-    monkeypatch.setattr("entrypoint.observe.monitor.requests.AT_ONCE", 0.01)
+    monkeypatch.setattr("entrypoint.observe.monitor.metrics.AT_ONCE", 0.01)
     quadratic = Wanted("n", "a*a*b([0-9])", pytest.fail)
     lines = ["a" * 150] * 10_000
     quadratic.last_in(lines)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from builders import read
 
-from entrypoint.observe.monitor.progress import Progress
+from entrypoint.observe.monitor.silence import Progress
 from entrypoint.observe.monitor.watch import Watch
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of

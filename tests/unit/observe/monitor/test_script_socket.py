@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from entrypoint.base.secrets import NONE, Secrets
+from entrypoint.observe.monitor.model import Weights
 from entrypoint.observe.monitor.script_socket import MOST_NAMES, MOST_PROCESSES, Marks
-from entrypoint.observe.monitor.weights import Weights
 from sagemaker_tf_data import marks as marks_module
 from sagemaker_tf_data.marks import Teller, keras_callback, log_metrics, mark, tell_weights, timed
 
