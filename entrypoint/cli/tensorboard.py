@@ -27,8 +27,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Raise ConfigError if there are no records, or the package tensorboard is missing.
     """
-    from entrypoint.observe.export.follow import follow
-    from entrypoint.observe.export.points import Points
+    from entrypoint.observe.export.points import Points, follow
     from entrypoint.observe.export.tensorboard import EventFiles
     from entrypoint.record.find import find
     from entrypoint.record.read import lines_of

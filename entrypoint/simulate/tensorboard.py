@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.export.follow import follow
+from entrypoint.observe.export.points import follow
 from entrypoint.observe.export.tensorboard import EventFiles
 
 LAST_SECONDS = 10.0  # seconds for the last records to be written

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.export.points import Point, Points
+from entrypoint.observe.export.points import Point, Points, follow
 from entrypoint.record import lines
 
 URI = "MLFLOW_TRACKING_URI"
@@ -106,8 +106,6 @@ class MlflowRun:
 
 def main(folder: str) -> int:
     """Write the run of a running job until stdin is closed; return the exit code. Its output goes to the job's log."""
-    from entrypoint.observe.export.follow import follow
-
     try:
         run = MlflowRun()
         follow(lambda: [Path(folder)], run, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))

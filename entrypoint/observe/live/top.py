@@ -12,6 +12,7 @@ from typing import Any
 
 from entrypoint.base.errors import ConfigError, printable
 from entrypoint.base.extras import imported
+from entrypoint.base.wording import size
 from entrypoint.observe.live import serve
 
 AGAIN_SECONDS = 1.0  # seconds between two looks
@@ -133,7 +134,7 @@ def _rows(state: Mapping[str, Any]) -> list[list[str]]:
     for host in state["hosts"]:
         first = [host["name"], host["phase"], "", "", ""]
         if "memory" in host:
-            first[2:] = f"{host['cpu']:.0%}", _bytes(host["memory"][0]), "/".join(map(_bytes, host["net"]))
+            first[2:] = f"{host['cpu']:.0%}", size(host["memory"][0]), "/".join(map(size, host["net"]))
         for process in host["processes"] or [None]:
             rows.append([printable(cell) for cell in (*first, *(_of(process) if process else [""] * 5))])
             first = [""] * len(first)
@@ -164,15 +165,7 @@ def _of(process: Mapping[str, Any]) -> list[str]:
     rate = "" if process["rate"] is None or process["ended"] else f"{process['rate']:.2f}"
     if process["ended"] is not None:
         return [process["name"], process["ended"], "", rate, shown]
-    return [process["name"], f"{process['cpus']:.2f}", _bytes(process["memory"]), rate, shown]
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+    return [process["name"], f"{process['cpus']:.2f}", size(process["memory"]), rate, shown]
 
 
 def _time(seconds: float) -> str:

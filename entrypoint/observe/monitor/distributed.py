@@ -89,19 +89,18 @@ class Together:
         seen.ran += seconds
         seen.worked += sum(_finite(used.get("cpu", 0.0)) for used in line.processes.values())
         for peer, (received, sent) in line.peers.items():
-            self._note_bytes(host, peer, _finite(received) + _finite(sent))
+            # The larger of both ends' counts is right: one end may not know the other host.
+            before, other = self._to.get((host, peer), 0.0), self._to.get((peer, host), 0.0)
+            mine = self._to[host, peer] = before + _finite(received) + _finite(sent)
+            for name in {host, peer} & self._hosts.keys():
+                self._hosts[name].ever += max(mine, other) - max(before, other)
+                self._hosts[name].bytes += max(mine, other) - max(before, other)
         if self._begun:
+            # Often one process prints steps for all: a host without steps has the job's.
+            own = max((taken for who, (_, taken) in self._steps.items() if who[0] == host), default=0.0)
+            steps = own or max((taken for _, taken in self._steps.values()), default=0.0)
             seen.seconds += seconds
-            seen.advance(self._steps_of(host), self._model)
-
-    def _note_bytes(self, host: str, peer: str, exchanged: float) -> None:
-        """Add bytes between two hosts. The larger of both counts is right: one end may not know the other host."""
-        mine, other = self._to.get((host, peer), 0.0) + exchanged, self._to.get((peer, host), 0.0)
-        more = max(mine, other) - max(mine - exchanged, other)
-        self._to[host, peer] = mine
-        for name in {host, peer} & self._hosts.keys():
-            self._hosts[name].ever += more
-            self._hosts[name].bytes += more
+            seen.advance(steps, self._model)
 
     def _note_model(self, host: str, process: str, model: Model) -> None:
         model = of_all([model, self._models.get((host, process), model)])
@@ -132,18 +131,15 @@ class Together:
         known[1] += step - known[0] if step >= known[0] else step  # a smaller step: a new epoch counts from 0
         known[0] = step
 
-    def _steps_of(self, host: str) -> float:
-        """Return the host's steps, or the job's if the host reports none: often one process prints for all."""
-        own = max((taken for who, (_, taken) in self._steps.items() if who[0] == host), default=0.0)
-        return own or max((taken for _, taken in self._steps.values()), default=0.0)
-
     # --- verdicts ---
 
     def look(self) -> tuple[bool | None, str] | None:
         """Return (whether they train together, words) when that has changed, else None. In the pair, None: unclear."""
         if self.judged or len(self._started) < len(self._hosts):
             return None
-        if self._are_together():
+        hosts = self._hosts.values()
+        often = self._often >= OFTEN and all(seen.bytes for seen in hosts)
+        if self._begun and (often or all(seen.is_together(self._model) for seen in hosts)):
             self.judged, after = True, " after all" if self._said is False else ""
             self._said = True
             return True, f"distributed: yes{after}: {traffic.yes(self._hosts, self._model)}"
@@ -164,13 +160,6 @@ class Together:
     def averages(self) -> bool:
         """Return whether weights seem to be averaged only now and then, so that they differ in between."""
         return self._often > 1 or any(seen.bursts > 1 and not seen.good for seen in self._hosts.values())
-
-    def _are_together(self) -> bool:
-        hosts = self._hosts.values()
-        if not self._begun:
-            return False
-        often = self._often >= OFTEN and all(seen.bytes for seen in hosts)
-        return often or all(seen.is_together(self._model) for seen in hosts)
 
     def _alone(self, times: float) -> list[str]:
         if not self._begun:

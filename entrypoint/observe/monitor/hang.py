@@ -7,7 +7,6 @@ taken. They show whether a thread computes, or waits busily in Open MPI, NCCL or
 
 from collections.abc import Mapping
 
-from entrypoint.base.values import Value
 from entrypoint.observe.monitor.wait_sites import WORKS, Doing, Stand
 from entrypoint.record import lines
 
@@ -15,14 +14,9 @@ MAY_WAIT_FOR_OTHERS = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.JAX, Doing.DEVI
 # A main thread that uses more than this, as CPUs and in each waking, makes progress.
 STEADY_CPUS, STEADY_WAKE_SECONDS = 0.0005, 0.0003
 
+NO_STALL = lines.Stalled(ranks=())
+
 Who = tuple[str, str]  # host, process
-
-
-class Stall(Value):
-    """Hold Horovod's last stall warning: the ranks that it reports missing, and its own words."""
-
-    ranks: frozenset[str] = frozenset()  # names of processes
-    words: str = ""
 
 
 def works(still: lines.Silent, may_spin: bool) -> bool:
@@ -33,12 +27,12 @@ def works(still: lines.Silent, may_spin: bool) -> bool:
     return STEADY_CPUS < still.ran < WORKS and still.ran > STEADY_WAKE_SECONDS * still.wakes
 
 
-def judged(all_still: Mapping[Who, lines.Silent | None], stall: Stall) -> list[Who]:
+def judged(all_still: Mapping[Who, lines.Silent | None], stall: lines.Stalled) -> list[Who]:
     """Return the processes that decide whether there is a hang: those that Horovod reports missing, or else all."""
-    return [who for who in all_still if who[1] in stall.ranks] or list(all_still)
+    return [who for who in all_still if who[1] in stall.names] or list(all_still)
 
 
-def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: Stall) -> bool:
+def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: lines.Stalled) -> bool:
     """Return whether all have been silent for `after` seconds, and none of the judged processes is sure to work.
 
     `all_still`: every running training process; None for one that has shown progress.
@@ -50,7 +44,7 @@ def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spi
     return not any(works(still, may_spin) for still in counted if still)
 
 
-def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Stand], stall: Stall) -> bool:
+def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Stand], stall: lines.Stalled) -> bool:
     """Return whether none of the judged processes works, by their stacks; where a stack is unknown, by numbers."""
     for who in judged(all_still, stall):
         doing, still = stands.get(who, Stand()).doing, all_still[who]
@@ -60,7 +54,7 @@ def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Sta
     return True
 
 
-def missing(stands: Mapping[Who, Stand], stall: Stall) -> list[Who]:
+def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
     """Return the processes that the others wait for.
 
     These are, in this order: the stopped ones; those that Horovod reports missing; those that do not wait for others;
@@ -70,14 +64,14 @@ def missing(stands: Mapping[Who, Stand], stall: Stall) -> list[Who]:
     largest = max(groups.values(), key=len, default=[])
     choices = (
         [who for who, stand in stands.items() if stand.doing is Doing.STOPPED],
-        [who for who in stands if who[1] in stall.ranks],
+        [who for who in stands if who[1] in stall.names],
         [who for who, stand in stands.items() if stand.doing not in MAY_WAIT_FOR_OTHERS],
         [who for group in groups.values() if group is not largest for who in group],
     )
     return next((some for some in choices if some and len(some) < len(stands)), None) or list(stands)
 
 
-def in_words(stands: Mapping[Who, Stand], stall: Stall) -> str:
+def in_words(stands: Mapping[Who, Stand], stall: lines.Stalled) -> str:
     """Describe where processes stand, first those that the others wait for, and what Horovod has printed."""
     lacking = missing(stands, stall)
     groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
@@ -109,7 +103,7 @@ class Hangs:
         self._after, self._may_spin = after, may_spin
         self._still: dict[Who, lines.Silent | None] = {}  # running processes
         self._stands: dict[Who, Stand] = {}
-        self.stall = Stall()
+        self.stall = NO_STALL
         self._stalled_at: float | None = None
         self._asked_at: float | None = None
         self._not_before = 0.0  # when stacks may be requested again
@@ -126,8 +120,7 @@ class Hangs:
             case lines.Still(processes=silences):
                 self._still |= {who: silences.get(who[1]) for who in self._still if who[0] == host}
             case lines.Stalled():
-                self.stall = Stall(ranks=frozenset(f"rank {number}" for number in line.ranks), words=line.words)
-                self._stalled_at = None
+                self.stall, self._stalled_at = line, None
             case lines.Stacks() if self._asked_at is not None:
                 at = Stand(place=line.place, inside=line.inside, doing=Doing(line.doing))
                 self._stands[host, line.process] = at
@@ -144,7 +137,7 @@ class Hangs:
         """
         self._stalled_at = now if self._stalled_at is None else self._stalled_at
         if now > self._stalled_at + self._after:  # Horovod repeats a warning more often than that while it holds
-            self.stall = Stall()
+            self.stall = NO_STALL
         if not self._after or not may_hang(self._still, self._after, self._may_spin, self.stall):
             self._told, self._asked_at, self._not_before = False, None, 0.0  # the next silence is another hang
         elif self._asked_at is None and not self._told and now >= self._not_before:

@@ -93,7 +93,8 @@ class Monitor:
             if self._marks and self._marks.socket.fileno() in ready:
                 self._guard(self._marks.receive)
             if self._feed.fileno() in ready:
-                self._hear()
+                for message in self._inbox.take():
+                    self._guard(partial(self._hear, *message))
             if self._inbox.ended:
                 break
             now = time.monotonic()
@@ -130,11 +131,7 @@ class Monitor:
         if self._job.cluster.is_coordinator:
             self._fresh.append(line)
 
-    def _hear(self) -> None:
-        for kind, process, what in self._inbox.take():
-            self._guard(partial(self._hear_one, kind, process, what))
-
-    def _hear_one(self, kind: bytes, process: str, what: bytes) -> None:
+    def _hear(self, kind: bytes, process: str, what: bytes) -> None:
         if kind == inbox.LINE:
             self._note(what)
         elif kind == inbox.UNSEEN:

@@ -132,7 +132,8 @@ class Progress:
         for name in names:
             work = threads.get(name) or Work()
             samples = self._work[name]
-            samples.append((before, (used.get(name, {}).get("cpu", 0.0) + work.waited, *_of(work))))
+            cpu = used.get(name, {}).get("cpu", 0.0) + work.waited
+            samples.append((before, (cpu, work.waiters, work.main, work.ran, work.wakes)))
             while samples and samples[0][0] < now - self._window:
                 samples.popleft()
             if all_work or name in told or used.get(name, {}).get("output") or self._moves(name, now, moved):
@@ -178,7 +179,3 @@ def works(gpu: Sequence[float]) -> bool:
     A kernel that waits for another GPU keeps its GPU busy, but touches no memory. Older records lack the last figure.
     """
     return gpu[0] > GPU_WORKS and (len(gpu) < 5 or gpu[4] > 0)
-
-
-def _of(work: Work) -> tuple[float, float, float, float]:
-    return work.waiters, work.main, work.ran, float(work.wakes)

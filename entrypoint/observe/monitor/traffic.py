@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.observe.monitor.process_usage import Differences
-from entrypoint.observe.monitor.sockets import Connection, End, connections, inodes_of
+from entrypoint.observe.monitor.sockets import End, connections, inodes_of
 
 LOOK_AGAIN_SECONDS = 10.0  # seconds until names that did not resolve are looked up again
 EVERY_SECONDS = 2.0  # between two looks: the kernel takes milliseconds for each, however few connections there are
@@ -57,7 +57,10 @@ class Exchange:
             return {}
         self._is_told = True
         found = [each for each in known if not each.is_closed]
-        self._note_closed([each for each in known if each.is_closed])
+        closed = {(each.local, each.remote) for each in known if each.is_closed}  # in the last minute
+        missed = closed - self._closed - self._open  # no look has seen these open
+        self._were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
+        self._closed = closed
         self._open = {(each.local, each.remote) for each in found}
         if frozenset(pids) != self._pids or any(each.inode not in self._owners for each in found):
             self._pids = frozenset(pids)
@@ -74,13 +77,6 @@ class Exchange:
                 both[1] += max(0, each.sent - sent)
         self._last = counts
         return {host: both for host, both in sums.items() if any(both)}
-
-    def _note_closed(self, closed: Collection[Connection]) -> None:
-        """Note whether training had connections that no look has seen; the kernel lists closed ones for a minute."""
-        pairs = {(each.local, each.remote) for each in closed}
-        missed = pairs - self._closed - self._open
-        self._were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
-        self._closed = pairs
 
     @property
     def is_blind(self) -> bool:
@@ -142,10 +138,10 @@ class Moves:
         is_first, self._has_looked = not self._has_looked, True
         if is_first:  # the first look has no differences of sockets, so they cannot be separated from files
             return {}
-        return {name: _moved(used.get(name, {}), sums) for name, sums in totals.items()}
-
-
-def _moved(used: Mapping[str, float], net: Mapping[str, float]) -> float:
-    # The kernel counts read() and write() on a socket as read and written, but not recv() and send().
-    files = max(0.0, used.get("read", 0) - net["received"]) + max(0.0, used.get("written", 0) - net["sent"])
-    return max(files, used.get("stored", 0)) + net["elsewhere"]
+        moved = {}
+        for name, sums in totals.items():
+            # The kernel counts read() and write() on a socket as read and written, but not recv() and send().
+            its = used.get(name, {})
+            files = max(0.0, its.get("read", 0) - sums["received"]) + max(0.0, its.get("written", 0) - sums["sent"])
+            moved[name] = max(files, its.get("stored", 0)) + sums["elsewhere"]
+        return moved

@@ -99,7 +99,9 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
     if second.state in {"T", "t"}:
         return Stand(place="no code", doing=Doing.STOPPED)
     frames = _frames(pid, second) or _frames(pid, first)
-    python = [frame for frame in frames if _is_python(frame)]
+    # Code that a user would recognise: no native code, no wrapper.
+    python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
+    python = [frame for frame in python if not frame["filename"].endswith(_AROUND)]
     own = next(filter(_is_own, frames), None)
     called = python[: python.index(own)] if own else python
     found = Stand(place=_place(own), inside=_library(called), doing=_doing(pid, first, second, waiting))
@@ -174,12 +176,6 @@ def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the frames that the user's own code has called; its callers (such as mpi4py) do not matter."""
     python = next((at + 1 for at, frame in enumerate(frames) if str(frame["filename"]).endswith(".py")), len(frames))
     return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
-
-
-def _is_python(frame: Mapping[str, Any]) -> bool:
-    """Return whether a frame is Python code that a user would recognise: no native code, no wrapper."""
-    name = str(frame["filename"])
-    return name.endswith(".py") and not name.endswith(_AROUND)
 
 
 def _is_own(frame: Mapping[str, Any]) -> bool:

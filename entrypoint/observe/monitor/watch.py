@@ -122,7 +122,8 @@ class Watch:
     def _judge(self, host: str, line: lines.Line) -> None:
         process = getattr(line, "process", "")
         is_process = isinstance(line, lines.Process | lines.Ended)
-        if not isinstance(line, JUDGED) or (is_process and not self._is_training(host, process)):
+        is_training = process in self._trains[host] or process.startswith("rank ")
+        if not isinstance(line, JUDGED) or (is_process and not is_training):
             return
         if isinstance(line, lines.Weights):
             self._weights.note((host, process), line.step, line.norm, line.total)
@@ -131,9 +132,6 @@ class Watch:
         self._hangs.note(host, line)
         if not self._together.judged and not process.startswith(EVALUATOR):
             self._together.note(host, line)
-
-    def _is_training(self, host: str, process: str) -> bool:
-        return process in self._trains[host] or process.startswith("rank ")
 
     def _say(self, words: str) -> None:
         self._tell({"say": words})

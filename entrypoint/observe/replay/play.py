@@ -1,26 +1,49 @@
-"""Play one host's history through the policy again, and compare its decisions with those of then."""
+"""Make a job's plan again, play one host's history through the policy, and compare its decisions with those of then."""
 
+import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from entrypoint.base.codec import reader
 from entrypoint.base.errors import ConfigError
+from entrypoint.base.values import replace
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.plan.plan import Plan
+from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.history import REPEAT, in_short
 from entrypoint.launcher.policy.policy import Policy
-from entrypoint.record.lines import WRONG, Call, number
+from entrypoint.record.lines import WRONG, Call, Described, number
 
+FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
+RUN = Path("/run/entrypoint")
 LONGEST = 60 * 86_400.0  # seconds that a job can take
 EVENTS: dict[str, Any] = {
     name: kind
     for name, kind in vars(events).items()
     if kind in events.Event.__args__ and kind not in (events.RankEnded, events.ChildrenChanged)
 }
+
+
+def rebuild(described: Described, gpus: int) -> tuple[Job, Plan]:
+    """Return the job of one host and its plan; `gpus`: the host's number. ConfigError if they cannot be rebuilt."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in FILES:
+                Path(folder, f"{name}.json").write_text(json.dumps(getattr(described, name)))
+            environment = {str(name): str(value) for name, value in described.environment.items()}
+            job = read_job(Path(described.base), environment, RUN, gpus, config=Path(folder))
+            job = replace(job, open_mpi=int(described.open_mpi))
+        return job, plan_for(job)
+    except (OSError, *WRONG) as error:
+        raise ConfigError(f"the record does not describe its job: {error!r}") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from entrypoint.base.errors import FAULT, ConfigError, printable
 from entrypoint.launcher.outcome.outcome import Outcome
-from entrypoint.observe.replay.play import Player, Step
-from entrypoint.observe.replay.rebuild import rebuild
+from entrypoint.observe.replay.play import Player, Step, rebuild
 from entrypoint.observe.replay.rerun import arguments, faults
 from entrypoint.observe.replay.wording import Narrator, consequences
 from entrypoint.record import lines

@@ -30,13 +30,10 @@ def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
             first = found[verdict.rule]
             if where != (first.host, first.process):
                 others.setdefault(verdict.rule, set()).add(where)
-    return [_and_of_others(verdict, others.get(name, set())) for name, verdict in found.items()]
-
-
-def _and_of_others(verdict: Verdict, others: set[tuple[str, str]]) -> Verdict:
-    if not others:
-        return verdict
-    names = sorted({host for host, _ in others if host != verdict.host})
-    what = f"{', '.join(names[:3])}{f' and {len(names) - 3} more hosts' if len(names) > 3 else ''}" if names else ""
-    what = what or f"{len(others)} more processes of this host"
-    return replace(verdict, text=f"{verdict.text}; the same holds for {what}")
+    for rule, places in others.items():
+        verdict = found[rule]
+        names = sorted({host for host, _ in places if host != verdict.host})
+        what = ", ".join(names[:3]) or f"{len(places)} more processes of this host"
+        more = f" and {len(names) - 3} more hosts" if len(names) > 3 else ""
+        found[rule] = replace(verdict, text=f"{verdict.text}; the same holds for {what}{more}")
+    return list(found.values())

@@ -2,18 +2,17 @@
 
 import pytest
 
-from entrypoint.observe.monitor.hang import Hangs, Stall, hangs, in_words, may_hang, missing
+from entrypoint.observe.monitor.hang import NO_STALL, Hangs, hangs, in_words, may_hang, missing
 from entrypoint.observe.monitor.output_scan import Stalls
 from entrypoint.observe.monitor.silence import Progress
 from entrypoint.observe.monitor.threads import Work
 from entrypoint.observe.monitor.wait_sites import Doing, Stand
-from entrypoint.record.lines import Silent, line_of
+from entrypoint.record.lines import Silent, Stalled, line_of
 
 AFTER = 600.0
 DATA = Stand(place="data.py:41 __next__", doing=Doing.SLEEPS)
 REDUCE = Stand(place="train.py:9 step", inside="horovod.allreduce", doing=Doing.COLLECTIVE)
 NOT_SEEN = Stand()
-NO_STALL = Stall()
 
 
 def job(*used: float | dict[str, float] | None, seconds: float = AFTER) -> dict:
@@ -59,11 +58,11 @@ def test_what_may_hang_by_numbers(processes, may_spin, may_hang_):
         pytest.param(job(0.0, SPINS), [REDUCE, Stand(doing=Doing.WORKS)], NO_STALL, False, id="one evaluates"),
         pytest.param(job(0.0, SPINS), [DATA, NOT_SEEN], NO_STALL, False, id="one is busy, and nobody may look at it"),
         pytest.param(
-            job(0.0, SPINS), [NOT_SEEN, NOT_SEEN], Stall(ranks=frozenset({"rank 0"})), True,
+            job(0.0, SPINS), [NOT_SEEN, NOT_SEEN], Stalled(ranks=[0]), True,
             id="nobody may look, but Horovod misses one that does nothing",
         ),
         pytest.param(
-            job(SPINS, SPINS), [NOT_SEEN, NOT_SEEN], Stall(ranks=frozenset({"rank 0"})), False,
+            job(SPINS, SPINS), [NOT_SEEN, NOT_SEEN], Stalled(ranks=[0]), False,
             id="nobody may look, and Horovod misses one that is busy",
         ),
         pytest.param(job(0.0, 0.0), [NOT_SEEN, NOT_SEEN], NO_STALL, True, id="nobody does anything"),
