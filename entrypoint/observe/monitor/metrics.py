@@ -42,10 +42,7 @@ _KNOWN = re.compile(
     re.IGNORECASE,
 )
 _CALLED = {
-    "global_step": "step",
-    "iteration": "step",
-    "iter": "step",
-    "batch": "step",
+    **dict.fromkeys(("global_step", "iteration", "iter", "batch"), "step"),
     "global_step/sec": "steps_per_second",
 }
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Plan, Role
 from entrypoint.observe.monitor import inbox
 from entrypoint.observe.monitor.output_scan import Printed
@@ -187,7 +187,8 @@ class Monitor:
             from entrypoint.observe.monitor.silence import Silence
 
             self._sampling = Sampling(self._job)
-            self._silence = Silence(self._sampling, self._job.settings.hang_after)
+            ranks = self._job.mode is Mode.MPI
+            self._silence = Silence(self._sampling, self._job.settings.hang_after, ranks)
             self._aside = Aside(self._job)
             return
         while self._aside and self._aside.found:

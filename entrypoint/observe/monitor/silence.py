@@ -11,27 +11,30 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from entrypoint.observe.monitor.process_usage import families
 from entrypoint.observe.monitor.sampling import Sampling
-from entrypoint.observe.monitor.threads import Work
+from entrypoint.observe.monitor.threads import Threads, Work
+from entrypoint.observe.monitor.traffic import Moves
 from entrypoint.record import lines
 
 GPU_WORKS = 0.05  # share of the time in which a GPU is busy; above it, the GPU may work
 FILE_BYTES_PER_SECOND = 16_000.0  # read, written or received by one process: trackers and heartbeats move less
 PEER_BYTES_PER_SECOND = 1e6  # exchanged with other hosts per training process: Horovod's polling takes less
 BYTES_SECONDS = 10.0  # time over which file bytes are averaged
-_NO_WORK: Mapping[str, Work] = {}
-_NO_BYTES: Mapping[str, float] = {}
+_NONE: Mapping[str, Any] = {}
 
 
 class Silence:
     """Watch for the monitor's loop. `after`: ENTRYPOINT_HANG_AFTER, in seconds; with 0, nothing is watched."""
 
-    def __init__(self, sampling: Sampling, after: float) -> None:
-        self._sampling, self._after = sampling, after
+    def __init__(self, sampling: Sampling, after: float, ranks: bool) -> None:
+        self._sampling, self._after, self._ranks = sampling, after, ranks
         self._progress = Progress(after)
         self._was_still = False
+        self._threads: dict[str, Threads] = {}
+        self._moves: Moves | None = None
         self._asked = self._wanted = 0  # number of the request for which stacks were taken last, and of the newest
         self._taking = threading.Thread()
         self._taken: queue.SimpleQueue[list[lines.Stacks]] = queue.SimpleQueue()
@@ -39,16 +42,22 @@ class Silence:
     def note(self, training: Mapping[str, int], sample: lines.Sample, told: Collection[str]) -> None:
         """Note a sample. `training`: {process: pid}; `told`: the processes whose scripts have sent a message.
 
-        Threads are inspected only while there is no progress.
+        Threads and their bytes are inspected only while there is no progress.
         """
-        now, processes, gpus = time.monotonic(), sample.processes, sample.host.get("gpus", ())
-        peer_bytes = sum(map(sum, sample.peers.values())) / max(sample.seconds, 0.1)
+        now, work, moved = time.monotonic(), dict[str, Work](), dict[str, float]()
         if self._after and self._progress.still(now, self._after / 4):
-            threads, moved = self._sampling.look_closely(training, processes)
-            self._progress.look(now, training, processes, gpus, told, peer_bytes, threads, moved)
-        else:
-            self._sampling.look_no_closer()
-            self._progress.look(now, training, processes, gpus, told, peer_bytes)
+            pids = {name: self._sampling.processes.families.get(name, []) for name in training}
+            self._threads = {name: self._threads.get(name) or Threads() for name in training}
+            work = {name: threads.look(pids[name], self._ranks) for name, threads in self._threads.items()}
+            self._moves = self._moves or Moves()
+            moved = self._moves.look(pids, sample.processes, self._sampling.exchange.addresses)
+        else:  # what the counters hold does not count in the next silent period
+            self._moves = None
+            for threads in self._threads.values():
+                threads.begin_anew()
+        peer_bytes = sum(map(sum, sample.peers.values())) / max(sample.seconds, 0.1)
+        gpus = sample.host.get("gpus", ())
+        self._progress.look(now, training, sample.processes, gpus, told, peer_bytes, work, moved)
 
     def still(self) -> lines.Still | None:
         """Return a line for the record; None if there is nothing new."""
@@ -64,14 +73,15 @@ class Silence:
         self._wanted = asked
         if asked > self._asked and not self._taking.is_alive():
             self._asked = asked
-            of = asked, families(training), self._sampling.waiting_threads(training)
+            horovods = {name: self._threads[name].horovod for name in training if name in self._threads}
+            of = asked, families(training), horovods
             self._taking = threading.Thread(target=self._take, args=of, name="stacks", daemon=True)
             self._taking.start()
 
-    def _take(self, asked: int, families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> None:
+    def _take(self, asked: int, pids: Mapping[str, Collection[int]], waiting: Mapping[str, int]) -> None:
         from entrypoint.observe.monitor.stacks import take
 
-        found = take(families, waiting)
+        found = take(pids, waiting)
         if asked == self._wanted:  # else the job has shown progress meanwhile, and they are of no use
             self._taken.put(found)
 
@@ -111,8 +121,8 @@ class Progress:
         gpus: Collection[Sequence[float]] = (),
         told: Collection[str] = (),
         peer_bytes: float = 0.0,
-        threads: Mapping[str, Work] = _NO_WORK,
-        moved: Mapping[str, float] = _NO_BYTES,
+        threads: Mapping[str, Work] = _NONE,
+        moved: Mapping[str, float] = _NONE,
     ) -> None:
         """Note one sample.
 

@@ -107,7 +107,7 @@ def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_t
     ours, theirs = connected
     sampling = Sampling(job_of_two)
     running = {"mpirun": os.getpid()}
-    eventually(lambda: len(sampling._exchange._host_at) == 1, within=60)
+    eventually(lambda: len(sampling.exchange._host_at) == 1, within=60)
     send(theirs, ours, 5000)
     assert sampling.look(running, [], Counter()).peers == {}
     send(theirs, ours, 5000)
