@@ -28,28 +28,28 @@ def records_in(folder: Path) -> dict[str, bytes]:
 
 def find(place: str) -> dict[str, bytes]:
     """Return {host: record} of a path or s3:// address; raise ConfigError if it has none or cannot be read."""
-    if place.startswith("s3://"):
-        return _of_archive(_from_s3(place), place)
     path = Path(place)
-    if not path.exists():
+    if place.startswith("s3://"):
+        found = _of_archive(_from_s3(place), place)
+    elif path.is_file():
+        with path.open("rb") as file:
+            found = _of_archive(file, place)
+    elif path.exists():
+        below = ("", "record", "data/record", "output/data/record", "ml/output/data/record")
+        found = next(filter(None, (records_in(path / each) for each in below)), {})
+        # Each host has its own in the output of `entrypoint local`, and after a follower lost the coordinator.
+        deeper = [*path.glob("*/ml/output/data/record"), *path.glob("*/output/data/record")]
+        found = found or {host: data for folder in sorted(deeper) for host, data in records_in(folder).items()}
+    else:
         raise ConfigError(
             f"there is no {place}; wanted a job's output folder, its record folder, output.tar.gz or s3://"
         )
-    if path.is_file():
-        with path.open("rb") as file:
-            return _of_archive(file, place)
-    for below in ("", "record", "data/record", "output/data/record", "ml/output/data/record"):
-        if found := records_in(path / below):
-            return found
-    # Each host has its own folder: in the output of `entrypoint local`, and after a follower lost the coordinator.
-    deeper = [*path.glob("*/ml/output/data/record"), *path.glob("*/output/data/record")]
-    found = {host: data for folder in sorted(deeper) for host, data in records_in(folder).items()}
     if not found:
-        raise ConfigError(f"there are no records (HOST{ENDING}) in {place}; {HOW}")
+        raise ConfigError(
+            f"there are no records (HOST{ENDING}) in {place}; a job writes them to output/data/record if "
+            "ENTRYPOINT_MONITOR is true"
+        )
     return found
-
-
-HOW = "a job writes them to output/data/record if ENTRYPOINT_MONITOR is true"
 
 
 def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
@@ -74,8 +74,6 @@ def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
         if not found:
             why = "it is not one" if isinstance(error, tarfile.ReadError) else str(error)
             raise ConfigError(f"{place} cannot be read as an archive (.tar.gz): {why}") from None
-    if not found:
-        raise ConfigError(f"there are no records (record/HOST{ENDING}) in {place}; {HOW}")
     return found
 
 

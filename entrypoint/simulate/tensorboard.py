@@ -18,7 +18,7 @@ LAST_SECONDS = 10.0  # seconds for the last records to be written
 def board(records: Sequence[Path], logdir: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
     """Write the job's event files while it runs, and serve them on this machine; ConfigError if that fails."""
     files, over = EventFiles(logdir), threading.Event()
-    writer = threading.Thread(target=follow, args=(lambda: list(records), files, over.is_set), daemon=True)
+    writer = threading.Thread(target=follow, args=(lambda: list(records), files.add, over.is_set), daemon=True)
     writer.start()
     say(f"TensorBoard: {_serve(logdir, port)}")
     try:

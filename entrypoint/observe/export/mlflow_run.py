@@ -108,7 +108,7 @@ def main(folder: str) -> int:
     """Write the run of a running job until stdin is closed; return the exit code. Its output goes to the job's log."""
     try:
         run = MlflowRun()
-        follow(lambda: [Path(folder)], run, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
+        follow(lambda: [Path(folder)], run.add, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
         run.close()
     except Exception as error:  # MLflow raises exceptions of any kind
         print(f"mlflow: {error}".splitlines()[0][:500])

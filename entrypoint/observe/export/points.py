@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from entrypoint.record import lines
 from entrypoint.record.find import ENDING
@@ -95,15 +94,10 @@ class Points:
             yield Point(run=run, name=name, step=step, at=at, value=float(value), is_metric=is_metric)
 
 
-class Sink(Protocol):
-    """Define what writes lines of records for another tool."""
-
-    def add(self, source: Points, lines: Iterable[lines.Line]) -> int:
-        """Write lines of a host's record; return the number of points in them."""
-
-
-def follow(folders: Callable[[], list[Path]], sink: Sink, is_over: Callable[[], bool]) -> int:
-    """Write new lines of the records in these folders until the job is over; return the number of points."""
+def follow(
+    folders: Callable[[], list[Path]], add: Callable[[Points, Iterable[lines.Line]], int], is_over: Callable[[], bool]
+) -> int:
+    """Pass new lines of the records in these folders to `add` until the job is over; return the number of points."""
     tails: dict[Path, tuple[Tail, Points]] = {}
     count = 0
     while True:
@@ -112,7 +106,7 @@ def follow(folders: Callable[[], list[Path]], sink: Sink, is_over: Callable[[], 
             if path not in tails:
                 tails[path] = Tail(path), Points(path.name.removesuffix(ENDING))
             tail, points = tails[path]
-            count += sink.add(points, tail.lines(KINDS))
+            count += add(points, tail.lines(KINDS))
         if over or (tails and all(points.outcome for _, points in tails.values())):
             return count
         time.sleep(AGAIN_SECONDS)

@@ -5,10 +5,8 @@ hosts have trained for long and exchanged no gradients. All else is unclear, and
 that traffic.py cannot count, such as all outside of TCP, is not judged.
 """
 
-import math
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from entrypoint.observe.monitor import variable_traffic as traffic
 from entrypoint.observe.monitor.model import Model, model_of, of_all
@@ -16,7 +14,6 @@ from entrypoint.observe.monitor.variable_traffic import FIRST_EPOCH, SLOW_SECOND
 from entrypoint.record import lines
 
 Who = tuple[str, str]  # host, process
-MOST_STEPS = 1e15
 PROVEN = 2.0  # factor on the time of a "NO", after which it may end the job
 UNCLEAR_SECONDS, UNCLEAR_STEPS, LONG_SECONDS = 60.0, 100.0, 300.0  # until "unclear": with so many steps, and without
 OFTEN = 3  # how often at least half of the weights must have been reduced by calls
@@ -85,13 +82,13 @@ class Together:
                 known[1] = 0.0
 
     def _note_sample(self, host: str, line: lines.Sample) -> None:
-        seen, seconds = self._hosts[host], _finite(line.seconds)
+        seen, seconds = self._hosts[host], line.seconds
         seen.ran += seconds
-        seen.worked += sum(_finite(used.get("cpu", 0.0)) for used in line.processes.values())
+        seen.worked += sum(used.get("cpu", 0.0) for used in line.processes.values())
         for peer, (received, sent) in line.peers.items():
             # The larger of both ends' counts is right: one end may not know the other host.
             before, other = self._to.get((host, peer), 0.0), self._to.get((peer, host), 0.0)
-            mine = self._to[host, peer] = before + _finite(received) + _finite(sent)
+            mine = self._to[host, peer] = before + received + sent
             for name in {host, peer} & self._hosts.keys():
                 self._hosts[name].ever += max(mine, other) - max(before, other)
                 self._hosts[name].bytes += max(mine, other) - max(before, other)
@@ -119,10 +116,10 @@ class Together:
         if "step" in metrics:
             if any(_LEARNS.search(name) for name in metrics):
                 self._begin()
-            self._count(host, process, _finite(metrics["step"]), seen=False)
+            self._count(host, process, metrics["step"], seen=False)
             self._hosts[host].trains = True
         if "epoch" in metrics and self._begun:
-            epoch, of = _finite(metrics["epoch"]), _finite(metrics.get("epochs", 0.0))
+            epoch, of = metrics["epoch"], metrics.get("epochs", 0.0)
             first, _, known = self._epochs.get((host, process), (epoch, epoch, of))
             self._epochs[host, process] = min(first, epoch), epoch, of or known
 
@@ -180,11 +177,3 @@ class Together:
         if 0 < self._often < OFTEN or any(seen.may_be_alone(model) for seen in hosts):
             return all(seen.seconds >= 2 * SLOW_SECONDS for seen in hosts)
         return all(seen.seconds >= (UNCLEAR_SECONDS if seen.steps >= UNCLEAR_STEPS else LONG_SECONDS) for seen in hosts)
-
-
-def _finite(value: Any) -> float:
-    """Return a value as a float; ValueError if it is not a finite number from 0 to MOST_STEPS."""
-    number = float(value)
-    if not (math.isfinite(number) and 0 <= number <= MOST_STEPS):
-        raise ValueError(f"{value!r} is no number of steps, seconds or bytes")
-    return number

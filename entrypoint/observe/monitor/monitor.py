@@ -7,6 +7,7 @@ job ends. If the monitor fails, the job goes on without a record.
 import json
 import select
 import socket
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Plan, Role
 from entrypoint.observe.monitor import inbox
 from entrypoint.observe.monitor.output_scan import Printed
-from entrypoint.observe.monitor.record_header import Aside, about
+from entrypoint.observe.monitor.record_header import about, find_out
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.observe.monitor.script_socket import Marks
 from entrypoint.record import lines
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 EARLY_SECONDS = 1.5  # seconds until what the job is, is written and brought
 QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's programs start then
+SETTLED_SECONDS = 2.0  # seconds after the first look until the coordinator imports what makes the report
 LEAST, REVIEW = 0.5, 5.0  # least and usual seconds between two reviews: pieces are written, and sent by followers
 LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds between reviews while the live page is open, in jobs of at most so many hosts
@@ -64,7 +66,8 @@ class Monitor:
             self._marks = Marks(job.paths.marks, mask)
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
-        self._aside: Aside | None = None
+        self._found_out: list[lines.Host] = []  # facts on this host for its record
+        self._settled_at = 0.0
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, again)
         self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
@@ -189,10 +192,14 @@ class Monitor:
             self._sampling = Sampling(self._job)
             ranks = self._job.mode is Mode.MPI
             self._silence = Silence(self._sampling, self._job.settings.hang_after, ranks)
-            self._aside = Aside(self._job)
+            threading.Thread(target=find_out, args=(self._job, self._found_out), name="facts", daemon=True).start()
+            self._settled_at = time.monotonic() + SETTLED_SECONDS
             return
-        while self._aside and self._aside.found:
-            self._add(self._aside.found.pop(0))
+        while self._found_out:
+            self._add(self._found_out.pop(0))
+        if self._job.cluster.is_coordinator and time.monotonic() >= self._settled_at:
+            import entrypoint.observe.report.make  # takes as long as the report of a small job, and later nothing
+            import entrypoint.record.find  # noqa: F401
         sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
         self._add(sample)
         missing, words = self._printed.stalls.take()
@@ -270,8 +277,6 @@ class Monitor:
             self._guard(lambda: wait_for(self._there, path.parent, LAST_SECONDS))
             if self._watch:
                 self._guard(partial(self._watch.show_last, self._fresh))
-            if self._aside:
-                self._guard(self._aside.finish)
             for words in make_report(path.parent, self._job.paths.report):
                 self._say(words)
             return

@@ -112,15 +112,8 @@ def fifos_filled(channels: Mapping[str, str], pids: Collection[int]) -> dict[str
         name = next((name for name, path in channels.items() if link.startswith(path)), None)
         with contextlib.suppress(OSError):
             if name and S_ISFIFO(os.stat(descriptor).st_mode):  # noqa: PTH116
-                found[name] = _filled(descriptor)
+                with open(os.open(descriptor, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as pipe:
+                    waiting = array.array("i", [0])
+                    fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+                    found[name] = [waiting[0], fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)]
     return found
-
-
-def _filled(path: str) -> list[int]:
-    waiting = array.array("i", [0])
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        fcntl.ioctl(fd, termios.FIONREAD, waiting)
-        return [waiting[0], fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)]
-    finally:
-        os.close(fd)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -15,7 +14,6 @@ from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.rules import in_words
 from entrypoint.record.lines import Channel, Described, Host
 
-SETTLED_SECONDS = 2.0  # seconds until the coordinator imports what makes the report
 KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # prefixes of the variables that describe a job
 LONGEST_CHARS = 4096  # characters of a value; of a longer one nothing is kept
 MOST_FILES, MOST_SECONDS = 20_000, 2.0  # limits for counting the files of one channel
@@ -63,15 +61,6 @@ def _is_short(value: Any) -> bool:
     return len(value if isinstance(value, str) else json.dumps(value)) <= LONGEST_CHARS
 
 
-def limits(job: Job) -> Host:
-    """Return the bytes of memory that this host may use, and the size of the disk where models go."""
-    import psutil
-
-    from entrypoint.observe.monitor.host_usage import memory_limit
-
-    return Host(memory_limit=memory_limit(), disk_size=psutil.disk_usage(str(job.paths.base)).total)
-
-
 def channels(job: Job) -> dict[str, Channel]:
     """Return {channel: its mode and distribution, files and bytes}; "more" if not all were counted."""
     found: dict[str, Channel] = {}
@@ -106,32 +95,14 @@ def _sizes(folder: Path | str) -> Iterator[int]:
         return
 
 
-class Aside:
-    """Do slow work in a thread: count the channels' files, and import the modules that make the report.
+def find_out(job: Job, found: list[Host]) -> None:
+    """Add to `found`, for the record, what takes longer to find out: limits, and the channels with their files."""
+    import psutil
 
-    `found`: facts on this host for its record; the caller removes what it has recorded.
-    """
+    from entrypoint.observe.monitor.host_usage import memory_limit
 
-    def __init__(self, job: Job) -> None:
-        self.found: list[Host] = []
-        self._job = job
-        self._over, self._prepares = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Wait for a running import: in a forked process, its lock would never be released."""
-        self._over.set()
-        if self._prepares.is_set():
-            self._thread.join()
-
-    def _run(self) -> None:
-        with suppress(Exception):  # unknown facts are left out
-            self.found.append(limits(self._job))
-        with suppress(Exception):
-            self.found.append(Host(channels=channels(self._job)))
-        if self._job.cluster.is_coordinator and not self._over.wait(SETTLED_SECONDS):
-            self._prepares.set()
-            if not self._over.is_set():  # importing them takes as long as the report of a small job
-                import entrypoint.observe.report.make
-                import entrypoint.record.find  # noqa: F401
+    with suppress(Exception):  # unknown facts are left out
+        disk_size = psutil.disk_usage(str(job.paths.base)).total  # of the disk where models go
+        found.append(Host(memory_limit=memory_limit(), disk_size=disk_size))
+    with suppress(Exception):
+        found.append(Host(channels=channels(job)))

@@ -34,7 +34,7 @@ class Exchange:
         self._owners: dict[int, int] = {}
         self._pids: frozenset[int] = frozenset()  # the processes that were searched for owners
         if self._others:
-            threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
+            threading.Thread(target=self._resolve, args=([*self._others],), name="names", daemon=True).start()
 
     @property
     def addresses(self) -> Collection[str]:
@@ -86,16 +86,11 @@ class Exchange:
 
     def _resolve(self, left: list[Host]) -> None:
         while left:
-            missing = []
-            for host in left:
-                found = []
+            for host in [*left]:
                 with contextlib.suppress(OSError, ValueError):
-                    found = [
-                        str(each[4][0]) for each in socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
-                    ]
-                self._host_at |= dict.fromkeys(found, host.name)
-                missing += [] if found else [host]
-            left = missing
+                    found = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
+                    self._host_at |= {str(each[4][0]): host.name for each in found}
+                    left.remove(host)
             if left:
                 time.sleep(LOOK_AGAIN_SECONDS)
 

@@ -138,20 +138,16 @@ class Watch:
 
     def _look_at_training(self) -> None:
         """Log whether the hosts train together. If the settings require it, end the job once the contrary is proven."""
-        if found := self._together.look():
-            self._tell_together(*found, what=ALONE)
-        if found := self._weights.look():
-            self._tell_together(*found, what=DIFFER)
+        for what, found in ((ALONE, self._together.look()), (DIFFER, self._weights.look())):
+            if found:
+                together, words = found
+                self._wrong.pop(what, None)
+                if together is False:
+                    words = self._wrong[what] = f"{words}: {ADVICE[self._job.mode]}"
+                self._say(words)
         proven = {ALONE: self._together.is_proven, DIFFER: not self._together.averages}
         for what in [what for what in self._wrong if proven[what] and self._job.settings.require_distributed]:
             self._blame("", what, self._wrong.pop(what), ExitCode.CONFIG)
-
-    def _tell_together(self, together: bool | None, words: str, what: str) -> None:
-        advice = f": {ADVICE[self._job.mode]}" if together is False else ""
-        self._say(words + advice)
-        self._wrong.pop(what, None)
-        if together is False:
-            self._wrong[what] = words + advice
 
     def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
         settings, stall = self._job.settings, self._hangs.stall

@@ -120,12 +120,9 @@ class Player:
             until = quiet[0][0]
             while self._last + self.settings.heartbeat < until:
                 self._last += self.settings.heartbeat
-                policy.on(self._signs_of_life(), self._last)
-
-    def _signs_of_life(self) -> list[Event]:
-        if self._news:
-            return [events.Informed(news=self._news)]
-        return [events.Reported(report=report) for report in self._reports.values()] or [events.Due()]
+                reported: list[Event] = [events.Reported(report=report) for report in self._reports.values()]
+                informed = [events.Informed(news=self._news)] if self._news else []
+                policy.on(informed or reported or [events.Due()], self._last)
 
     def _note_contacts(self, happened: Sequence[Event]) -> None:
         for event in happened:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from entrypoint.base.errors import FAULT, ConfigError, printable
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.observe.replay.play import Player, Step, rebuild
-from entrypoint.observe.replay.wording import Narrator, consequences
+from entrypoint.observe.replay.wording import Narrator, consequence
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
 
@@ -94,7 +94,7 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
     width = max((len(host) for host in narrators), default=0)
     for at, host, step in sorted(rows, key=lambda row: row[0]):
         happened = [words for event in step.happened if (words := narrators[host].describe(event))]
-        done = list(consequences(step.actions))
+        done = list(map(consequence, step.actions))
         if happened or done:
             mark = "" if step.same else f"   <- then: {step.then}"
             print(printable(f"{at - began:9.3f} {host:<{width}}  {'; '.join(happened) or '-'}{mark}"))
