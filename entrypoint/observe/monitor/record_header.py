@@ -99,7 +99,7 @@ def find_out(job: Job, found: list[Host]) -> None:
     """Add to `found`, for the record, what takes longer to find out: limits, and the channels with their files."""
     import psutil
 
-    from entrypoint.observe.monitor.host_usage import memory_limit
+    from entrypoint.observe.monitor.sampling import memory_limit
 
     with suppress(Exception):  # unknown facts are left out
         disk_size = psutil.disk_usage(str(job.paths.base)).total  # of the disk where models go

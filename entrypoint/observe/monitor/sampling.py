@@ -1,15 +1,117 @@
-"""Take one sample of this host: what it, its processes and their connections have used since the last sample."""
+"""Take a sample of this host: what it, its processes and their connections have used since the last sample.
 
+All figures but sizes of memory are differences. In a container, CPU time and memory come from the control group, which
+counts the container alone; psutil's figures of disks, network and (with version 1) CPUs are what the machine shows in
+this namespace.
+"""
+
+import contextlib
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
 
+import psutil
+
+from entrypoint.launcher.host.cgroups import groups, read
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
-from entrypoint.observe.monitor.host_usage import HostUsage
-from entrypoint.observe.monitor.process_usage import ProcessUsage, fifos_filled
+from entrypoint.observe.monitor.process_usage import Differences, ProcessUsage, fifos_filled
 from entrypoint.observe.monitor.traffic import Exchange
-from entrypoint.record.lines import Sample
+from entrypoint.record.lines import HostUse, Sample
+
+_MICRO = 1e-6
+
+
+class HostUsage:
+    """Measure one host, with psutil, control groups and NVML. Figures that cannot be read are left out."""
+
+    def __init__(self, free: Path) -> None:
+        self._since = Differences()
+        self._free = free
+        self._memory = _folder("memory", "memory.current", "memory.usage_in_bytes")
+        self._cpu = _folder("cpu", "cpu.stat")
+        self._gpus: list[Any] = []
+        if any(Path("/dev").glob("nvidia[0-9]*")):  # else NVML's binding is not imported
+            with contextlib.suppress(Exception):
+                import pynvml
+
+                pynvml.nvmlInit()
+                self._nvml = pynvml
+                self._gpus = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
+
+    def look(self) -> HostUse:
+        found: HostUse = {"cpu": self._processor_time(), "memory": self._memory_used()}
+        events = read(self._memory, "memory.events", "memory.oom_control") if self._memory else ""
+        if killed := self._since("oom", _number("oom_kill", events)):
+            found["oom"] = int(killed)
+        with contextlib.suppress(Exception):  # some kernels do not count them
+            if disks := psutil.disk_io_counters():
+                read_bytes, written = disks.read_bytes, disks.write_bytes
+                found["disk"] = [int(self._since("read", read_bytes)), int(self._since("written", written))]
+        with contextlib.suppress(Exception):
+            net = psutil.net_io_counters(nowrap=False)
+            found["net"] = [int(self._since("received", net.bytes_recv)), int(self._since("sent", net.bytes_sent))]
+        with contextlib.suppress(OSError):
+            found["free"] = psutil.disk_usage(str(self._free)).free
+        if gpus := self._gpus_used():
+            found["gpus"] = gpus
+        return found
+
+    def _processor_time(self) -> list[float]:
+        """Return [user, system, waiting for disks, stolen, throttled], in seconds."""
+        times = psutil.cpu_times()
+        told = read(self._cpu, "cpu.stat") if self._cpu else ""
+        if "usage_usec" in told:  # version 2 counts the container alone; version 1 keeps that elsewhere, in ticks
+            user, system = (_MICRO * _number(name, told) for name in ("user_usec", "system_usec"))
+        else:
+            user, system = times.user + times.nice, times.system
+        throttled = _MICRO * _number("throttled_usec", told) or 1e-9 * _number("throttled_time", told)
+        totals = (user, system, getattr(times, "iowait", 0.0), getattr(times, "steal", 0.0), throttled)
+        return [round(self._since(("cpu", number), total), 3) for number, total in enumerate(totals)]
+
+    def _memory_used(self) -> list[int]:
+        """Return [anonymous, page cache, what counts against the limit], in bytes."""
+        told = read(self._memory, "memory.stat") if self._memory else ""
+        used = read(self._memory, "memory.current", "memory.usage_in_bytes").split() if self._memory else []
+        if told and used:
+            anonymous, cache = _number("anon|total_rss", told), _number("file|total_cache", told)
+            return [int(anonymous), int(cache), int(used[0])]
+        memory = psutil.virtual_memory()
+        return [memory.total - memory.available, getattr(memory, "cached", 0), memory.total - memory.available]
+
+    def _gpus_used(self) -> list[list[float]]:
+        """Return [busy 0-1, bytes used, bytes in all, watts, memory's activity 0-1] of each GPU."""
+        found = []
+        for gpu in self._gpus:
+            with contextlib.suppress(Exception):  # NVML has exceptions of its own; a lost GPU has no figures
+                rates = self._nvml.nvmlDeviceGetUtilizationRates(gpu)
+                memory = self._nvml.nvmlDeviceGetMemoryInfo(gpu)
+                watts = self._nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
+                found.append([rates.gpu / 100, memory.used, memory.total, round(watts, 1), rates.memory / 100])
+        return found
+
+
+def _folder(controller: str, *names: str) -> Path | None:
+    folders = [group[0] for group in groups(controller)]
+    return next((folder for folder in folders if read(folder, *names)), None)
+
+
+def _number(names: str, text: str) -> float:
+    found = re.search(rf"^(?:{names}) (\d+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def memory_limit() -> int:
+    """Return the bytes of memory that this host may use: the least limit of its control groups and the machine."""
+    said = [
+        int(words[0])
+        for group in groups("memory") for folder in group
+        if (words := read(folder, "memory.max", "memory.limit_in_bytes").split()) and words[0].isdecimal()
+    ]  # fmt: skip
+    return min([*said, psutil.virtual_memory().total])
 
 
 class Sampling:

@@ -4,7 +4,6 @@ Signs of progress are output, messages by `sagemaker_tf_data`, bytes that are re
 works. A busy CPU is not a sign: NCCL, CUDA and MPI wait busily.
 """
 
-import queue
 import threading
 import time
 from collections import deque
@@ -37,7 +36,7 @@ class Silence:
         self._moves: Moves | None = None
         self._asked = self._wanted = 0  # number of the request for which stacks were taken last, and of the newest
         self._taking = threading.Thread()
-        self._taken: queue.SimpleQueue[list[lines.Stacks]] = queue.SimpleQueue()
+        self._taken: list[lines.Stacks] = []
 
     def note(self, training: Mapping[str, int], sample: lines.Sample, told: Collection[str]) -> None:
         """Note a sample. `training`: {process: pid}; `told`: the processes whose scripts have sent a message.
@@ -83,13 +82,12 @@ class Silence:
 
         found = take(pids, waiting)
         if asked == self._wanted:  # else the job has shown progress meanwhile, and they are of no use
-            self._taken.put(found)
+            self._taken = found
 
     def stacks(self) -> list[lines.Stacks]:
         """Return stacks that were taken since the last call."""
-        with suppress(queue.Empty):
-            return self._taken.get_nowait()
-        return []
+        taken, self._taken = self._taken, []
+        return taken
 
 
 def append_stacks(path: Path, found: Collection[lines.Stacks]) -> None:

@@ -62,10 +62,6 @@ class Process:
         """Return the steps that it has reported; empty if there are none."""
         return self.metrics.get("step") or self.metrics.get("epoch_step") or Series()
 
-    def seconds_of(self, what: str) -> float:
-        """Return the seconds that its marks of this kind took in all."""
-        return sum(mark.seconds for mark in self.marks if mark.what == what)
-
 
 @dataclass
 class Host:

@@ -6,8 +6,7 @@ from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.premises import well_judged
-from entrypoint.observe.report.rules.verdict import Verdict
+from entrypoint.observe.report.rules.verdict import Verdict, well_judged
 
 LEAST_SECONDS = 2.0  # seconds that were looked at
 EMPTY = 0.05  # share of a pipe's capacity, below which it counts as empty
@@ -33,7 +32,7 @@ _Found = tuple[float, str, str]  # share, words, process
 
 def _marked(host: Host) -> Iterator[_Found]:
     for process in host.trainers:
-        waited = process.seconds_of("data_wait")
+        waited = sum(mark.seconds for mark in process.marks if mark.what == "data_wait")
         runs = sum((host.end if run.end is None else run.end) - run.start for run in process.runs)
         first = min([*process.steps.times, *process.step_marks.times], default=None)
         trained = runs - max(0.0, first - process.runs[0].start) if first is not None and process.runs else runs

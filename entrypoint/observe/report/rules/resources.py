@@ -7,8 +7,15 @@ from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.premises import LEAST_SECONDS, hung, judged, trained_long, well_judged, went_well
-from entrypoint.observe.report.rules.verdict import Verdict
+from entrypoint.observe.report.rules.verdict import (
+    LEAST_SECONDS,
+    Verdict,
+    hung,
+    judged,
+    trained_long,
+    well_judged,
+    went_well,
+)
 
 LEAST_CPU_SECONDS = 2.0  # CPU seconds used by a host, or by all servers, below which nothing is judged
 USED = 0.02  # share of a GPU's time, below which it counts as unused

@@ -1,9 +1,18 @@
-"""Define a rule's verdict."""
+"""Define a rule's verdict, and check whether a job can be judged: it trained, went on, and took long enough."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from entrypoint.base.errors import ExitCode
 from entrypoint.base.severity import Severity
+from entrypoint.observe.report.host import Host
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.phases import WORKS
+
+LEAST_SECONDS = 30.0  # of training, needed to judge shares, rates and growth
+STEADY_SECONDS = 5.0  # of reported steps, needed to judge their pace
+RECENT_SECONDS = 30.0  # before the end of the training: a stall in that time may be why it was ended
+QUIET_SECONDS = 30.0  # without progress: a process that is stopped then was stuck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,3 +46,64 @@ def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
         more = f" and {len(names) - 3} more hosts" if len(names) > 3 else ""
         found[rule] = replace(verdict, text=f"{verdict.text}; the same holds for {what}{more}")
     return list(found.values())
+
+
+def went_well(job: JobRecord) -> bool:
+    """Return whether advice on speed helps: the job neither failed nor hung. A job that still runs goes well."""
+    failed = job.outcome is not None and job.outcome["kind"] == "failed"
+    return not (failed or hung(job))
+
+
+def hung(job: JobRecord) -> bool:
+    """Return whether the job hung when it ended: by its exit code, or by stacks and stalls after its last step.
+
+    A job that has succeeded did not hang, whatever was recorded before.
+    """
+    if job.outcome is not None and job.outcome["kind"] == "succeeded":
+        return False
+    if job.outcome is not None and job.outcome["code"] == ExitCode.HUNG:
+        return True
+    times = [stack["at"] for host in job.hosts for stack in host.stacks]
+    recent = job.trains_until - RECENT_SECONDS
+    times += [at for host in job.hosts for at in host.stalled if at >= recent]
+    if _all_still(job, recent):
+        times.append(job.trains_until)
+    steps = [each.times[-1] for _, process in job.trainers() for each in (process.steps, process.step_marks) if each]
+    return max(times, default=0.0) > max(steps, default=0.0)
+
+
+def _all_still(job: JobRecord, since: float) -> bool:
+    """Return whether each training process was silent for long at the end, and did not work."""
+    found = {
+        (host.name, name)
+        for host in job.hosts
+        for at, name, seconds, cpus in host.still
+        if at >= since and seconds >= QUIET_SECONDS and cpus < WORKS
+    }
+    trainers = {(host.name, process.name) for host, process in job.trainers()}
+    return bool(trainers) and trainers <= found
+
+
+def judged(job: JobRecord, host: Host) -> tuple[float, float] | None:
+    """Return the begin and end of a host's training; None if it was too short to be judged."""
+    start, end = job.training(host)
+    return (start, end) if end - start >= LEAST_SECONDS else None
+
+
+def well_judged(job: JobRecord) -> Iterator[tuple[Host, float, float]]:
+    """Yield (host, begin, end) of each training that can be judged, if the job went well."""
+    for host in job.hosts if went_well(job) else ():
+        if training := judged(job, host):
+            yield host, *training
+
+
+def trained_long(job: JobRecord) -> bool:
+    """Return whether some host trained long enough for a judgement. If no host trains, the job's duration counts."""
+    if not job.trainers():
+        return job.seconds >= LEAST_SECONDS
+    return any(judged(job, host) for host in job.hosts)
+
+
+def stopped_at(job: JobRecord) -> float:
+    """Return when the job was stopped; its end if it was not."""
+    return min((at for host in job.hosts for at, phase in host.phases if phase == "stopping"), default=job.seconds)

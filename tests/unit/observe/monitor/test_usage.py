@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from entrypoint.observe.monitor.host_usage import HostUsage
 from entrypoint.observe.monitor.process_usage import SEARCH_AGAIN, ProcessUsage, fifos_filled
+from entrypoint.observe.monitor.sampling import HostUsage
 
 WORKS = """
 import os, sys, time
