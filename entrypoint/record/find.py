@@ -45,10 +45,9 @@ def find(place: str) -> dict[str, bytes]:
             f"there is no {place}; wanted a job's output folder, its record folder, output.tar.gz or s3://"
         )
     if not found:
-        raise ConfigError(
-            f"there are no records (HOST{ENDING}) in {place}; a job writes them to output/data/record if "
-            "ENTRYPOINT_MONITOR is true"
-        )
+        where = "HOST" if path.is_dir() else "record/HOST"
+        how = "a job writes them to output/data/record if ENTRYPOINT_MONITOR is true"
+        raise ConfigError(f"there are no records ({where}{ENDING}) in {place}; {how}")
     return found
 
 

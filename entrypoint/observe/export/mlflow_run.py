@@ -1,8 +1,4 @@
-"""Write a job as a run of MLflow with MLflow's client: hyperparameters, metrics, and what the hosts use.
-
-MLflow's own variables choose the destination: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, MLFLOW_RUN_ID (to continue
-that run), and others. The coordinator's monitor starts `main` beside a job that has the first of them.
-"""
+"""Write a job as a run of MLflow with MLflow's client, which reads its variables: where to, and which run."""
 
 import importlib
 import os

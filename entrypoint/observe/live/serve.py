@@ -1,7 +1,6 @@
 """Serve the live page, on the control port of a job's coordinator and by `entrypoint local --watch`.
 
-The page is read-only, and everything comes from the folder of the job's records. Each request touches WATCHED there,
-and the coordinator's monitor writes STATE as long as WATCHED is fresh.
+Each request touches WATCHED in the folder of records; the coordinator's monitor writes STATE while WATCHED is fresh.
 """
 
 import json

@@ -35,7 +35,8 @@ class View:
             case lines.Host():
                 known.about = known.about.updated(line) if known.about.at else line
             case lines.Process():
-                known.begin(line.process, line.role)
+                known.processes.pop(line.process, None)
+                known.process(line.process).role = line.role
             case lines.Ended():
                 known.process(line.process).ended = line.how
             case lines.Phase():
@@ -159,12 +160,10 @@ class _Host:
     history: deque[list[float]] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
     def process(self, name: str) -> _Process:
-        return self.processes[name] if name in self.processes else self.begin(name)
-
-    def begin(self, name: str, role: str = "") -> _Process:
-        if name not in self.processes and len(self.processes) >= MOST_PROCESSES:
-            raise ValueError("too many processes")
-        self.processes[name] = _Process(name, role)
+        if name not in self.processes:
+            if len(self.processes) >= MOST_PROCESSES:
+                raise ValueError("too many processes")
+            self.processes[name] = _Process(name)
         return self.processes[name]
 
     def note_sample(self, line: lines.Sample) -> None:

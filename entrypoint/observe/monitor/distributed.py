@@ -1,8 +1,6 @@
 """Judge from the records whether the hosts train one model together, or each its own. Pure.
 
-"Yes" needs enough bytes between the hosts for the weights that are trained. "NO" needs more, as it can end a job: the
-hosts have trained for long and exchanged no gradients. All else is unclear, and is reported with its figures. Traffic
-that traffic.py cannot count, such as all outside of TCP, is not judged.
+docs/monitoring.md says when it is "yes", "NO" or unclear. "NO" can end a job.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Judge whether the job hangs, and which processes the others wait for, from the records of all hosts. Pure.
 
-A hang is found in two steps. First, no process has shown a sign of progress for some time, and none is sure to work:
-long epochs, evaluations and compilations are silent, too, but their threads work. Then the stacks of all processes are
-taken. They show whether a thread computes, or waits busily in Open MPI, NCCL or CUDA.
+First, no process has shown a sign of progress for some time, and none is sure to work. Then the stacks of all
+processes show whether a thread computes, or waits busily in Open MPI, NCCL or CUDA.
 """
 
 from collections.abc import Mapping
@@ -75,7 +74,11 @@ def in_words(stands: Mapping[Who, Stand], stall: lines.Stalled) -> str:
     """Describe where processes stand, first those that the others wait for, and what Horovod has printed."""
     lacking = missing(stands, stall)
     groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
-    said = [f"{_names(who)} {'is' if len(who) == 1 else 'are'} in {place}" for place, who in groups]
+    said = []
+    for place, whos in groups:
+        names = ", ".join(f"{process} on {host}" for host, process in whos[:4])
+        more = f" and {len(whos) - 4} more" if len(whos) > 4 else ""
+        said.append(f"{names}{more} {'is' if len(whos) == 1 else 'are'} in {place}")
     if len(groups) > 1 and len(groups[-1][1]) > 1:
         place, who = groups[-1]
         said[-1] = f"the other {len(who)} wait in {place}"
@@ -87,11 +90,6 @@ def _groups(stands: Mapping[Who, Stand]) -> dict[str, list[Who]]:
     for who, stand in sorted(stands.items(), key=lambda item: item[0]):  # one order, whichever report came first
         groups.setdefault(str(stand), []).append(who)
     return groups
-
-
-def _names(whos: list[Who]) -> str:
-    shown = [f"{process} on {host}" for host, process in whos[:4]]
-    return ", ".join(shown) + (f" and {len(whos) - 4} more" if len(whos) > 4 else "")
 
 
 class Hangs:

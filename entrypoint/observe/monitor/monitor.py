@@ -1,8 +1,4 @@
-"""Run the monitor's loop: record what the launcher does, what the host uses and what programs print.
-
-The monitor is a process of its own beside the launcher, started by feed.py. The launcher waits for it only when the
-job ends. If the monitor fails, the job goes on without a record.
-"""
+"""Run the monitor's loop: record what the launcher does, what the host uses and what programs print."""
 
 import json
 import select
@@ -115,7 +111,7 @@ class Monitor:
         self._guard(self._add_marks)
         if self._marks:
             self._guard(self._marks.close)
-        self._guard(self._add_lines)
+        self._guard(lambda: self._add(*self._printed.take_lines()))
         self._finish()
 
     def _read_earlier(self) -> None:
@@ -129,10 +125,11 @@ class Monitor:
                 self._lives.add(line.to_json())
             self._take_in(line)
 
-    def _add(self, line: lines.Line) -> None:
-        self._record.add(line)
-        if self._job.cluster.is_coordinator:
-            self._fresh.append(line)
+    def _add(self, *found: lines.Line) -> None:
+        for line in found:
+            self._record.add(line)
+            if self._job.cluster.is_coordinator:
+                self._fresh.append(line)
 
     def _hear(self, kind: bytes, process: str, what: bytes) -> None:
         if kind == inbox.LINE:
@@ -164,25 +161,17 @@ class Monitor:
                 self._running[line.process] = line.pid
             case lines.Ended():
                 self._running.pop(line.process, None)
-                self._add_lines(line.process)
+                self._add(*self._printed.take_lines(line.process))
             case lines.Outcome():
                 self._there = list(line.there)
 
-    def _add_lines(self, *processes: str) -> None:
-        for process, last in self._printed.take_lines(*processes):
-            self._add(lines.Lines(process=process, lines=last))
-
     def _add_marks(self) -> set[str]:
         """Record what scripts have sent by sagemaker_tf_data since the last look; return the processes that did."""
-        marks, metrics, others = self._marks.take() if self._marks else ({}, {}, [])
-        for process, sums in marks.items():
-            for what, (times, seconds) in sums.items():
-                self._add(lines.Mark(process=process, what=what, seconds=round(seconds, 4), times=int(times)))
+        metrics, found = self._marks.take() if self._marks else ({}, [])
+        self._add(*found)
         for process, values in metrics.items():
             self._printed.reader(process).note(values)
-        for line in others:
-            self._add(line)
-        return {*marks, *metrics}
+        return set(metrics)
 
     def _look(self) -> None:
         if self._sampling is None:
@@ -190,8 +179,8 @@ class Monitor:
             from entrypoint.observe.monitor.silence import Silence
 
             self._sampling = Sampling(self._job)
-            ranks = self._job.mode is Mode.MPI
-            self._silence = Silence(self._sampling, self._job.settings.hang_after, ranks)
+            ranks, path = self._job.mode is Mode.MPI, self._job.paths.data / f"stacks-{self._me}.txt"
+            self._silence = Silence(self._sampling, self._job.settings.hang_after, ranks, path)
             threading.Thread(target=find_out, args=(self._job, self._found_out), name="facts", daemon=True).start()
             self._settled_at = time.monotonic() + SETTLED_SECONDS
             return
@@ -202,27 +191,24 @@ class Monitor:
             import entrypoint.record.find  # noqa: F401
         sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
         self._add(sample)
-        missing, words = self._printed.stalls.take()
-        if missing:
-            self._add(lines.Stalled(ranks=missing, words=words))
+        self._add(*self._printed.stalls.take())
         told = self._add_marks()
-        for process, metrics in self._printed.take_metrics():
-            self._add(lines.Metric(process=process, values=metrics))
+        self._add(*self._printed.take_metrics())
         if self._silence:
             self._silence.note(self._training(), sample, told)
-        self._add_stacks()
+            if stacks := self._silence.stacks():
+                self._add(*stacks)
+                self._bring()  # at once: the coordinator waits for them
 
     def _training(self) -> dict[str, int]:
         trains = self._trains[self._me]
         return {name: pid for name, pid in self._running.items() if name in trains or name.startswith("rank ")}
 
-    # --- conclusions from the record ---
-
     def _review(self) -> None:
         if self._silence and (still := self._silence.still()) is not None:
             self._add(still)
         if self._is_watched():
-            self._add_lines()
+            self._add(*self._printed.take_lines())
         wanted = 0  # how often stacks were requested until now
         if self._job.cluster.is_coordinator:
             if self._watch is None:
@@ -247,17 +233,6 @@ class Monitor:
 
     def _say(self, words: str) -> None:
         self._tell({"say": words})
-
-    def _add_stacks(self) -> None:
-        """Record the stacks that were taken, and send them at once: the coordinator waits for them."""
-        found = self._silence.stacks() if self._silence else {}
-        for line in found:
-            self._add(line)
-        if found:
-            from entrypoint.observe.monitor.silence import append_stacks
-
-            append_stacks(self._job.paths.data / f"stacks-{self._me}.txt", found)
-            self._bring()
 
     def _bring(self) -> None:
         """Write new lines to the record's file; on a follower, send them to the coordinator."""

@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 
 from entrypoint.observe.monitor.metrics import Reader, Wanted
+from entrypoint.record.lines import Lines, Metric, Stalled
 
 LINES, WIDTH = 5, 300  # recorded of a process: its last lines, and characters of each
 WARNING_LINES, WARNING_WIDTH = 6, 200  # kept of a stall warning: lines, and characters of each
@@ -43,17 +44,17 @@ class Printed:
         taken, self._bytes = self._bytes, Counter()
         return taken
 
-    def take_lines(self, *processes: str) -> Iterator[tuple[str, list[str]]]:
-        """Yield (process, its last lines), for these processes or for all."""
+    def take_lines(self, *processes: str) -> Iterator[Lines]:
+        """Yield the last lines of these processes, or of all."""
         for process in processes or list(self._lines):
-            if lines := self._lines.pop(process, None):
-                yield process, list(lines)
+            if found := self._lines.pop(process, None):
+                yield Lines(process=process, lines=list(found))
 
-    def take_metrics(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield (process, the last value of each of its metrics)."""
+    def take_metrics(self) -> Iterator[Metric]:
+        """Yield the last value of each metric of each process."""
         for process, reader in self._readers.items():
             if found := reader.take():
-                yield process, found
+                yield Metric(process=process, values=found)
 
 
 def last_lines(text: str) -> list[str]:
@@ -92,8 +93,8 @@ class Stalls:
                 rest.append(line)
         return "".join(rest)
 
-    def take(self) -> tuple[list[int], str]:
-        """Return the ranks that the last warning reports missing, and its lines that name them; then forget them."""
+    def take(self) -> list[Stalled]:
+        """Return the last warning, if it reports missing ranks, and forget it."""
         missing, words = sorted(self._missing), " ".join(self._words)
         self._missing, self._words = set(), []
-        return missing, words
+        return [Stalled(ranks=missing, words=words)] if missing else []

@@ -44,7 +44,7 @@ class HostUsage:
 
     def look(self) -> HostUse:
         found: HostUse = {"cpu": self._processor_time(), "memory": self._memory_used()}
-        events = read(self._memory, "memory.events", "memory.oom_control") if self._memory else ""
+        events = read(self._memory, "memory.events", "memory.oom_control")
         if killed := self._since("oom", _number("oom_kill", events)):
             found["oom"] = int(killed)
         with contextlib.suppress(Exception):  # some kernels do not count them
@@ -63,7 +63,7 @@ class HostUsage:
     def _processor_time(self) -> list[float]:
         """Return [user, system, waiting for disks, stolen, throttled], in seconds."""
         times = psutil.cpu_times()
-        told = read(self._cpu, "cpu.stat") if self._cpu else ""
+        told = read(self._cpu, "cpu.stat")
         if "usage_usec" in told:  # version 2 counts the container alone; version 1 keeps that elsewhere, in ticks
             user, system = (_MICRO * _number(name, told) for name in ("user_usec", "system_usec"))
         else:
@@ -74,8 +74,8 @@ class HostUsage:
 
     def _memory_used(self) -> list[int]:
         """Return [anonymous, page cache, what counts against the limit], in bytes."""
-        told = read(self._memory, "memory.stat") if self._memory else ""
-        used = read(self._memory, "memory.current", "memory.usage_in_bytes").split() if self._memory else []
+        told = read(self._memory, "memory.stat")
+        used = read(self._memory, "memory.current", "memory.usage_in_bytes").split()
         if told and used:
             anonymous, cache = _number("anon|total_rss", told), _number("file|total_cache", told)
             return [int(anonymous), int(cache), int(used[0])]
@@ -94,9 +94,9 @@ class HostUsage:
         return found
 
 
-def _folder(controller: str, *names: str) -> Path | None:
-    folders = [group[0] for group in groups(controller)]
-    return next((folder for folder in folders if read(folder, *names)), None)
+def _folder(controller: str, *names: str) -> Path:
+    """Return the folder of this host's group that has one of these files; one without files if there is none."""
+    return next((folder for folder, *_ in groups(controller) if read(folder, *names)), Path("/nonexistent"))
 
 
 def _number(names: str, text: str) -> float:

@@ -26,10 +26,13 @@ _NONE: Mapping[str, Any] = {}
 
 
 class Silence:
-    """Watch for the monitor's loop. `after`: ENTRYPOINT_HANG_AFTER, in seconds; with 0, nothing is watched."""
+    """Watch for the monitor's loop. `after`: ENTRYPOINT_HANG_AFTER, in seconds; with 0, nothing is watched.
 
-    def __init__(self, sampling: Sampling, after: float, ranks: bool) -> None:
-        self._sampling, self._after, self._ranks = sampling, after, ranks
+    `ranks`: the processes are ranks of mpirun; `stacks`: the text file to which stacks are appended.
+    """
+
+    def __init__(self, sampling: Sampling, after: float, ranks: bool, stacks: Path) -> None:
+        self._sampling, self._after, self._ranks, self._path = sampling, after, ranks, stacks
         self._progress = Progress(after)
         self._was_still = False
         self._threads: dict[str, Threads] = {}
@@ -49,14 +52,12 @@ class Silence:
             self._threads = {name: self._threads.get(name) or Threads() for name in training}
             work = {name: threads.look(pids[name], self._ranks) for name, threads in self._threads.items()}
             self._moves = self._moves or Moves()
-            moved = self._moves.look(pids, sample.processes, self._sampling.exchange.addresses)
+            moved = self._moves.look(pids, sample.processes, self._sampling.exchange.host_at)
         else:  # what the counters hold does not count in the next silent period
             self._moves = None
             for threads in self._threads.values():
                 threads.begin_anew()
-        peer_bytes = sum(map(sum, sample.peers.values())) / max(sample.seconds, 0.1)
-        gpus = sample.host.get("gpus", ())
-        self._progress.look(now, training, sample.processes, gpus, told, peer_bytes, work, moved)
+        self._progress.look(now, training, sample, told, work, moved)
 
     def still(self) -> lines.Still | None:
         """Return a line for the record; None if there is nothing new."""
@@ -83,18 +84,14 @@ class Silence:
         found = take(pids, waiting)
         if asked == self._wanted:  # else the job has shown progress meanwhile, and they are of no use
             self._taken = found
+            texts = [f"{time.ctime()}: no progress", *(f"{line.process}, {line.text}" for line in found)]
+            with suppress(OSError), self._path.open("a") as file:  # for people
+                file.write("\n\n".join(texts) + "\n\n")
 
     def stacks(self) -> list[lines.Stacks]:
         """Return stacks that were taken since the last call."""
         taken, self._taken = self._taken, []
         return taken
-
-
-def append_stacks(path: Path, found: Collection[lines.Stacks]) -> None:
-    """Append the stacks to a text file for people; a file that cannot be written is skipped."""
-    texts = [f"{time.ctime()}: no progress", *(f"{line.process}, {line.text}" for line in found)]
-    with suppress(OSError), path.open("a") as file:
-        file.write("\n\n".join(texts) + "\n\n")
 
 
 class Progress:
@@ -112,24 +109,18 @@ class Progress:
         self._looks_at_threads = False
 
     def look(
-        self,
-        now: float,
-        training: Iterable[str],
-        used: Mapping[str, Mapping[str, float]],
-        gpus: Collection[Sequence[float]] = (),
-        told: Collection[str] = (),
-        peer_bytes: float = 0.0,
-        threads: Mapping[str, Work] = _NONE,
-        moved: Mapping[str, float] = _NONE,
-    ) -> None:
-        """Note one sample.
+        self, now: float, training: Iterable[str], sample: lines.Sample, told: Collection[str] = (),
+        threads: Mapping[str, Work] = _NONE, moved: Mapping[str, float] = _NONE,
+    ) -> None:  # fmt: skip
+        """Note a sample. `told`: the processes whose scripts have sent a message.
 
-        `used` and `gpus`: as in record/lines.py; `told`: processes whose scripts have sent a message;
-        `peer_bytes`: bytes per second between this host and others; `threads`: the work of each process's threads;
-        `moved`: bytes that each process has read, written and received. The last two are empty unless measured.
+        `threads`: the work of each process's threads; `moved`: bytes that each process has read, written and received.
+        Both are empty unless measured.
         """
         names = list(training)
-        all_work = any(works(gpu) for gpu in gpus) or peer_bytes > PEER_BYTES_PER_SECOND * max(1, len(names))
+        peer_bytes = sum(map(sum, sample.peers.values())) / max(sample.seconds, 0.1)
+        all_work = any(map(works, sample.host.get("gpus", ())))
+        all_work = all_work or peer_bytes > PEER_BYTES_PER_SECOND * max(1, len(names))
         self._since = {name: self._since.get(name, now) for name in names}
         self._work = {name: self._work.get(name) or deque() for name in names}
         self._bytes = {name: self._bytes.get(name) or deque() for name in names} if moved else {}
@@ -138,13 +129,12 @@ class Progress:
                 samples.clear()
         before, self._looked, self._looks_at_threads = now if self._looked is None else self._looked, now, bool(threads)
         for name in names:
-            work = threads.get(name) or Work()
-            samples = self._work[name]
-            cpu = used.get(name, {}).get("cpu", 0.0) + work.waited
+            used, work, samples = sample.processes.get(name, {}), threads.get(name) or Work(), self._work[name]
+            cpu = used.get("cpu", 0.0) + work.waited
             samples.append((before, (cpu, work.waiters, work.main, work.ran, work.wakes)))
             while samples and samples[0][0] < now - self._window:
                 samples.popleft()
-            if all_work or name in told or used.get(name, {}).get("output") or self._moves(name, now, moved):
+            if all_work or name in told or used.get("output") or self._moves(name, now, moved):
                 self._since[name] = now
                 samples.clear()
 
@@ -167,18 +157,13 @@ class Progress:
         seconds = {name: now - since for name, since in self._since.items()}
         if not seconds or min(seconds.values()) < least:
             return {}
-        return {
-            name: [round(gone, 1), *(round(share, 4) for share in self._shares(name, now))]
-            for name, gone in seconds.items()
-            if gone > 0
-        }
+        return {name: [round(gone, 1), *self._shares(name, now)] for name, gone in seconds.items() if gone > 0}
 
     def _shares(self, name: str, now: float) -> list[float]:
-        samples = self._work[name]
-        if not samples:
+        if not (samples := self._work[name]):
             return [0.0] * 5
         seconds = max(0.01, now - samples[0][0])
-        return [sum(column) / seconds for column in zip(*(work for _, work in samples), strict=True)]
+        return [round(sum(column) / seconds, 4) for column in zip(*(work for _, work in samples), strict=True)]
 
 
 def works(gpu: Sequence[float]) -> bool:

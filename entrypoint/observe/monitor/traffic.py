@@ -28,18 +28,13 @@ class Exchange:
         self._due = 0.0  # when to look again
         self._is_told = True  # whether the kernel has listed its connections at the last look
         self._others = [host for host in cluster.hosts if host is not cluster.me]
-        self._host_at: dict[str, str] = {}
+        self.host_at: dict[str, str] = {}  # address -> name, of the other hosts whose names have resolved
         self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
         self._open, self._closed = set[tuple[End, End]](), set[tuple[End, End]]()  # as of the last look
         self._owners: dict[int, int] = {}
         self._pids: frozenset[int] = frozenset()  # the processes that were searched for owners
         if self._others:
             threading.Thread(target=self._resolve, args=([*self._others],), name="names", daemon=True).start()
-
-    @property
-    def addresses(self) -> Collection[str]:
-        """Return the addresses of the other hosts whose names have resolved."""
-        return self._host_at.keys()
 
     def look(self, pids: Collection[int]) -> dict[str, list[int]]:
         """Return {host: [bytes received, sent]} since the last look, over connections of these processes.
@@ -51,7 +46,7 @@ class Exchange:
             return {}
         self._due = now + EVERY_SECONDS
         try:
-            known = [each for each in connections() if each.remote[0] in self._host_at]
+            known = [each for each in connections() if each.remote[0] in self.host_at]
         except OSError:  # a kernel without sock_diag, or one that forbids it
             self._is_told = False
             return {}
@@ -72,7 +67,7 @@ class Exchange:
                 key = (each.local, each.remote, each.inode)
                 received, sent = self._last.get(key, (0, 0))
                 counts[key] = (each.received, each.sent)
-                both = sums.setdefault(self._host_at[each.remote[0]], [0, 0])
+                both = sums.setdefault(self.host_at[each.remote[0]], [0, 0])
                 both[0] += max(0, each.received - received)
                 both[1] += max(0, each.sent - sent)
         self._last = counts
@@ -81,7 +76,7 @@ class Exchange:
     @property
     def is_blind(self) -> bool:
         """Return whether some exchange may go uncounted: short connections, no counters, or unresolved hosts."""
-        all_are_known = {host.name for host in self._others} <= set(self._host_at.values())
+        all_are_known = {host.name for host in self._others} <= set(self.host_at.values())
         return self._were_short or not self._is_told or not all_are_known
 
     def _resolve(self, left: list[Host]) -> None:
@@ -89,7 +84,7 @@ class Exchange:
             for host in [*left]:
                 with contextlib.suppress(OSError, ValueError):
                     found = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
-                    self._host_at |= {str(each[4][0]): host.name for each in found}
+                    self.host_at |= {str(each[4][0]): host.name for each in found}
                     left.remove(host)
             if left:
                 time.sleep(LOOK_AGAIN_SECONDS)

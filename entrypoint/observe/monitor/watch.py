@@ -67,15 +67,11 @@ class Watch:
 
             self._tracking = tracking.Tracking(job.paths.records)
         self.live = False  # whether the live page is open
+        self.wanted = 0  # how often stacks were requested until now
         self._watched = (0, 0.0)  # when WATCHED was last touched: by the file's time, and by time.monotonic()
         self._wants = {"stacks": 0, "live": False}  # requests as the other monitors read them
         with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
-
-    @property
-    def wanted(self) -> int:
-        """Return how often stacks were requested until now."""
-        return self._hangs.asked
 
     def look(self, own: Iterable[lines.Line]) -> None:
         """Read new lines of all hosts (`own`: of this one), and act on what they show."""
@@ -83,6 +79,7 @@ class Watch:
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
             self._tell_hang(stands)
+        self.wanted = self._hangs.asked
         self.live = False
         with contextlib.suppress(OSError):
             touched, now = (self._job.paths.records / WATCHED).stat().st_mtime_ns, time.monotonic()
@@ -90,7 +87,7 @@ class Watch:
             self.live = now - self._watched[1] < STILL_WATCHED_SECONDS
         if self._tracking:
             self._tracking.look(self._hangs.runs, self._say)
-        wants = {"stacks": self._hangs.asked, "live": self.live}
+        wants = {"stacks": self.wanted, "live": self.live}
         if wants != self._wants:
             with contextlib.suppress(OSError):  # for example, a full disk: the next look tries again
                 _write(self._job.paths.run / "wants.json", wants)

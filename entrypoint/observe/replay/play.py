@@ -92,7 +92,12 @@ class Player:
                 self._note_gaps(call, quiet, policy)
                 for quiet_at, events_then in quiet:
                     policy.on(events_then, quiet_at)
-                self._note_contacts(happened)
+                for event in happened:
+                    match event:
+                        case events.Reported(report=report):
+                            self._reports[report.host] = report
+                        case events.Informed(news=news):
+                            self._news = news
                 actions = policy.on(happened, at) if happened else policy.repeat()
                 self._last = at
             except (*WRONG, AssertionError) as error:
@@ -123,14 +128,6 @@ class Player:
                 reported: list[Event] = [events.Reported(report=report) for report in self._reports.values()]
                 informed = [events.Informed(news=self._news)] if self._news else []
                 policy.on(informed or reported or [events.Due()], self._last)
-
-    def _note_contacts(self, happened: Sequence[Event]) -> None:
-        for event in happened:
-            match event:
-                case events.Reported(report=report):
-                    self._reports[report.host] = report
-                case events.Informed(news=news):
-                    self._news = news
 
     def _from_short(self, short: Sequence[Any]) -> Event:
         match short:

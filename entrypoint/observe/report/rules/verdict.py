@@ -66,22 +66,17 @@ def hung(job: JobRecord) -> bool:
     times = [stack["at"] for host in job.hosts for stack in host.stacks]
     recent = job.trains_until - RECENT_SECONDS
     times += [at for host in job.hosts for at in host.stalled if at >= recent]
-    if _all_still(job, recent):
-        times.append(job.trains_until)
-    steps = [each.times[-1] for _, process in job.trainers() for each in (process.steps, process.step_marks) if each]
-    return max(times, default=0.0) > max(steps, default=0.0)
-
-
-def _all_still(job: JobRecord, since: float) -> bool:
-    """Return whether each training process was silent for long at the end, and did not work."""
-    found = {
+    quiet = {
         (host.name, name)
         for host in job.hosts
         for at, name, seconds, cpus in host.still
-        if at >= since and seconds >= QUIET_SECONDS and cpus < WORKS
+        if at >= recent and seconds >= QUIET_SECONDS and cpus < WORKS
     }
     trainers = {(host.name, process.name) for host, process in job.trainers()}
-    return bool(trainers) and trainers <= found
+    if trainers and trainers <= quiet:  # each was silent for long at the end, and did not work
+        times.append(job.trains_until)
+    steps = [each.times[-1] for _, process in job.trainers() for each in (process.steps, process.step_marks) if each]
+    return max(times, default=0.0) > max(steps, default=0.0)
 
 
 def judged(job: JobRecord, host: Host) -> tuple[float, float] | None:

@@ -45,7 +45,7 @@ def play(tmp_path, monkeypatch):
             elif isinstance(line, lines.Ended):
                 running.pop(line.process, None)
             elif isinstance(line, lines.Sample):
-                progress.look(line.at, running, line.processes, line.host.get("gpus", ()))
+                progress.look(line.at, running, line)
                 if any(line.processes.get(name, {}).get("output") for name in running):
                     last = line.at
                 if line.at >= due:
