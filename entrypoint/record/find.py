@@ -67,8 +67,7 @@ def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
                     raise ConfigError(
                         f"{place} holds more records than the limit of {MOST_ALL >> 30} GB, {MOST_HOSTS} hosts"
                     )
-                if content:
-                    found[path.name.removesuffix(ENDING)] = content.read(RECORD_BYTES)
+                found[path.name.removesuffix(ENDING)] = content.read(RECORD_BYTES) if content else b""
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if not found:
             why = "it is not one" if isinstance(error, tarfile.ReadError) else str(error)

@@ -284,11 +284,6 @@ class Stalled(Line):  # a stall warning of Horovod in the output of a rank of th
     ranks: Sequence[int]  # that it reports missing
     words: str = ""
 
-    @property
-    def names(self) -> set[str]:
-        """Return the names of the missing processes."""
-        return {f"rank {number}" for number in self.ranks}
-
 
 class Stacks(Line, positional=1):  # where a process stands
     process: str

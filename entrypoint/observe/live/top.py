@@ -81,7 +81,14 @@ def _ask(address: str, token: str) -> bytes:
 def show(state_of: Source, once: bool) -> int:
     """Show the job until it ends or Ctrl-C is pressed, or once; return 0. ConfigError if there is no job or no Rich."""
     console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
-    state = _first(state_of)
+    state, until = state_of(), time.monotonic() + FIRST_SECONDS
+    while not state:
+        if time.monotonic() > until:
+            raise ConfigError(
+                f"no data of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR is false"
+            )
+        time.sleep(AGAIN_SECONDS / 4)
+        state = state_of()
     if once or not sys.stdout.isatty():
         console.Console().print(_drawn(state))
         return 0
@@ -97,17 +104,6 @@ def show(state_of: Source, once: bool) -> int:
             pass
     console.Console().print(_drawn(state))
     return 0
-
-
-def _first(state_of: Source) -> dict[str, Any]:
-    until = time.monotonic() + FIRST_SECONDS
-    while not (state := state_of()):
-        if time.monotonic() > until:
-            raise ConfigError(
-                f"no data of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR is false"
-            )
-        time.sleep(AGAIN_SECONDS / 4)
-    return state
 
 
 def _drawn(state: Mapping[str, Any]) -> Any:

@@ -7,11 +7,10 @@ import re
 from collections.abc import Collection, Mapping
 
 from entrypoint.observe.monitor import variable_traffic as traffic
-from entrypoint.observe.monitor.model import Model, model_of, of_all
-from entrypoint.observe.monitor.variable_traffic import FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
+from entrypoint.observe.monitor.model import Model, Who, model_of, of_all
+from entrypoint.observe.monitor.variable_traffic import BURSTS, FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
 from entrypoint.record import lines
 
-Who = tuple[str, str]  # host, process
 PROVEN = 2.0  # factor on the time of a "NO", after which it may end the job
 UNCLEAR_SECONDS, UNCLEAR_STEPS, LONG_SECONDS = 60.0, 100.0, 300.0  # until "unclear": with so many steps, and without
 OFTEN = 3  # how often at least half of the weights must have been reduced by calls
@@ -172,6 +171,8 @@ class Together:
         hosts, model = self._hosts.values(), self._model
         if not self._begun:
             return all(seen.ran >= SLOW_SECONDS and seen.worked >= WORKED for seen in hosts)
-        if 0 < self._often < OFTEN or any(seen.may_be_alone(model) for seen in hosts):
+        # Who is quiet, or has had only one or two large exchanges, may turn out to train alone.
+        quiet = any(seen.is_idle(model) or seen.has_only_scalars(model) for seen in hosts)
+        if quiet or 0 < self._often < OFTEN or any(0 < seen.bursts < BURSTS for seen in hosts):
             return all(seen.seconds >= 2 * SLOW_SECONDS for seen in hosts)
         return all(seen.seconds >= (UNCLEAR_SECONDS if seen.steps >= UNCLEAR_STEPS else LONG_SECONDS) for seen in hosts)

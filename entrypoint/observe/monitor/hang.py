@@ -28,7 +28,8 @@ def works(still: lines.Silent, may_spin: bool) -> bool:
 
 def judged(all_still: Mapping[Who, lines.Silent | None], stall: lines.Stalled) -> list[Who]:
     """Return the processes that decide whether there is a hang: those that Horovod reports missing, or else all."""
-    return [who for who in all_still if who[1] in stall.names] or list(all_still)
+    missed = {f"rank {number}" for number in stall.ranks}
+    return [who for who in all_still if who[1] in missed] or list(all_still)
 
 
 def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: lines.Stalled) -> bool:
@@ -54,16 +55,12 @@ def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Sta
 
 
 def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
-    """Return the processes that the others wait for.
-
-    These are, in this order: the stopped ones; those that Horovod reports missing; those that do not wait for others;
-    those that stand elsewhere than the largest group. If none of this singles out some, return all.
-    """
-    groups = _groups(stands)
+    """Return the processes that the others wait for, as docs/monitoring.md orders them; all if none are singled out."""
+    groups, missed = _groups(stands), {f"rank {number}" for number in stall.ranks}
     largest = max(groups.values(), key=len, default=[])
     choices = (
         [who for who, stand in stands.items() if stand.doing is Doing.STOPPED],
-        [who for who in stands if who[1] in stall.names],
+        [who for who in stands if who[1] in missed],
         [who for who, stand in stands.items() if stand.doing not in MAY_WAIT_FOR_OTHERS],
         [who for group in groups.values() if group is not largest for who in group],
     )
@@ -99,7 +96,7 @@ class Hangs:
 
     def __init__(self, after: float, may_spin: bool) -> None:
         self._after, self._may_spin = after, may_spin
-        self._still: dict[Who, lines.Silent | None] = {}  # running processes
+        self.still: dict[Who, lines.Silent | None] = {}  # running processes
         self._stands: dict[Who, Stand] = {}
         self.stall = NO_STALL
         self._stalled_at: float | None = None
@@ -112,20 +109,16 @@ class Hangs:
         """Note a line of a record: a process that runs or has ended, its silence, its stack, or a stall of Horovod."""
         match line:
             case lines.Process():
-                self._still[host, line.process] = None
+                self.still[host, line.process] = None
             case lines.Ended():
-                self._still.pop((host, line.process), None)
+                self.still.pop((host, line.process), None)
             case lines.Still(processes=silences):
-                self._still |= {who: silences.get(who[1]) for who in self._still if who[0] == host}
+                self.still |= {who: silences.get(who[1]) for who in self.still if who[0] == host}
             case lines.Stalled():
                 self.stall, self._stalled_at = line, None
             case lines.Stacks() if self._asked_at is not None:
                 at = Stand(place=line.place, inside=line.inside, doing=Doing(line.doing))
                 self._stands[host, line.process] = at
-
-    @property
-    def runs(self) -> bool:
-        return bool(self._still)
 
     def look(self, now: float) -> dict[Who, Stand] | None:
         """Return where each process stands, once for each hang, when all stacks are there or COLLECT_SECONDS passed.
@@ -136,16 +129,16 @@ class Hangs:
         self._stalled_at = now if self._stalled_at is None else self._stalled_at
         if now > self._stalled_at + self._after:  # Horovod repeats a warning more often than that while it holds
             self.stall = NO_STALL
-        if not self._after or not may_hang(self._still, self._after, self._may_spin, self.stall):
+        if not self._after or not may_hang(self.still, self._after, self._may_spin, self.stall):
             self._told, self._asked_at, self._not_before = False, None, 0.0  # the next silence is another hang
         elif self._asked_at is None and not self._told and now >= self._not_before:
             self.asked, self._asked_at = self.asked + 1, now
             self._stands.clear()
         elif self._asked_at is not None and (
-            self._stands.keys() >= self._still.keys() or now > self._asked_at + self.COLLECT_SECONDS
+            self._stands.keys() >= self.still.keys() or now > self._asked_at + self.COLLECT_SECONDS
         ):
-            stands = {who: self._stands.get(who, Stand()) for who in self._still}
-            self._told, self._asked_at = hangs(self._still, stands, self.stall), None
+            stands = {who: self._stands.get(who, Stand()) for who in self.still}
+            self._told, self._asked_at = hangs(self.still, stands, self.stall), None
             self._not_before = now + self._after
             return stands if self._told else None
         return None

@@ -121,11 +121,8 @@ class Weights:
 def are_equal(told: Mapping[Who, tuple[float, float]]) -> bool:
     """Return whether all sums are the same but for rounding; NaN and infinity equal one another."""
     (norm, total), *others = told.values()
-    scale = CLOSE * (abs(norm) if math.isfinite(norm) else 1.0)
-    return all(_close(norm, other[0], scale) and _close(total, other[1], scale) for other in others)
-
-
-def _close(one: float, other: float, scale: float) -> bool:
-    if not (math.isfinite(one) and math.isfinite(other)):
-        return math.isfinite(one) == math.isfinite(other)
-    return abs(one - other) <= max(scale, 1e-12)
+    scale = max(1e-12, CLOSE * (abs(norm) if math.isfinite(norm) else 1.0))
+    pairs = [pair for other in others for pair in zip((norm, total), other, strict=True)]
+    finite = [(one, other) for one, other in pairs if math.isfinite(one) and math.isfinite(other)]
+    are_close = all(abs(one - other) <= scale for one, other in finite)
+    return are_close and not any(math.isfinite(one) != math.isfinite(other) for one, other in pairs)

@@ -135,7 +135,7 @@ class Monitor:
         if kind == inbox.LINE:
             self._note(what)
         elif kind == inbox.UNSEEN:
-            self._printed.count(process, int(what))
+            self._printed.bytes[process] += int(what)
         elif process:
             self._printed.scan(process, what.decode("utf-8", "replace"))
         else:

@@ -22,26 +22,22 @@ class Printed:
 
     def __init__(self, wanted: Collection[tuple[str, str]], log: Callable[[str], None]) -> None:
         self._wanted = [Wanted(name, expression, log) for name, expression in wanted]
-        self._bytes: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()  # process -> bytes that it has printed, also those that were not sent here
         self._readers: dict[str, Reader] = {}
         self._lines: dict[str, deque[str]] = {}
         self.stalls = Stalls()
 
     def scan(self, process: str, text: str) -> None:
-        self._bytes[process] += len(self.stalls.without(process, text))
+        self.bytes[process] += len(self.stalls.without(process, text))
         self.reader(process).read(text)
         self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(text))
-
-    def count(self, process: str, count: int) -> None:
-        """Note that a process has printed `count` more bytes, which were not sent here."""
-        self._bytes[process] += count
 
     def reader(self, process: str) -> Reader:
         return self._readers.setdefault(process, Reader(wanted=self._wanted))
 
     def take_bytes(self) -> Counter[str]:
         """Return how many bytes each process has printed, without Horovod's stall warnings."""
-        taken, self._bytes = self._bytes, Counter()
+        taken, self.bytes = self.bytes, Counter()
         return taken
 
     def take_lines(self, *processes: str) -> Iterator[Lines]:

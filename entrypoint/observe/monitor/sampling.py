@@ -22,8 +22,6 @@ from entrypoint.observe.monitor.process_usage import Differences, ProcessUsage, 
 from entrypoint.observe.monitor.traffic import Exchange
 from entrypoint.record.lines import HostUse, Sample
 
-_MICRO = 1e-6
-
 
 class HostUsage:
     """Measure one host, with psutil, control groups and NVML. Figures that cannot be read are left out."""
@@ -65,10 +63,10 @@ class HostUsage:
         times = psutil.cpu_times()
         told = read(self._cpu, "cpu.stat")
         if "usage_usec" in told:  # version 2 counts the container alone; version 1 keeps that elsewhere, in ticks
-            user, system = (_MICRO * _number(name, told) for name in ("user_usec", "system_usec"))
+            user, system = (1e-6 * _number(name, told) for name in ("user_usec", "system_usec"))
         else:
             user, system = times.user + times.nice, times.system
-        throttled = _MICRO * _number("throttled_usec", told) or 1e-9 * _number("throttled_time", told)
+        throttled = 1e-6 * _number("throttled_usec", told) or 1e-9 * _number("throttled_time", told)
         totals = (user, system, getattr(times, "iowait", 0.0), getattr(times, "steal", 0.0), throttled)
         return [round(self._since(("cpu", number), total), 3) for number, total in enumerate(totals)]
 

@@ -60,12 +60,10 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
 
 def _bytes_of_host() -> float:
     """Return the bytes that this host's disks and network have moved: a disk may be reached over the network."""
-    total = 0.0
     with contextlib.suppress(Exception):  # some kernels do not count them
         disks, net = psutil.disk_io_counters(), psutil.net_io_counters(nowrap=False)
-        total += disks.read_bytes + disks.write_bytes if disks else 0
-        total += net.bytes_recv + net.bytes_sent
-    return total
+        return net.bytes_recv + net.bytes_sent + (disks.read_bytes + disks.write_bytes if disks else 0)
+    return 0.0
 
 
 def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> Look:

@@ -24,9 +24,8 @@ class Exchange:
 
     def __init__(self, cluster: Cluster, ours: Collection[int] = ()) -> None:
         self._ours = {host.port(port) for host in cluster.hosts for port in ours}
-        self._were_short = False  # whether connections were opened and closed between two looks
+        self.is_blind = False  # whether some exchange may go uncounted
         self._due = 0.0  # when to look again
-        self._is_told = True  # whether the kernel has listed its connections at the last look
         self._others = [host for host in cluster.hosts if host is not cluster.me]
         self.host_at: dict[str, str] = {}  # address -> name, of the other hosts whose names have resolved
         self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
@@ -48,13 +47,13 @@ class Exchange:
         try:
             known = [each for each in connections() if each.remote[0] in self.host_at]
         except OSError:  # a kernel without sock_diag, or one that forbids it
-            self._is_told = False
+            self.is_blind = True
             return {}
-        self._is_told = True
         found = [each for each in known if not each.is_closed]
         closed = {(each.local, each.remote) for each in known if each.is_closed}  # in the last minute
         missed = closed - self._closed - self._open  # no look has seen these open
-        self._were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
+        were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
+        self.is_blind = were_short or not {host.name for host in self._others} <= set(self.host_at.values())
         self._closed = closed
         self._open = {(each.local, each.remote) for each in found}
         if frozenset(pids) != self._pids or any(each.inode not in self._owners for each in found):
@@ -73,12 +72,6 @@ class Exchange:
         self._last = counts
         return {host: both for host, both in sums.items() if any(both)}
 
-    @property
-    def is_blind(self) -> bool:
-        """Return whether some exchange may go uncounted: short connections, no counters, or unresolved hosts."""
-        all_are_known = {host.name for host in self._others} <= set(self.host_at.values())
-        return self._were_short or not self._is_told or not all_are_known
-
     def _resolve(self, left: list[Host]) -> None:
         while left:
             for host in [*left]:
@@ -91,20 +84,14 @@ class Exchange:
 
 
 class Moves:
-    """Count the bytes that training processes move while a job shows no other progress: slow loading is progress, too.
-
-    The ranks' polling of one another does not count.
-    """
+    """Count the bytes that training processes move, but for the ranks' polling, while a job shows no other progress."""
 
     def __init__(self) -> None:
         self._since = Differences()
         self._has_looked = False
 
     def look(
-        self,
-        families: Mapping[str, Collection[int]],
-        used: Mapping[str, Mapping[str, float]],
-        peers: Collection[str],
+        self, families: Mapping[str, Collection[int]], used: Mapping[str, Mapping[str, float]], peers: Collection[str]
     ) -> dict[str, float]:
         """Return the bytes that each process has moved since the last look: to and from disks, pipes, other programs.
 

@@ -111,10 +111,6 @@ class Exchanged(State):
             return self.since <= max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
         return self.since <= max(FEW, SILENT * (steps or self.seconds - self.large_seconds))
 
-    def may_be_alone(self, model: Model) -> bool:
-        """Return whether it may turn out to train alone: it is quiet, or has had only one or two large exchanges."""
-        return self.is_idle(model) or 0 < self.bursts < BURSTS or self.has_only_scalars(model)
-
     def is_idle(self, model: Model) -> bool:
         """Return whether it is quiet, and its last large exchange lies in the first half of its training."""
         recent = self.large_steps > self.steps / 2 if self.steps else self.large_seconds > self.seconds / 2

@@ -86,7 +86,7 @@ class Watch:
             self._watched = (touched, now) if touched != self._watched[0] else self._watched
             self.live = now - self._watched[1] < STILL_WATCHED_SECONDS
         if self._tracking:
-            self._tracking.look(self._hangs.runs, self._say)
+            self._tracking.look(bool(self._hangs.still), self._say)
         wants = {"stacks": self.wanted, "live": self.live}
         if wants != self._wants:
             with contextlib.suppress(OSError):  # for example, a full disk: the next look tries again

@@ -3,6 +3,7 @@
 import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 Key = tuple[str, ...]  # ("cpu", "user"), ("process", "worker/1", "memory")
 
@@ -24,10 +25,9 @@ class Columns:
         return array("d", bytes(8 * self.limit))
 
     def add(self, start: float, end: float, amounts: Mapping[Key, float], peaks: Mapping[Key, float]) -> None:
-        if not 0 <= start < end:
-            start = max(0.0, start)
-            if start >= end:
-                return
+        start = max(0.0, start)
+        if start >= end:
+            return
         if end >= self.width * self.limit:
             self.grow(end)
         width, whole, parts, used, tops = self.width, end - start, [], self.amounts, self.peaks
@@ -124,9 +124,7 @@ class Series:
     def rates(self, width: float, count: int) -> list[float | None]:
         """Return the growth per second of a counter in each piece of time; a reset is left out."""
         columns = Columns(width, count)
-        for before, at, first, then in zip(
-            self.times[:-1], self.times[1:], self.values[:-1], self.values[1:], strict=True
-        ):
+        for (before, first), (at, then) in pairwise(zip(self.times, self.values, strict=True)):
             if then >= first and 0 <= before < at < width * count:
                 columns.add(before, at, {("count",): then - first}, {})
         return columns.per_second(("count",))

@@ -12,22 +12,20 @@ LEAST_SECONDS = 2.0  # seconds that were looked at
 EMPTY = 0.05  # share of a pipe's capacity, below which it counts as empty
 BUSY = 0.5  # share of a host's CPUs: if less is used, the CPUs do not delay the data
 SMALL_BYTES = 256_000  # bytes
+_Found = tuple[float, str, str]  # share, words, process
 
 
 def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare a host's waits for data by the script's marks, empty pipes, and waits for disks; report the largest."""
     for host, start, end in well_judged(job):
-        share, text, process = max([*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)], default=NONE)
+        waits = [*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)]
+        share, text, process = max(waits, default=(0.0, "", ""))
         if share >= threshold and share > 0:
             yield Verdict(
                 rule="input_bound", host=host.name, process=process, text=text, weight=share / max(threshold, 0.01),
                 advice="prefetch and read in parallel (num_parallel_calls, interleave), use fewer and larger files, or "
                 "hosts with more CPUs for each GPU",
             )  # fmt: skip
-
-
-NONE = (0.0, "", "")
-_Found = tuple[float, str, str]  # share, words, process
 
 
 def _marked(host: Host) -> Iterator[_Found]:

@@ -12,7 +12,6 @@ from entrypoint.observe.report.rules.verdict import (
     Verdict,
     hung,
     judged,
-    trained_long,
     well_judged,
     went_well,
 )
@@ -71,8 +70,10 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         text = f"{they} busy for {percent(mean)} of the training{_beside(host, list(busy), *training)}"
         advice = "use larger batches, mixed precision or XLA; check that the input keeps up"
         unused = [name for name, each in busy.items() if each < USED]
+        held = {name: host.columns.between(host.columns.levels(("gpu memory", name)), 0, host.end) for name in busy}
+        taken = [name for name in busy if max(held[name], default=0.0) - host.held_at_first.get(name, 0.0) > TAKEN]
         cpus = busy_cpus(host, *training)
-        if len(unused) == len(busy) and not any(_is_taken(host, name) for name in busy):
+        if len(unused) == len(busy) and not taken:
             text = f"{they} not used at all: no program holds memory there"
             advice = (
                 "check that TensorFlow finds them (tf.config.list_physical_devices) and that the script uses them; or "
@@ -95,11 +96,6 @@ def _beside(host: Host, gpus: list[str], start: float, end: float) -> str:
     held = [level for name in gpus for level in columns.between(columns.levels(("gpu memory", name)), start, end)]
     power = f" at {watts:.0f} W each" if watts and len(gpus) > 1 else f" at {watts:.0f} W" if watts else ""
     return f"{power}, with up to {percent(max(held))} of the memory held" if held else power
-
-
-def _is_taken(host: Host, gpu: str) -> bool:
-    held = host.columns.between(host.columns.levels(("gpu memory", gpu)), 0, host.end)
-    return max(held, default=0.0) - host.held_at_first.get(gpu, 0.0) > TAKEN
 
 
 def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
@@ -166,7 +162,9 @@ def busy_cpus(host: Host, start: float, end: float) -> float:
 def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare parameter servers by CPU time, and by bytes those on hosts without training."""
     servers = [(host, process) for host in job.hosts for process in host.processes.values() if process.role == "ps"]
-    if len(servers) < 2 or not (went_well(job) and trained_long(job)):
+    # If no host trains, the job's duration counts.
+    is_long = any(judged(job, host) for host in job.hosts) if job.trainers() else job.seconds >= LEAST_SECONDS
+    if len(servers) < 2 or not (went_well(job) and is_long):
         return
     worked, moved = {}, {}
     for host, process in servers:

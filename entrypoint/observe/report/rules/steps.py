@@ -9,7 +9,7 @@ from entrypoint.observe.report.columns import Series
 from entrypoint.observe.report.host import Process
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.phases import IDLE
-from entrypoint.observe.report.rules.verdict import STEADY_SECONDS, Verdict, stopped_at, went_well
+from entrypoint.observe.report.rules.verdict import STEADY_SECONDS, Verdict, went_well
 
 LEAST_IDLE = 2.0  # host-seconds below which no waiting is reported
 LEAST = 20  # steps, and values of a loss, needed for a judgement
@@ -150,7 +150,8 @@ def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     that. Waits for hosts that never came do not count, nor waits for scripts that save because the job is stopped.
     """
     total = sum(span.end - span.start for spans in job.spans.values() for span in spans)
-    until = stopped_at(job)
+    stopped = (at for host in job.hosts for at, phase in host.phases if phase == "stopping")
+    until = min(stopped, default=job.seconds)
     counted = IDLE - {"data wait"} if went_well(job) else {"still", "restart"}
     if not any(process.runs for _, process in job.trainers()):
         counted = counted - {"rendezvous"}
@@ -166,12 +167,12 @@ def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         return
     phase, _ = max(sums.items(), key=lambda item: item[1])
     host, most = max(by_host.items(), key=lambda item: item[1])
-    stacks = any(each.stacks for each in job.hosts)
+    stacks = "the stacks show where each process waited; " if any(each.stacks for each in job.hosts) else ""
     yield Verdict(
         rule="idle", host=host, weight=waited / total / max(threshold, 0.01),
         text=f"hosts are idle for {percent(waited / total)} of all host-seconds ({duration(waited)}, of which "
         f"{duration(most)} on this host), {_WHEN[phase]}",
-        advice=_SEE_STACKS + _ADVICE[phase] if phase == "still" and stacks else _ADVICE[phase],
+        advice=stacks + _ADVICE[phase] if phase == "still" else _ADVICE[phase],
     )  # fmt: skip
 
 
@@ -181,7 +182,6 @@ _WHEN = {
     "still": "mostly without any progress",
     "idle": "mostly after their own programs ended, while others continued",
 }
-_SEE_STACKS = "the stacks show where each process waited; "
 _ADVICE = {
     "rendezvous": "prepare less on the slowest host (requirements, code); the timeline shows which host is last",
     "restart": "see the cause of the first attempt's end",

@@ -30,22 +30,18 @@ class Verdict:
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return the worst verdict of each rule, sorted. Its text names the other hosts or processes with the problem."""
-    ordered = sorted(verdicts, key=lambda verdict: (-verdict.severity, -verdict.weight))
-    found: dict[str, Verdict] = {}
-    others: dict[str, set[tuple[str, str]]] = {}
-    for verdict in ordered:
-        where = (verdict.host, verdict.process)
-        if found.setdefault(verdict.rule, verdict) is not verdict:
-            first = found[verdict.rule]
-            if where != (first.host, first.process):
-                others.setdefault(verdict.rule, set()).add(where)
-    for rule, places in others.items():
-        verdict = found[rule]
-        names = sorted({host for host, _ in places if host != verdict.host})
-        what = ", ".join(names[:3]) or f"{len(places)} more processes of this host"
+    by_rule: dict[str, list[Verdict]] = {}
+    for verdict in sorted(verdicts, key=lambda verdict: (-verdict.severity, -verdict.weight)):
+        by_rule.setdefault(verdict.rule, []).append(verdict)
+    found = []
+    for worst, *rest in by_rule.values():
+        others = {(each.host, each.process) for each in rest} - {(worst.host, worst.process)}
+        names = sorted({host for host, _ in others} - {worst.host})
+        what = ", ".join(names[:3]) or f"{len(others)} more processes of this host"
         more = f" and {len(names) - 3} more hosts" if len(names) > 3 else ""
-        found[rule] = replace(verdict, text=f"{verdict.text}; the same holds for {what}{more}")
-    return list(found.values())
+        same = f"; the same holds for {what}{more}" if others else ""
+        found.append(replace(worst, text=f"{worst.text}{same}"))
+    return found
 
 
 def went_well(job: JobRecord) -> bool:
@@ -90,15 +86,3 @@ def well_judged(job: JobRecord) -> Iterator[tuple[Host, float, float]]:
     for host in job.hosts if went_well(job) else ():
         if training := judged(job, host):
             yield host, *training
-
-
-def trained_long(job: JobRecord) -> bool:
-    """Return whether some host trained long enough for a judgement. If no host trains, the job's duration counts."""
-    if not job.trainers():
-        return job.seconds >= LEAST_SECONDS
-    return any(judged(job, host) for host in job.hosts)
-
-
-def stopped_at(job: JobRecord) -> float:
-    """Return when the job was stopped; its end if it was not."""
-    return min((at for host in job.hosts for at, phase in host.phases if phase == "stopping"), default=job.seconds)
