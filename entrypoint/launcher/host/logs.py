@@ -77,11 +77,6 @@ class Log:
         self.show("", "\n".join(lines).encode("utf-8", "replace"))
         self._sink.hand_over()
 
-    def write(self, line: str) -> None:
-        """Write a line without a label, for a program that reads our log."""
-        self._write(f"{self.secret.mask(line)}\n".encode("utf-8", "replace"), RESERVE_BYTES)
-        self._sink.hand_over()
-
     def open_pipes(self, process: str) -> tuple[int, int]:
         """Open a process's stdout and stderr for writing. The caller passes them to the process and closes them."""
         with self._lock:

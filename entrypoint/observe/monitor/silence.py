@@ -39,7 +39,7 @@ class Silence:
         self._moves: Moves | None = None
         self._asked = self._wanted = 0  # number of the request for which stacks were taken last, and of the newest
         self._taking = threading.Thread()
-        self._taken: list[lines.Stacks] = []
+        self._taken: deque[list[lines.Stacks]] = deque()
 
     def note(self, training: Mapping[str, int], sample: lines.Sample, told: Collection[str]) -> None:
         """Note a sample. `training`: {process: pid}; `told`: the processes whose scripts have sent a message.
@@ -83,15 +83,14 @@ class Silence:
 
         found = take(pids, waiting)
         if asked == self._wanted:  # else the job has shown progress meanwhile, and they are of no use
-            self._taken = found
             texts = [f"{time.ctime()}: no progress", *(f"{line.process}, {line.text}" for line in found)]
             with suppress(OSError), self._path.open("a") as file:  # for people
                 file.write("\n\n".join(texts) + "\n\n")
+            self._taken.append(found)
 
     def stacks(self) -> list[lines.Stacks]:
         """Return stacks that were taken since the last call."""
-        taken, self._taken = self._taken, []
-        return taken
+        return self._taken.popleft() if self._taken else []
 
 
 class Progress:
