@@ -61,7 +61,11 @@ class Feed:
         self._is_distributed = False
         self._say: Callable[[str], None] = lambda words: None
         self._put_event: Callable[[Event], None] = lambda event: None
-        self._leaves = LEAVES_SECONDS + (spawn.TRACKING_SECONDS if spawn.is_tracked() else 0.0)
+        self._leaves = LEAVES_SECONDS
+        if spawn.is_tracked():
+            from entrypoint.observe.monitor.tracking import LAST_SECONDS
+
+            self._leaves += LAST_SECONDS
         if self._is_wanted:
             self._remove_earlier()
             self._begin(spawn.fork)

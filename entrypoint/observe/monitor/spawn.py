@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # Bytes that may wait in the socket, if the kernel allows so many; the monitor reads it ten times a second.
 SOCKET_BYTES = 1 << 20
 ENDS_SECONDS = 1.0  # seconds within which a process that has closed its socket ends
-TRACKING_SECONDS = 10.0  # seconds at the end, to send the rest to MLflow
 LATER_MS = 250  # milliseconds by which the monitor starts later than the launcher
 LONGEST_BYTES = 1 << 14  # bytes of a traceback that are kept
 AGAIN = """

@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from entrypoint.observe.monitor.spawn import TRACKING_SECONDS
-
 ROOT = Path(__file__).resolve().parents[3]
 BEGIN = f"""
 import os, sys
@@ -16,6 +14,7 @@ code = main({{}})
 sys.stdout.flush()
 os._exit(code)  # what MLflow does at the end of its interpreter takes a second, and is nothing of ours
 """
+LAST_SECONDS = 10.0  # seconds at the end, to send the rest
 Log = Callable[[str], None]
 
 
@@ -38,7 +37,7 @@ class Tracking:
         elif self._program and self._program.poll() is not None:
             self.finish(log)
 
-    def finish(self, log: Log, within: float = TRACKING_SECONDS) -> None:
+    def finish(self, log: Log, within: float = LAST_SECONDS) -> None:
         """Let the program send the rest within so many seconds, and log its output."""
         program, self._program = self._program, None
         if program is None:
