@@ -192,6 +192,7 @@ RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /pa
     head -n 1 /package/bin/train /package/bin/entrypoint && test -x /package/bin/train && test -x /package/bin/entrypoint && \
     test -x /package/bin/serve && \
     PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.train, sagemaker_tf_data'
+COPY container/train /package/bin/
 
 
 # ---- the image ------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
     .github/raise_vulnerable.py 2.14 >told.md
 
 It asks pip-audit, leaves alone what SECURITY.md accepts, writes requirements.txt, gpu.txt and gpu-jax.txt of the line
-anew, and prints what it has done as Markdown. container/lines/lock.sh then makes the hashes anew; the tests decide.
+and the line's rows in SECURITY.md anew, and prints what it has done as Markdown. container/lines/lock.sh then makes the
+hashes anew; the tests decide.
 """
 
 import json
@@ -12,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,28 @@ def table(audit: Mapping[str, Any], accepted: Iterable[str]) -> tuple[dict[str, 
     return versions, "\n".join([HEAD, *rows]) if rows else "No vulnerabilities beside those that SECURITY.md accepts."
 
 
+def security(text: str, line: str, audit: Mapping[str, Any], versions: Mapping[str, str], today: str) -> str:
+    """Return the text of SECURITY.md with the line's rows anew.
+
+    A row stays while its package has that version. A vulnerability without a fix gets a row whose reason a person has
+    to write before the request is merged.
+    """
+    old = re.findall(rf"(?m)^\| {re.escape(line)} \|.*\n", text)
+    packages = [each for each in audit["dependencies"] if "version" in each]
+    pinned = {f"{each['name']} {versions.get(each['name'], each['version'])}": each for each in packages}
+    kept = [row for row in old if row.split("|")[2].strip().lower() in map(str.lower, pinned)]
+    new = [
+        f"| {line} | {package} | [{each['id']}](https://osv.dev/vulnerability/{each['id']}) | | to be decided |\n"
+        for package, found in pinned.items()
+        if found["name"] not in versions
+        for each in found.get("vulns", ())
+        if not any(name in row for row in kept for name in (each["id"], *each["aliases"]))
+    ]
+    rows = "".join([*kept, *new]) or f"| {line} | none known | | | |\n"
+    text = text.replace("".join(old), rows)
+    return re.sub(r"(?m)^The table is of [-0-9]+", f"The table is of {today}", text)
+
+
 def main() -> None:
     line = sys.argv[1]
     folder = ROOT / "container" / "lines" / line
@@ -64,8 +88,10 @@ def main() -> None:
     asked = subprocess.run(command, capture_output=True, text=True)
     if not asked.stdout.startswith("{"):  # it ends with 1 if it finds some
         sys.exit(f"pip-audit ended with {asked.returncode}: {asked.stderr}")
-    accepted = re.findall(rf"(?m)^\| {re.escape(line)} \|.*?(CVE-\d+-\d+)", (ROOT / "SECURITY.md").read_text())
-    versions, words = table(json.loads(asked.stdout), accepted)
+    audit, page = json.loads(asked.stdout), ROOT / "SECURITY.md"
+    accepted = re.findall(rf"(?m)^\| {re.escape(line)} \|.*?(CVE-\d+-\d+)", page.read_text())
+    versions, words = table(audit, accepted)
+    page.write_text(security(page.read_text(), line, audit, versions, f"{datetime.now(timezone.utc):%Y-%m-%d}"))
     for name in ("requirements.txt", "gpu.txt", "gpu-jax.txt"):
         pins = folder / name
         if pins.exists():

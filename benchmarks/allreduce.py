@@ -4,10 +4,8 @@ Two containers with one rank each, of the same image and with the same script; o
 can change what its ranks find: options of Open MPI, threads, variables. Prints its page; --json FILE keeps the figures.
 """
 
-import argparse
 import json
 import re
-from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.profile_start.jobs import Case, mpi_by_hand, printed
@@ -53,19 +51,16 @@ def measure(image: str, ours: bool) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, rounds=5)
     parser.add_argument("--images", nargs="+", default=["sagemaker-tf-entrypoint:latest"], metavar="IMAGE")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="file for the figures")
     arguments = parser.parse_args()
     record = machine.head("allreduce")
     for number in range(1, arguments.rounds + 1):
         for image in arguments.images:
             for side, ours in SIDES.items():
                 seconds = {size: round(value, 7) for size, value in measure(image, ours).items()}
-                record["runs"].append({"image": image, "side": side, "round": number, "measures": seconds})
-                if arguments.json:
-                    machine.write(arguments.json, record)
+                run = {"image": image, "side": side, "round": number, "measures": seconds}
+                machine.add(record, run, arguments.json)
     print(page(record))
 
 

@@ -56,7 +56,7 @@ Case = dict[str, Any]  # what a run is of: JSON, with a name
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--modes", nargs="+", choices=["ps", "mpi"], default=["ps", "mpi"], help="of scaling")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 3, 4], help="of scaling: workers, or ranks")
@@ -68,7 +68,6 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="the first is not timed if there are more")
     parser.add_argument("--engine", default="docker", help="of entrypoint local, for scaling; Horovod is in the image")
     parser.add_argument("--image", help="for --engine docker")
-    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     parser.add_argument("--resume", action="store_true", help="go on from --json: what is there is not run again")
     args = parser.parse_args()
     known = args.json and args.resume and args.json.exists()
@@ -82,8 +81,8 @@ def main() -> None:
         done = {(run["part"], run["name"], run["round"]) for run in record["runs"]}
         for number in range(1, rounds + 1):
             cases = cases_of(part, args)
-            first = (number - 1) % len(cases)
-            left = [case for case in cases[first:] + cases[:first] if (part, case["name"], number) not in done]
+            turned = machine.turned(cases, number - 1)
+            left = [case for case in turned if (part, case["name"], number) not in done]
             for run in one_round(part, left, number, rows, epochs, args):
                 machine.add(record, run, args.json)
     machine_load = [run["load"] for run in record["runs"]]

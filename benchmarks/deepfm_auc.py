@@ -35,7 +35,7 @@ Run = dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__)
     parser.add_argument("--rows", type=int, default=200_000, help="a quarter of them is kept aside")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="of the rows, one for each round")
     parser.add_argument("--modes", nargs="+", default=["ps", "mpi"], choices=["ps", "mpi", "single"])
@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("--engine", default="docker", help="of entrypoint local; Horovod is in the image only")
     parser.add_argument("--image", help="for --engine docker")
     parser.add_argument("--least", type=float, default=0.02, help="by which DeepFM is to be better")
-    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     args = parser.parse_args()
     record = machine.head("deepfm-auc", limits={"rows": args.rows, "hosts": args.hosts, "least": args.least})
     for seed in args.seeds:

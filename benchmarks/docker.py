@@ -1,7 +1,11 @@
-"""Run docker's command line, and label what this process starts, so that all of it can be removed."""
+"""Run docker's command line, label what this process starts, so that all of it can be removed, and write configs."""
 
+import json
 import subprocess
 import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
 
 LABEL, SESSION = "sagemaker-tf-entrypoint.benchmarks", uuid.uuid4().hex[:8]
 MARK = f"{LABEL}={SESSION}"
@@ -15,6 +19,22 @@ def docker(*words: str, within: float = 120, check: bool = True) -> str:
     if check and result.returncode:
         raise RuntimeError(f"docker {' '.join(words[:6])} ...: {(result.stderr or result.stdout).strip()[-2000:]}")
     return result.stdout.strip()
+
+
+def seconds(engine_time: str) -> float:
+    """Return a time of docker's, to the nanosecond and in UTC, as seconds since 1970."""
+    whole, _, fraction = engine_time.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+
+
+def write_config(base: Path, host: str, hosts: Sequence[str], hyperparameters: Mapping[str, str]) -> None:
+    """Write what SageMaker mounts as /opt/ml/input/config on a host of a job without channels."""
+    config = base / "input" / "config"
+    config.mkdir(parents=True)
+    resources = {"current_host": host, "hosts": hosts, "network_interface_name": "eth0"}
+    (config / "resourceconfig.json").write_text(json.dumps(resources))
+    (config / "hyperparameters.json").write_text(json.dumps({"sagemaker_program": "train.py", **hyperparameters}))
+    (config / "inputdataconfig.json").write_text("{}")
 
 
 def remove_all() -> None:

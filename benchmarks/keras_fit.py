@@ -16,11 +16,9 @@ sets. They need root, as the kernel reports when the processes begin and end. Pr
     python -m benchmarks.keras_fit --rounds 1 --epochs 1 --cases digits dense
 """
 
-import argparse
 import json
 import re
 import statistics
-from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
@@ -154,13 +152,11 @@ def start(image: str, ours: bool) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, rounds=5)
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:2.21", help="with jax, Keras 3 and Horovod")
     parser.add_argument("--keras-2", default="sagemaker-tf-entrypoint:latest", metavar="IMAGE", help="for mwms")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=3, help="measured in each job, after one that is not")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--json", type=Path, help="file for the figures of each job")
     arguments = parser.parse_args()
     record = machine.head("keras-fit", limits={"epochs": arguments.epochs})
     for number in range(arguments.rounds):
@@ -169,10 +165,7 @@ def main() -> None:
             measures = start(image, SIDES[how]) if what == "start" else speed(image, how, what, arguments.epochs)
             head = {"case": what, "side": how, "round": number + 1, "load": machine.load()}
             machine.add(record, {**head, "measures": measures}, arguments.json)
-    loads = [each["load"] for each in record["runs"]]
-    print(
-        f"{machine.cpus()} CPUs, {record['machine']['kernel']}, load {min(loads)} to {max(loads)}; median (least-most)"
-    )
+    print(f"{machine.here(record)}; median (least-most)")
     print("\n".join(tables(record["runs"])))
 
 

@@ -15,11 +15,13 @@ import shlex
 import statistics
 import subprocess
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
+T = TypeVar("T")
 NOT_CODE = (":!docs", ":!*.md")  # changing these, as a benchmark's report does, changes no figure
 
 
@@ -42,6 +44,15 @@ def head(what: str, limits: dict[str, Any] | None = None) -> dict[str, Any]:
     }
 
 
+def parser(about: str | None, rounds: int | None = None, counted: str = "of all cases, in turns") -> ArgumentParser:
+    """Return a parser with the options of every benchmark: `--json FILE`, and `--rounds N` unless `rounds` is None."""
+    made = ArgumentParser(description=about, formatter_class=RawDescriptionHelpFormatter)
+    if rounds is not None:
+        made.add_argument("--rounds", type=int, default=rounds, help=f"{counted}; default: {rounds}")
+    made.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
+    return made
+
+
 def write(path: Path, record: dict[str, Any]) -> None:
     record["machine"]["load_after"] = load()
     keep(path, record)
@@ -55,7 +66,13 @@ def add(record: dict[str, Any], run: dict[str, Any], path: Path | None) -> None:
         write(path, record)
 
 
-def turned(sides: Collection[str], number: int) -> list[str]:
+def here(record: dict[str, Any]) -> str:
+    """Return the machine and its load during the runs, for people."""
+    loads = [run["load"] for run in record["runs"]]
+    return f"{cpus()} CPUs, {record['machine']['kernel']}, load {min(loads)} to {max(loads)}"
+
+
+def turned(sides: Collection[T], number: int) -> list[T]:
     """Return the sides of a round; another one goes first in each."""
     first = number % len(sides)
     return [*sides][first:] + [*sides][:first]

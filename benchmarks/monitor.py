@@ -9,8 +9,6 @@ step takes, against the same job without it.
     python -m benchmarks.monitor --seconds 20 --rounds 1                     # two minutes
 """
 
-import argparse
-import os
 import re
 import statistics
 import subprocess
@@ -19,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from benchmarks import machine
 from benchmarks.report import monitor as page
@@ -43,16 +43,13 @@ while time.monotonic() < ends:
     print(f"step={steps} loss={1 / steps:.4f} took_ms={took * 1000:.3f}", flush=True)
     time.sleep(0.1)
 """
-_TICKS = os.sysconf("SC_CLK_TCK")
 _WARM = 3.0  # seconds at the beginning that are not counted
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, rounds=3)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 8], help="scripts on each host")
     parser.add_argument("--seconds", type=float, default=45.0, help="of each job")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     args = parser.parse_args()
     record = machine.head("monitor", limits={"seconds": args.seconds, "hosts": HOSTS})
     for number in range(args.rounds):
@@ -96,34 +93,24 @@ def watch(job: "subprocess.Popen[str]", seconds: float) -> dict[str, float]:
     while time.monotonic() < began + _WARM or (len(monitors(job.pid)) < HOSTS and time.monotonic() < began + 30):
         time.sleep(0.1)
     mine, since = monitors(job.pid), time.monotonic()
-    before = {pid: worked(pid) for pid in mine}
+    before = {each.pid: worked(each) for each in mine}
     most = 0
     while time.monotonic() < began + seconds:
         time.sleep(0.5)
-        most = max([most, *(memory(pid) for pid in mine)])
-    share = [(worked(pid) - before[pid]) / (time.monotonic() - since) for pid in mine]
+        # Resident bytes, with those that it shares with the launcher, of which it is a fork.
+        most = max([most, *(each.memory_info().rss for each in mine)])
+    share = [(worked(each) - before[each.pid]) / (time.monotonic() - since) for each in mine]
     return {"cpu_share": round(statistics.mean(share), 5), "memory_bytes": most}
 
 
-def monitors(root: int) -> list[int]:
+def monitors(root: int) -> list[psutil.Process]:
     """Return the monitors that descend from a process."""
-    found, todo = [], [root]
-    while todo:
-        for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-            children = [int(pid) for pid in task.read_text().split()]
-            todo += children
-            found += [pid for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "monitor"]
-    return found
+    return [each for each in psutil.Process(root).children(recursive=True) if each.name() == "monitor"]
 
 
-def worked(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / _TICKS
-
-
-def memory(pid: int) -> int:
-    """Return resident bytes, with those that it shares with the launcher, of which it is a fork."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def worked(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 if __name__ == "__main__":

@@ -117,16 +117,14 @@ def measure() -> None:
 def main() -> None:
     from benchmarks import machine  # not on the job's chief, which has this file only
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, rounds=5, counted="of all three loops in turn")
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder of TFRecord files, two at least"
     )
     parser.add_argument("--workers", type=int, nargs="+", default=[2])
-    parser.add_argument("--rounds", type=int, default=5, help="of all three loops in turn")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--steps-per-call", type=int, default=25)
-    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     args = parser.parse_args()
     record = machine.head("ps-loop", limits={"batch_size": args.batch_size, "steps_per_call": args.steps_per_call})
     for workers in args.workers:

@@ -51,13 +51,11 @@ http: {addr: '127.0.0.1:%d'}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, rounds=3)
     images = [f"{name}={image}" for name, image in IMAGES.items()]
     parser.add_argument("--images", nargs="+", default=images, metavar="NAME=IMAGE", help=f"default: {images}")
     ways = [Way("own"), *([Way("unpigz")] if shutil.which("unpigz") else [])]
     parser.add_argument("--ways", nargs="+", type=Way.read, default=ways, help=f"here: {' '.join(map(str, ways))}")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="file for the figures of each pull")
     given = parser.parse_args()
     for each in ("docker-registry", "dockerd", *({way.decompressor for way in given.ways} - {"own"})):
         if not shutil.which(each):

@@ -53,15 +53,13 @@ def one_run(arguments: argparse.Namespace, way: dict[str, str]) -> dict[int, flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, rounds=3)
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="measured in each run, after 2 that are not")
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--cycle-time-ms", type=float, default=10, help="of Horovod")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     arguments = parser.parse_args()
     sizes = {name: getattr(arguments, name) for name in ("steps", "image_size", "batch_size", "cycle_time_ms")}
     record = machine.head("resnet", limits=sizes)
@@ -70,12 +68,9 @@ def main() -> None:
             for ranks, step in one_run(arguments, WAYS[way]).items():
                 measures = {"step_s": step, "images_per_s": ranks * arguments.batch_size / step}
                 run = {"gradients": way, "ranks": ranks, "round": number + 1, "load": machine.load()}
-                record["runs"].append({**run, "measures": measures})
-            if arguments.json:
-                machine.write(arguments.json, record)
-    loads = [run["load"] for run in record["runs"]]
+                machine.add(record, {**run, "measures": measures}, arguments.json)
     print(
-        f"{machine.cpus()} CPUs, {record['machine']['kernel']}, load {min(loads)} to {max(loads)}; ResNet-50, "
+        f"{machine.here(record)}; ResNet-50, "
         f"{arguments.batch_size} images of {arguments.image_size} x {arguments.image_size} per rank and step; "
         f"{arguments.rounds} rounds of {arguments.steps} steps\n"
     )

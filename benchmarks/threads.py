@@ -16,8 +16,6 @@ Prints a Markdown table.
     python -m benchmarks.threads --rounds 5 --json threads.json
 """
 
-import argparse
-import json
 import re
 import subprocess
 import tempfile
@@ -25,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.docker import write_config
 from benchmarks.machine import spread
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -106,23 +105,17 @@ if hvd.rank() == 0:
 def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None, seconds: float) -> dict[str, float]:
     """Return examples per second of all ranks, and CPU time for each example."""
     with tempfile.TemporaryDirectory(prefix="bench-threads-") as folder:
-        config, code = Path(folder, "input", "config"), Path(folder, "code")
-        config.mkdir(parents=True)
-        code.mkdir()
+        (code := Path(folder, "code")).mkdir()
         for name in ("data.py", "model.py", "settings.py"):
             (code / name).write_bytes((ROOT / "examples" / "deepfm" / name).read_bytes())
         (code / "train.py").write_text(PROGRAM)
         hyperparameters = {
-            "sagemaker_program": "train.py",
             "sagemaker_mpi_enabled": "true",
             "sagemaker_mpi_num_of_processes_per_host": str(ranks),
             "model": model,
             "seconds": str(seconds),
         }
-        resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "eth0"}
-        (config / "resourceconfig.json").write_text(json.dumps(resources))
-        (config / "hyperparameters.json").write_text(json.dumps(hyperparameters))
-        (config / "inputdataconfig.json").write_text("{}")
+        write_config(Path(folder), "algo-1", ["algo-1"], hyperparameters)
         command = ["docker", "run", "--rm", "-v", f"{folder}/input:/opt/ml/input", "-v", f"{code}:/opt/ml/code"]
         command += ["--cpus", str(cpus)] if cpus else []
         for key, value in {**VARIANTS[variant], "TF_CPP_MIN_LOG_LEVEL": "2"}.items():
@@ -135,15 +128,13 @@ def one_run(image: str, model: str, variant: str, ranks: int, cpus: float | None
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, rounds=5, counted="counted runs of each variant")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest")
     parser.add_argument("--model", choices=["deepfm", "resnet50"], nargs="+", default=["deepfm", "resnet50"])
     parser.add_argument("--variants", choices=VARIANTS, nargs="+", default=list(VARIANTS))
-    parser.add_argument("--rounds", type=int, default=5, help="counted runs of each variant")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--cpus", type=float, help="quota of the container, in CPUs; default: none")
     parser.add_argument("--seconds", type=float, default=8, help="measured in each run, about")
-    parser.add_argument("--json", type=Path, help="file for the figures of each run")
     args = parser.parse_args()
     record = machine.head("threads", limits={"ranks": args.ranks, "quota": args.cpus, "seconds": args.seconds})
     for model in args.model:
@@ -152,9 +143,7 @@ def main() -> None:
                 measures = one_run(args.image, model, variant, args.ranks, args.cpus, args.seconds)
                 run = {"model": model, "variant": variant, "round": number + 1, "load": machine.load()}
                 machine.add(record, {**run, "measures": measures}, args.json)
-    loads = [run["load"] for run in record["runs"]]
-    kernel = record["machine"]["kernel"]
-    print(f"{machine.cpus()} CPUs, {kernel}, load {min(loads)} to {max(loads)}; median (least-most)\n")
+    print(f"{machine.here(record)}; median (least-most)\n")
     print("\n".join(table(record["runs"])))
 
 

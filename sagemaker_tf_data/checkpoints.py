@@ -11,13 +11,10 @@ import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sagemaker_tf_data import channels, places
 from sagemaker_tf_data.errors import DataError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from sagemaker_tf_data.lazy import tf
 
 LOGGER = logging.getLogger(__name__)
 
@@ -130,16 +127,12 @@ class Saver:
             path: str = self._manager.save(checkpoint_number=number, options=_options())
             return f"{self.directory}/{path.rpartition('/')[2]}"
         if _mirrored():  # saving sums variables over all workers, so each must save; only one result is kept
-            import tensorflow as tf
-
             with tempfile.TemporaryDirectory(prefix="checkpoint-", ignore_cleanup_errors=True) as scrap:
                 tf.train.CheckpointManager(self.checkpoint, scrap, max_to_keep=1).save(checkpoint_number=number)
         return None
 
     def _managed(self) -> "tf.train.CheckpointManager":
         """Return TensorFlow's manager, which knows all checkpoints in the folder: it deletes no others."""
-        import tensorflow as tf
-
         folder = self._plain(self.directory)
         for name in _names(folder):
             if re.fullmatch(r"ckpt-.*_temp/?|checkpoint\.tmp.*", name):  # of an interrupted save
@@ -174,8 +167,6 @@ class Saver:
 
     def _agree(self, path: str | None) -> None:
         """Raise DataError unless all workers found the same checkpoint: nothing would make their values equal later."""
-        import tensorflow as tf
-
         strategy = tf.distribute.get_strategy()
         size = strategy.num_replicas_in_sync
         if size < 2:
@@ -211,8 +202,6 @@ def are_equal(sums: list[int], squares: list[int], size: int) -> bool:
 
 def _names(folder: str) -> list[str]:
     """Return the names in a folder; none if it does not exist, as S3 has no empty folders."""
-    import tensorflow as tf
-
     try:
         names: list[str] = tf.io.gfile.listdir(folder)
     except tf.errors.NotFoundError:
@@ -222,8 +211,6 @@ def _names(folder: str) -> list[str]:
 
 def _damage(path: str) -> str | None:
     """Return what is wrong with a checkpoint, or None. Reads all of it: TensorFlow verifies each tensor's checksum."""
-    import tensorflow as tf
-
     try:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():
@@ -241,8 +228,6 @@ def _mirrored() -> bool:
 
 def _options() -> "tf.train.CheckpointOptions":
     """Return options that let the chief do all I/O for parameter servers: their own disks are lost with the job."""
-    import tensorflow as tf
-
     if "ps" not in places.tf_config().get("cluster", {}):
         return tf.train.CheckpointOptions()
     with tf.device("CPU:0"):  # its full name, which changes when the cluster is connected
@@ -251,8 +236,6 @@ def _options() -> "tf.train.CheckpointOptions":
 
 def _make(directory: str) -> None:
     """Create the directory; for a URI, import tensorflow_io if it is installed. DataError if that fails."""
-    import tensorflow as tf
-
     if "://" in directory and importlib.util.find_spec("tensorflow_io"):
         importlib.import_module("tensorflow_io")  # registers its file systems
     try:

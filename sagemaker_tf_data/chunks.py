@@ -9,14 +9,12 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from sagemaker_tf_data import recordio, tfrecord
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.fifo import Fifo
-
-if TYPE_CHECKING:
-    import numpy as np
+from sagemaker_tf_data.lazy import np
 
 SIZE, FILE_SIZE = 1 << 20, 8 << 20  # bytes of an array of records, of a file of TFRecords
 LINGER = 0.02  # seconds without a byte until a piece is yielded as it is, so that a slow pipe does not delay records
@@ -40,8 +38,6 @@ class Source(Protocol):
 
 def of_records(fifo: Source, split: Split, kind: str) -> "Iterator[np.ndarray]":
     """Yield arrays of records; errors as for `lists`."""
-    import numpy as np
-
     for records in lists(fifo, split, kind):
         array = np.empty(len(records), object)
         array[:] = records

@@ -5,13 +5,11 @@ import os
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from sagemaker_tf_data import channels, jax_processes, places, recordio, sharding
 from sagemaker_tf_data.errors import DataError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from sagemaker_tf_data.lazy import tf
 
 LOGGER = logging.getLogger(__name__)
 
@@ -139,8 +137,6 @@ def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
     hvd, jax = _horovod(), _with_jax()
     if hvd is None and not jax:
         return dataset
-    import tensorflow as tf
-
     global _named
     _named += 1
     counts = [count for (count,) in _gather([int(dataset.cardinality())])]
@@ -163,8 +159,6 @@ def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
 
 def _ask_at_each(dataset: "tf.data.Dataset", hvd: Any, name: str) -> "tf.data.Dataset":
     """Return the dataset with an allreduce before each element, which is passed on only if all ranks have one."""
-    import tensorflow as tf
-
     spec = dataset.element_spec
     whole = isinstance(spec, tuple)  # map passes the parts of a tuple as separate arguments
     some = dataset.map(lambda *parts: tf.experimental.Optional.from_value(parts if whole else parts[0]))
@@ -197,8 +191,6 @@ def _gather(numbers: Sequence[int]) -> list[list[int]]:
         return jax_processes.gather(numbers)
     if (hvd := _horovod()) is None:
         return [list(numbers)]
-    import tensorflow as tf
-
     of_ranks = hvd.allgather(tf.constant([list(numbers)], tf.int64), name="sagemaker_tf_data")
     return [[int(number) for number in row] for row in of_ranks.numpy()]
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_tf_data.errors import DataError
+from sagemaker_tf_data.lazy import tf
 
 LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 
@@ -19,8 +20,6 @@ def pin_gpu(environ: Mapping[str, str] = os.environ) -> list[Any]:
     Raises:
         DataError: TensorFlow has initialised its devices already.
     """
-    import tensorflow as tf
-
     gpus = tf.config.list_physical_devices("GPU")
     if gpus and LOCAL_RANK in environ:
         gpus = [gpus[int(environ[LOCAL_RANK]) % len(gpus)]]

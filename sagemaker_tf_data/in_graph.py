@@ -4,12 +4,8 @@ The dataset function of a ClusterCoordinator is traced on the chief and runs in 
 script's Python. A worker's own values are in its environment, which Linux shows as a file.
 """
 
-from typing import TYPE_CHECKING
-
 from sagemaker_tf_data.channels import SHARDS
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from sagemaker_tf_data.lazy import tf
 
 
 def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]":
@@ -17,8 +13,6 @@ def part(key: str) -> "tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]":
 
     If the launcher did not start the process, the graph fails with an InvalidArgumentError that names the reason.
     """
-    import tensorflow as tf
-
     text = variable(SHARDS)
     fields = []
     for field in ("channel", "mode", "count", "index"):
@@ -43,8 +37,6 @@ def variable(name: str) -> "tf.Tensor":
     The kernel reports a size of 0 for the file, so operations that rely on the size read nothing; the reader of text
     lines does not.
     """
-    import tensorflow as tf
-
     lines = tf.data.TextLineDataset("/proc/self/environ")
     text = lines.reduce(tf.constant(""), lambda before, line: tf.strings.join([before, "\n", line]))
     entries = tf.strings.split(tf.strings.substr(text, 1, -1), "\0")
@@ -54,8 +46,6 @@ def variable(name: str) -> "tf.Tensor":
 
 def input_folder() -> "tf.Tensor":
     """Return `channels.input_folder()` of the process that runs the graph."""
-    import tensorflow as tf
-
     named, base = variable("SM_INPUT_DIR"), variable("SAGEMAKER_BASE_DIR")
     base = tf.where(tf.equal(base, ""), "/opt/ml", base)
     return tf.where(tf.equal(named, ""), tf.strings.join([base, "/input"]), named)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sagemaker_tf_data import places
 from sagemaker_tf_data.errors import DataError
+from sagemaker_tf_data.lazy import np
 
 COORDINATOR = "JAX_COORDINATOR_ADDRESS"  # set by the launcher in mode jax
 
@@ -23,7 +24,13 @@ def initialize_jax(environ: Mapping[str, str] = os.environ) -> places.Place:
         DataError: jax is not installed, its devices are in use already, or Keras has another backend.
     """
     if COORDINATOR in environ:
-        jax, keras = _jax(), sys.modules.get("keras")
+        try:
+            import jax
+        except ImportError as error:
+            raise DataError(
+                f"initialize_jax() needs jax ({error}); wanted it in the image or in requirements.txt"
+            ) from None
+        keras = sys.modules.get("keras")
         if not is_initialized():
             _initialize(jax, keras, environ)
         backend = f", Keras {keras.__version__}" if keras is not None else ""
@@ -43,22 +50,11 @@ def is_initialized() -> bool:
 
 def gather(numbers: Sequence[int]) -> list[list[int]]:
     """Return the numbers of all processes, in their order. All must call it."""
-    import numpy as np
     from jax.experimental.multihost_utils import process_allgather
 
     halves = np.asarray(numbers, np.int64).view(np.int32)  # jax would cut an int64 to its lower half
     found = np.asarray(process_allgather(halves)).reshape(places.ranks(), -1)
     return [row.view(np.int64).tolist() for row in np.ascontiguousarray(found, np.int32)]
-
-
-def _jax() -> Any:
-    try:
-        import jax
-    except ImportError as error:
-        raise DataError(
-            f"initialize_jax() needs jax ({error}); wanted it in the image or in requirements.txt"
-        ) from None
-    return jax
 
 
 def _initialize(jax: Any, keras: Any, environ: Mapping[str, str]) -> None:

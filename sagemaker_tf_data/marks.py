@@ -14,10 +14,9 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    import tensorflow as tf
+from sagemaker_tf_data.lazy import tf
 
 SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables that the launcher sets
 OFTEN = 0.5  # seconds between two messages, at least
@@ -155,8 +154,6 @@ def tell_weights(step: int, variables: "Iterable[tf.Variable]") -> None:
     if not variables:
         return
     _TELLER.model(_count(variables))
-    import tensorflow as tf
-
     values = [tf.cast(tf.convert_to_tensor(variable), tf.float32) for variable in variables]
     norm, total = tf.linalg.global_norm(values), tf.add_n([tf.reduce_sum(value) for value in values])
     _TELLER.weights(int(step), float(norm), float(total))
@@ -169,8 +166,6 @@ def keras_callback(weights_every: int = 500, base: type | None = None) -> Any:
     workers share). `base`: the class Callback, if it is not `tf.keras`'s, as with tf_keras beside Keras 3.
     """
     if base is None:
-        import tensorflow as tf
-
         base = tf.keras.callbacks.Callback
 
     class Tell(base):  # type: ignore[misc, valid-type]

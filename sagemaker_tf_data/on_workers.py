@@ -7,12 +7,10 @@ knows. Here the names are fixed: the worker registers its functions under them, 
 
 import itertools
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sagemaker_tf_data.errors import DataError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from sagemaker_tf_data.lazy import np, tf
 
 # A worker without these functions has the name in its error.
 NAME = "pipe_dataset (only the launcher's servers have it; a script that is a worker calls serve_pipes() first)"
@@ -28,8 +26,6 @@ def serve(generate: Callable[..., Generator[Any, None, None]]) -> None:
     Raises:
         DataError: This TensorFlow has another registry of Python functions.
     """
-    import numpy as np
-    import tensorflow as tf
 
     def begin(words: Any) -> Any:
         number = next(_numbers)
@@ -54,7 +50,6 @@ def serve(generate: Callable[..., Generator[Any, None, None]]) -> None:
 
 def dataset(words: "list[str]", signature: "tuple[tf.TensorSpec, ...]") -> "tf.data.Dataset":
     """Return a dataset of what `generate(words)` yields in the process that runs the graph, anew for each iterator."""
-    import tensorflow as tf
 
     def call(function: str, argument: Any, types: list[Any]) -> Any:
         return tf.raw_ops.PyFunc(input=[argument], token=f"{NAME}: {function}", Tout=types)

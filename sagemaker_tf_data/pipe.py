@@ -4,16 +4,14 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sagemaker_tf_data import chunks, in_graph, on_workers, places, recordio
 from sagemaker_tf_data.channels import channel as channel_of
 from sagemaker_tf_data.channels import input_folder, key_of_readers
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.fifo import Fifo, Passes, ProgramEnded
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from sagemaker_tf_data.lazy import tf
 
 FORMATS = ("TFRecord", "RecordIO", "TextLine")
 READER = "SAGEMAKER_TF_DATA_READER"  # auto, operator or own
@@ -64,8 +62,6 @@ def pipe_dataset(
 
 
 def _examples(records: "tf.data.Dataset", names: list[str]) -> "tf.data.Dataset":
-    import tensorflow as tf
-
     def whole(example: "tf.Tensor") -> "dict[str, tf.Tensor]":
         said = f"the pass ends within an example; wanted {len(names)} records for each: {', '.join(names)}"
         enough = tf.debugging.assert_equal(tf.size(example), len(names), message=said)
@@ -76,8 +72,6 @@ def _examples(records: "tf.data.Dataset", names: list[str]) -> "tf.data.Dataset"
 
 
 def _dataset(channel: str | None, record_format: str, reader: str | None, patience: float | None) -> "tf.data.Dataset":
-    import tensorflow as tf
-
     reader = _reader(reader)
     operator = None if reader == "own" else _load_operator(required=reader == "operator")
     if places.reads_elsewhere() and tf.inside_function():
@@ -125,7 +119,6 @@ def passes_of(channel: str | None, patience: float) -> Passes:
 
 def _by_operator(operator: Any, passes: Passes, record_format: str) -> "tf.data.Dataset":
     """Read by the operator, once its pipe exists and this process has the channel: it would wait without limit."""
-    import tensorflow as tf
 
     def turn() -> Iterator[int]:
         with suppress(ProgramEnded):
@@ -153,16 +146,12 @@ def _pieces(fifo: Fifo, record_format: str) -> Iterator[Any]:
 
 def _signature(record_format: str) -> "tuple[tf.TensorSpec, ...]":
     """Return the signature of a piece: a file and its buffer's size, or an array of records."""
-    import tensorflow as tf
-
     if record_format == "TFRecord":
         return tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)
     return (tf.TensorSpec([None], tf.string),)
 
 
 def _generated(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.data.Dataset":
-    import tensorflow as tf
-
     signature = _signature(record_format)
     made = tf.data.Dataset.from_generator(pieces, output_signature=signature if len(signature) > 1 else signature[0])
     return _records(made, record_format)
@@ -170,8 +159,6 @@ def _generated(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.d
 
 def _records(pieces: "tf.data.Dataset", record_format: str) -> "tf.data.Dataset":
     """Return the records of pieces, of which one is made while another is read: `chunks.of_tfrecords` relies on it."""
-    import tensorflow as tf
-
     pieces = pieces.prefetch(1)
     if record_format == "TFRecord":
         # tf.distribute's automatic sharding searches flat_map and map for a reader of files. It would distribute our
@@ -183,15 +170,12 @@ def _records(pieces: "tf.data.Dataset", record_format: str) -> "tf.data.Dataset"
 
 def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
     """Return the raw operation: tf.data.TFRecordDataset adds a flat_map, which is one more call per record."""
-    import tensorflow as tf
-
     variant = tf.raw_ops.TFRecordDataset(filenames=[path], compression_type="", buffer_size=buffer_size)
     return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
 def _by_operator_of_workers(operator: Any, key: str, record_format: str) -> "tf.data.Dataset":
     """Return a dataset for worker servers that have loaded the operator; it is traced on the chief."""
-    import tensorflow as tf
 
     def of_the_reader(_: Any) -> "tf.data.Dataset":
         own, mode, *_ = in_graph.part(key)
@@ -209,8 +193,6 @@ def _by_operator_of_workers(operator: Any, key: str, record_format: str) -> "tf.
 
 
 def _read_by(operator: Any, record_format: str, state: Any, channel: Any, folder: Any) -> "tf.data.Dataset":
-    import tensorflow as tf
-
     variant = operator.pipe_mode_dataset(
         benchmark=False, record_format=record_format, state_directory=state, channel=channel, channel_directory=folder,
         benchmark_records_interval=0, max_corrupted_records_to_skip=0,
@@ -220,8 +202,6 @@ def _read_by(operator: Any, record_format: str, state: Any, channel: Any, folder
 
 def _load_operator(required: bool) -> Any:
     """Return the operator's module, or None if it is not installed or was built for another TensorFlow."""
-    import tensorflow as tf
-
     try:
         from sagemaker_tensorflow import PipeModeDataset
 

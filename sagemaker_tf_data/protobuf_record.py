@@ -12,12 +12,10 @@ the fault in it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sagemaker_tf_data.errors import DataError
-
-if TYPE_CHECKING:
-    import numpy as np
+from sagemaker_tf_data.lazy import np
 
 KIND = "SageMaker's RecordIO of protobuf"
 MAPS = ("features", "label")  # fields 1 and 2 of a Record
@@ -126,8 +124,6 @@ def _tensor(
     record: bytes, content: tuple[int, int], field: int, column: Column
 ) -> "tuple[np.ndarray, np.ndarray | None]":
     """Return (values, keys or None)."""
-    import numpy as np
-
     _, dtype, packed = TENSORS[field]
     parts: list[np.ndarray] = []
     keys: list[np.ndarray] = []
@@ -142,8 +138,6 @@ def _tensor(
 
 def _values(record: bytes, kind: int, value: Any, packed: str | None, column: Column) -> "np.ndarray":
     """Return one piece of a repeated field: a packed array, or, as protobuf allows, a single value."""
-    import numpy as np
-
     if packed is None:
         if kind == _VARINT:
             return np.array([value], np.uint64).astype(np.int64)
@@ -157,15 +151,11 @@ def _values(record: bytes, kind: int, value: Any, packed: str | None, column: Co
 
 
 def _joined(parts: "list[np.ndarray]", dtype: Any) -> "np.ndarray":
-    import numpy as np
-
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
 
 
 def _varints(encoded: "np.ndarray") -> "np.ndarray":
     """Decode varints: seven bits in each byte, the lowest first; the highest bit means that the number continues."""
-    import numpy as np
-
     if not len(encoded):
         return np.empty(0, np.int64)
     ends = np.flatnonzero(encoded < 0x80)
@@ -182,8 +172,6 @@ def _varints(encoded: "np.ndarray") -> "np.ndarray":
 
 
 def _dense(values: "np.ndarray", keys: "np.ndarray | None", column: Column) -> "np.ndarray":
-    import numpy as np
-
     if keys is not None:
         keys, values = _sparse(values, keys, column)
         full = np.zeros(column.size, values.dtype)
@@ -198,8 +186,6 @@ def _dense(values: "np.ndarray", keys: "np.ndarray | None", column: Column) -> "
 
 
 def _sparse(values: "np.ndarray", keys: "np.ndarray | None", column: Column) -> "tuple[np.ndarray, np.ndarray]":
-    import numpy as np
-
     if keys is None:
         keys = np.arange(len(values))
     if len(keys) != len(values):
@@ -275,8 +261,6 @@ def pack(features: Mapping[str, Any], label: Mapping[str, Any] | None = None) ->
 
 
 def _value(name: str, tensor: Any) -> bytes:
-    import numpy as np
-
     if isinstance(tensor, bytes):
         return _block(BYTES, _block(1, tensor))
     keys: Any = ()

@@ -10,19 +10,17 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sagemaker_tf_data import chunks, image_record, on_workers, places, protobuf_record, recordio
 from sagemaker_tf_data.channels import channel as channel_of
 from sagemaker_tf_data.channels import key_of_readers
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.fifo import ProgramEnded
+from sagemaker_tf_data.lazy import np, tf
 from sagemaker_tf_data.pipe import passes_of, patience_of
 from sagemaker_tf_data.protobuf_record import Column
 from sagemaker_tf_data.sharding import files
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 Pieces = Iterator[tuple[Any, ...]]
 
@@ -48,7 +46,6 @@ def image_records(
             DataError's text: a file is truncated or not RecordIO; an image is neither JPEG nor PNG, or has another
             number of labels. The text has the file, the number of records before, and the byte.
     """
-    import tensorflow as tf
 
     def finish(images: "tf.Tensor", found: "tf.Tensor") -> "tf.data.Dataset":
         pairs = tf.data.Dataset.from_tensor_slices((images, found))
@@ -90,8 +87,6 @@ def protobuf_records(
             protobuf, or its tensor is missing or has another type or size. The text has the file, the number of records
             before, and the byte.
     """
-    import tensorflow as tf
-
     given = [features] if labels is None else [features, labels]
     asked = [
         (map_, specs if isinstance(specs, Mapping) else {"values": specs})
@@ -135,8 +130,6 @@ def _dataset(
     pattern: str,
     patience: float | None,
 ) -> "tf.data.Dataset":
-    import tensorflow as tf
-
     seconds = patience_of(patience)
     elsewhere = places.reads_elsewhere() and tf.inside_function()
     if source is None or isinstance(source, str):
@@ -162,8 +155,6 @@ def _dataset(
 
 
 def _paths(source: Any) -> "tf.data.Dataset":
-    import tensorflow as tf
-
     if isinstance(source, tf.data.Dataset):
         return source
     if isinstance(source, Path):
@@ -207,8 +198,6 @@ class _File:
 
 def _taken_apart(source: chunks.Source, reading: dict[str, Any]) -> Pieces:
     """Yield pieces as arrays, in the order of the dataset's signature."""
-    import numpy as np
-
     if "images" in reading:
         split = _split_by(lambda record: image_record.unpack(record, reading["images"]))
         for pairs in chunks.lists(source, split, image_record.KIND):
@@ -246,8 +235,6 @@ def _split_by(unpack: Callable[[bytes], Any]) -> chunks.Split:
 
 def _column(map_: str, name: str, spec: Any) -> Column:
     """Return the column that a spec requests; DataError if no record can have it."""
-    import tensorflow as tf
-
     sparse = isinstance(spec, tf.SparseTensorSpec)
     dtypes = {dtype for _, dtype, _ in protobuf_record.TENSORS.values()} | (set() if sparse else {"string"})
     known = (sparse or isinstance(spec, tf.TensorSpec)) and spec.shape.is_fully_defined() and spec.dtype.name in dtypes
@@ -261,8 +248,6 @@ def _column(map_: str, name: str, spec: Any) -> Column:
 
 def _arrays(column: Column, found: Sequence[Any]) -> list[Any]:
     """Return a column of a piece: one array, or for sparse tensors their indices and values."""
-    import numpy as np
-
     if column.dtype == "string":
         return [np.array(found, object)]
     if not column.sparse:
@@ -274,8 +259,6 @@ def _arrays(column: Column, found: Sequence[Any]) -> list[Any]:
 
 def _whole(column: Column, number: "tf.Tensor", arrays: "Iterator[tf.Tensor]") -> Any:
     """Return a column of a piece of `number` records as one tensor, dense or sparse, from the next arrays."""
-    import tensorflow as tf
-
     if not column.sparse:
         return next(arrays)
     indices, values = next(arrays), next(arrays)

@@ -1,13 +1,11 @@
 """List a channel's files, and shard a dataset by the numbers of the process that reads it."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sagemaker_tf_data import channels, hidden, in_graph, places
 from sagemaker_tf_data.errors import DataError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from sagemaker_tf_data.lazy import tf
 
 DEPTH = 4  # levels that `file_names` lists in a graph: the channel's folder, and three below it
 
@@ -27,8 +25,6 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
     Raises:
         DataError: There is no such channel, or it belongs to another local rank.
     """
-    import tensorflow as tf
-
     if places.reads_elsewhere():
         name = channels.key_of_readers(channel)
 
@@ -83,8 +79,6 @@ def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Datas
 
     In a job with a ClusterCoordinator `pattern` must not match folders, and files lie at most three folders deep.
     """
-    import tensorflow as tf
-
     if not places.reads_elsewhere():
         return tf.data.Dataset.from_tensor_slices(files(channel, pattern))
     name = channels.key_of_readers(channel)
@@ -107,6 +101,4 @@ def file_names(channel: str | None = None, pattern: str = "*") -> "tf.data.Datas
 
 def _tracing() -> bool:
     """Return whether this code runs while TensorFlow traces a function."""
-    import tensorflow as tf
-
     return bool(tf.inside_function())

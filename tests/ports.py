@@ -2,7 +2,7 @@
 
 import contextlib
 
-from entrypoint.simulate.ports import LOWEST, reserved
+from entrypoint.simulate.process_engine import LOWEST, reserved
 
 _held = contextlib.ExitStack()
 

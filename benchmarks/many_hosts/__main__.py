@@ -8,7 +8,6 @@ for the prepare step, `sleep` for the script). The other hosts share processes, 
 worker.py. The machine bears the work of all hosts, each of which has its own processors in a real job.
 """
 
-import argparse
 import gc
 import itertools
 import json
@@ -38,11 +37,9 @@ PLANNED = {"mpi": 8, "mwms": 1, "ps": 1}  # processes on each host, of the plans
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = machine.parser(__doc__, rounds=3)
     options.add_argument("--hosts", type=int, nargs="+", default=[10, 100, 300, 1000])
-    options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--steady", type=float, default=5.0, help="seconds of the steady state that are measured")
-    options.add_argument("--json", type=Path, help="where to write the figures")
     given = options.parse_args()
     record = machine.head("many-hosts", limits={"seconds": LIMIT, "steady_s": given.steady})
     for number in range(1, given.rounds + 1):

@@ -4,9 +4,7 @@ For one host, parameter servers and MPI, in turns: ours, and the floor, the same
 Needs root, Docker and the image. Prints tables; --json FILE keeps the figures.
 """
 
-import argparse
 import statistics
-from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
@@ -85,12 +83,10 @@ def _row(name: str, seconds: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, rounds=7, counted="counted ones, after one that is not")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest")
     parser.add_argument("--before", metavar="IMAGE", help="an older image of ours, which takes its turn, too")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--rounds", type=int, default=7, help="counted ones, after one that is not; default: 7")
-    parser.add_argument("--json", type=Path, help="file for the figures")
     arguments = parser.parse_args()
     images = {"floor": arguments.image, "before": arguments.before, "ours": arguments.image}
     images = {side: image for side, image in images.items() if image}
@@ -101,9 +97,7 @@ def main() -> None:
                 ran = jobs.run(image, CASES[case], ours=side != "floor")
                 if number:
                     head = {"case": case, "title": CASES[case].title, "hosts": len(ran.hosts), "side": side}
-                    record["runs"].append({**head, "round": number, **measured(case, side, ran)})
-        if arguments.json:
-            machine.write(arguments.json, record)
+                    machine.add(record, {**head, "round": number, **measured(case, side, ran)}, arguments.json)
     print(table(record["runs"]))
 
 

@@ -1,7 +1,6 @@
 """Run the measured jobs: ours, and the same by hand, which no launcher can beat."""
 
 import contextlib
-import json
 import re
 import subprocess
 import tempfile
@@ -11,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.docker import MARK, docker
+from benchmarks.docker import MARK, docker, seconds, write_config
 from benchmarks.profile_start.kernel import Kernel
 from benchmarks.profile_start.phases import Host
-from benchmarks.side_by_side.times import seconds
 
 SCRIPT = """
 import time
@@ -124,13 +122,9 @@ def _ended(containers: list[str], case: Case, ours: bool) -> tuple[list[str], li
 def _create(run: str, image: str, case: Case, rank: int, folder: Path, ours: bool) -> str:
     name = NAMES[rank]
     base = folder / name
-    (config := base / "input" / "config").mkdir(parents=True)
+    write_config(base, name, case.hosts, case.hyperparameters)
     (code := base / "code").mkdir()
     (code / "train.py").write_text(case.script)
-    resources = {"current_host": name, "hosts": case.hosts, "network_interface_name": "eth0"}
-    (config / "resourceconfig.json").write_text(json.dumps(resources))
-    (config / "hyperparameters.json").write_text(json.dumps({"sagemaker_program": "train.py", **case.hyperparameters}))
-    (config / "inputdataconfig.json").write_text("{}")
     mounts = ["-v", f"{base / 'input'}:/opt/ml/input", "-v", f"{code}:/opt/ml/code"]
     if not ours and case.hyperparameters.get("sagemaker_mpi_enabled"):
         mounts += ["-v", f"{_keys(folder)}:{KEYS}"]

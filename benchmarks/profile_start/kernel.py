@@ -11,7 +11,9 @@ import struct
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+K = TypeVar("K", bound="Kernel")
 NETLINK_CONNECTOR = 11
 CN_IDX_PROC = CN_VAL_PROC = 1
 LISTEN = 1
@@ -51,7 +53,7 @@ class Kernel:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_CONNECTOR)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 
-    def __enter__(self) -> "Kernel":
+    def __enter__(self: K) -> K:
         self._socket.bind((0, CN_IDX_PROC))
         body = struct.pack("=IIIIHHI", CN_IDX_PROC, CN_VAL_PROC, 0, 0, 4, 0, LISTEN)
         self._socket.send(struct.pack("=IHHII", 16 + len(body), 3, 0, 0, os.getpid()) + body)

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.docker import MARK, docker
+from benchmarks.docker import MARK, docker, seconds
 from benchmarks.side_by_side import drivers, material
 from benchmarks.side_by_side.cases import DRIVERS, OURS, Case
 from benchmarks.side_by_side.output import Output
-from benchmarks.side_by_side.times import seconds
 from benchmarks.side_by_side.usage import Usage
 
 HERE = Path(__file__).parent

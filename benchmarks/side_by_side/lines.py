@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from benchmarks.side_by_side.times import seconds
+from benchmarks.docker import seconds
 
 WHOLE = re.compile(
     r"^(?P<label>[^<]*(?:<std...>)?[^<]*)<(?P<host>algo-\d+) (?P<rank>\d+|-) (?P<number>\d+)>   [^<]* </(?P=number)>$"

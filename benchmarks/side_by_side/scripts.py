@@ -10,27 +10,21 @@ from benchmarks.profile_start.kernel import Kernel
 from benchmarks.side_by_side.usage import is_script
 
 
-class Scripts:
+class Scripts(Kernel):
     """Watch all processes of this machine that run a program of this name, while `with` lasts. Takes root."""
 
     def __init__(self, program: str) -> None:
-        self._program, self._kernel = program.encode(), Kernel()
-
-    def __enter__(self) -> "Scripts":
-        self._kernel.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._kernel.__exit__()
+        super().__init__()
+        self._program = program.encode()
 
     def ended_at(self) -> float | None:
         """Return when the last of them was gone, as `time.time()` counts; None if unknown."""
         ends = [
             seen.ended
-            for seen in self._kernel.seen
+            for seen in self.seen
             if any(is_script([word.encode() for word in each.argv], self._program) for each in seen.executions)
         ]
         gone = [end for end in ends if end is not None]
-        if self._kernel.is_deaf or not gone or None in ends:
+        if self.is_deaf or not gone or None in ends:
             return None
         return max(gone) / 1e9 + time.time() - time.monotonic()

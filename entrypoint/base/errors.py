@@ -70,11 +70,15 @@ def show(value: object) -> str:
 
 
 def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
-    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` writes it; "" if none is near."""
+    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` writes it; "" if none is near.
+
+    Upper and lower case do not differ.
+    """
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(names), n=1)
-    return f"; did you mean {form.format(near[0])}?" if near else ""
+    lower = {str(name).lower(): name for name in names}
+    near = get_close_matches(word.lower(), lower, n=1)
+    return f"; did you mean {form.format(lower[near[0]])}?" if near else ""
 
 
 def shorten(text: str) -> str:

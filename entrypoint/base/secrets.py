@@ -7,10 +7,8 @@ ordinary word or number (`disabled`, `10000000`) is masked only after its name, 
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote, unquote
 
 from entrypoint.base.secret_names import is_secret
 
@@ -108,6 +106,8 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
     if _holds_secret(name, text):
         yield name, text
     for found in _IN_URL.finditer(text):
+        from urllib.parse import unquote  # here and below: few jobs have secrets, and each import delays the start
+
         password = found[1] or found[2]
         yield from (("", password), ("", unquote(password)))
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _LONGEST_JSON:
@@ -149,6 +149,9 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _forms(value: str) -> set[str]:
     """Return the forms in which programs print a text: as it is, as JSON, as Python, for a shell, in a URL."""
+    import shlex
+    from urllib.parse import quote
+
     as_json = json.dumps(value)[1:-1]
     texts = {value, as_json, json.dumps(value, ensure_ascii=False)[1:-1], value.replace("\n", "\\n")}
     texts |= {json.dumps(as_json)[1:-1], *(repr(text)[1:-1] for text in (value, as_json))}

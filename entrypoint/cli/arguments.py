@@ -14,29 +14,19 @@ if TYPE_CHECKING:
 
 ENGINES = ["process", "netns", "docker"]
 PLACE = "a job's output folder, its record folder, output.tar.gz, or one in s3://"
-CHANNELS = """\
-channels: NAME=DIR[,OPTION=VALUE]...
-  mode=M             File, FastFile or Pipe (FIFOs NAME_0, NAME_1, ..., one for each pass)
-  distribution=D     FullyReplicated, or ShardedByS3Key: each host gets a part of the files, in order of their names
-  shuffle=SEED       Pipe: the files in another order in each pass
-  compression=Gzip   Pipe: the files are expanded
-  wrapper=RecordIO   Pipe: each file becomes a record
-  attributes=A:B     Pipe: DIR is an augmented manifest, of whose lines A and then B are taken
-DIR may be a manifest file, too. Put a / behind a name that ends like an option.
-  --channel 'train=rows/,mode=Pipe,distribution=ShardedByS3Key,shuffle=7'   --channel test=rows/test
-"""
+TOPICS = "\nmore: `entrypoint help` and channels, engines, faults, modes or settings\n"
 
 
 def add_launch_script(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--python", default=sys.executable, metavar="PYTHON", help="runs the launch script: that of the SageMaker SDK")
+    add("--python", default=sys.executable, metavar="PYTHON", help="the SageMaker SDK's: it runs the launch script")
     add("--json", action="store_true", help="for programs")
     add(
         "--args",
         nargs=argparse.REMAINDER,
         default=[],
         metavar="...",
-        help="all further words are arguments of the launch script",
+        help="all further words go to the launch script",
     )
 
 
@@ -50,37 +40,32 @@ def add_job(parser: argparse.ArgumentParser, groups: bool = True) -> None:
     add = parser.add_argument
     parser.set_defaults(group=[])
     if groups:
-        text = "N hosts of an instance group, instead of --hosts; may be repeated"
+        text = "instead of --hosts; may be repeated"
         add("--group", action="append", metavar="NAME=N[:TYPE]", help=text)
-    add(
-        "--mode",
-        metavar="M",
-        type=_mode,
-        help="single, ps (parameter_server), mwms (multi_worker_mirrored), mpi (horovod) or jax; default: from the "
-        "hyperparameters",
-    )
-    add("--processes-per-host", type=int, metavar="K", help="ranks (mpi), processes (jax) or workers (ps, mwms)")
+    text = "single, ps, mwms, mpi, jax or auto (the default)"
+    add("--mode", metavar="M", type=_mode, help=text)
+    add("--processes-per-host", type=int, metavar="K", help="ranks (mpi), processes (jax) or workers")
     add(
         "--hyperparameters",
         nargs="*",
         action="extend",
         default=[],
         metavar="K=V",
-        help="passed to the script unchanged; values may contain any text",
+        help="the script's arguments; V is any text",
     )
     add(
         "--channel",
         action="append",
         default=[],
-        metavar="NAME=DIR[,OPTION=VALUE]...",
-        help="input data; may be repeated; options: `entrypoint local --help`",
+        metavar="NAME=DIR[,...]",
+        help="input data; may be repeated",
     )
     add(
         "--input-mode",
         choices=["File", "FastFile", "Pipe"],
         default="File",
         metavar="M",
-        help="File, FastFile or Pipe, of channels without mode=; default: File",
+        help="of channels: File (default), FastFile, Pipe",
     )
 
 

@@ -12,11 +12,11 @@ EPILOG = """\
 examples, of this machine and of an image:
   entrypoint doctor
   docker run --rm IMAGE entrypoint doctor
-and of a job that you have, before it costs anything; exit code 1 if there are errors:
-  entrypoint doctor submit_job.py                    # its request, and the training script that it names
+and of a job that you have, before it costs anything; exit code 1 for errors:
+  entrypoint doctor submit_job.py     # its request, and its training script
   entrypoint doctor request.json src/train.py
   entrypoint doctor train.py --json --strict
-  entrypoint doctor --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
+  entrypoint doctor --python venv/bin/python submit.py --args train.py --mode ps
 """
 
 
@@ -37,10 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.files:
         return _check_files(args, environment)
+    from entrypoint.base.terminal import show
     from entrypoint.simulate.machine_check import examine
 
     for line in examine(environment.get("PATH", "")):
-        print(line)
+        show(line, environment, sys.stdout)
     return 0
 
 
@@ -50,14 +51,18 @@ def _check_files(args: argparse.Namespace, environment: Mapping[str, str]) -> in
     0: notes at most, or warnings without --strict; 1: worse; 2: a file cannot be read.
     """
     from entrypoint.base.severity import Severity
+    from entrypoint.base.terminal import show
     from entrypoint.check.doctor.doctor import examine
     from entrypoint.check.doctor.output import as_json, as_text
 
     try:
         report = examine(args.files, image=args.image, arguments=args.args, python=args.python, environment=environment)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        show(f"error: {error}", environment, sys.stderr)
         return 2
-    print(json.dumps(as_json(report), indent=2) if args.json else as_text(report))
+    if args.json:
+        print(json.dumps(as_json(report), indent=2))
+    else:
+        show(as_text(report), environment, sys.stdout)
     least = Severity.WARNING if args.strict else Severity.ERROR
     return int(report.worst is not None and report.worst >= least)

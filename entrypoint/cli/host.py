@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from entrypoint.cli.arguments import CHANNELS, add_job, add_program, local_job, program_in
+from entrypoint.cli.arguments import TOPICS, add_job, add_program, local_job, program_in
 
 EPILOG = f"""\
-example, as the command of a container of the image that is called algo-1, with another one called algo-2 beside it:
-  entrypoint host algo-1 train.py --hosts 2 --mode mwms --hyperparameters epochs=3
-
-{CHANNELS}"""
+example, as the command of container algo-1, beside another, algo-2:
+  entrypoint host algo-1 train.py --hosts 2 --mode mwms --hyperparameters lr=0.1
+{TOPICS}"""
+SYNOPSIS = "entrypoint host HOST PROGRAM [OPTION]..."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,47 +5,32 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.cli.arguments import CHANNELS, ENGINES, add_job, add_program, local_job, new_output, program_in
+from entrypoint.cli.arguments import ENGINES, TOPICS, add_job, add_program, local_job, new_output, program_in
 
 EPILOG = f"""\
 examples:
   entrypoint local train.py --hosts 2
-  entrypoint local train.py --hosts 3 --mode ps --channel training=data --hyperparameters lr=0.1 epochs=3
-  entrypoint local train.py --hosts 2 --mode horovod --processes-per-host 2 --engine docker
+  entrypoint local train.py --hosts 3 --mode ps --channel training=data
+  entrypoint local train.py --hosts 2 --mode horovod --engine docker --quiet
   entrypoint local train.py --hosts 3 --mode mwms --fault 'kill algo-2 at 10'
-
-{CHANNELS}
-faults: ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]
-  kill TARGET            SIGKILL      TARGET is HOST, HOST:PROCESS or all
-  stop TARGET            SIGTERM
-  pause TARGET           frozen       HOST or HOST:PROCESS
-  stall HOST for S       its output is not read
-  cut HOST               off the network: packets are dropped
-  late HOST for S        starts S seconds after the others
-  hide HOST [for S]      its name does not resolve on other hosts, from the start (for S, then) or from a moment on
-  fill HOST:FOLDER       no space left in its output or model
-  readonly HOST:FOLDER   neither can be written to
-PROCESS is a name that `entrypoint plan` shows, or a program that runs there. Without `for`, pause, cut and hide
-are permanent. `at` counts from the start of the first host (default: at 0), `when` waits for a line with that text.
-  --fault "kill 'algo-2:rank 3' when 'epoch 2'"   --fault 'cut algo-3 at 10 for 3'   --fault 'kill algo-1:orted'
-Engine process can kill, stop, pause, stall and late; netns (as root) and docker can do all.
-"""
+{TOPICS}"""
+SYNOPSIS = "entrypoint local PROGRAM [OPTION]..."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_program(parser)
-    add("--hosts", type=int, metavar="N", help="1 to 1000; each takes some 20 MB and a second to start; default: 1")
+    add("--hosts", type=int, metavar="N", help="1 to 1000; default: 1")
     add_job(parser)
-    add("--checkpoints", type=Path, metavar="DIR", help="a folder that every host has as /opt/ml/checkpoints")
+    add("--checkpoints", type=Path, metavar="DIR", help="every host's /opt/ml/checkpoints")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
     add("--output", type=Path, metavar="DIR", help="default: out/PROGRAM-MODE-TIME")
-    add("--engine", choices=ENGINES, default="process", help="what a host is; default: process")
-    add("--ip", choices=["4", "6", "both"], default="4", help="netns: the hosts' addresses; default: 4, of IPv4 alone")
-    add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
-    add("--shm-size", metavar="SIZE", help="docker: size of /dev/shm, such as 1g; default: Docker's")
+    add("--engine", choices=ENGINES, default="process", metavar="E", help="process (default), netns or docker")
+    add("--ip", choices=["4", "6", "both"], default="4", help="netns: IPv4 (default), IPv6 or both")
+    add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker: the image")
+    add("--shm-size", metavar="SIZE", help="docker: size of /dev/shm, such as 1g")
     add("--plan", action="store_true", help="print the plan of this run, and run nothing")
-    add("--all", action="store_true", help="with --plan: every process, however many hosts there are")
+    add("--all", action="store_true", help="with --plan: every process of many hosts")
     add("--timeout", type=float, metavar="S", help="stop after S seconds, as SageMaker would")
     add(
         "--watch",
@@ -53,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=0,
         metavar="PORT",
-        help="show the job while it runs, on a page at this port of localhost; without PORT: at any",
+        help="a page of the job, at any port by default",
     )
     add(
         "--tensorboard",
@@ -61,9 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=6006,
         metavar="PORT",
-        help="write TensorBoard's event files of the job while it runs, and serve them; without PORT: at 6006",
+        help="its TensorBoard, at 6006 by default",
     )
-    add("--fault", action="append", default=[], metavar="FAULT", help="a fault to inject; may be repeated; see below")
+    add("--fault", action="append", default=[], metavar="FAULT", help="inject a fault; may be repeated")
+    add("--quiet", action="store_true", help="print states of hosts, no output; it is logged")
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -78,4 +64,4 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
         raise ConfigError(f"--ip {args.ip} is for --engine netns; the engine is {args.engine}")
     engine = engine_for(args.engine, job, environment, args.image, args.shm_size, args.ip)
     refuse_faults(job.faults, args.engine)
-    return show_plan(job, engine, args.all) if args.plan else run_local(job, engine)
+    return show_plan(job, engine, args.all) if args.plan else run_local(job, engine, environment, args.quiet)

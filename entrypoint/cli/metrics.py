@@ -7,8 +7,8 @@ from entrypoint.base.errors import ConfigError
 
 EPILOG = """\
 examples:
-  entrypoint metrics                                            # of the names that Keras has
-  entrypoint metrics out/train-mpi-20260101-120000 --sdk v3     # of the metrics that a job on this machine printed
+  entrypoint metrics                     # of the names that Keras has
+  entrypoint metrics out/train-mpi-20260101-120000 --sdk v3    # that it printed
   entrypoint metrics --name mAP --name images_per_second --sdk json
 """
 

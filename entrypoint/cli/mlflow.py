@@ -7,8 +7,8 @@ from entrypoint.cli.arguments import PLACE
 
 EPILOG = """\
 examples:
-  MLFLOW_TRACKING_URI=http://127.0.0.1:5000 entrypoint mlflow out/train-mpi-20260101-120000
-  MLFLOW_TRACKING_URI=file:///home/me/mlruns entrypoint mlflow s3://bucket/job/output/output.tar.gz
+  MLFLOW_TRACKING_URI=http://127.0.0.1:5000 entrypoint mlflow out/train-mpi
+  MLFLOW_TRACKING_URI=file:///runs entrypoint mlflow s3://bucket/output.tar.gz
 """
 
 

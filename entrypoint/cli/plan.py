@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  entrypoint plan --hosts 3 --mode parameter_server          # of a job that is made up
-  entrypoint plan --hosts 200 --mode horovod --processes-per-host 8    # many hosts: by role; all with --all
+  entrypoint plan --hosts 3 --mode parameter_server   # of a job that is made up
+  entrypoint plan --hosts 200 --mode horovod --processes-per-host 8    # by role
   entrypoint plan --hosts 200 --mode horovod --host algo-2
-  entrypoint plan --config input/config --json               # of a real job's files, for programs
+  entrypoint plan --config input/config --json      # of a real job's files
 """
+SYNOPSIS = "entrypoint plan [OPTION]..."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--config", type=Path, metavar="DIR", help="folder with resourceconfig.json, or one like /opt/ml")
+    add("--config", type=Path, metavar="DIR", help="of resourceconfig.json, or one like /opt/ml")
     add("--hosts", type=int, metavar="N", help="plan an example job on N hosts")
     add("--program", metavar="FILE", help="program of the example job; default: train.py")
     add_job(parser)

@@ -17,7 +17,7 @@ EPILOG = """\
 examples; exit code 0: go, 1: no-go, 2: it could not be begun:
   entrypoint rehearse submit_job.py --channel training=data/rows
   entrypoint rehearse submit_job.py --price 3.825 --speedup 40
-  entrypoint rehearse --python venv/bin/python examples/submit.py --args train.py --mode mwms --image IMAGE --role ROLE
+  entrypoint rehearse --python venv/bin/python submit.py --args t.py --mode ps
 """
 
 
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Rehearse, print the result and return the exit code. 0: go; 1: no-go; 2: cannot start; 130: interrupted."""
     from entrypoint.base.secrets import Secrets
+    from entrypoint.base.terminal import show
     from entrypoint.check.finding import goes
     from entrypoint.check.rehearse.output import as_json, as_text
     from entrypoint.check.rehearse.rehearse import Options, rehearse
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     name = f"rehearse-{Path(args.launch).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     def log(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        show(text, environment, sys.stderr)
 
     try:
         args.arguments, args.output = tuple(args.args), (args.output or Path("out", name)).absolute()
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
         options = Options(**{each.name: getattr(args, each.name) for each in fields(Options)})
         case, findings = rehearse(options, environment, log)
     except (ConfigError, CodeError) as problem:
-        print(f"error: {problem}", file=sys.stderr)
+        show(f"error: {problem}", environment, sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("interrupted: all hosts have ended", file=sys.stderr)
@@ -85,5 +86,5 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.json:
         print(json.dumps(secrets.mask_all(as_json(case, findings)), indent=2))
     else:
-        print(secrets.mask(as_text(case, findings)))
+        show(secrets.mask(as_text(case, findings)), environment, sys.stdout)
     return GO if goes(findings) else NO_GO

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 EPILOG = """\
 examples; exit code 1 if this version would decide otherwise:
-  entrypoint replay output.tar.gz                 # of a job on SageMaker, as it lies in S3
+  entrypoint replay output.tar.gz       # of a job on SageMaker, from S3
   entrypoint replay out/train-ps-20260101-120000 --host algo-1
 """
 

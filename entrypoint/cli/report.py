@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,9 +11,9 @@ from entrypoint.cli.arguments import PLACE
 
 EPILOG = """\
 examples:
-  entrypoint report out/train-ps-20270101-120000             # a folder of `entrypoint local`
-  entrypoint report output.tar.gz --price 3.06               # USD for a host and hour
-  entrypoint report s3://bucket/job/output/output.tar.gz --output job.html --rules straggler=1.2,idle=off
+  entrypoint report out/train-ps-20270101-120000    # of `entrypoint local`
+  entrypoint report output.tar.gz --price 3.06      # USD for a host and hour
+  entrypoint report s3://bucket/job/output.tar.gz --rules straggler=1.2,idle=off
 """
 
 
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
+    from entrypoint.base.terminal import show
     from entrypoint.launcher.job.rules import parse_rules
     from entrypoint.observe.report.make import make
     from entrypoint.record.find import find
@@ -49,6 +51,6 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     except OSError as error:
         raise ConfigError(f"--output {output} cannot be written: {error}") from None
     for line in lines or ["No problems found"]:
-        print(line)
+        show(line, environment, sys.stdout)
     print(f"report   {output}")
     return 0

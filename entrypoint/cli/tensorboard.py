@@ -11,7 +11,7 @@ _RECORDS = ("*/ml/output/data/record", "output/data/record", "data/record", "rec
 EPILOG = """\
 examples:
   entrypoint tensorboard s3://bucket/job/output/output.tar.gz --logdir runs/job
-  entrypoint tensorboard /opt/ml --live --logdir /opt/ml/output/tensorboard     # beside a job, in its container
+  entrypoint tensorboard /opt/ml --live --logdir tensorboard   # in a container
 """
 
 

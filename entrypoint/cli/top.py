@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 EPILOG = """\
 examples:
-  entrypoint top                                # in a container of the job, or where `entrypoint local` runs
-  entrypoint top http://localhost:7979          # of a port that is forwarded to the coordinator's
+  entrypoint top     # in a container of the job, or beside `entrypoint local`
+  entrypoint top http://localhost:7979     # forwarded to the coordinator's port
   entrypoint top out/train-mpi-20260101-120000 --once
 """
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from entrypoint.launcher.control.peers import Peers
 
 ALONE_SECONDS = 1.0  # seconds for the program of a single host to start, before that opens its control channel
+SETTLED_SECONDS = 0.25  # seconds for started programs to come up, before this host imports what the end needs
 BROKEN_SECONDS = 5.0  # seconds beyond the grace in which a launcher with a fault of its own may still end in good order
 
 
@@ -54,6 +55,7 @@ class Supervisor:
         self.peers: Peers | None = None
         self.outcome: Outcome | None = None
         self._recorded_phase: Phase | None = None
+        self._imports_at = inf
 
     def run(self, signals: list[int], early: Sequence[Event] = ()) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, here or everywhere.
@@ -71,6 +73,9 @@ class Supervisor:
                     self._meet()
                 for happened in self._next_events():
                     self._decide(*happened)
+                if time.monotonic() >= self._imports_at:
+                    self._imports_at = inf
+                    _import_for_the_end()
             except Exception as error:
                 # Report it to the other hosts: otherwise they would only notice our silence.
                 if fault:
@@ -88,7 +93,7 @@ class Supervisor:
         return self.outcome
 
     def _next_events(self) -> list[tuple[Event, ...]]:
-        facts, due = self.facts, self.policy.deadline(time.monotonic())
+        facts, due = self.facts, min(self.policy.deadline(time.monotonic()), self._imports_at)
         attempt = None if facts.attempt.clearing else facts.attempt.number
         # During a stop, an mpirun that sees a rank end could end the ranks that still save.
         return self.host.next_events(due, facts.awaited(), attempt, hold_ranks=facts.phase is Phase.STOPPING)
@@ -101,7 +106,7 @@ class Supervisor:
         self._carry_out(self.history.note(happened, now, self.policy.on(happened, now)))
         if self.facts.phase is not self._recorded_phase:
             if self._recorded_phase is Phase.STARTING:
-                _import_for_the_end()
+                self._imports_at = now + SETTLED_SECONDS
             self._recorded_phase = self.facts.phase
             self.host.record(lines.Phase(phase=str(self._recorded_phase)))
         for event in happened:

@@ -21,40 +21,19 @@ import runpy
 import signal
 import sys
 import threading
-import types
 from pathlib import Path
 from typing import Any
 
 END_SECONDS = 5.0  # for what the program has registered to run at its end
 DISTRIBUTED = "jax._src.distributed"
 ON_PATH = str(Path(__file__).resolve().parent / "on_path")
+sys.path.insert(0, ON_PATH)
+entrypoint_looks_on: Any = importlib.import_module("entrypoint_looks_on")
+entrypoint_program: Any = importlib.import_module("entrypoint_program")
+sys.path.remove(ON_PATH)
 
 
 # --- what is changed in jax ---
-
-
-def adapt(module: Any) -> None:
-    for change in (find_coordinator, bind_gloo, keep_handler):
-        with contextlib.suppress(Exception):  # another jax: the program runs as it would without us
-            change(module)
-
-
-class Finder:
-    """Find jax's module as Python would, and have it adapted when it is loaded."""
-
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        if name != DISTRIBUTED:
-            return None
-        sys.path.insert(0, ON_PATH)
-        loader: Any = importlib.import_module("entrypoint_looks_on").Loader
-        sys.path.remove(ON_PATH)
-        for finder in sys.meta_path:
-            spec = None if finder is Finder else finder.find_spec(name, path, target)
-            if spec:
-                spec.loader = loader(spec.loader, adapt)
-                return spec
-        return None
 
 
 def find_coordinator(module: Any) -> None:
@@ -140,6 +119,12 @@ class Manager:
         return bool(self.inner.reached_sync_point(step))
 
 
+def adapt(module: Any) -> None:
+    for change in (find_coordinator, bind_gloo, keep_handler):
+        with contextlib.suppress(Exception):  # another jax: the program runs as it would without us
+            change(module)
+
+
 # --- the end of a program that fails ---
 
 
@@ -170,30 +155,22 @@ class Failed:
             os._exit(cls.code)
 
 
-def code_of(end: SystemExit) -> int:
-    """Return the exit code with which Python ends for a SystemExit."""
-    if end.code is None:
-        return 0
-    return end.code & 0xFF if isinstance(end.code, int) else 1
-
-
 # --- the program ---
 
 
 def main() -> None:
-    module = sys.argv[2] if sys.argv[1:2] == ["-m"] else ""
-    program = "" if module else os.path.abspath(sys.argv[1])  # noqa: PTH100 - keeps links, as `python` does
-    del sys.argv[: 2 if module else 1]
-    if sys.path and Path(sys.path[0]) == Path(__file__).resolve().parent:  # as with `python`
-        sys.path[0] = str(Path(program).resolve().parent) if program else str(Path.cwd())
+    program, module = entrypoint_program.taken()
     if threads := os.environ.get("TF_NUM_INTRAOP_THREADS"):  # XLA reads NPROC
         os.environ.setdefault("NPROC", threads)
-    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, entrypoint_looks_on.Finder({DISTRIBUTED: adapt}))
     atexit.register(Failed.end)  # the first that is registered runs last
     try:
-        run(program, module)
+        if module:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(Path(program).read_bytes(), program, "exec"), entrypoint_program.names_of_main(program))
     except SystemExit as end:
-        Failed.note(code_of(end))
+        Failed.note(end.code & 0xFF if isinstance(end.code, int) else 0 if end.code is None else 1)
         raise
     except BaseException as error:
         trace = error.__traceback__
@@ -202,17 +179,6 @@ def main() -> None:
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         Failed.note(1)
         sys.exit(1)
-
-
-def run(program: str, module: str) -> None:
-    """Run a file or a module as `python` does, in the main module of this process."""
-    if module:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-        return
-    script = types.ModuleType("__main__")
-    vars(script).update(__file__=program, __builtins__=__builtins__)
-    sys.modules["__main__"] = script
-    exec(compile(Path(program).read_bytes(), program, "exec"), vars(script))
 
 
 if __name__ == "__main__":

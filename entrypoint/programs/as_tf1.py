@@ -1,17 +1,16 @@
-"""Run the user's program with TensorFlow 1's names, which `on_path_tf1/entrypoint_tf1.py` provides.
+"""Run the user's program with TensorFlow 1's names, which `on_path/entrypoint_tf1.py` provides.
 
 It takes what `python` takes: `as_tf1.py train.py ARGUMENT...` or `as_tf1.py -m MODULE ARGUMENT...`.
 """
 
 import importlib
-import os
 import runpy
 import sys
 import types
 from pathlib import Path
 from typing import Any
 
-ON_PATH = str(Path(__file__).resolve().parent / "on_path_tf1")
+ON_PATH = str(Path(__file__).resolve().parent / "on_path")
 
 
 class Main(types.ModuleType):
@@ -26,24 +25,18 @@ class Main(types.ModuleType):
 
 
 def main() -> None:
-    module = sys.argv[2] if sys.argv[1:2] == ["-m"] else ""
-    program = "" if module else os.path.abspath(sys.argv[1])  # noqa: PTH100 - keeps links, as `python` does
-    del sys.argv[: 2 if module else 1]
     sys.path.insert(0, ON_PATH)
+    entrypoint_program: Any = importlib.import_module("entrypoint_program")
     entrypoint_tf1: Any = importlib.import_module("entrypoint_tf1")
     sys.path.remove(ON_PATH)
-    if sys.path and Path(sys.path[0]) == Path(__file__).resolve().parent:  # as with `python`
-        sys.path[0] = str(Path(program).resolve().parent) if program else str(Path.cwd())
+    program, module = entrypoint_program.taken()
     entrypoint_tf1.begin(Path.cwd(), module.partition(".")[0])
     sys.modules["__mp_main__"] = Main("__mp_main__")
     if module:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         return
-    script = types.ModuleType("__main__")
-    vars(script).update(__file__=program, __builtins__=__builtins__)
-    sys.modules["__main__"] = script
     code = entrypoint_tf1.Loader("__main__", program).source_to_code(Path(program).read_bytes(), program)
-    exec(code, vars(script))
+    exec(code, entrypoint_program.names_of_main(program))
 
 
 if __name__ == "__main__":

@@ -102,20 +102,18 @@ def answer(model: Any, params: Any, **_: object) -> tuple[Any, dict[str, Any]]:
         text = text.decode(errors="replace") if isinstance(text, bytes) else text
         result["uploads"][params["url_path"].partition(DRIVERS)[2]] = text
     if name == "DescribeTrainingJob" and result["requests"]:
-        return ok, {**invented(model.output_shape), **result["requests"][-1]["request"], **described()}
+        transition = {"Status": "Completed", "StartTime": datetime.now(timezone.utc), "StatusMessage": ""}
+        return ok, {
+            **invented(model.output_shape),
+            **result["requests"][-1]["request"],
+            "TrainingJobStatus": "Completed",
+            "SecondaryStatus": "Completed",
+            "SecondaryStatusTransitions": [transition],
+            "ModelArtifacts": {"S3ModelArtifacts": "s3://caught/model.tar.gz"},
+            "TrainingTimeInSeconds": 60,  # SDK v2 prints which part of it is billed
+            "BillableTimeInSeconds": 60,
+        }
     return ok, invented(model.output_shape)
-
-
-def described() -> dict[str, Any]:
-    now = datetime.now(timezone.utc)
-    return {
-        "TrainingJobStatus": "Completed",
-        "SecondaryStatus": "Completed",
-        "SecondaryStatusTransitions": [{"Status": "Completed", "StartTime": now, "StatusMessage": ""}],
-        "ModelArtifacts": {"S3ModelArtifacts": "s3://caught/model.tar.gz"},
-        "TrainingTimeInSeconds": 60,  # SDK v2 prints which part of it is billed
-        "BillableTimeInSeconds": 60,
-    }
 
 
 def note(request: dict[str, Any], operation: str) -> None:
@@ -390,16 +388,18 @@ def seal() -> str:
     return ""
 
 
-def apart(do: Callable[[], None]) -> None:
-    """Run `do` in a child, and kill everything that it has started. The kernel ends a process namespace with its first.
+def main() -> None:
+    """Run `catch` in a child, and kill all that it has started. The kernel ends a process namespace with its first.
 
     Without a namespace, processes that lose their parent become our children (Linux, prctl).
     """
+    state["target"], state["script"] = sys.argv[1:3]
+    result["unsealed"] = seal()
     prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
     child = os.fork()
     if child == 0:
         prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        do()
+        catch()
         os._exit(1)
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: None if child in ended else os.kill(child, signal.SIGKILL))
@@ -425,12 +425,6 @@ def children() -> list[int]:
             if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
                 found.append(int(path.parent.name))
     return found
-
-
-def main() -> None:
-    state["target"], state["script"] = sys.argv[1:3]
-    result["unsealed"] = seal()
-    apart(catch)
 
 
 def catch() -> None:

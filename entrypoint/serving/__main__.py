@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 from entrypoint.base.extras import imported
-from entrypoint.serving.config import read_serving
-from entrypoint.serving.find import Found, find_model
+from entrypoint.serving.config import Found, find_model, read_serving
 
 if TYPE_CHECKING:
     from entrypoint.serving.app import Service
@@ -81,8 +80,8 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
 
 def _load(service: "Service", found: Found) -> None:
     """Load the user's code and the model. The port is open already; /ping answers 503 until this is done."""
-    from entrypoint.serving.answer import ACCEPTED
     from entrypoint.serving.tensorflow_model import load
+    from entrypoint.serving.tensors import ACCEPTED
     from entrypoint.serving.user_code import load_user_code
 
     began, serving = time.monotonic(), service.serving

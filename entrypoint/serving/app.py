@@ -5,17 +5,20 @@ import logging
 import re
 from typing import Any
 
-from entrypoint.serving.answer import ACCEPTED, write
+import flask
+from werkzeug.exceptions import HTTPException
+
 from entrypoint.serving.config import Serving
 from entrypoint.serving.model import Model, Refused
-from entrypoint.serving.packed import unpacked
-from entrypoint.serving.request import JSON, LINES, read
+from entrypoint.serving.request import read, unpacked
+from entrypoint.serving.tensors import ACCEPTED, JSON, LINES, write
 from entrypoint.serving.user_code import ATTRIBUTES, UserCode
 
 ENCODING = "Content-Encoding"
 INVOCATIONS = "/invocations"
 INNER = "/v1/models/"
 LOOPBACK = "127.0.0.1"
+LOADING = "the model is still being loaded"
 
 log = logging.getLogger("serve")
 
@@ -28,46 +31,55 @@ class Service:
         self.model: Model | None = None
         self.code: UserCode | None = None
 
-    def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON, encoding: str = "") -> bytes:
-        """Return the model's answer. Raise Refused if the request is at fault."""
-        assert self.model is not None
-        question = read(unpacked(body, encoding, self.serving.max_payload), content_type, self.model.signatures)
-        return write(self.model.predict(question.signature.name, question.inputs), question, accept)
+    @property
+    def loaded(self) -> Model:
+        if self.model is None:
+            raise Refused(LOADING, 503)
+        return self.model
+
+    def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON, encoding: str = "") -> tuple[int, bytes]:
+        """Return the status and the body of the model's answer, or of the refusal."""
+        try:
+            question = read(unpacked(body, encoding, self.serving.max_payload), content_type, self.loaded.signatures)
+            return 200, write(self.loaded.predict(question.signature.name, question.inputs), question.rows, accept)
+        except BaseException as error:  # Flask and waitress ignore what is no Exception: the client would wait for ever
+            return refusal(error)
+
+
+def refusal(error: BaseException) -> tuple[int, bytes]:
+    """Return status and body for an error. Of a fault of ours, or of the model, the client gets one line."""
+    if isinstance(error, Refused):
+        status, why = error.status, str(error)
+        if status >= 500:
+            log.error("%s", error)
+    else:
+        status, why = 500, f"the model failed: {type(error).__name__}; see the container's log"
+        log.error("%s %s failed", flask.request.method, flask.request.path, exc_info=error)
+    return status, json.dumps({"error": why}).encode()
 
 
 def make_app(service: Service) -> Any:
     """Return the application. It answers 503 until the service is ready."""
-    import flask
-    from werkzeug.exceptions import HTTPException
-
     app = flask.Flask("serve", static_folder=None)
 
-    def refuse(why: str, status: int) -> Any:
-        return {"error": why}, status
-
-    @app.errorhandler(Refused)
-    def refused(error: Refused) -> Any:
-        if error.status >= 500:
-            log.error("%s", error)
-        return refuse(str(error), error.status)
+    def response(status: int, body: bytes, kind: str = JSON) -> Any:
+        return flask.Response(body, status, content_type=kind if status == 200 else JSON)
 
     @app.errorhandler(HTTPException)
     def no_such_thing(error: HTTPException) -> Any:
         there = f"GET /ping, POST {INVOCATIONS}, GET /execution-parameters"
         response: Any = error.get_response()  # keeps the headers, such as Allow
         why = f"{flask.request.method} {flask.request.path[:100]}: {error.name}; there are {there}"
-        response.data, response.content_type = flask.json.dumps({"error": why}), JSON
+        response.data, response.content_type = json.dumps({"error": why}), JSON
         return response
 
     @app.errorhandler(Exception)
-    def our_fault(error: Exception) -> Any:
-        """Answer for a fault of ours, or of the model: one line for the client, everything for the log."""
-        log.exception("%s %s failed", flask.request.method, flask.request.path)
-        return refuse(_fault(error), 500)
+    def failed(error: Exception) -> Any:
+        return response(*refusal(error))
 
     @app.get("/ping")
     def ping() -> Any:
-        return ("", 200) if service.model is not None else refuse("the model is still being loaded", 503)
+        return ("", 200) if service.model is not None else ({"error": LOADING}, 503)
 
     @app.get("/execution-parameters")
     def execution_parameters() -> Any:
@@ -75,60 +87,23 @@ def make_app(service: Service) -> Any:
 
     @app.post(INVOCATIONS)
     def invocations() -> Any:
-        model, headers = _ready(service), flask.request.headers
+        model, body, headers = service.loaded, flask.request.get_data(), flask.request.headers
         _check_attributes(headers.get(ATTRIBUTES, ""), model)
         if service.code is not None:
             uri = f"http://{LOOPBACK}:{service.serving.port}{INNER}{model.name}:predict"
-            body, kind = service.code.answer(flask.request.get_data(), headers, model, uri, inner_ask)
-            return flask.Response(body, content_type=kind)
+            return response(200, *service.code.answer(body, headers, model, uri, service.ask))
         accept = _accepted(flask.request.accept_mimetypes, service.serving.accept_type)
-        kind = flask.request.mimetype
-        answer = service.ask(flask.request.get_data(), kind, accept, headers.get(ENCODING, ""))
-        return flask.Response(answer, content_type=accept)
-
-    def inner_ask(body: bytes, encoding: str = "") -> tuple[int, bytes]:
-        try:
-            return 200, service.ask(body, encoding=encoding)
-        except Refused as error:
-            return error.status, flask.json.dumps({"error": str(error)}).encode()
-        except Exception as error:  # the user's code gets it as an answer, too
-            log.exception("the model failed")
-            return 500, flask.json.dumps({"error": _fault(error)}).encode()
+        return response(*service.ask(body, flask.request.mimetype, accept, headers.get(ENCODING, "")), accept)
 
     @app.post(f"{INNER}<path:which>")
     def as_tensorflow_serving(which: str) -> Any:
         """Answer the user's code, which may ask the model at the address that TensorFlow Serving would have."""
-        model = _ready(service)
+        model = service.loaded
         if which not in (f"{model.name}:predict", f"{model.name}/versions/{model.version}:predict"):
             raise Refused(f"there is no {INNER}{which[:100]}; wanted {INNER}{model.name}:predict", 404)
-        status, body = inner_ask(flask.request.get_data(), flask.request.headers.get(ENCODING, ""))
-        return flask.Response(body, status=status, content_type=JSON)
+        return response(*service.ask(flask.request.get_data(), encoding=flask.request.headers.get(ENCODING, "")))
 
-    answer = app.wsgi_app
-
-    def answer_whatever_comes(environ: Any, start_response: Any) -> Any:
-        """Answer even if an error is no Exception: Flask and waitress ignore it, and the client would wait for ever."""
-        try:
-            return answer(environ, start_response)
-        except Exception:
-            raise
-        except BaseException as error:
-            log.exception("%s %s failed", environ["REQUEST_METHOD"], environ["PATH_INFO"])
-            response = flask.Response(json.dumps({"error": _fault(error)}), 500, content_type=JSON)
-            return response(environ, start_response)
-
-    app.wsgi_app = answer_whatever_comes  # type: ignore[method-assign]
     return app
-
-
-def _fault(error: BaseException) -> str:
-    return f"the model failed: {type(error).__name__}; see the container's log"
-
-
-def _ready(service: Service) -> Model:
-    if service.model is None:
-        raise Refused("the model is still being loaded", 503)
-    return service.model
 
 
 def _accepted(asked: Any, default: str) -> str:

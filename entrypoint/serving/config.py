@@ -1,4 +1,4 @@
-"""Read what SageMaker passes to a serving container: environment variables and the model folder."""
+"""Read what SageMaker passes to a serving container: environment variables, and the model's place in its folder."""
 
 import os
 from collections.abc import Mapping
@@ -12,6 +12,13 @@ MEGABYTE = 1 << 20
 DEFAULT_PAYLOAD = 100  # MB that a request may have if SageMaker sets no limit; its own limits are lower
 NO_LIMIT = 4096  # MB, if SageMaker sets 0
 DEFAULT_BATCH_PAYLOAD = 6  # MB that batch transform is asked to send at once
+KERAS = (".keras", ".h5", ".hdf5")
+WANTED = (
+    "wanted a SavedModel in a numbered folder (1/saved_model.pb, or NAME/1/saved_model.pb, or export/NAME/1/...), "
+    "a SavedModel in the folder itself, or one file of Keras (.keras or .h5)"
+)
+_DEEPEST = 5  # names in a path: export/Servo/1/saved_model.pb has 4
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -72,3 +79,58 @@ def _number(environment: Mapping[str, str], name: str, default: int, what: str) 
     if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) < 65536):
         raise ConfigError(f"environment variable {name} is {text[:100]!r}; wanted {what}")
     return int(text)
+
+
+# --- the model: as scripts, Keras and AWS's images leave it in /opt/ml/model ---
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hold the place of the model, and how requests may name it."""
+
+    path: Path  # a folder with saved_model.pb, or a file of Keras
+    name: str
+    version: str
+
+
+def find_model(folder: Path, name: str = "") -> Found:
+    """Return the model, with the highest of its versions.
+
+    Raise ConfigError if there is none, or several and no name fits.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}; {WANTED}")
+    found = [path.parent for path in _files(folder) if path.name in ("saved_model.pb", "saved_model.pbtxt")]
+    numbered = [path for path in found if path.name.isascii() and path.name.isdigit() and path != folder]
+    if numbered:
+        named = [path for path in numbered if path.parent.name == name]
+        _only_one({path.parent for path in named or numbered}, folder, "models")
+        path = max(named or numbered, key=lambda path: int(path.name))
+        return Found(path, path.parent.name, path.name)
+    files = [path for path in _files(folder) if path.suffix in KERAS]
+    named = [path for path in found + files if name in (path.name, path.stem)]
+    candidates = named or found or files
+    if not candidates:
+        there = sorted(path.name for path in folder.iterdir())
+        shown = ", ".join(there[:_SHOWN]) + (", ..." if len(there) > _SHOWN else "") if there else "nothing"
+        raise ConfigError(f"found no model in {folder}, but {shown}; {WANTED}")
+    _only_one(set(candidates), folder, "models without a number")
+    path = candidates[0]
+    return Found(path, path.stem if path.is_file() else path.name, "1")
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of a model folder, without the user's code and hidden files."""
+    places = (path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file())
+    return [
+        folder.joinpath(*parts)
+        for parts in places
+        if len(parts) <= _DEEPEST and parts[0] != "code" and not any(part.startswith(".") for part in parts)
+    ]
+
+
+def _only_one(found: set[Path], folder: Path, what: str) -> None:
+    if len(found) > 1:
+        names = ", ".join(sorted(str(path.relative_to(folder)) for path in found)[:_SHOWN])
+        wanted = "wanted one, or its name in SAGEMAKER_TFS_DEFAULT_MODEL_NAME"
+        raise ConfigError(f"found {len(found)} {what} in {folder}: {names}; {wanted}")

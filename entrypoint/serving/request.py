@@ -6,6 +6,7 @@ import json
 import json.decoder
 import json.scanner
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from entrypoint.serving.model import Refused, Signature, Tensor, choose
-from entrypoint.serving.tensors import depth, is_bytes, to_array
+from entrypoint.serving.tensors import CSV, JSON, LINES, depth, is_bytes, to_array
 
-JSON = "application/json"
-LINES = ("application/jsonlines", "application/x-jsonlines", "application/jsons")
-CSV = "text/csv"
 WANTED = f"{JSON}, {LINES[0]} or {CSV}"
+_GZIP = b"\x1f\x8b"  # neither JSON nor CSV begins so
+_PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _BLOCK_LINES = 1000  # lines of CSV that NumPy converts at once: other threads run in between
 
 
@@ -45,6 +45,34 @@ def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) ->
     except RecursionError:
         raise Refused("the body holds lists or objects that are nested too deep") from None
     raise Refused(f"the content type is {content_type[:100]!r}; wanted {WANTED}", 415)
+
+
+def unpacked(body: bytes, encoding: str, most: int) -> bytes:
+    """Return the body without compression, which a client may send without naming it as Content-Encoding.
+
+    Raise Refused if that fails, or if the result is larger than `most` bytes.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        if not body.startswith(_GZIP):
+            return body
+        encoding = "gzip"
+    if encoding not in _PACKED:
+        raise Refused(f"Content-Encoding is {encoding[:100]!r}; wanted gzip, deflate or none", 415)
+    parts, size = [], 0
+    try:
+        while body:  # gzip may have several members
+            stream = zlib.decompressobj(_PACKED[encoding])
+            parts.append(stream.decompress(body, most + 1 - size))
+            size += len(parts[-1])
+            if size > most:
+                raise Refused(f"the body is larger than {most >> 20} MB when it is expanded", 413)
+            if not stream.eof:
+                raise Refused(f"the body is {encoding} and ends too early")
+            body = stream.unused_data.lstrip(b"\0")
+    except zlib.error as error:
+        raise Refused(f"the body cannot be expanded as {encoding}: {error}") from None
+    return b"".join(parts)
 
 
 # --- JSON ---

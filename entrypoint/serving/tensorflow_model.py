@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from entrypoint.base.errors import CodeError
-from entrypoint.serving.find import Found
+from entrypoint.serving.config import Found
 from entrypoint.serving.model import Refused, Signature, Tensor
 
 _SHOWN_CHARS = 500  # characters of TensorFlow's message

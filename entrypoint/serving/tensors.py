@@ -1,6 +1,13 @@
-"""Convert JSON values to arrays of exactly the dtype that a signature wants. Nothing is rounded or guessed."""
+"""Convert JSON values to arrays of exactly the dtype that a signature wants, and arrays to the body of an answer.
+
+Nothing is rounded or guessed.
+"""
 
 import base64
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -8,6 +15,10 @@ import numpy as np
 
 from entrypoint.serving.model import Refused, Tensor
 
+JSON = "application/json"
+LINES = ("application/jsonlines", "application/x-jsonlines", "application/jsons")
+CSV = "text/csv"
+ACCEPTED = (JSON, *LINES, CSV)  # the first is used if the client takes anything
 _FOUND = {type(None): "null", bool: "true or false", str: "text", dict: "an object", int: "a whole number"}
 _EXACT = 2**53  # from here on floats skip whole numbers
 
@@ -101,3 +112,71 @@ def _types(value: Any) -> set[type]:
         kinds |= here
         lists = [inner for outer in lists for inner in outer if isinstance(inner, list)] if list in here else []
     return kinds - {list}
+
+
+# --- the answer ---
+
+
+def write(outputs: Mapping[str, np.ndarray], rows: int | None, accept: str) -> bytes:
+    """Return a model's answer as the body of a response, in the form that the client accepts, one of ACCEPTED.
+
+    `rows`: for how many rows it is; None if the client has asked by columns. NaN and infinity are written as TensorFlow
+    Serving writes them.
+    """
+    if accept == CSV:
+        return _csv(outputs)
+    if rows is None:
+        if accept != JSON:
+            raise Refused(f'{accept} has a line for each row, and "inputs" has no rows; wanted Accept: {JSON}', 406)
+        plain = {name: _plain(name, array) for name, array in outputs.items()}
+        return _join("outputs", next(iter(plain.values())) if len(plain) == 1 else plain)
+    predictions = _rows(outputs, rows)
+    if accept in LINES:
+        return "".join(json.dumps(prediction) + "\n" for prediction in predictions).encode()
+    return _join("predictions", predictions)
+
+
+def _join(key: str, value: Any) -> bytes:
+    """Write an object row by row, so that other threads run in between."""
+    if isinstance(value, list):
+        return f'{{"{key}": [{", ".join([json.dumps(row) for row in value])}]}}'.encode()
+    return json.dumps({key: value}).encode()
+
+
+def _rows(outputs: Mapping[str, np.ndarray], count: int) -> Iterable[Any]:
+    for name, array in outputs.items():
+        if array.shape[:1] != (count,):
+            raise Refused(
+                f"output {name} has shape {list(array.shape)} for {count} rows, not one value for each; "
+                'wanted columns: {"inputs": ...}'
+            )
+    plain = {name: _plain(name, array) for name, array in outputs.items()}
+    if len(plain) == 1:
+        return next(iter(plain.values()))
+    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
+
+
+def _plain(name: str, array: np.ndarray) -> Any:
+    """Return an array as JSON values. Bytes become text, unless the name ends in _bytes or they are no text."""
+    if array.dtype.kind == "O":
+        return _plain_texts(array.tolist(), name.endswith("_bytes"))
+    return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()  # V: bfloat16
+
+
+def _plain_texts(value: Any, as_bytes: bool) -> Any:
+    if isinstance(value, list):
+        return [_plain_texts(inner, as_bytes) for inner in value]
+    try:
+        return {"b64": base64.b64encode(value).decode()} if as_bytes else value.decode()
+    except UnicodeDecodeError:
+        return _plain_texts(value, True)
+
+
+def _csv(outputs: Mapping[str, np.ndarray]) -> bytes:
+    if len(outputs) != 1:
+        raise Refused(f"{CSV} cannot name several outputs ({', '.join(outputs)}); wanted Accept: {JSON}", 406)
+    ((name, array),) = outputs.items()
+    table = array.reshape(array.shape[0] if array.ndim else 1, -1)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(_plain(name, table))
+    return text.getvalue().encode()

@@ -15,6 +15,7 @@ import traceback
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from entrypoint.base.errors import CodeError
@@ -30,22 +31,6 @@ Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> (status,
 
 RUN_PIP = Path(__file__).parents[1] / "programs" / "run_pip.py"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
-
-
-class Response:
-    """Hold the model's answer as a response of the library requests."""
-
-    def __init__(self, status: int, content: bytes) -> None:
-        self.status_code, self.content = status, content
-        self.ok, self.encoding = status < 400, "utf-8"
-        self.headers = {"Content-Type": "application/json"}
-
-    @property
-    def text(self) -> str:
-        return self.content.decode()
-
-    def json(self) -> Any:
-        return json.loads(self.content)
 
 
 def load_user_code(serving: Serving) -> "UserCode | None":
@@ -111,7 +96,16 @@ class UserCode:
             if self._handlers["handler"]:
                 return _checked(self._handlers["handler"](io.BytesIO(body), context))
             asked = self._handlers["input_handler"](io.BytesIO(body), context)
-            response = Response(*ask(_to_bytes(asked)))
+            status, content = ask(_to_bytes(asked))
+            response = SimpleNamespace(  # as of the library requests
+                status_code=status,
+                ok=status < 400,
+                content=content,
+                text=content.decode(),
+                encoding="utf-8",
+                headers={"Content-Type": "application/json"},
+                json=lambda: json.loads(content),
+            )
             return _checked(self._handlers["output_handler"](response, context))
         except BaseException as error:  # even sys.exit(): otherwise the request would never be answered
             traceback.print_exc()

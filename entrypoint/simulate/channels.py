@@ -10,22 +10,25 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import EnumMeta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import ConfigError, show
+from entrypoint.base.errors import ConfigError, did_you_mean, show
 from entrypoint.base.python310 import StrEnum
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.hidden import is_data, listed
 
 MAX_CHANNELS = 20
 MAX_ATTRIBUTES = 16
 LONGEST_RECORD = (1 << 29) - 1  # bytes in one part of a RecordIO record
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_OPTIONS = re.compile(r"(,[a-z]+=[^,/]*)*$")
+_AT_THE_END = re.compile(r"(,[a-z]+=[^,/]*)*$")
 _GZIP = b"\x1f\x8b"
+_OF_PIPES = ("shuffle", "compression", "wrapper", "attributes")  # options for mode Pipe alone
+_OF_WINDOWS = ("desktop.ini", "thumbs.db")
+_SHOWN_FILES = 3  # files that a message names
 
 
 class InputMode(StrEnum):
@@ -67,15 +70,9 @@ class Channel:
         if len(self.attributes) > MAX_ATTRIBUTES or not all(self.attributes):
             found = ":".join(self.attributes)
             raise self._wrong(f"has attributes={found}; wanted 1 to {MAX_ATTRIBUTES} names with : between them")
-        if self.mode is not InputMode.PIPE:
-            options = {
-                "shuffle": self.shuffle is not None,
-                "compression": self.compression is not Compression.NONE,
-                "wrapper": self.wrapper is not Wrapper.NONE,
-                "attributes": bool(self.attributes),
-            }
-            if given := [name for name, is_given in options.items() if is_given]:
-                raise self._wrong(f"has {given[0]}, and its mode is {self.mode}; wanted mode=Pipe, or no {given[0]}")
+        given = [name for name in _OF_PIPES if getattr(self, name) != getattr(Channel, name)]
+        if given and self.mode is not InputMode.PIPE:
+            raise self._wrong(f"has {given[0]}, and its mode is {self.mode}; wanted mode=Pipe, or no {given[0]}")
 
     def described(self) -> dict[str, str]:
         """Return the channel's value in inputdataconfig.json, where SageMaker shows FastFile as File."""
@@ -101,6 +98,10 @@ class Channel:
             return tuple(self._listed())
         except (OSError, UnicodeDecodeError) as error:
             raise self._wrong(f"cannot be read: {error}") from None
+
+    @property
+    def _files(self) -> list[Path]:
+        return [part for entry in self.entries for part in entry.parts if isinstance(part, Path)]
 
     @cached_property
     def _keys(self) -> list[str]:
@@ -143,15 +144,13 @@ class Channel:
         if self.mode is InputMode.PIPE:
             if not self.entries:
                 raise self._wrong("holds no file with data; wanted at least one to be streamed")
-            for path in (part for entry in self.entries for part in entry.parts if isinstance(part, Path)):
+            for path in self._files:
                 self._check_streamed(path)
 
     def reads(self, folder: Path) -> bool:
         """Return whether the source, or a file that a manifest names, is that folder or lies in it."""
-        paths = [self.source]
-        if self.source.is_file():
-            paths += [part for entry in self.entries for part in entry.parts if isinstance(part, Path)]
-        return any(path == folder or folder in path.parents for path in paths)
+        paths = [self.source, *(self._files if self.source.is_file() else [])]
+        return any(path.is_relative_to(folder) for path in paths)
 
     def _check_streamed(self, path: Path) -> None:
         if self.compression is Compression.GZIP:
@@ -164,10 +163,7 @@ class Channel:
     def _listed(self) -> Iterator[Entry]:
         """Yield the objects that a manifest names: a JSON list of a prefix and of keys below it."""
         wanted = 'wanted a folder, or a manifest: a JSON list of {"prefix": ...} and of keys below that prefix'
-        try:
-            content = json.loads(self.source.read_text("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise self._wrong(f"is a file that is not JSON ({error}); {wanted}") from None
+        content = self._json(self.source.read_text("utf-8"), "is a file that is not JSON", wanted)
         match content:
             case [{"prefix": str(prefix)}, *keys] if all(isinstance(key, str) and key for key in keys):
                 for key in keys:
@@ -177,17 +173,13 @@ class Channel:
 
     def _lines(self) -> Iterator[Entry]:
         """Yield the lines of an augmented manifest, each with its attributes in the given order."""
+        wanted = "wanted a JSON object in each line"
         for number, line in enumerate(self.source.read_text("utf-8").splitlines(), 1):
             if not line.strip():
                 continue
-            try:
-                found = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise self._wrong(
-                    f"has no JSON in line {number} ({error}); wanted a JSON object in each line"
-                ) from None
+            found = self._json(line, f"has no JSON in line {number}", wanted)
             if not isinstance(found, dict):
-                raise self._wrong(f"has {show(found)} in line {number}; wanted a JSON object in each line")
+                raise self._wrong(f"has {show(found)} in line {number}; {wanted}")
             yield Entry(str(number), tuple(self._attribute(found, name, number) for name in self.attributes))
 
     def _attribute(self, line: dict[str, Any], name: str, number: int) -> Path | bytes:
@@ -211,6 +203,12 @@ class Channel:
             )
         return path
 
+    def _json(self, text: str, otherwise: str, wanted: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._wrong(f"{otherwise} ({error}); {wanted}") from None
+
     def _wrong(self, problem: str) -> ConfigError:
         return ConfigError(f"--channel {self.name}={self.source}: {problem}")
 
@@ -220,21 +218,23 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
     name, equals, rest = word.partition("=")
     if not (name and equals and rest):
         raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder")
-    options = _OPTIONS.search(rest)
+    options = _AT_THE_END.search(rest)
     assert options is not None  # the pattern matches an empty text, too
     source = rest[: options.start()]
     values: dict[str, Any] = {"mode": mode}
     for option in filter(None, options[0].split(",")):
         key, _, text = option.partition("=")
-        if key not in _READ:
+        if key not in _OPTIONS:
             raise ConfigError(
-                f"--channel {name} has option {key!r}; wanted one of {', '.join(_READ)} (add a / to a folder whose "
-                "name ends like an option)"
+                f"--channel {name} has option {key!r}; wanted one of {', '.join(_OPTIONS)} (add a / to a folder whose "
+                f"name ends like an option; see `entrypoint help channels`){did_you_mean(key, _OPTIONS)}"
             )
+        read, wanted = _OPTIONS[key]
         try:
-            values[key] = _READ[key](text)
-        except ValueError as wanted:
-            raise ConfigError(f"--channel {name} has {key}={text!r}; wanted {wanted}") from None
+            values[key] = read(text)
+        except ValueError:
+            meant = did_you_mean(text, map(str, read)) if isinstance(read, EnumMeta) else ""
+            raise ConfigError(f"--channel {name} has {key}={text!r}; wanted {wanted}{meant}") from None
     if not source:
         raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder and then its options")
     return Channel(name=name, source=Path(source).absolute(), **values)
@@ -257,27 +257,36 @@ def check_together(channels: Sequence[Channel]) -> None:
                 )
 
 
-def _one_of(values: type[StrEnum]) -> Callable[[str], StrEnum]:
-    def read(text: str) -> StrEnum:
-        try:
-            return values(text)
-        except ValueError:
-            raise ValueError(f"one of {', '.join(values)}") from None
-
-    return read
-
-
 def _seed(text: str) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
-        raise ValueError("a seed, a whole number")
+        raise ValueError
     return int(text)
 
 
-_READ: dict[str, Callable[[str], Any]] = {
+def _one_of(values: type[StrEnum]) -> tuple[Callable[[str], StrEnum], str]:
+    return values, f"one of {', '.join(values)}"
+
+
+_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {  # how its text is read, and what is wanted
     "mode": _one_of(InputMode),
     "distribution": _one_of(Distribution),
-    "shuffle": _seed,
+    "shuffle": (_seed, "a seed, a whole number"),
     "compression": _one_of(Compression),
     "wrapper": _one_of(Wrapper),
-    "attributes": lambda text: tuple(text.split(":")),
+    "attributes": (lambda text: tuple(text.split(":")), "names"),
 }
+
+
+def is_data(key: str) -> bool:
+    """Return whether a file may be data, by the rule of sagemaker_tf_data/hidden.py.
+
+    No part of its path begins with . or _, as with notebooks, Spark and macOS, and it is no file of Windows.
+    """
+    parts = key.split("/")
+    return not any(part[:1] in (".", "_") for part in parts if part) and parts[-1].lower() not in _OF_WINDOWS
+
+
+def listed(left_out: Sequence[str]) -> str:
+    """Return the first of these names, and how many more there are."""
+    more = f" and {len(left_out) - _SHOWN_FILES} more" if len(left_out) > _SHOWN_FILES else ""
+    return ", ".join(left_out[:_SHOWN_FILES]) + more

@@ -1,26 +1,17 @@
 """Become one host of a job in a container of compose.yaml: write its /opt/ml, then exec `train`."""
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
+
 from entrypoint.base.errors import ConfigError
 from entrypoint.simulate.channels import InputMode
-from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.tree import HostFolder, channels_in, check_size, taken, write_tree
-
-
-class OwnFolder(HostFolder):
-    """Describe the tree of the host in this container."""
-
-    @property
-    def parts(self) -> Path:
-        """Return the host's input/data itself: no engine mounts the parts there."""
-        return self.input_data
+from entrypoint.simulate.tree import HostFolder, channels_in, check_size, shown, taken, write_tree
 
 
 def count_hosts(text: str, most: int | None) -> int:
@@ -49,8 +40,10 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
             )
     job.check_files()
     check_size(job.source, channels_in(job))
-    folder = OwnFolder(host=host, root=base, base=base)
-    with taken(base, f"{base} (OUTPUT in compose.yaml)", spared=_mounts_below(base)) as held:
+    folder = HostFolder(host=host, root=base, base=base)
+    mounts = [Path(each.mountpoint) for each in psutil.disk_partitions(all=True)]
+    mounts = [mount for mount in mounts if base in mount.parents]  # not ours to remove
+    with taken(base, f"{base} (OUTPUT in compose.yaml)", spared=mounts) as held:
         os.set_inheritable(held, True)  # until `train` ends
         write_tree(job, folder)
         for name, source in shown(job.channels, folder.parts):
@@ -58,12 +51,3 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
                 (folder.input_data / name).symlink_to(source, target_is_directory=True)
         variables = {**environment, "TRAINING_JOB_NAME": job.name, **dict(job.environment)}
         os.execvpe("train", ["train"], variables)
-
-
-def _mounts_below(base: Path) -> list[Path]:
-    """Return the mount points below `base`, which are not ours to remove."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        points = [Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4])) for line in lines]
-        return [point for point in points if base in point.parents]
-    return []

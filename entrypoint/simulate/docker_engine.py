@@ -1,6 +1,7 @@
 """Run hosts as containers of the image, on a network made for this run. Everything is removed at its end."""
 
 import contextlib
+import inspect
 import ipaddress
 import os
 import secrets
@@ -16,11 +17,18 @@ from types import ModuleType
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.simulate import arp_off, processes
-from entrypoint.simulate.delivery import shown
-from entrypoint.simulate.disks import FILL, FILLER, MAKE_READONLY
-from entrypoint.simulate.engine import SIGNALS, Command, Engine, EngineName, FaultFailed, last_line
+from entrypoint.simulate.engine import (
+    FILLER,
+    MOUNTS,
+    SIGNALS,
+    Command,
+    Engine,
+    EngineName,
+    FaultFailed,
+    HostsFiles,
+    last_line,
+)
 from entrypoint.simulate.fault import Action, Fault
-from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, read, write_config
 
@@ -44,7 +52,8 @@ class DockerEngine(Engine):
     def __init__(self, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None) -> None:
         super().__init__(job, environment)
         self.image, self.shm_size = image, shm_size
-        self._ours = dict(environment)
+        # The docker command takes the values for `_variables` from its own environment.
+        self._environment = {**environment, **{k: v for k, v in self.settings.items() if not _is_clients(k)}}
         self._run = f"entrypoint-{os.getpid()}-{secrets.token_hex(3)}"
         self._docker = shutil.which("docker") or "docker"
         self._hides = any(fault.action is Action.HIDE for fault in job.faults)
@@ -65,8 +74,7 @@ class DockerEngine(Engine):
             Path(config).chmod(0o755)
             command = ["run", "--rm", "--label", LABEL, *_mount(Path(config), ML / "input/config", readonly=True)]
             command += [*self._variables(), self.image, "entrypoint", "plan", *(["--all"] if whole else [])]
-            problem = f"the image {self.image} prints no plan"
-            answer = self._must(problem, *command, environment=self._client_environment())
+            answer = self._must(f"the image {self.image} prints no plan", *command)
         return answer.stdout.decode(errors="replace").rstrip("\n")
 
     @contextlib.contextmanager
@@ -102,12 +110,11 @@ class DockerEngine(Engine):
                 run += ["--mount", f"type=volume,source={self._volume(folder.host, part)},target={ML / part}"]
             else:
                 run += _mount(folder.base / part, ML / part)
-        for name, path in shown(self.job.channels, folder.parts):
-            (folder.input_data / name).mkdir()  # else Docker would make it as root
-            run += _mount(path, ML / "input" / "data" / name, readonly=not self.job.notes_reads)
-        if self.job.checkpoints:
-            run += _mount(self.job.checkpoints, ML / "checkpoints")
-        return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._client_environment())
+        for path, part, readonly in self.mounts(folder):
+            if part.startswith("input/"):  # else Docker would make the folder as root
+                (folder.base / part).mkdir()
+            run += _mount(path, ML / part, readonly)
+        return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._environment)
 
     def signal(self, running: Mapping[str, int], number: int) -> None:
         names = [self._container(host) for host in running]
@@ -127,11 +134,12 @@ class DockerEngine(Engine):
             case Action.CUT:
                 return self._silence(host, "on")
             case Action.FILL:
-                command = FILL.format(_kept(host, fault.folder))
+                command = MOUNTS[fault.action].format(_kept(host, fault.folder))
                 return self._do(host, "exec", self._container(_KEEPER), "sh", "-c", command)
             case Action.READONLY:
                 beside = ["--pid", f"container:{self._container(host)}", *_MAY_MOUNT, "--cap-add", "SYS_PTRACE"]
-                enter = ["nsenter", "--target", "1", "--mount", "sh", "-c", MAKE_READONLY.format(ML / fault.folder)]
+                command = MOUNTS[fault.action].format(ML / fault.folder)
+                enter = ["nsenter", "--target", "1", "--mount", "sh", "-c", command]
                 return self._do(host, *_HELPER, *beside, self.image, *enter)
         raise FaultFailed(f"{fault.action} is there from the start")
 
@@ -147,14 +155,18 @@ class DockerEngine(Engine):
 
     def _send(self, host: str, process: str, number: int) -> bool:
         """Signal a process of a container ("": its launcher). Return False if it does not exist yet."""
-        command = ["exec", "--interactive", self._container(host), "python", "-I", "-"]
-        return self._do(host, *command, process, str(int(number)), program=_source(processes))
+        where = ["exec", "--interactive", self._container(host)]
+        return self._run_module(host, processes, where, process, str(int(number)))
 
     def _silence(self, host: str, how: str) -> bool:
         beside = ["--network", f"container:{self._container(host)}", "--cap-add", "NET_ADMIN"]
-        return self._do(host, *_HELPER, *beside, self.image, "python", "-I", "-", how, program=_source(arp_off))
+        return self._run_module(host, arp_off, [*_HELPER, *beside, self.image], how)
 
-    def _do(self, host: str, *words: str, program: bytes = b"") -> bool:
+    def _run_module(self, host: str, module: ModuleType, where: list[str], *words: str) -> bool:
+        """Run a module that imports nothing of ours with the Python of a container, of any image."""
+        return self._do(host, *where, "python", "-I", "-", *words, program=inspect.getsource(module))
+
+    def _do(self, host: str, *words: str, program: str = "") -> bool:
         """Run docker for a fault on a host. Return False if its container does not run, or the target is not there."""
         sent = False
         for _ in range(_LOOKS):  # a container that starts or ends may refuse although it counts as running
@@ -197,11 +209,9 @@ class DockerEngine(Engine):
     def _for_disks(self, *words: str) -> None:
         self._must(f"cannot make a disk that can be filled: docker {words[0]} failed", *words)
 
-    def _must(
-        self, problem: str, *words: str, environment: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[bytes]:
+    def _must(self, problem: str, *words: str) -> subprocess.CompletedProcess[bytes]:
         """Run docker; raise ConfigError, which begins with `problem`, if it fails."""
-        if (answer := self._call(*words, environment=environment)).returncode:
+        if (answer := self._call(*words)).returncode:
             raise ConfigError(f"{problem}: {last_line(answer.stderr, 'no reason given')}")
         return answer
 
@@ -219,33 +229,18 @@ class DockerEngine(Engine):
             words.append(f"--env={name}={value}" if _is_clients(name) else f"--env={name}")
         return words
 
-    def _client_environment(self) -> dict[str, str]:
-        """Return the docker command's environment, from which it takes the values for `_variables`."""
-        return {**self._ours, **{name: value for name, value in self.settings.items() if not _is_clients(name)}}
-
-    def _call(
-        self, *words: str, environment: Mapping[str, str] | None = None, program: bytes = b""
-    ) -> subprocess.CompletedProcess[bytes]:
+    def _call(self, *words: str, program: str = "") -> subprocess.CompletedProcess[bytes]:
         """Run docker in a session of its own, so that Ctrl-C reaches us and does not end a clean-up."""
         command = [self._docker, *words]
         try:
             return subprocess.run(
-                command,
-                env=environment,
-                input=program,
-                capture_output=True,
-                timeout=PATIENCE_SECONDS,
+                command, env=self._environment, input=program.encode(), capture_output=True, timeout=PATIENCE_SECONDS,
                 start_new_session=True,
-            )
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             # Printed at once: a clean-up goes on without an answer, and nobody would know why it took so long.
             print(f"docker {words[0]}: no answer in {PATIENCE_SECONDS:g} s", file=sys.stderr, flush=True)
             return subprocess.CompletedProcess(command, 124, b"", f"no answer in {PATIENCE_SECONDS:g} s".encode())
-
-
-def _source(module: ModuleType) -> bytes:
-    """Return the source of a module that imports nothing of ours, for the Python in a container of any image."""
-    return Path(str(module.__file__)).read_bytes()
 
 
 def _kept(host: str, folder: str) -> PurePosixPath:

@@ -1,17 +1,39 @@
-"""Define what an engine does: it runs hosts as processes, in namespaces, or as containers."""
+"""Define what an engine does: it runs hosts as processes, in namespaces or as containers. Share what two of them do."""
 
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 from entrypoint.base.python310 import StrEnum
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob, settings_in
-from entrypoint.simulate.tree import HostFolder, folders_of
+from entrypoint.simulate.tree import HostFolder, folders_of, shown
 
 SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}  # to processes
+
+FILLER = ".full"
+
+# Shell commands for the folder {0}.
+MOUNTS = {
+    # Shrinks a file system in memory to its contents. Size 0 would mean no limit, so an empty one gets a filler.
+    # Something may be written between the look and the remount, so there are several tries.
+    Action.FILL: f"""
+        for try in 1 2 3 4 5 6 7 8 9; do
+            used=$(($(df -B1 --output=used {{0}} | tail -n 1)))
+            if [ $used = 0 ]; then head -c $(getconf PAGESIZE) /dev/zero >{{0}}/{FILLER} && continue; fi
+            mount -o remount,size=$used {{0}} && exit
+        done
+        exit 1
+    """,
+    # While a file is open for writing, the mount cannot be made read-only, so a read-only mount covers it. That file
+    # stays open for writing; no other can be opened.
+    Action.READONLY: """
+        mount -o remount,bind,ro {0} 2>/dev/null || {{ mount --bind {0} {0} && mount -o remount,bind,ro {0}; }}
+    """,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +65,12 @@ class Engine(ABC):
         self.folders = {folder.host: folder for folder in folders_of(job)}
         small = {(f.host, f.folder) for f in job.faults if f.action is Action.FILL}
         self.small = [(host, part, self.folders[host].base / part) for host, part in sorted(small)]
+
+    def mounts(self, folder: HostFolder) -> list[tuple[Path, str, bool]]:
+        """Return what a host sees below /opt/ml beside its own tree: (folder, path there, whether it is read-only)."""
+        channels = shown(self.job.channels, folder.parts)
+        found = [(path, f"input/data/{name}", not self.job.notes_reads) for name, path in channels]
+        return [*found, *([(self.job.checkpoints, "checkpoints", False)] if self.job.checkpoints else [])]
 
     @abstractmethod
     def check(self) -> None:
@@ -80,7 +108,47 @@ class FaultFailed(Exception):
     """Report in one line that a fault could not be injected or ended."""
 
 
-def last_line(text: str | bytes, otherwise: str) -> str:
+def last_line(text: bytes, otherwise: str) -> str:
     """Return the last line of a failed tool's output that is not empty."""
-    lines: Sequence[str] = (text.decode(errors="replace") if isinstance(text, bytes) else text).split("\n")
+    lines = text.decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), otherwise)
+
+
+class HostsFiles:
+    """Write one /etc/hosts for each host. It lists all hosts; a hidden host is commented out, but not in its own."""
+
+    def __init__(self, job: LocalJob, addresses: Mapping[str, Sequence[str]]) -> None:
+        self._addresses = addresses
+        self._hidden = {fault.host for fault in job.faults if fault.action is Action.HIDE and fault.from_the_start}
+        self._files: dict[str, tuple[Path, str]] = {}  # of each host, and its second name
+
+    def write(self, owner: str, path: Path, own_name: str = "") -> None:
+        """Write the file of one host; `own_name` is a second name of that host."""
+        self._files[owner] = path, own_name
+        path.write_text(self._text(owner))
+
+    def hide(self, host: str) -> None:
+        self._hidden.add(host)
+        self._rewrite()
+
+    def show(self, host: str) -> None:
+        self._hidden.discard(host)
+        self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Rewrite the files in place, since they are mounted; as their lengths stay, no reader finds half of one."""
+        for owner, (path, _) in self._files.items():
+            with path.open("r+") as file:
+                file.write(self._text(owner))
+
+    def _text(self, owner: str) -> str:
+        lines = ["127.0.0.1 localhost", "::1 localhost"]
+        for host, addresses in self._addresses.items():
+            for address in addresses:
+                line = f"{address} {host}"
+                if host == owner:
+                    line = f"{line} {self._files[owner][1]}".rstrip()
+                elif host in self._hidden:
+                    line = f"#{line[1:]}"
+                lines.append(line)
+        return "\n".join([*lines, ""])

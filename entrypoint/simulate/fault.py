@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from entrypoint.base.errors import ConfigError
+from entrypoint.base.errors import ConfigError, did_you_mean
 from entrypoint.base.python310 import StrEnum
 
 GRAMMAR = "ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]"
@@ -71,7 +71,7 @@ def parse_fault(text: str, hosts: Sequence[str]) -> Fault:
     try:
         return _parse(text, hosts)
     except ValueError as problem:
-        raise ConfigError(f"--fault {text!r}: {problem} ({GRAMMAR})") from None
+        raise ConfigError(f"--fault {text!r}: {problem} ({GRAMMAR}; see `entrypoint help faults`)") from None
 
 
 def _parse(text: str, hosts: Sequence[str]) -> Fault:
@@ -82,7 +82,7 @@ def _parse(text: str, hosts: Sequence[str]) -> Fault:
     if not words:
         raise ValueError(f"is empty; wanted one of {_list(Action)} and a host")
     if words[0] not in list(Action):
-        raise ValueError(f"found {words[0]!r}; wanted one of {_list(Action)}")
+        raise ValueError(f"found {words[0]!r}; wanted one of {_list(Action)}{did_you_mean(words[0], Action)}")
     action = Action(words[0])
     if len(words) == 1:
         raise ValueError(f"found nothing after {action}; wanted {_whom(action)}")
@@ -97,12 +97,14 @@ def _parse_whom(action: Action, word: str, hosts: Sequence[str]) -> tuple[str, s
         return ALL, "", ""
     host, colon, part = word.partition(":")
     if host not in hosts:
-        raise ValueError(f"found {host!r} as the host; wanted {'all or ' if action in _ON_ALL else ''}{_list(hosts)}")
+        everyone = [ALL] if action in _ON_ALL else []
+        near = "" if host.startswith("algo-") else did_you_mean(host, [*everyone, *hosts])
+        raise ValueError(f"found {host!r} as the host; wanted {'all or ' if everyone else ''}{_list(hosts)}{near}")
     if colon and not part:
         raise ValueError(f"found nothing after {word!r}; wanted {_whom(action)}")
     if action in _ON_FOLDERS:
         if part not in FOLDERS:
-            raise ValueError(f"found {word!r}; wanted {_whom(action)}")
+            raise ValueError(f"found {word!r}; wanted {_whom(action)}{did_you_mean(part, FOLDERS)}")
         return host, "", part
     if part and action not in _ON_PROCESSES:
         raise ValueError(f"found {word!r}; {action} is for whole hosts: wanted {_whom(action)}")
@@ -115,6 +117,7 @@ def _with_clauses(fault: Fault, words: Sequence[str], after: str) -> Fault:
         name, *rest = words
         if name not in ("at", "when", "for"):
             hint = "; quote a TARGET that contains a space" if ":" in after else ""
+            hint += did_you_mean(name, ("at", "when", "for"))
             raise ValueError(f"found {name!r} after {after!r}; wanted at, when or for{hint}")
         if not rest or not rest[0]:
             raise ValueError(f"found nothing after {name}; wanted {'text' if name == 'when' else 'seconds'}")
@@ -157,6 +160,12 @@ def _whom(action: Action) -> str:
     forms += ["HOST:PROCESS"] if action in _ON_PROCESSES else []
     forms += [ALL] if action in _ON_ALL else []
     return " or ".join(forms)
+
+
+def targets(action: Action, hosts: Sequence[str]) -> list[str]:
+    """Return what an action may be done to, but for processes."""
+    folders = [f"{host}:{folder}" for host in hosts for folder in FOLDERS]
+    return folders if action in _ON_FOLDERS else [*hosts, *([ALL] if action in _ON_ALL else [])]
 
 
 def _list(names: Sequence[str] | type[Action]) -> str:

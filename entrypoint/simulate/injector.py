@@ -31,10 +31,13 @@ class _Case:
     why: str = ""
 
     @property
-    def ends_at(self) -> float | None:
-        """Return when to end the fault; None if it is not injected, or permanent."""
-        lasts = self.fault.lasts if self.state is _State.INJECTED else None
-        return None if lasts is None else self.injected + lasts
+    def due(self) -> float | None:
+        """Return when to inject or to end the fault; None if never, or not before its text is printed."""
+        if self.state is _State.WAITING and (self.printed or not self.fault.when):
+            return max(self.fault.at, self.try_at)
+        if self.state is _State.INJECTED and self.fault.lasts is not None:
+            return self.injected + self.fault.lasts
+        return None
 
     def __str__(self) -> str:
         match self.state:
@@ -60,11 +63,11 @@ class Injector:
         self._cases = [_Case(fault) for fault in faults]
 
     def starts_at(self, host: str) -> float:
-        return max((c.fault.lasts or 0.0 for c in self._cases if self._is(c, Action.LATE, host)), default=0.0)
+        return max((case.fault.lasts or 0.0 for case in self._of(Action.LATE, host)), default=0.0)
 
     def stalls(self, host: str) -> bool:
         """Return whether the host's output must not be read now."""
-        return any(self._is(c, Action.STALL, host) and c.state is _State.INJECTED for c in self._cases)
+        return any(case.state is _State.INJECTED for case in self._of(Action.STALL, host))
 
     def note_output(self, lines: bytes) -> bool:
         """Note texts that faults wait for in a host's output; return whether `act` has something to do now."""
@@ -78,11 +81,12 @@ class Injector:
     def act(self, now: float, running: Mapping[str, int]) -> None:
         """Inject and end the faults that are due."""
         for case in self._cases:
-            is_due = now >= case.try_at and (case.printed if case.fault.when else now >= case.fault.at)
+            if case.due is None or now < case.due:
+                continue
             try:
-                if case.state is _State.WAITING and is_due:
+                if case.state is _State.WAITING:
                     self._inject(case, now, running)
-                elif case.ends_at is not None and now >= case.ends_at:
+                else:
                     self._heal(case, now, running)
             except FaultFailed as error:
                 case.why = f"it does not end: {error}" if case.state is _State.INJECTED else str(error)
@@ -91,13 +95,7 @@ class Injector:
 
     def next_look(self, now: float) -> float | None:
         """Return when `act` may have something to do, unless output changes that; None if never."""
-        times = []
-        for case in self._cases:
-            if case.state is _State.WAITING and (case.printed or not case.fault.when):
-                times.append(max(case.fault.at, case.try_at))
-            elif case.ends_at is not None:
-                times.append(case.ends_at)
-        return min(times, default=None)
+        return min((case.due for case in self._cases if case.due is not None), default=None)
 
     def frozen_for_good(self) -> set[str]:
         """Return hosts that neither end by themselves nor react to SIGTERM."""
@@ -150,6 +148,5 @@ class Injector:
         case.state, case.over = _State.OVER, now
         self._say(f"fault over after {now:.2f} s: {case.fault}")
 
-    @staticmethod
-    def _is(case: _Case, action: Action, host: str) -> bool:
-        return case.fault.action is action and case.fault.host == host
+    def _of(self, action: Action, host: str) -> list[_Case]:
+        return [case for case in self._cases if case.fault.action is action and case.fault.host == host]

@@ -103,8 +103,7 @@ class PythonEngine(Engine):
             found = processes.find(launcher, fault.process)
             return found is not None and processes.send(found, SIGNALS[fault.action])
         if fault.action is Action.KILL:
-            for member in processes.family(launcher):
-                processes.send(member, signal.SIGKILL)
+            processes.send_all(launcher, signal.SIGKILL)
             return True
         if not processes.is_up(launcher):  # it has no handler of SIGTERM yet, or has not become the launcher
             return False
@@ -116,6 +115,6 @@ class PythonEngine(Engine):
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
         launcher = None if pid is None else self.launcher_of(pid)
         if launcher is not None and not fault.process:
-            processes.thaw(launcher)
+            processes.send_all(launcher, signal.SIGCONT)
         elif launcher is not None and (found := processes.find(launcher, fault.process)):
             processes.send(found, signal.SIGCONT)

@@ -9,21 +9,17 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.job import Job
-from entrypoint.simulate import linux, processes
-from entrypoint.simulate.delivery import shown
-from entrypoint.simulate.disks import FILL, MAKE_READONLY, small_disk
-from entrypoint.simulate.engine import Command, EngineName, FaultFailed, last_line
+from entrypoint.simulate import processes
+from entrypoint.simulate.engine import MOUNTS, Command, EngineName, FaultFailed, HostsFiles
 from entrypoint.simulate.fault import Action, Fault
-from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.local_python import PACKAGE, PythonEngine
-from entrypoint.simulate.netns_host import ML, SPEC
+from entrypoint.simulate.netns_host import ML, OWN, SPEC, call, new_network, small_disks, with_sbin
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, read
 
@@ -32,7 +28,6 @@ _BRIDGE = "bridge"
 # Fixed addresses cannot collide with others': no route leads out of the namespaces.
 _ADDRESS = {4: "10.0.{1}.{2}", 6: "fd00:0:0:1::{0:x}"}
 _FAMILIES = {"4": (4,), "6": (6,), "both": (6, 4)}
-_OWN = (Path("/tmp"), Path("/run"), Path("/dev/shm"))  # folders that each host has for itself
 
 
 class NetnsEngine(PythonEngine):
@@ -54,7 +49,7 @@ class NetnsEngine(PythonEngine):
     def check(self) -> None:
         if os.geteuid() != 0:
             raise ConfigError("--engine netns needs root, to make namespaces; or use --engine process or docker")
-        path = linux.with_sbin(os.environ)["PATH"]
+        path = with_sbin(os.environ)["PATH"]
         absent = [f"{tool} (apt-get install {of})" for tool, of in _TOOLS.items() if not shutil.which(tool, path=path)]
         if absent:
             raise ConfigError(f"--engine netns lacks {', '.join(absent)}; or use --engine process or docker")
@@ -67,13 +62,24 @@ class NetnsEngine(PythonEngine):
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        with self._network(), contextlib.ExitStack() as mounted:
-            if self.small:  # from now on, our mounts are visible only to us and to what we start
-                linux.unshare(linux.NEW_MOUNTS)
-                linux.mount("none", "/", flags=linux.RECURSIVE | linux.PRIVATE)
-            for _, _, folder in self.small:
-                mounted.enter_context(small_disk(folder))
+        with self._network(), small_disks([path for _, _, path in self.small]):
             yield
+
+    @contextlib.contextmanager
+    def _network(self) -> Iterator[None]:
+        try:
+            self._hub = new_network()
+        except OSError as error:
+            raise ConfigError(
+                f"--engine netns cannot make a namespace here ({error}); a container needs --privileged"
+            ) from None
+        try:
+            self._ip(f"link add {_BRIDGE} up type bridge mcast_snooping 0")
+            yield
+        except FaultFailed as error:
+            raise ConfigError(f"--engine netns cannot make a bridge: {error}") from None
+        finally:
+            os.close(self._hub)
 
     def command(self, folder: HostFolder) -> Command:
         hosts = folder.root / "hosts"
@@ -87,12 +93,13 @@ class NetnsEngine(PythonEngine):
             "addresses": [f"{address}/{64 if ':' in address else 16}" for address in self._addresses(folder.host)],
             "neighbours": [(a, self._mac(h)) for h in self.job.names if h != folder.host for a in self._addresses(h)],
             "hostname": self._hostname(folder.host),
-            "base": str(folder.base),
-            "hosts": str(hosts),
-            "channels": [(name, str(path)) for name, path in shown(self.job.channels, folder.parts)],
-            "notes_reads": self.job.notes_reads,
-            "checkpoints": str(self.job.checkpoints or ""),
-            "kept": _needed_again(self._inherited),
+            "binds": [
+                (str(folder.base), str(ML), False),
+                *((str(folder.base / part), str(ML / part), False) for part in ("model", "output")),  # as on SageMaker
+                *((str(path), str(ML / part), read_only) for path, part, read_only in self.mounts(folder)),
+                *((path, path, False) for path in _needed_again(self._inherited)),
+                (str(hosts), "/etc/hosts", False),
+            ],
         }
         own = {"ENTRYPOINT_SUMMARY": str(ML / "output" / "summary.json"), SPEC: json.dumps(spec)}
         return self.started(own, {"HOSTNAME": self._hostname(folder.host)})
@@ -112,9 +119,10 @@ class NetnsEngine(PythonEngine):
         if fault.action is Action.CUT:
             self._ip(f"link set {_port(self.job.names.index(host))} nomaster")
         elif fault.action is Action.FILL:
-            _call("sh", "-c", FILL.format(shlex.quote(str(self.folders[host].base / fault.folder))))
+            call("sh", "-c", MOUNTS[fault.action].format(shlex.quote(str(self.folders[host].base / fault.folder))))
         elif fault.action is Action.READONLY:
-            _call("nsenter", f"--target={launcher}", "--mount", "sh", "-c", MAKE_READONLY.format(ML / fault.folder))
+            command = MOUNTS[fault.action].format(ML / fault.folder)
+            call("nsenter", f"--target={launcher}", "--mount", "sh", "-c", command)
         return True
 
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
@@ -128,25 +136,9 @@ class NetnsEngine(PythonEngine):
     def read(self) -> Job:
         return read(self.job, self.job.names[0], ML, self.settings, self.gpus)
 
-    @contextlib.contextmanager
-    def _network(self) -> Iterator[None]:
-        try:
-            self._hub = linux.new_network()
-        except OSError as error:
-            raise ConfigError(
-                f"--engine netns cannot make a namespace here ({error}); a container needs --privileged"
-            ) from None
-        try:
-            self._ip(f"link add {_BRIDGE} up type bridge mcast_snooping 0")
-            yield
-        except FaultFailed as error:
-            raise ConfigError(f"--engine netns cannot make a bridge: {error}") from None
-        finally:
-            os.close(self._hub)
-
     def _ip(self, command: str) -> None:
         """Run an `ip` command in the bridge's namespace."""
-        _call("nsenter", f"--net=/proc/self/fd/{self._hub}", "ip", *command.split(), keep=(self._hub,))
+        call("nsenter", f"--net=/proc/self/fd/{self._hub}", "ip", *command.split(), keep=(self._hub,))
 
     def _addresses(self, host: str) -> list[str]:
         return [_ADDRESS[family].format(*self._numbers[host]) for family in self._families]
@@ -168,15 +160,5 @@ def _needed_again(environment: Mapping[str, str]) -> list[str]:
     """Return the folders that Python runs from, if the hosts' own /tmp, /run or /dev/shm would hide them."""
     named = [word for word in environment.get("PYTHONPATH", "").split(":") if word]
     places = {Path(place).absolute() for place in (str(PACKAGE), sys.prefix, sys.base_prefix, *named)}
-    hidden = {place for place in places if place.is_dir() and any(place.is_relative_to(own) for own in _OWN)}
+    hidden = {place for place in places if place.is_dir() and any(place.is_relative_to(own) for own in OWN)}
     return sorted(str(place) for place in hidden if not hidden & set(place.parents))
-
-
-def _call(*command: str, keep: Sequence[int] = ()) -> None:
-    """Run a tool; FaultFailed with its last line of stderr if it fails."""
-    done = subprocess.run(
-        command, env=linux.with_sbin(os.environ), stdin=subprocess.DEVNULL, capture_output=True, pass_fds=keep,
-        start_new_session=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise FaultFailed(last_line(done.stderr, f"{' '.join(command)} ended with {done.returncode}"))

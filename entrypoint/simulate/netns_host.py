@@ -6,38 +6,46 @@ must stay visible is opened first.
 """
 
 import contextlib
+import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
 import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
-from entrypoint.simulate import linux
-from entrypoint.simulate.engine import last_line
-from entrypoint.simulate.linux import BIND, READ_ONLY, RECURSIVE, REMOUNT, mount
+from entrypoint.simulate.engine import FILLER, FaultFailed, last_line
 
 SPEC = "ENTRYPOINT_NETNS_HOST"  # environment variable in which NetnsEngine describes this host, as JSON
 INTERFACE = "eth0"
 ML = Path("/opt/ml")
-_NAMESPACES = linux.NEW_NETWORK | linux.NEW_MOUNTS | linux.NEW_NAMES | linux.NEW_IPC | linux.NEW_PROCESSES
+OWN = ("/tmp", "/run", "/dev/shm")  # folders that each host has for itself
+_NEW_MOUNTS, _NEW_NETWORK = 0x0002_0000, 0x4000_0000  # CLONE_NEWNS, CLONE_NEWNET
+_NEW_NAMES, _NEW_IPC, _NEW_PROCESSES = 0x0400_0000, 0x0800_0000, 0x2000_0000  # CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWPID
+_READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x4_0000  # MS_*
+_DETACH = 0x2  # MNT_DETACH
+_NAMESPACES = _NEW_NETWORK | _NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_PROCESSES
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
     """Make the host and become its launcher, PID 1. Never return."""
     spec = json.loads(os.environ.pop(SPEC))
     try:
-        linux.die_with_parent(spec["main"])
-        linux.unshare(_NAMESPACES)
+        _die_with_parent(spec["main"])
+        _unshare(_NAMESPACES)
         _become_first_process()
         _connect(spec)
         _furnish(spec)
-    except (OSError, subprocess.SubprocessError) as error:
-        printed = getattr(error, "stderr", None) or b""
-        print(f"error: this simulated host cannot be made: {error} {last_line(printed, '')}".rstrip(), flush=True)
+    except (OSError, FaultFailed) as error:
+        print(f"error: this simulated host cannot be made: {error}", flush=True)
         os._exit(ExitCode.INTERNAL)
 
     from entrypoint.train import train
@@ -50,7 +58,7 @@ def _become_first_process() -> None:
     outside = os.getpid()
     pid = os.fork()
     if pid == 0:
-        linux.die_with_parent(outside)
+        _die_with_parent(outside)
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -79,46 +87,33 @@ def _connect(spec: dict[str, Any]) -> None:
         # Fixed neighbours, so that a host that is cut off is silent: no sender gets "host unreachable".
         *(f"neigh add {ip} lladdr {mac} dev {INTERFACE} nud permanent" for ip, mac in spec["neighbours"]),
     ]
-    _run(["ip", "-batch", "-"], "\n".join(inside), hub)
-    _run(["nsenter", f"--net=/proc/self/fd/{hub}", "ip", "link", "set", port, "master", bridge, "up"], "", hub)
+    call("ip", "-batch", "-", keep=(hub,), text="\n".join(inside))
+    call("nsenter", f"--net=/proc/self/fd/{hub}", "ip", "link", "set", port, "master", bridge, "up", keep=(hub,))
     os.close(hub)
 
 
 def _furnish(spec: dict[str, Any]) -> None:
-    mount("none", "/", flags=linux.RECURSIVE | linux.PRIVATE)  # our mounts stay in this namespace
-    base, hosts = _hold(spec["base"]), _hold(spec["hosts"])
-    channels = {name: _hold(path) for name, path in spec["channels"]}
-    checkpoints = _hold(spec["checkpoints"]) if spec["checkpoints"] else None
-    kept = {path: _hold(path) for path in spec["kept"]}
+    _mount("none", "/", flags=_RECURSIVE | _PRIVATE)  # our mounts stay in this namespace
+    held = [(_hold(source), Path(target), read_only) for source, target, read_only in spec["binds"]]
     opt, cgroups = _hold("/opt"), _hold("/sys/fs/cgroup")
-    mount("proc", "/proc", "proc")
+    _mount("proc", "/proc", "proc")
 
-    mount("sysfs", "/sys", "sysfs")  # it shows the network namespace of the process that mounts it
+    _mount("sysfs", "/sys", "sysfs")  # it shows the network namespace of the process that mounts it
     _show(cgroups, Path("/sys/fs/cgroup"))
 
-    mount("tmpfs", "/opt", "tmpfs", data="mode=755")  # a place for ml, without a new folder on the machine
+    _mount("tmpfs", "/opt", "tmpfs", data="mode=755")  # a place for ml, without a new folder on the machine
     for entry in os.scandir(f"/proc/self/fd/{opt}"):
         target = Path("/opt") / entry.name
         if entry.name != ML.name and entry.is_symlink():
             target.symlink_to(Path(entry.path).readlink())
         elif entry.name != ML.name:
             _show(_hold(entry.path), target)
-    _show(base, ML)
-    for part in ("model", "output"):  # separate mounts, as on SageMaker
-        mount(ML / part, ML / part, flags=BIND | RECURSIVE)
-    for name, folder in channels.items():
-        _show(folder, ML / "input" / "data" / name)
-        if not spec["notes_reads"]:
-            mount("none", ML / "input" / "data" / name, flags=BIND | REMOUNT | READ_ONLY)
-
-    if checkpoints is not None:
-        _show(checkpoints, ML / "checkpoints")
-
-    for own in ("/tmp", "/run", "/dev/shm"):
-        mount("tmpfs", own, "tmpfs", data="mode=755" if own == "/run" else "mode=1777")
-    for path, opened in kept.items():
-        _show(opened, Path(path))
-    _show(hosts, Path("/etc/hosts"))
+    for own in OWN:
+        _mount("tmpfs", own, "tmpfs", data="mode=755" if own == "/run" else "mode=1777")
+    for opened, target, read_only in held:
+        _show(opened, target)
+        if read_only:
+            _mount("none", target, flags=_BIND | _REMOUNT | _READ_ONLY)
     _names_from_hosts_file_only()
     socket.sethostname(spec["hostname"])
     os.chdir("/")
@@ -146,11 +141,91 @@ def _show(opened: int, target: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
     elif not target.exists():
         target.touch()
-    mount(f"/proc/self/fd/{opened}", target, flags=BIND | RECURSIVE)
+    _mount(f"/proc/self/fd/{opened}", target, flags=_BIND | _RECURSIVE)
     os.close(opened)
 
 
-def _run(command: list[str], text: str, hub: int) -> None:
-    subprocess.run(
-        command, env=linux.with_sbin(os.environ), input=text.encode(), capture_output=True, check=True, pass_fds=(hub,)
+def call(*command: str, keep: Sequence[int] = (), text: str = "") -> None:
+    """Run a tool with `text` as its input; FaultFailed with its last line of stderr if it fails."""
+    done = subprocess.run(
+        command, env=with_sbin(os.environ), input=text.encode(), capture_output=True, pass_fds=keep,
+        start_new_session=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise FaultFailed(last_line(done.stderr, f"{' '.join(command)} ended with {done.returncode}"))
+
+
+def with_sbin(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which root's tools are found, whatever PATH our shell has."""
+    return {**environment, "PATH": f"{environment.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
+
+
+def _unshare(kinds: int) -> None:
+    """Move the calling thread, and all that it starts from now on, into new namespaces."""
+    _check(_libc.unshare(kinds), "unshare")
+
+
+def _die_with_parent(parent: int) -> None:
+    """Arrange for SIGKILL when our parent (its pid in /proc) ends, and exit now if it has ended."""
+    _check(_libc.prctl(1, signal.SIGKILL, 0, 0, 0), "prctl")  # PR_SET_PDEATHSIG
+    if int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1]) != parent:
+        os._exit(137)
+
+
+def _mount(source: str | Path, target: str | Path, kind: str = "none", flags: int = 0, data: str = "") -> None:
+    """Call mount(2). A source /proc/self/fd/N means the file as it was opened, even if something covers it now."""
+    code = _libc.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode() or None
     )
+    _check(code, f"mount {source} on {target}")
+
+
+def new_network() -> int:
+    """Create a network namespace without name or process; return a file that keeps it alive."""
+
+    def make() -> int:
+        _unshare(_NEW_NETWORK)  # for this thread only
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(make).result()
+
+
+@contextlib.contextmanager
+def small_disks(folders: Sequence[Path]) -> Iterator[None]:
+    """Mount a file system in memory over each folder, and copy its contents into the folder at the end."""
+    if folders:  # from now on, our mounts are visible only to us and to what we start
+        _unshare(_NEW_MOUNTS)
+        _mount("none", "/", flags=_RECURSIVE | _PRIVATE)
+    with contextlib.ExitStack() as mounted:
+        for folder in folders:
+            mounted.enter_context(_small_disk(folder))
+        yield
+
+
+@contextlib.contextmanager
+def _small_disk(folder: Path) -> Iterator[None]:
+    below = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    real = f"/proc/self/fd/{below}"  # the folder below the mount
+    _mount("tmpfs", folder, "tmpfs", data="mode=755")
+    shutil.copytree(real, folder, symlinks=True, dirs_exist_ok=True)
+    try:
+        yield
+    finally:
+        try:
+            shutil.copytree(folder, real, symlinks=True, dirs_exist_ok=True, ignore=_left_out)
+        finally:
+            _check(_libc.umount2(os.fsencode(folder), _DETACH), f"unmount {folder}")
+            os.close(below)
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Return the names that are not copied back: the filler, sockets and pipes."""
+    paths = {name: Path(folder) / name for name in names}
+    return {n for n, path in paths.items() if n == FILLER or not (path.is_symlink() or path.is_dir() or path.is_file())}
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from entrypoint.launcher.job.channels import Wrapper
 from entrypoint.simulate.channels import LONGEST_RECORD, Channel, Compression, InputMode
@@ -26,7 +26,6 @@ from entrypoint.simulate.channels import LONGEST_RECORD, Channel, Compression, I
 _MAGIC = 0xCED7230A  # begin of a RecordIO record; the length follows, and the data are padded to a multiple of 4 bytes
 _BLOCK = 1 << 20
 _BUFFER = 1 << 18
-_SMALL_BYTES = 1 << 15  # bytes; copying a smaller object is faster than splicing its pages
 _PATIENCE_SECONDS = 5.0  # seconds in which a thread must end, once there is no reader
 
 
@@ -60,13 +59,13 @@ def feeding(streams: Iterable[Stream], failed: Callable[[str], None]) -> Iterato
 class _Feeder:
     def __init__(self, stream: Stream, failed: Callable[[str], None]) -> None:
         self._stream, self._channel, self._failed = stream, stream.channel, failed
-        self._fifo = stream.folder
+        self._fifo = stream.folder / f"{stream.channel.name}_0"
         self._thread = threading.Thread(target=self._run, name=f"feed {stream.channel.name}", daemon=True)
         self._part: Path | bytes = b""  # the part that is being sent
         self.stopping = False
 
     def begin(self) -> None:
-        self._make(0)
+        os.mkfifo(self._fifo)
         self._thread.start()
 
     def end(self, deadline: float) -> None:
@@ -75,15 +74,7 @@ class _Feeder:
             with contextlib.suppress(OSError):
                 os.close(os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK))
             self._thread.join(0.02)
-        self._remove()
-
-    def _make(self, number: int) -> None:
-        self._fifo = self._stream.folder / f"{self._channel.name}_{number}"
-        os.mkfifo(self._fifo)
-
-    def _remove(self) -> None:
-        with contextlib.suppress(OSError):
-            self._fifo.unlink()
+        self._fifo.unlink(missing_ok=True)
 
     def _run(self) -> None:
         number = 0
@@ -91,7 +82,8 @@ class _Feeder:
             while not self.stopping:
                 self._pass(number)
                 number += 1
-                self._make(number)
+                self._fifo = self._stream.folder / f"{self._channel.name}_{number}"
+                os.mkfifo(self._fifo)
         except (OSError, EOFError, zlib.error) as error:
             if not self.stopping:
                 what = f"{self._part}: " if isinstance(self._part, Path) else ""
@@ -110,44 +102,22 @@ class _Feeder:
                         self._send(self._part, pipe)
                 pipe.flush()
             finally:
-                self._remove()  # before the reader sees the end, so that nobody opens this FIFO again
+                self._fifo.unlink(missing_ok=True)  # before the reader sees the end, so that nobody opens it again
 
     def _send(self, part: Path | bytes, pipe: IO[bytes]) -> None:
         """Write one object or attribute, as a record if the channel has wrapper=RecordIO."""
-        is_record = self._channel.wrapper is Wrapper.RECORD_IO
-        if isinstance(part, Path) and self._channel.compression is Compression.GZIP:
-            with gzip.open(part) as expanded:
-                if not is_record:
-                    shutil.copyfileobj(expanded, pipe, _BLOCK)
-                    return
-                part = expanded.read(LONGEST_RECORD + 1)
-        with io.BytesIO(part) if isinstance(part, bytes) else open(part, "rb", buffering=0) as content:
-            size = content.seek(0, os.SEEK_END)
-            content.seek(0)
-            if size > LONGEST_RECORD and is_record:
-                raise OSError(errno.EFBIG, "an object is larger than a record may be, 512 MB, when it is expanded")
-            if is_record:
-                pipe.write(struct.pack("<II", _MAGIC, size))
-            if size > _SMALL_BYTES and isinstance(content, io.FileIO):
-                _hand_on(content, size, pipe)
-            else:
-                pipe.write(content.read(size) or b"")
-            if is_record:
-                pipe.write(bytes(-size % 4))
+        with self._opened(part) as content:
+            if self._channel.wrapper is not Wrapper.RECORD_IO:
+                shutil.copyfileobj(content, pipe, _BLOCK)
+                return
+            data = content.read(LONGEST_RECORD + 1)
+        if len(data) > LONGEST_RECORD:
+            raise OSError(errno.EFBIG, "an object is larger than a record may be, 512 MB, when it is expanded")
+        pipe.write(struct.pack("<II", _MAGIC, len(data)))
+        pipe.write(data)
+        pipe.write(bytes(-len(data) % 4))
 
-
-def _hand_on(file: io.FileIO, size: int, pipe: IO[bytes]) -> None:
-    """Send a file into a pipe by splice: the kernel uses the pages in its cache, and we copy nothing."""
-    pipe.flush()
-    sent = 0
-    while sent < size:
-        try:
-            count = os.splice(file.fileno(), pipe.fileno(), min(size - sent, _BLOCK))
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            shutil.copyfileobj(file, pipe, _BLOCK)  # the file system does not support splice
-            return
-        if not count:
-            raise OSError(errno.EIO, f"{file.name!r} has become shorter while it was read")
-        sent += count
+    def _opened(self, part: Path | bytes) -> IO[bytes]:
+        if isinstance(part, bytes):
+            return io.BytesIO(part)
+        return cast(IO[bytes], gzip.open(part)) if self._channel.compression is Compression.GZIP else part.open("rb")

@@ -1,23 +1,30 @@
-"""Run hosts as processes: each is the launcher itself, with a folder, a loopback address and ports of its own."""
+"""Run hosts as processes: each is the launcher itself, with a folder, a loopback address and ports of its own.
+
+TensorFlow's servers listen on all addresses, so every host needs ports of its own. A run adds one number, the base, to
+all its ports, and a stride times the rank to each host's.
+"""
 
 import contextlib
 import json
+import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from entrypoint.base.errors import ConfigError
 from entrypoint.base.values import replace
 from entrypoint.launcher.job.job import Job
-from entrypoint.launcher.plan.plan import ProcessSpec
+from entrypoint.launcher.plan.plan import Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
-from entrypoint.simulate import ports
-from entrypoint.simulate.delivery import shown
 from entrypoint.simulate.engine import Command, EngineName
 from entrypoint.simulate.fault import Action
-from entrypoint.simulate.local_python import PythonEngine
+from entrypoint.simulate.local_python import PythonEngine, allow_files
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, read
+
+LOWEST, HIGHEST = 10_000, 65_535  # lower ports are often in use by services
+_STEP = 61  # distance between two bases that are tried
 
 
 class ProcessEngine(PythonEngine):
@@ -35,22 +42,20 @@ class ProcessEngine(PythonEngine):
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:
         super().__init__(job, environment, gpus)
         self._run = Path("/tmp/entrypoint-XXXXXXXX")  # until `ready` makes a folder
-        self._base, self._stride, self._control_port = 0, 0, 0
+        self._ports_and_addresses: dict[str, str] = {}  # the settings of a run that has reserved them
 
     def plan(self, whole: bool) -> str:
         """Render the plan as the hosts make it, each with its own folders."""
         with self._ports():
             plan = plan_for(self.read())
-        folders = {host: (str(folder.base), f"{self._run / host}/") for host, folder in self.folders.items()}
-        ours = folders[self.job.names[0]]
+        first = self.job.names[0]
 
         def at_home(spec: ProcessSpec) -> ProcessSpec:
             """Replace the first host's folders in a process of the plan by its own host's; nothing else differs."""
 
             def moved(text: str) -> str:
-                for here, there in zip(ours, folders[spec.host], strict=True):
-                    text = text.replace(here, there)
-                return text
+                text = text.replace(str(self.folders[first].base), str(self.folders[spec.host].base))
+                return text.replace(f"{self._run / first}/", f"{self._run / spec.host}/")
 
             env = tuple((name, moved(value)) for name, value in spec.env)
             return spec.but(argv=tuple(map(moved, spec.argv)), env=env)
@@ -66,10 +71,9 @@ class ProcessEngine(PythonEngine):
             yield
 
     def command(self, folder: HostFolder) -> Command:
-        for name, path in shown(self.job.channels, folder.parts):
-            (folder.input_data / name).symlink_to(path)
+        for path, part, _ in self.mounts(folder):
+            (folder.base / part).symlink_to(path)
         if self.job.checkpoints:
-            (folder.base / "checkpoints").symlink_to(self.job.checkpoints)
             (folder.config / "checkpointconfig.json").write_text(
                 json.dumps({"LocalPath": f"{folder.base}/checkpoints"})
             )
@@ -80,15 +84,12 @@ class ProcessEngine(PythonEngine):
 
     def _own(self, folder: HostFolder) -> dict[str, str]:
         """Return the environment variables that the launcher on this host reads."""
-        where = ports.addresses(self.job.names, self._control_port + self._base, self._stride)
         return {
             **self.settings,
+            **self._ports_and_addresses,
             "SAGEMAKER_BASE_DIR": str(folder.base),
             "ENTRYPOINT_RUN_DIR": str(self._run / folder.host),
             "ENTRYPOINT_SUMMARY": str(folder.summary),
-            "ENTRYPOINT_HOST_ADDRESSES": json.dumps(where),
-            "ENTRYPOINT_PORT_STRIDE": str(self._stride),
-            "ENTRYPOINT_PORT_BASE": str(self._base),
         }
 
     def read(self, host: str = "") -> Job:
@@ -97,11 +98,64 @@ class ProcessEngine(PythonEngine):
 
     @contextlib.contextmanager
     def _ports(self) -> Iterator[None]:
-        self._base = self._stride = 0
         job = self.read()
-        self._control_port = job.settings.control_port
-        unmoved = ports.ports_by_host(job, plan_for(job))
-        self._stride = ports.stride(unmoved)
-        wanted = [port + rank * self._stride for rank, own in enumerate(unmoved) for port in own]
-        with ports.reserved(wanted) as self._base:
+        unmoved = ports_by_host(job, plan_for(job))
+        step = stride(unmoved)
+        with reserved([port + rank * step for rank, own in enumerate(unmoved) for port in own]) as base:
+            where = addresses(self.job.names, job.settings.control_port + base, step)
+            self._ports_and_addresses = {
+                "ENTRYPOINT_HOST_ADDRESSES": json.dumps(where),
+                "ENTRYPOINT_PORT_STRIDE": str(step),
+                "ENTRYPOINT_PORT_BASE": str(base),
+            }
             yield
+
+
+def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:
+    """Return the ports that each host of the plan listens on, hosts in rank order."""
+    control = job.settings.control_port
+    return [
+        [host.port(control), *(port for spec in plan.on(host.name) for port in spec.ports)]
+        for host in job.cluster.hosts
+    ]
+
+
+def stride(ports: Sequence[Sequence[int]]) -> int:
+    """Return the least stride that keeps the ports of all hosts apart."""
+    for wanted in range(1, 5001):
+        moved = [port + rank * wanted for rank, own in enumerate(ports) for port in own]
+        if len(set(moved)) == len(moved):
+            return wanted
+    raise ConfigError("too few free ports for so many processes on so many simulated hosts; wanted fewer")
+
+
+@contextlib.contextmanager
+def reserved(ports: Sequence[int]) -> Iterator[int]:
+    """Yield a base with which all `ports` are free, and reserve them against other runs until the end.
+
+    Low bases come first: by default, the kernel may give any port of the upper half to an outgoing connection.
+    """
+    allow_files(len(ports))
+    for base in range(max(0, LOWEST - min(ports)), HIGHEST + 1 - max(ports), _STEP):
+        with contextlib.ExitStack() as held:
+            if all(_take(port + base, held) for port in ports):
+                yield base
+                return
+    raise ConfigError(f"no {len(ports)} free ports between {LOWEST} and {HIGHEST}; are other local jobs running?")
+
+
+def _take(port: int, held: contextlib.ExitStack) -> bool:
+    """Reserve a port against other runs by an abstract socket, which ends with us; return whether the port is free."""
+    name = held.enter_context(socket.socket(socket.AF_UNIX))
+    probe = socket.socket()
+    with probe, contextlib.suppress(OSError):
+        name.bind(f"\0sagemaker-tf-entrypoint port {port}")
+        probe.bind(("0.0.0.0", port))
+        return True
+    return False
+
+
+def addresses(names: Sequence[str], control_port: int, stride: int) -> Mapping[str, str]:
+    """Make a loopback address for each host from its control port, which no other run on this machine has."""
+    moved = {name: control_port + rank * stride for rank, name in enumerate(names)}
+    return {name: f"127.{port >> 8}.{port & 255}.1" for name, port in moved.items()}

@@ -50,6 +50,12 @@ def send(pid: int, number: int) -> bool:
     return True
 
 
+def send_all(launcher: int, number: int) -> None:
+    """Signal all processes of a host."""
+    for pid in family(launcher):
+        send(pid, number)
+
+
 def freeze(launcher: int) -> None:
     """Stop all processes of a host by SIGSTOP, and those that they start meanwhile."""
     for _ in range(200):
@@ -59,11 +65,6 @@ def freeze(launcher: int) -> None:
         for pid in running:
             send(pid, signal.SIGSTOP)
         time.sleep(0.002)
-
-
-def thaw(launcher: int) -> None:
-    for pid in family(launcher):
-        send(pid, signal.SIGCONT)
 
 
 def _is(pid: int, name: str) -> bool:

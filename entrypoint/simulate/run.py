@@ -2,17 +2,20 @@
 
 import contextlib
 import signal
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
-from entrypoint.base.errors import ExitCode
+from entrypoint.base.errors import ConfigError, ExitCode
 from entrypoint.base.secrets import Secrets
 from entrypoint.simulate.engine import Engine
 from entrypoint.simulate.injector import Injector
-from entrypoint.simulate.live_page import live_page
+from entrypoint.simulate.pages import board, live_page
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.summary import exit_code, summary
-from entrypoint.simulate.tree import channels_in, check_size, folders_of, read_below, taken, write_tree
-from entrypoint.simulate.watch import Terminal, Watch, signals
+from entrypoint.simulate.summary import exit_code, place, summary
+from entrypoint.simulate.terminal import Quiet, Terminal
+from entrypoint.simulate.tree import channels_in, check_size, folders_of, read, read_below, taken, write_tree
+from entrypoint.simulate.watch import Watch, signals
 
 
 def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
@@ -23,15 +26,37 @@ def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
     return 0
 
 
-def run_local(job: LocalJob, engine: Engine) -> int:
-    """Run the job; return its exit code. ConfigError or CodeError, before any start, if it cannot be run."""
+def _intent(job: LocalJob, engine: Engine, warns: bool) -> Iterator[str]:
+    """Yield what is about to run, where its logs go and, if asked for, the warnings that the logs will have."""
+    folders = folders_of(job)
+    mode: str = job.mode
+    warnings: tuple[str, ...] = ()
+    with contextlib.suppress(ConfigError):  # the image's launcher may know other settings
+        described = read(job, folders[0].host, folders[0].base, engine.settings)
+        mode, warnings = described.mode, described.warnings
+    hosts = "1 host" if job.hosts == 1 else f"{job.hosts} hosts"
+    yield f"{place('runs', [job.source / job.program])}: {hosts}, mode {mode}, engine {engine.name}"
+    yield place("logs", [folder.log for folder in folders])
+    if warns:
+        yield from (f"warning: {warning}" for warning in warnings)
+
+
+def run_local(
+    job: LocalJob, engine: Engine, environment: Mapping[str, str] = MappingProxyType({}), quiet: bool = False
+) -> int:
+    """Run the job; return its exit code. ConfigError or CodeError, before any start, if it cannot be run.
+
+    `environment` says whether there are colours.
+    """
     job.check_files()
     check_size(job.source, channels_in(job))
     engine.check()
     folders = folders_of(job)
-    terminal = Terminal()
-    place = taken(job.output, f"--output {job.output}", read_below(job, job.output))
-    with place, signals() as happened:
+    terminal = Quiet(environment, job.names) if quiet else Terminal(environment)
+    ours = taken(job.output, f"--output {job.output}", read_below(job, job.output))
+    with ours, signals() as happened:
+        for line in _intent(job, engine, quiet):
+            terminal.print(line)
         for folder in folders:
             write_tree(job, folder)
         for line in filter(None, (channel.summary for channel in job.channels)):
@@ -56,8 +81,6 @@ def run_local(job: LocalJob, engine: Engine) -> int:
             if job.watch is not None:
                 around.enter_context(live_page(records[0], job.watch, terminal.print))
             if job.tensorboard is not None:
-                from entrypoint.simulate.tensorboard import board  # imported here, since few runs need it
-
                 around.enter_context(board(records, job.output / "tensorboard", job.tensorboard, terminal.print))
             around.enter_context(feeding(streams, failed))
             around.enter_context(engine.ready())

@@ -22,12 +22,13 @@ def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
 
 
 def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
-    """Return the table of hosts, causes of failure, faults, verdicts of the report, and paths of the results."""
+    """Return causes of failure, the table of hosts, faults, verdicts of the report, and paths, report and logs last."""
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
-    lines = ["", *(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
-    lines += [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
+    causes = [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
+    lines = ["", *causes, *[""][: len(causes)]]
+    lines += [*(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
     verdicts = [f"report: {words}" for folder in folders for words in verdicts_of(folder.report)]
     return "\n".join([*lines, *faults, *verdicts, *_places(folders)])
 
@@ -78,15 +79,15 @@ def _last_words(folder: HostFolder) -> str:
 
 def _places(folders: Sequence[HostFolder]) -> list[str]:
     found = {
-        "logs": [folder.log for folder in folders],
-        "report": [folder.report for folder in folders if folder.report.exists()],
         "model": [folder.model for folder in folders if folder.model.is_dir() and any(folder.model.iterdir())],
         "failure": [folder.failure for folder in folders if folder.failure.exists()],
+        "report": [folder.report for folder in folders if folder.report.exists()],
+        "logs": [folder.log for folder in folders],
     }
-    return [_place(what, paths) for what, paths in found.items() if paths]
+    return [place(what, paths) for what, paths in found.items() if paths]
 
 
-def _place(what: str, paths: Sequence[Path]) -> str:
+def place(what: str, paths: Sequence[Path]) -> str:
     """Return the first path, and how many more there are."""
     shown = f"{paths[0]}" + (f" (and {len(paths) - 1} more, one for each host)" if len(paths) > 1 else "")
     with contextlib.suppress(ValueError):

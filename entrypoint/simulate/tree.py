@@ -1,4 +1,4 @@
-"""Write each host's folder: the tree that SageMaker mounts, and beside it the host's log."""
+"""Write each host's folder: the tree that SageMaker mounts, its part of the channels, and beside it the host's log."""
 
 import contextlib
 import fcntl
@@ -13,11 +13,12 @@ from pathlib import Path
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Job, Tree
-from entrypoint.simulate.delivery import deliver
+from entrypoint.simulate.channels import Channel, InputMode
 from entrypoint.simulate.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # marks an output folder as ours, and (by a lock) as used by a running job
 MOST_CODE_BYTES = 1 << 30  # bytes
+_BUCKET = "s3://local"  # stands for the bucket in lists of objects
 # Folders without code, by name and by contents: our output, virtual environments, those of conda, caches.
 _NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
 _TELLS = (MARKER, "pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
@@ -43,8 +44,11 @@ class HostFolder(Tree):
 
     @property
     def parts(self) -> Path:
-        """Return the folder with this host's part of channels that differ between hosts."""
-        return self.root / "channels"
+        """Return the folder with this host's part of channels that differ between hosts.
+
+        Where no engine mounts them (`root` is `base`, in a container of compose.yaml), it is input/data itself.
+        """
+        return self.input_data if self.root == self.base else self.root / "channels"
 
 
 def folders_of(job: LocalJob) -> list[HostFolder]:
@@ -75,6 +79,44 @@ def write_tree(job: LocalJob, folder: HostFolder) -> None:
         shutil.copytree(job.source, folder.code, ignore=partial(_not_code, channels_in(job)))
     except (OSError, shutil.Error) as error:
         raise CodeError(f"the code folder {job.source} cannot be copied: {error}") from None
+
+
+def shown(channels: Sequence[Channel], parts: Path) -> list[tuple[str, Path]]:
+    """Return (channel, folder that the host must see as input/data/CHANNEL); a channel in Pipe mode has none."""
+    files = [channel for channel in channels if channel.mode is not InputMode.PIPE]
+    return [(channel.name, channel.source if channel.is_whole else parts / channel.name) for channel in files]
+
+
+def deliver(channels: Sequence[Channel], data: Path, parts: Path, rank: int, hosts: int) -> None:
+    """Make the folders of `shown`, and the lists `CHANNEL-manifest` in `data`, the host's input/data."""
+    for channel in channels:
+        if not channel.attributes:
+            # The prefix, then each object of this host.
+            keys = [f"{_BUCKET}/{channel.name}/{entry.key}" for entry in channel.of_host(rank, hosts)]
+            listed = "\n".join([channel.name, *keys, ""])
+            (data / f"{channel.name}-manifest").write_text(listed, "utf-8", "surrogateescape")
+        if channel.mode is not InputMode.PIPE and not channel.is_whole:
+            _make_part(channel, parts / channel.name, rank, hosts)
+
+
+def _make_part(channel: Channel, folder: Path, rank: int, hosts: int) -> None:
+    """Make a folder with the objects of one host: as hard links if possible, else as copies."""
+    folder.mkdir(parents=True)
+    for entry in channel.of_host(rank, hosts):
+        target = folder / entry.key
+        if ".." in target.parts or folder not in target.parents:
+            raise ConfigError(f"--channel {channel.name}: key {entry.key!r} leads out of the channel's folder")
+        if target.exists():  # a manifest may name an object twice; SageMaker copies it once
+            continue
+        for source in (part for part in entry.parts if isinstance(part, Path)):
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(os.path.realpath(source), target)
+                except OSError:  # another file system, or another user's file
+                    shutil.copy2(source, target)
+            except OSError as error:
+                raise ConfigError(f"--channel {channel.name}: {source} cannot be copied: {error}") from None
 
 
 def channels_in(job: LocalJob) -> frozenset[Path]:
@@ -159,5 +201,5 @@ def _remove(path: Path, spared: Sequence[Path]) -> None:
 def read_below(job: LocalJob, path: Path) -> list[Path]:
     """Return what a job reads that is this folder, or lies in it."""
     folders = [job.source, *([job.checkpoints] if job.checkpoints else [])]
-    found = [folder for folder in folders if folder == path or path in folder.parents]
+    found = [folder for folder in folders if folder.is_relative_to(path)]
     return found + [channel.source for channel in job.channels if channel.reads(path)]

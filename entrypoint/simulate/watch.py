@@ -4,7 +4,6 @@ SIGTERM and Ctrl-C stop the hosts.
 """
 
 import contextlib
-import os
 import queue
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.simulate.engine import Engine
 from entrypoint.simulate.injector import Injector
 from entrypoint.simulate.local_python import allow_files
+from entrypoint.simulate.terminal import RUNS, Terminal
 from entrypoint.simulate.tree import HostFolder
 
 STOP_GRACE_SECONDS = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
@@ -40,22 +40,6 @@ def signals() -> Iterator["queue.SimpleQueue[int]"]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class Terminal:
-    """Write whole lines of several threads to our stdout."""
-
-    def __init__(self, fd: int = 1) -> None:
-        self._fd, self._lock = fd, threading.Lock()
-
-    def write(self, lines: bytes) -> None:
-        view = memoryview(lines)
-        with self._lock, contextlib.suppress(OSError):  # without a reader of our stdout, job and log files go on
-            while view:
-                view = view[os.write(self._fd, view) :]
-
-    def print(self, message: str) -> None:
-        self.write(f"{message}\n".encode(errors="replace"))
 
 
 class Watch:
@@ -90,6 +74,7 @@ class Watch:
                     self._stop(f"stopping after {timeout:g} s, as --timeout says")
                 elif self.stopping_since is None and self.failed_since and now >= self.failed_since + FOLLOW_SECONDS:
                     self._stop(f"a host failed {FOLLOW_SECONDS:g} s ago and others still run: stopping them")
+                self.terminal.tick()
                 self._press()
                 self.injector.act(now - self.began, self.running)
                 self._bury_the_frozen()
@@ -135,6 +120,7 @@ class Watch:
         child.returncode = 0  # we reap every child ourselves: keep Popen from waiting
         assert child.stdout is not None
         self.running[folder.host] = child.pid
+        self.terminal.state(folder.host, RUNS)
         copier = threading.Thread(target=self._copy, args=(child.stdout, folder), daemon=True)
         copier.start()
         self.copiers.append(copier)
@@ -160,6 +146,7 @@ class Watch:
             for host in [host for host, its in self.running.items() if its == pid]:
                 del self.running[host]
                 self.exits[host] = Exit.from_wait_status(status)
+                self.terminal.state(host, str(self.exits[host]))
                 if not self.exits[host].clean and self.failed_since is None:
                     self.failed_since = time.monotonic()
                 # The scripts of a killed host become our children, and must end with it.
@@ -209,9 +196,9 @@ class Watch:
                 with contextlib.suppress(OSError):  # on a full disk, read on: else the host would block
                     log.write(block)
                 whole, newline, after = (rest + block).rpartition(b"\n")
-                self.terminal.write(whole + newline)
+                self.terminal.output(folder.host, whole + newline)
                 if newline and self.injector.note_output(whole):
                     self.happened.put(NEWS)
                 rest = after
         if rest:
-            self.terminal.write(rest + b"\n")
+            self.terminal.output(folder.host, rest + b"\n")

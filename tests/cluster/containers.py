@@ -24,8 +24,8 @@ import hiccups
 from compose import the_compose
 
 from entrypoint.simulate.channels import Channel
-from entrypoint.simulate.delivery import deliver, shown
 from entrypoint.simulate.pipe_writer import Stream, feeding
+from entrypoint.simulate.tree import deliver, shown
 
 PROGRAMS = Path(__file__).parent / "programs"
 # On every container and network of this test session, so that the session can see that none is left. tests/run.sh names

@@ -173,11 +173,18 @@ def test_hide(local):
 FULL = """
 import os, sys, time
 folder = os.environ["SM_MODEL_DIR"]
+open_one = open(folder + "/open", "w")
 open(folder + "/before", "w").write("before")
 print("written", flush=True)
 for number in range(600):
-    with open(f"{folder}/{number}", "w") as file:
-        file.write("x" * 5000)
+    try:
+        with open(f"{folder}/{number}", "w") as file:
+            file.write("x" * 5000)
+    except OSError:
+        open_one.write("x" * 5000)
+        open_one.flush()
+        print("the open one takes more", flush=True)
+        raise
     time.sleep(0.1)
 """
 
@@ -195,6 +202,7 @@ def test_a_model_folder_that_takes_no_more(local, tmp_path, action, error):
     run = local(f"{action} algo-2:model when 'worker/1] written'", program=tmp_path / "code" / "train.py")
     assert run.code == 1 and run.exits == ["1"] * 3
     assert run.cause.startswith("algo-2 worker/1 (exit code 1): OSError: ") and error in run.cause
+    assert ("the open one takes more" in run.terminal) == (action == "readonly")
     assert (run.ml(2) / "model" / "before").read_text() == "before"
     assert not list(run.ml(2).rglob(".full"))
 

@@ -75,6 +75,21 @@ def test_train_is_meant(image: str, command: list[str], tmp_path: Path) -> None:
     assert result.stdout.split() == ["train", "in", "pid", "1:", *options]
 
 
+def test_modules_of_the_jobs_pythonpath_do_not_reach_the_launcher(image: str, tmp_path: Path) -> None:
+    """A folder that PYTHONPATH names may hold a `socket.py` of the user's."""
+    for name in ("enum", "socket", "waitress"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this is not the module that was meant')\n")
+    (tmp_path / "config").mkdir()
+    resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}
+    (tmp_path / "config/resourceconfig.json").write_text(json.dumps(resources))
+    (tmp_path / "config/hyperparameters.json").write_text('{"sagemaker_program": "train.sh"}')
+    (tmp_path / "train.sh").write_text("#!/bin/sh\necho it trains\n")
+    (tmp_path / "train.sh").chmod(0o755)
+    mounts = ("-v", f"{tmp_path}/config:/opt/ml/input/config:ro", "-v", f"{tmp_path}:/opt/ml/code:ro")
+    result = run(*DOCKER_RUN, *mounts, "-e", "PYTHONPATH=/opt/ml/code", image, "train", check=False)
+    assert result.returncode == 0 and "script] it trains\n" in result.stdout, result.stdout + result.stderr
+
+
 def test_names_that_sagemakers_own_scripts_look_for(image: str) -> None:
     """SDK v3 starts bash instead of the entrypoint, and expects these on PATH."""
     names = [
@@ -388,7 +403,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import tensorflow as tf
-from entrypoint.serving.find import find_model
+from entrypoint.serving.config import find_model
 from entrypoint.serving.tensorflow_model import load
 folder = Path("/tmp/model")
 folder.mkdir()

@@ -18,7 +18,7 @@ from typing import IO, Any
 from processes import processes_with
 from waiting import eventually
 
-from entrypoint.simulate.ports import reserved
+from entrypoint.simulate.process_engine import reserved
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"

@@ -1,13 +1,18 @@
 """Test `entrypoint local` as a person uses it: real hosts as processes, signals, logs, tables and exit codes."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -282,6 +287,111 @@ def test_output_that_nobody_reads_stops_nothing(local, tmp_path):
     process.stdout.close()
     assert process.wait(LONG) == 0
     assert "script] 19\n" in (tmp_path / "out" / "algo-1" / "log.txt").read_text()
+
+
+# --- what the terminal shows ---
+
+
+def test_it_prints_first_what_it_is_about_to_do(local, tmp_path):
+    program = code(tmp_path, train="print('ok')")
+    run = local(program, "--hosts", "2", "--hyperparameters", "sagemaker_multi_worker_mirrored_strategy_enabled=true")
+    assert run.end() == 0
+    lines = run.terminal.split("\n")
+    assert re.fullmatch(r"runs     \S*code/train\.py: 2 hosts, mode mwms, engine process", lines[0])
+    assert re.fullmatch(r"logs     \S*/algo-1/log\.txt \(and 1 more, one for each host\)", lines[1])
+
+
+def test_the_summary_begins_with_the_cause_and_ends_with_the_paths_of_report_and_logs(local, tmp_path):
+    program = code(tmp_path, train="raise ValueError('no such column')")
+    run = local(program, "--hosts", "2", "--mode", "mwms", FORCE_COLOR="1")
+    assert run.end() == 1
+    end = run.terminal[run.terminal.index("\n\x1b[31mfailed\x1b[0m: ") :]
+    assert "ValueError: no such column\n\nhost " in end
+    assert re.findall(r"^\w+ +(?=\S*out/)", end, re.MULTILINE) == ["failure  ", "report   ", "logs     "]
+    logs = [(run.output / host / "log.txt").read_text() for host in ("algo-1", "algo-2")]
+    assert ["no such column" in log and "\x1b" not in log for log in logs] == [True] * 2  # no colour in a log
+
+
+def test_quiet_prints_states_and_messages_and_the_logs_have_the_rest(local, tmp_path):
+    program = code(tmp_path, train="print('step', 'one')")
+    words = ["--hosts", "2", "--quiet", "--fault", "late algo-2 for 1", "--env", "ENTRYPOINT_RESTART=1"]
+    run = local(program, *words)
+    assert run.end() == 0
+    lines = run.terminal.split("\n")
+    assert lines[2] == (
+        "warning: environment variable ENTRYPOINT_RESTART is not a setting of the launcher; ignored; did you mean "
+        "ENTRYPOINT_RESTARTS? `entrypoint settings` lists all"
+    )
+    states = [line for line in lines if re.match(r"algo-\d: ", line)]
+    assert sorted(states) == [f"algo-{n}: {state}" for n in (1, 2) for state in ("exit code 0", "runs")]
+    assert states[0] == "algo-1: runs"
+    assert "step one" not in run.terminal and "fault after 0.00 s: late algo-2 for 1" in lines
+    assert ["step one" in (run.output / f"algo-{n}" / "log.txt").read_text() for n in (1, 2)] == [True] * 2
+
+
+ESCAPE = re.compile(r"\x1b\[[?\d]*\w")
+
+
+def on_a_terminal(command: list[str], rows: int, columns: int) -> str:
+    """Run a command on a terminal of that size; return what it wrote."""
+    pid, fd = pty.fork()
+    if not pid:
+        left_out = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+        environment = {name: value for name, value in os.environ.items() if name not in left_out}
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        os.execvpe(command[0], command, {**environment, "PYTHONPATH": str(ROOT), "TERM": "xterm"})
+    written = b""
+    with contextlib.suppress(OSError):  # EIO, as the terminal closes
+        while block := os.read(fd, 1 << 16):
+            written += block
+    os.close(fd)
+    os.waitpid(pid, 0)
+    return written.decode("utf-8", "replace").replace("\r", "")
+
+
+def screen(written: str, rows: int) -> list[str]:
+    """Return the lines that a terminal shows and has shown, by the few commands that we send it."""
+    lines = [""]
+    for part in re.findall(rf"{ESCAPE.pattern}|\n|[^\x1b\n]+", written):
+        if found := re.fullmatch(r"\x1b\[(\d+)A", part):
+            assert int(found[1]) < rows  # it reaches no line that has left the screen
+            lines[-1 - int(found[1]) :] = [""]
+        elif part == "\n":
+            lines.append("")
+        elif not part.startswith("\x1b"):
+            lines[-1] += part
+    return lines
+
+
+def test_quiet_on_a_terminal_has_a_line_for_each_host_that_the_summary_replaces(tmp_path):
+    steps = "for n in range(3): print('step', n, 'x' * 200, flush=True); time.sleep(0.3)"
+    text = f"import time\n{steps}\nraise ValueError('a ' * 90)"
+    program = code(tmp_path, train=text)
+    words = [str(program), "--hosts", "2", "--mode", "mwms", "--quiet", "--output", str(tmp_path / "out")]
+    written = on_a_terminal([sys.executable, "-m", "entrypoint", "local", *words], rows=24, columns=80)
+    drawn = re.findall(r"^algo-\d  .*$", ESCAPE.sub("", written), re.MULTILINE)
+    assert any(re.fullmatch(r"algo-1  runs +\d s  \[worker/0\] step \d x+", row) for row in drawn)
+    assert max(map(len, drawn)) <= 80
+    assert any("exit code 1" in row for row in drawn)
+    shown = screen(written, rows=24)
+    assert not [line for line in shown if "step" in line]
+    assert re.match(
+        r"failed: algo-\d worker/\d \(exit code 1\): ValueError: a a ", "\n".join(shown).partition("\n\n")[2]
+    )
+    assert [line for line in shown if len(line) > 80 and str(tmp_path) not in line] == []  # a path is not broken
+
+
+def test_more_hosts_than_the_terminal_has_lines(tmp_path):
+    program = (
+        "from entrypoint.simulate.terminal import Quiet\n"
+        "terminal = Quiet({}, [f'algo-{n + 1}' for n in range(40)])\n"
+        "for n in range(40): terminal.state(f'algo-{n + 1}', 'runs')\n"
+        "terminal.print('the end'); terminal.tick()"
+    )
+    written = on_a_terminal([sys.executable, "-c", program], rows=24, columns=80)
+    shown = screen(written, rows=24)
+    assert len(shown) == 24 and shown[0] == "the end"
+    assert shown[1].startswith("algo-1 ") and shown[22] == "and 19 more hosts" and shown[23] == ""
 
 
 # --- what cannot be run is said before anything starts ---

@@ -10,9 +10,8 @@ import pytest
 
 from entrypoint.launcher.job.channels import Distribution
 from entrypoint.simulate.channels import Channel
-from entrypoint.simulate.compose_host import OwnFolder
 from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.tree import MARKER, write_tree
+from entrypoint.simulate.tree import MARKER, HostFolder, write_tree
 
 ENTRYPOINT = Path(sys.executable).with_name("entrypoint")
 
@@ -59,7 +58,7 @@ def test_channels_are_dealt_out_into_the_tree(project):
     """On two hosts; the second one's part."""
     rows = Channel(name="training", source=project / "rows", distribution=Distribution.SHARDED)
     job = LocalJob(program="train.py", source=project / "src", hosts=2, channels=(rows,), output=project)
-    write_tree(job, OwnFolder(host="algo-2", root=project / "ml", base=project / "ml"))
+    write_tree(job, HostFolder(host="algo-2", root=project / "ml", base=project / "ml"))
     assert [path.name for path in (project / "ml/input/data/training").iterdir()] == ["b"]
     resources = json.loads((project / "ml/input/config/resourceconfig.json").read_text())
     assert (resources["current_host"], resources["hosts"]) == ("algo-2", ["algo-1", "algo-2"])

@@ -375,8 +375,14 @@ FULL = (
     "open(folder + '/before', 'w').write('before')\n"
     "print('written', flush=True)\n"
     "for number in range(600):\n"
-    "    with open(f'{folder}/{number}', 'w') as file:\n"
-    "        file.write('x' * 5000)\n"
+    "    try:\n"
+    "        with open(f'{folder}/{number}', 'w') as file:\n"
+    "            file.write('x' * 5000)\n"
+    "    except OSError:\n"
+    "        open_one.write('x' * 5000)\n"
+    "        open_one.flush()\n"
+    "        print('the open one takes more', flush=True)\n"
+    "        raise\n"
     "    time.sleep(0.1)\n"
 )
 
@@ -396,6 +402,7 @@ def test_a_folder_that_takes_no_more(local, netns, tmp_path, action, error, fold
     assert run.end() == 1
     assert run.exits == ["1"] * 2
     assert run.cause.startswith("algo-2 worker/1 (exit code 1): OSError: ") and error in run.cause
+    assert ("the open one takes more" in run.terminal) == (action == "readonly")
     # What was there before is in the host's folder, and nothing that we needed is.
     left = run.ml(2) / ("model" if folder == "model" else "output/data")
     assert (left / "before").read_text() == "before"
@@ -514,7 +521,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(tmp_path, capfd, 
 
 def test_help_shows_the_faults():
     answer = subprocess.run(
-        [sys.executable, "-m", "entrypoint", "local", "--help"],
+        [sys.executable, "-m", "entrypoint", "help", "faults"],
         capture_output=True,
         text=True,
         timeout=LONG,

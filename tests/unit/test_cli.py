@@ -21,11 +21,18 @@ from entrypoint.cli import main
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
-from entrypoint.simulate import ports
 from entrypoint.simulate.channels import Channel
 from entrypoint.simulate.local_python import allow_files
 from entrypoint.simulate.netns_engine import NetnsEngine
-from entrypoint.simulate.process_engine import ProcessEngine
+from entrypoint.simulate.process_engine import (
+    HIGHEST,
+    LOWEST,
+    ProcessEngine,
+    addresses,
+    ports_by_host,
+    reserved,
+    stride,
+)  # fmt: skip
 from entrypoint.simulate.spec import LocalJob, encode
 from entrypoint.simulate.tree import write_config as write_local_config
 
@@ -214,7 +221,7 @@ COMPLAINTS = {
     "setting": (["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_ps=1"], "unknown hyperparameter"),
     "nearly a setting": (
         ["--hosts", "2", "--hyperparameters", "sagemaker_entrypoint_restart=1"],
-        "sagemaker_entrypoint_restart; did you mean sagemaker_entrypoint_restarts?\n",
+        "sagemaker_entrypoint_restart; did you mean sagemaker_entrypoint_restarts? `entrypoint settings` lists all\n",
     ),
 }
 
@@ -433,42 +440,42 @@ def test_no_two_processes_of_a_local_job_share_a_port(tmp_path, mode, hosts, pro
 
     def listening(**environment: str) -> list[int]:
         described = read_job(Path("/opt/ml"), environment, tmp_path, config=tmp_path)
-        return [port for own in ports.ports_by_host(described, plan_for(described)) for port in own]
+        return [port for own in ports_by_host(described, plan_for(described)) for port in own]
 
     described = read_job(Path("/opt/ml"), {}, tmp_path, config=tmp_path)
-    step = ports.stride(ports.ports_by_host(described, plan_for(described)))
+    step = stride(ports_by_host(described, plan_for(described)))
     moved = listening(ENTRYPOINT_PORT_STRIDE=str(step), ENTRYPOINT_PORT_BASE="9000")
     assert len(set(moved)) == len(moved) >= hosts
-    assert min(moved) > ports.LOWEST and max(moved) < ports.HIGHEST
+    assert min(moved) > LOWEST and max(moved) < HIGHEST
     if hosts <= 100:
         assert max(moved) < 32768  # below the ports of outgoing connections
 
 
 def test_reserved_ports_are_reserved_until_the_end():
-    with ports.reserved([2222, 2223]) as first, ports.reserved([2222, 2223]) as second:
+    with reserved([2222, 2223]) as first, reserved([2222, 2223]) as second:
         assert first != second
-    with ports.reserved([2222, 2223]) as third:
+    with reserved([2222, 2223]) as third:
         assert third == first  # so that a plan shows what the run will have
 
 
 def test_ports_that_are_high_already_are_reserved_too():
     """As with ENTRYPOINT_CONTROL_PORT=50000, or where the kernel gives nearly all ports to connections."""
-    with ports.reserved([50_000, 50_050]) as base:
+    with reserved([50_000, 50_050]) as base:
         assert base >= 0
 
 
 def test_a_port_in_use_is_passed_over():
     import socket
 
-    with ports.reserved([2222]) as base:
+    with reserved([2222]) as base:
         pass
-    with socket.create_server(("0.0.0.0", 2222 + base)), ports.reserved([2222]) as other:
+    with socket.create_server(("0.0.0.0", 2222 + base)), reserved([2222]) as other:
         assert other != base
 
 
 def test_simulated_hosts_have_addresses_of_their_own():
     """Those of their control ports, which no two hosts of any runs on this machine have at a time."""
-    found = [*ports.addresses(names(1000), 10_001, 2).values(), *ports.addresses(names(1000), 10_002, 2).values()]
+    found = [*addresses(names(1000), 10_001, 2).values(), *addresses(names(1000), 10_002, 2).values()]
     assert len(set(found)) == 2000
     assert all(re.fullmatch(r"127(\.\d{1,3}){3}", address) for address in found)
     assert all(int(part) < 256 for address in found for part in address.split("."))

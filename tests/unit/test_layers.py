@@ -104,7 +104,9 @@ BUT = {  # what these pure rooms have of it
     "launcher/plan/ssh": {"os", "pathlib", "sys"},  # writes files; passes on its own PATH and library path
 }
 # As pyproject.toml says.
-INSTALLED_WITH = {"boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tensorboard", "tomli", "waitress"}
+INSTALLED_WITH = {
+    "argcomplete", "boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tensorboard", "tomli", "waitress",
+}  # fmt: skip
 # Durations are by the monotonic clock, since the other can be set while a job runs. Who reads the other, and why:
 WALL_CLOCK = {
     "record/lines": {"time.time"},  # ZERO: the record's times since the epoch go on from it by the monotonic clock

@@ -47,6 +47,23 @@ def test_nothing_new_changes_nothing():
     assert (versions, words) == ({}, "No vulnerabilities beside those that SECURITY.md accepts.")
 
 
+def test_the_page_keeps_rows_of_versions_that_are_pinned_and_asks_for_reasons():
+    page = (
+        "| Line | Package |\n|---|---|\n| 2.14 | keras 2.14.0 | CVE-2026-1462 | 3.13.2 | TensorFlow 2.14 wants it |\n"
+        "| 2.14 | requests 2.31.0 | CVE-9-9 | 2.32.4 | for a while |\n| 2.21 | none known | | | |\n\n"
+        "The table is of 2026-11-23. More.\n"
+    )
+    assert program.security(page, "2.14", AUDIT, {"requests": "2.32.4"}, "2027-01-01") == (
+        "| Line | Package |\n|---|---|\n| 2.14 | keras 2.14.0 | CVE-2026-1462 | 3.13.2 | TensorFlow 2.14 wants it |\n"
+        "| 2.14 | old 1.0 | [GHSA-4](https://osv.dev/vulnerability/GHSA-4) | | to be decided |\n"
+        "| 2.21 | none known | | | |\n\nThe table is of 2027-01-01. More.\n"
+    )
+    clean = {"dependencies": [{"name": "keras", "version": "3.15.1", "vulns": []}]}
+    assert "| 2.14 | none known | | | |\n| 2.21 | none known | | | |\n" in program.security(
+        page, "2.14", clean, {}, "2027-01-01"
+    )
+
+
 def test_only_the_pin_of_that_package_changes():
     pins = "# ==== part 3\nrequests==2.31.0\nrequests-toolbelt==1.0.0\nnumpy==1.26.4 ; python_version > '3'\n"
     assert program.raised(pins, {"requests": "2.32.4", "numpy": "2.0"}) == (

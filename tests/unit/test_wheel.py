@@ -43,6 +43,12 @@ def test_it_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(wheel):
     assert always == {"psutil", "tomli", "waitress"}
 
 
+def test_it_has_the_files_that_are_no_python(wheel):
+    files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
+    with zipfile.ZipFile(wheel) as archive:
+        assert files | {"entrypoint/observe/live/page.html"} <= set(archive.namelist())
+
+
 def test_a_plan_needs_nothing_but_the_wheel(wheel, tmp_path):
     """Without `site` there is no other package."""
     with zipfile.ZipFile(wheel) as archive:

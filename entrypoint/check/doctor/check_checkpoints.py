@@ -151,7 +151,7 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
             "saver.restore(), or model.load_weights(tf.train.latest_checkpoint(folder)), before the training",
             place=written.place,
         )
-    if not code.has("signal.SIGTERM") and not code.mentions("SIGTERM"):
+    if not code.has("signal.SIGTERM", ".reached_preemption_sync_point") and not code.mentions("SIGTERM"):
         yield note(
             "no-sigterm",
             "SIGTERM, which StopTrainingJob and the end of max_run send, is not handled: what "

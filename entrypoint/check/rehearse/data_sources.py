@@ -11,8 +11,7 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.base.extras import imported
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, Compression, InputMode
-from entrypoint.simulate.hidden import is_data
+from entrypoint.simulate.channels import Channel, Compression, InputMode, is_data
 
 OF_CODE = ("code", "sm_drivers", "sm_code")  # channels with programs instead of data
 MOST_KEYS = 100_000  # keys of a prefix that are listed

@@ -135,7 +135,11 @@ class _Keeping:
         self._known = files
 
     def _files(self) -> dict[str, float]:
-        return {str(path): path.stat().st_mtime for path in files_in(self._folders)}
+        found = {}
+        for path in files_in(self._folders):
+            with contextlib.suppress(OSError):  # the script deletes old checkpoints meanwhile
+                found[str(path)] = path.stat().st_mtime
+        return found
 
 
 def files_in(folders: list[Path]) -> list[Path]:

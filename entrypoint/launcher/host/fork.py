@@ -20,8 +20,11 @@ from entrypoint.launcher.plan.plan import ProcessSpec
 
 
 def fork(spec: ProcessSpec, env: Mapping[str, str], log: Log) -> process.Process:
-    """Start a spec whose command is `python OPTIONS FOLDER`, as `spawn` would. Raise OSError if that fails."""
-    with process.plumbing(spec, log) as (stdin, out, err):
+    """Start a spec whose command is `python OPTIONS FOLDER`, as `spawn` would. Raise OSError if that fails.
+
+    The caller lets the log read what the program prints, once it has no more forks to make.
+    """
+    with process.plumbing(spec, log, read=False) as (stdin, out, err):
         pid = os.fork()
         if pid == 0:
             _be(Path(spec.argv[-1]), dict(env), (stdin, out, err))
@@ -69,14 +72,14 @@ def _become(env: dict[str, str], streams: tuple[int, int, int]) -> None:
 
 
 def path_of_python(path: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Return `sys.path` as a new Python in this environment has it, given one with entries added in front.
+    """Return `sys.path` as a new Python in this environment has it, given one with other entries in front.
 
     What PYTHONPATH names stands before Python's library, which begins with an archive that hardly ever exists.
     """
     library = next(at for at, entry in enumerate(path) if Path(entry).name == _LIBRARY)
     given = env.get("PYTHONPATH", "")
-    named = {Path(entry).resolve() for entry in given.split(os.pathsep)} if given else set()
-    return [*(entry for entry in path[:library] if entry and Path(entry).resolve() in named), *path[library:]]
+    named = [os.path.abspath(entry) for entry in given.split(os.pathsep)] if given else []  # noqa: PTH100
+    return [*dict.fromkeys(named), *path[library:]]
 
 
 _LIBRARY = f"python{sys.version_info.major}{sys.version_info.minor}.zip"

@@ -77,18 +77,32 @@ class Log:
         self.show("", "\n".join(lines).encode("utf-8", "replace"))
         self._sink.hand_over()
 
-    def open_pipes(self, process: str) -> tuple[int, int]:
-        """Open a process's stdout and stderr for writing. The caller passes them to the process and closes them."""
+    def write(self, line: str) -> None:
+        """Write a line without a label, for a program that reads our log."""
+        self._write(f"{self.secret.mask(line)}\n".encode("utf-8", "replace"), RESERVE_BYTES)
+        self._sink.hand_over()
+
+    def open_pipes(self, process: str, read: bool = True) -> tuple[int, int]:
+        """Open a process's stdout and stderr for writing. The caller passes them to the process and closes them.
+
+        With read=False, the pipes keep what comes until `read` is called.
+        """
         with self._lock:
             self._tails[process] = Tail()
-            if self._thread is None:
-                thread = threading.Thread(target=self._read_pipes, name="log", daemon=True)
-                thread.start()
-                self._thread = thread
+        if read:
+            self.read()
         if not self._streams:
             out = self._open(process, process)
             return out, os.dup(out)
         return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
+
+    def read(self) -> None:
+        """Start the thread that reads the pipes."""
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._read_pipes, name="log", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def tail(self, process: str) -> str:
         """Return the last output of a process, after the beginning of its last traceback: some thousand characters."""

@@ -19,6 +19,7 @@ from entrypoint.launcher.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
+LISTED = " `entrypoint settings` lists all"
 MAX_PROCESSES_PER_HOST = 512
 LONGEST_TOKEN = 4096
 # The launcher sets these for the programs that it starts. They are no settings, and need no warning inside of a job.
@@ -57,7 +58,7 @@ def _prefix(text: str) -> LogPrefix:
     try:
         return LogPrefix.ON if truth(text) else LogPrefix.OFF
     except ValueError:
-        raise ValueError("true, false or streams") from None
+        raise ValueError(f"true, false or streams{did_you_mean(text, LogPrefix)}") from None
 
 
 def mode_named(text: str) -> AskedMode:
@@ -69,7 +70,7 @@ def mode_named(text: str) -> AskedMode:
     name = names.get(re.sub("[-_ ]|strategy$", "", text.strip().lower()))
     if name is None:
         known = f"one of {', '.join(AskedMode)} (or {', '.join(_ALSO_CALLED)})"
-        raise ValueError(known + did_you_mean(text.lower(), names.values()))
+        raise ValueError(known + did_you_mean(text, names.values()))
     return _ALSO_CALLED.get(name) or AskedMode(name)
 
 
@@ -175,7 +176,7 @@ def _word(default: _Word, doc: str, *others: _Word) -> Any:
     def parse(text: str) -> _Word:
         found = next((word for word in words if word == text), None)
         if found is None:
-            raise ValueError("one of " + ", ".join(words) + did_you_mean(text.lower(), words))
+            raise ValueError("one of " + ", ".join(words) + did_you_mean(text, words))
         return found
 
     return _setting(default, parse, doc)
@@ -413,9 +414,9 @@ def read_settings(
         if key.startswith(HYPERPARAMETER_PREFIX):
             name = key.removeprefix(HYPERPARAMETER_PREFIX)
             if name not in FOR_USERS:
-                near = did_you_mean(name.lower(), FOR_USERS, HYPERPARAMETER_PREFIX + "{}")
+                near = did_you_mean(name, FOR_USERS, HYPERPARAMETER_PREFIX + "{}")
                 wanted = "; wanted one of " + ", ".join(HYPERPARAMETER_PREFIX + name for name in FOR_USERS)
-                errors.append(ConfigError(f"unknown hyperparameter {key}{near or wanted}"))
+                errors.append(ConfigError(f"unknown hyperparameter {key}{near + LISTED if near else wanted}"))
             elif value not in NOT_GIVEN:
                 values[name] = errors.instead(None, _parse, SETTINGS[name], as_text(value), f"hyperparameter {key}")
     variables = {ENVIRONMENT_PREFIX + name.upper(): name for name in SETTINGS}
@@ -428,7 +429,8 @@ def read_settings(
             values[name] = found
         else:
             names = [name.upper() for name in SETTINGS]
-            near = did_you_mean(key.removeprefix(ENVIRONMENT_PREFIX).upper(), names, ENVIRONMENT_PREFIX + "{}")
+            near = did_you_mean(key.removeprefix(ENVIRONMENT_PREFIX), names, ENVIRONMENT_PREFIX + "{}")
+            near += near and LISTED
             warnings.append(f"environment variable {key} is not a setting of the launcher; ignored{near}")
     settings = Settings(**{name: value for name, value in values.items() if value is not None})
     errors.instead(None, _check_together, settings)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 EARLY_SECONDS = 1.5  # seconds until what the job is, is written and brought
 QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's programs start then
-SETTLED_SECONDS = 2.0  # seconds after the first look until the coordinator imports what makes the report
+SETTLED_SECONDS = 0.5  # seconds after the first look until the coordinator imports what makes the report
 LEAST, REVIEW = 0.5, 5.0  # least and usual seconds between two reviews: pieces are written, and sent by followers
 LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds between reviews while the live page is open, in jobs of at most so many hosts

@@ -142,7 +142,9 @@ def strategy() -> tuple[str, int]:
     distributed, keras = sys.modules.get("jax._src.distributed"), sys.modules.get("keras")
     if distributed and keras and distributed.global_state.client is not None:
         spread = keras.distribution.distribution()
-        if spread is None or is_local(spread):
+        mesh = getattr(spread, "device_mesh", None)
+        leaves_out = mesh is not None and mesh.devices.size < sys.modules["jax"].device_count()  # other processes'
+        if spread is None or leaves_out:
             return "", 0
         return type(spread).__name__, distributed.global_state.num_processes
     tensorflow = sys.modules.get("tensorflow")
@@ -150,12 +152,6 @@ def strategy() -> tuple[str, int]:
         return "", 0
     found = tensorflow.distribute.get_strategy()
     return type(found).__name__, int(getattr(found.extended, "_num_workers", 0) or 0)
-
-
-def is_local(spread: Any) -> bool:
-    """Return whether a distribution of Keras 3 leaves out devices, such as those of other processes."""
-    mesh = getattr(spread, "device_mesh", None)
-    return mesh is not None and mesh.devices.size < sys.modules["jax"].device_count()
 
 
 # --- how ---
@@ -279,7 +275,7 @@ WRAPPED: dict[str, Callable[[Any], None]] = {
 
 
 class Loader:
-    """Load a module with its own loader, and then wrap functions of it."""
+    """Load a module with its own loader, and then change it."""
 
     def __init__(self, inner: Any, after: Callable[[Any], None]) -> None:
         self.inner, self.after = inner, after
@@ -298,17 +294,19 @@ class Loader:
 
 
 class Finder:
-    """Find the modules of WRAPPED as Python would, and give them our loader."""
+    """Find some modules as Python would, and have each changed by its function when it is loaded."""
 
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in WRAPPED:
+    def __init__(self, changes: dict[str, Callable[[Any], None]]) -> None:
+        self.changes = changes
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in self.changes:
             return None
         for finder in sys.meta_path:
-            spec = None if finder is Finder else finder.find_spec(name, path, target)
+            spec = None if finder is self else finder.find_spec(name, path, target)
             if spec:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Loader(spec.loader, WRAPPED[name])  # type: ignore[assignment]
+                    spec.loader = Loader(spec.loader, self.changes[name])  # type: ignore[assignment]
                 return spec
         return None
 
@@ -357,8 +355,8 @@ def forked() -> None:
     SEEN.reports = False
 
 
-def begin() -> type[Finder]:
+def begin() -> Finder:
     """Start watching."""
-    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, finder := Finder(WRAPPED))
     os.register_at_fork(after_in_child=forked)
-    return Finder
+    return finder

@@ -1,8 +1,8 @@
-"""Start `entrypoint_looks_on` in each Python of the training, and then run the next `sitecustomize`.
+"""Start what a Python of the training needs of this folder, and then run the next `sitecustomize`.
 
 Python imports a module of this name when it starts. This folder stands in PYTHONPATH behind the user's code (a
 `sitecustomize` there comes first, and then nothing is watched) and before Debian's Python, which has a `sitecustomize`,
-too. A Python that imports no framework loses a millisecond.
+too. A program with ENTRYPOINT_TF1=shim has put it first. A Python that imports no framework loses a millisecond.
 """
 
 import os
@@ -28,6 +28,10 @@ class First:
             return None
 
 
+if sys.version_info >= (3, 10) and "TF1_SHIM_FOLDER" in os.environ:  # no older Python of the image has TensorFlow
+    import entrypoint_tf1
+
+    entrypoint_tf1.begin_again()
 if os.environ.get("ENTRYPOINT_MARKS") and os.environ.get("ENTRYPOINT_PROCESS"):  # a monitor listens
     sys.meta_path.insert(0, First)  # type: ignore[arg-type]
 

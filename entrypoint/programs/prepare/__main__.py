@@ -13,18 +13,16 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from efa import look
 from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
 from sources import check, fetch
-from tf1 import describe as describe_tf1
-from tf1 import has_keras_2, refused
-from unsupported import doubts
 from unusable import Unusable, reason
 from variables import variables
 
 OUR_PACKAGES = str(Path(__file__).parents[3])
+# Code with one of these words is parsed, to warn of what does not train.
+LOOKED_AT = ("tensorflow", "keras", "horovod", "smdistributed", "estimator", ".fit", "Strategy", "ClusterCoordinator")
 CODE_ERROR = 65
 CONFIG_ERROR = 78
 STARTED_WITH = {
@@ -57,8 +55,8 @@ def main() -> int:
     except OSError as error:
         print(f"the code folder {code} cannot be prepared: {reason(error)}", flush=True)
         return CODE_ERROR
-    env = environment(task, [str(code), *(entry for entry in paths_of_others if entry != str(code))])
-    path = env["PYTHONPATH"].split(os.pathsep)
+    path = [str(code), *(entry for entry in paths_of_others if entry != str(code)), *task["more_path"]]
+    env = environment(task, path)
     if lacking := lacks(task["modules"], path):
         print(lacking, flush=True)
         return CONFIG_ERROR
@@ -67,32 +65,21 @@ def main() -> int:
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])
     unused_gpus = unused(gpus, instance_type, path)
-    files, shim = list(texts(code)), task["tf1"] == "shim"
-    of_python = [*path, *sys.path]
-    keras_2 = has_keras_2(os.environ, of_python, shim=shim)
-    if keras_2:  # the shim uses it, and `doubts` reads the variable
-        os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    if shim and (lacking := refused(files, of_python, program, keras_2=keras_2)):
-        print(lacking, flush=True)
-        return CODE_ERROR
+    files, found = list(texts(code)), list[str]()
+    if any(word in text for _, text in files for word in LOOKED_AT):
+        refused, found = look_at(files, task, path, installed, gpus=0 if unused_gpus else visible(gpus))
+        if refused:
+            print(refused, flush=True)
+            return CODE_ERROR
     if several:
+        from efa import look
+
         adapters = look(instance_type, task["mode"])
         env.update(adapters.variables)
         for line in adapters.describe(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
             print(line, flush=True)
-    if task["is_coordinator"]:
-        found = doubts(
-            files,
-            task["mode"] if several else "",
-            task["ps_workers"],
-            version(installed or software()) if several or task["servers"] > 1 else "",
-            gpus=0 if unused_gpus else visible(gpus),
-            servers=task["servers"],
-            ranks=task["ranks"],
-            program=program,
-        )
-        for line in [*map(str, found), *describe_tf1(files, of_python, shim=shim, keras_2=keras_2)]:
-            print(f"warning: {line}", flush=True)
+    for line in found:
+        print(f"warning: {line}", flush=True)
     result = {
         "env": env,
         "module": module_of(program, code, path) if package else None,
@@ -111,9 +98,32 @@ def main() -> int:
     return 0
 
 
-def version(installed: dict[str, str]) -> str:
-    """Return TensorFlow's version; "" if there is none."""
-    return installed["tensorflow"] or installed["tensorflow-cpu"]
+def look_at(
+    files: list[tuple[str, str]], task: dict, path: list[str], installed: dict[str, str], *, gpus: int
+) -> tuple[str, list[str]]:
+    """Return why TensorFlow 1's names cannot be provided, "" if they can; and on the coordinator what to warn of."""
+    import tf1  # scripts without a framework need no parser, whose import takes as long as all the rest
+    from unsupported import doubts
+
+    shim, of_python = task["tf1"] == "shim", [*path, *sys.path]
+    keras_2 = tf1.has_keras_2(os.environ, of_python, shim=shim)
+    if keras_2:  # the shim uses it, and `doubts` reads the variable
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    refused = tf1.refused(files, of_python, task["program"], keras_2=keras_2) if shim else ""
+    if refused or not task["is_coordinator"]:
+        return refused, []
+    known = installed or (software() if task["servers"] > 1 else {})
+    found = doubts(
+        files,
+        task["mode"] if len(task["resource_config"]["hosts"]) > 1 else "",
+        task["ps_workers"],
+        known.get("tensorflow") or known.get("tensorflow-cpu", ""),
+        gpus=gpus,
+        servers=task["servers"],
+        ranks=task["ranks"],
+        program=task["program"],
+    )
+    return "", [*map(str, found), *tf1.describe(files, of_python, shim=shim, keras_2=keras_2)]
 
 
 def fingerprints_of(code: Path) -> dict[str, str]:
@@ -126,10 +136,15 @@ def fingerprints_of(code: Path) -> dict[str, str]:
 
 
 def environment(task: dict, path: list[str]) -> dict[str, str]:
-    """Return SM_* as sagemaker-training computes them, and PYTHONPATH."""
+    """Return SM_* as sagemaker-training computes them, PYTHONPATH, and what SageMaker's TensorFlow images set beside.
+
+    They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
+    is left to the script: TensorFlow reads it when it is imported.
+    """
     found = variables(task)
-    path = [*path, *task["more_path"]]
-    return {**found, **of_tensorflow(found["SAGEMAKER_REGION"]), "PYTHONPATH": os.pathsep.join(path)}
+    of_images = {"S3_REGION": found["SAGEMAKER_REGION"] or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
+    unset = {key: value for key, value in of_images.items() if value and key not in os.environ}
+    return {**found, **unset, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def lacks(modules: list[str], path: list[str]) -> str:
@@ -138,16 +153,6 @@ def lacks(modules: list[str], path: list[str]) -> str:
     names = [name for name in modules if not (find_spec(name) or PathFinder.find_spec(name, path))]
     why = "; ".join(f"{name} is not installed, and {STARTED_WITH[name]}" for name in names)
     return why and f"{why}. Wanted it in the image, for {sys.executable}, or in requirements.txt"
-
-
-def of_tensorflow(region: str) -> dict[str, str]:
-    """Return what SageMaker's TensorFlow images set beside SM_*, unless the job's environment sets it.
-
-    They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
-    is left to the script: TensorFlow reads it when it is imported.
-    """
-    extras = {"S3_REGION": region or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
-    return {key: value for key, value in extras.items() if value and key not in os.environ}
 
 
 if __name__ == "__main__":

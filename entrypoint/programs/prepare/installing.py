@@ -32,16 +32,6 @@ def is_package(program: str, code: Path) -> bool:
         raise Unusable(f"{code / 'pyproject.toml'} is no TOML: {reason(error)}") from None
 
 
-def _make_executable(file: Path) -> None:
-    """Make a program executable, unless it is already. A file of another user's that can be run stays as it is."""
-    if os.access(file, os.X_OK):
-        return
-    try:
-        file.chmod(file.stat().st_mode | 0o111)
-    except OSError as error:
-        raise Unusable(f"{file} cannot be made executable: {reason(error)}; wanted it so (chmod +x)") from None
-
-
 def modules_of(program: str, code: Path) -> list[str]:
     """Return the names under which Python may find a package's program, the best first.
 
@@ -72,7 +62,12 @@ def install(program: str, code: Path) -> None:
     requirements = (code / "requirements.txt").is_file()
     if not package and not program.endswith(".py"):
         check_first_line(program, code)
-        _make_executable(code / program)
+        file = code / program
+        try:
+            if not os.access(file, os.X_OK):  # one of another user's that can be run stays as it is
+                file.chmod(file.stat().st_mode | 0o111)
+        except OSError as error:
+            raise Unusable(f"{file} cannot be made executable: {reason(error)}; wanted it so (chmod +x)") from None
         if requirements:  # as on the AWS images, where such a script calls pip itself
             print(
                 f"requirements.txt is installed for .py programs and packages only: {program} must install it",

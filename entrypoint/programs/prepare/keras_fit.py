@@ -10,6 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from parsed import UNREADABLE, Functions, dotted, imported, is_main
+
 # Packages whose objects have a `fit` of their own, and classes of Keras that are no models.
 OTHERS = {
     "sklearn",
@@ -28,7 +30,6 @@ OTHERS = {
     "umap",
 }
 NO_MODELS = ("ImageDataGenerator", "Tokenizer")
-Functions = ast.FunctionDef | ast.AsyncFunctionDef
 MOST_CHARS = 1 << 20  # of code that is parsed, from the program on: this takes up to a second
 
 
@@ -44,7 +45,8 @@ def first(files: list[tuple[str, str]], program: str) -> tuple[str, int] | None:
     classes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     own = {each.name for each in classes if any(isinstance(f, Functions) and f.name == "fit" for f in each.body)}
     for name, tree in trees.items():
-        lines = [call.lineno for call in _calls_of_fit(tree) if not _is_others(call, tree, own)]
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and dotted(node.func)[1][-1:] == ["fit"]]
+        lines = [call.lineno for call in calls if not _is_others(call, tree, own)]
         if lines:
             return name, min(lines)
     return None
@@ -64,27 +66,20 @@ def _read(texts: dict[str, str], program: str) -> dict[str, ast.Module]:
         chars += len(texts[file])
         if chars > MOST_CHARS:
             break
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+        with contextlib.suppress(*UNREADABLE):
             trees[file] = tree = _Pruned(file in programs).visit(ast.parse(texts[file]))
-            brought = dict.fromkeys(each for path in _paths(tree, PurePosixPath(file)) for each in ends.get(path, ()))
+            brought = dict.fromkeys(each for path in _paths(tree, file) for each in ends.get(path, ()))
             order += [each for each in brought if each not in seen]
             seen |= brought.keys()
     return trees
 
 
-def _paths(tree: ast.Module, file: PurePosixPath) -> Iterator[str]:
+def _paths(tree: ast.Module, file: str) -> Iterator[str]:
     """Yield the path of each module that a file may import, and of each program that it names: the end or the whole."""
     for node in ast.walk(tree):
-        names = list[str]()
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = file.parents[node.level - 1].parts if 0 < node.level <= len(file.parents) else ()
-            base = ".".join([*above, *filter(None, [node.module])])
-            names = [base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
             yield node.value
-        for words in (name.split(".") for name in names):
+        for words in (name.split(".") for _, *names in imported(node, file) for name in names):
             for end in range(1, len(words) + 1):
                 path = "/".join(words[:end])
                 yield from (f"{path}.py", f"{path}/__init__.py")
@@ -99,11 +94,9 @@ class _Pruned(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
         test = node.test
-        on = test.left if isinstance(test, ast.Compare) else test
-        named = on.id if isinstance(on, ast.Name) else ""
         never = isinstance(test, ast.Constant) and not test.value
-        of_main = named == "__name__" and not self.is_program
-        return node.orelse if never or of_main or named == "TYPE_CHECKING" else node
+        for_types = isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+        return node.orelse if never or for_types or (is_main(test) and not self.is_program) else node
 
 
 def _drop_uncalled(trees: dict[str, ast.Module]) -> None:
@@ -135,20 +128,15 @@ def _words(tree: ast.AST, *, strings: bool = True) -> set[str]:
     return found
 
 
-def _calls_of_fit(tree: ast.Module) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fit":
-            yield node
-
-
 def _is_others(call: ast.Call, tree: ast.Module, own: set[str]) -> bool:
     """Return whether a call is of an object that is no Keras model. `own`: classes of the code that define `fit`."""
     assert isinstance(call.func, ast.Attribute)
-    on, full = call.func.value, _imports(tree)
+    on = call.func.value
+    full = {name: meant for node in ast.walk(tree) for name, meant, _ in imported(node)}
     if isinstance(on, ast.Name) and on.id == "self":
         classes = [each for each in ast.walk(tree) if isinstance(each, ast.ClassDef) and call in ast.walk(each)]
         return bool(classes) and classes[-1].name in own
-    makers = {_dotted(on.func, full)} if isinstance(on, ast.Call) else _makers(on, tree, full)
+    makers = {_name(on.func, full)} if isinstance(on, ast.Call) else _makers(on, tree, full)
     if makers:
         return all(
             maker.partition(".")[0] in OTHERS or maker.rpartition(".")[2] in (*NO_MODELS, *own) for maker in makers
@@ -165,24 +153,11 @@ def _makers(on: ast.expr, tree: ast.Module, full: dict[str, str]) -> set[str]:
         value = getattr(node, "value", None)
         assigns = isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and value
         if assigns and written in [ast.unparse(each) for each in targets if type(each) is type(on)]:
-            found.add(_dotted(value.func, full) if isinstance(value, ast.Call) else "")
+            found.add(_name(value.func, full) if isinstance(value, ast.Call) else "")
     return set() if "" in found else found
 
 
-def _imports(tree: ast.Module) -> dict[str, str]:
-    found = dict[str, str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: f"{node.module or ''}.{alias.name}" for alias in node.names}
-    return found
-
-
-def _dotted(node: ast.expr, full: dict[str, str]) -> str:
+def _name(node: ast.expr, full: dict[str, str]) -> str:
     """Return the full name of an expression: `svm.SVC` is sklearn.svm.SVC, `f().save` is .save."""
-    words = list[str]()
-    while isinstance(node, ast.Attribute):
-        words.append(node.attr)
-        node = node.value
-    return ".".join([full.get(node.id, node.id) if isinstance(node, ast.Name) else "", *reversed(words)])
+    base, words = dotted(node)
+    return ".".join([full.get(base.id, base.id) if isinstance(base, ast.Name) else "", *words])

@@ -9,8 +9,9 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from parsed import UNREADABLE, Functions, imported, is_main
+
 Place = tuple[int, int]  # line and column of an expression, or of an import
-Functions = ast.FunctionDef | ast.AsyncFunctionDef
 CATCHES = {"", "ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
 CALL_WHAT_THEY_GET = ("run", "map", "Estimator")
 LEAVES = (ast.Return, ast.Break, ast.Continue)
@@ -37,7 +38,7 @@ class _Reading:
         if file in self.places or file not in self.texts:
             return
         self.places[file], self.functions[file], self.brought[file] = set(), {}, {}
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+        with contextlib.suppress(*UNREADABLE):
             self._block(ast.parse(self.texts[file]).body, file, "")
 
     def _block(self, body: list[ast.stmt], file: str, of_class: str) -> bool:
@@ -50,7 +51,7 @@ class _Reading:
                 self._expressions([*statement.bases, *statement.decorator_list], file, of_class)
                 self._block(statement.body, file, f"{statement.name}.")
             elif isinstance(statement, ast.If | ast.While):
-                if isinstance(statement, ast.If) and _is_main(statement.test):
+                if isinstance(statement, ast.If) and is_main(statement.test):
                     if file == self.program and not self._block(statement.body, file, of_class):
                         return False
                     continue
@@ -104,22 +105,12 @@ class _Reading:
                 self._block(functions[each].body, file, each.rpartition(".")[0] + "." if "." in each else "")
 
     def _import(self, statement: ast.stmt, file: str) -> None:
-        if isinstance(statement, ast.Import):
-            for alias in statement.names:
-                found = self._file(alias.name, file)
-                if found and (alias.asname or "." not in alias.name):
-                    self.brought[file][alias.asname or alias.name] = (found, "")
-        elif isinstance(statement, ast.ImportFrom):
-            folder = PurePosixPath(file)
-            for _ in range(statement.level):
-                folder = folder.parent
-            above = ".".join(folder.parts) if statement.level else ""
-            module = ".".join(filter(None, [above, statement.module]))
+        for here, meant, module in imported(statement, file):
             outer = self._file(module, file) if module else ""
-            for alias in statement.names:
-                inner = self._file(f"{module}.{alias.name}" if module else alias.name, file)
-                if inner or outer:
-                    self.brought[file][alias.asname or alias.name] = (inner, "") if inner else (outer, alias.name)
+            if inner := self._file(meant, file):
+                self.brought[file][here] = (inner, "")
+            elif outer and isinstance(statement, ast.ImportFrom):
+                self.brought[file][here] = (outer, meant.rpartition(".")[2])
 
     def _file(self, module: str, importer: str) -> str:
         """Read a module of the user's and the packages around it. Return its file, or ""."""
@@ -160,10 +151,6 @@ def _handed(call: ast.Call) -> Iterator[ast.expr]:
     for keyword in call.keywords:
         if keyword.arg and (keyword.arg.endswith("fn") or keyword.arg in ("main", "target")):
             yield keyword.value
-
-
-def _is_main(test: ast.expr) -> bool:
-    return isinstance(test, ast.Compare) and ast.unparse(test.left) == "__name__"
 
 
 def _may_pass_over(statement: ast.stmt) -> bool:

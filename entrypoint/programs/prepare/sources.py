@@ -1,11 +1,12 @@
 """Bring the user's code into its folder, unless it is there: from a folder, an archive, S3 or channel `code`."""
 
-import shutil
 from pathlib import Path
+from typing import Any
 
 from unusable import Unusable, missing, reason, shown
 
 UNFINISHED = ".entrypoint-unfinished"  # in the code folder while it is being filled
+AS_FAR_AS_THERE: dict[str, Any] = {"dirs_exist_ok": True, "ignore_dangling_symlinks": True}
 WANTED = "wanted a folder, a .tar.gz or an s3:// URI of one in hyperparameter sagemaker_submit_directory"
 
 
@@ -50,6 +51,8 @@ def check(program: str, code: Path, origin: str, is_package: bool) -> None:
 
 
 def _from(source: str, program: str, code: Path) -> None:
+    import shutil  # here and below: most jobs have their code in its folder
+
     place = Path(source)
     if source.startswith("s3://"):
         import tempfile
@@ -65,7 +68,7 @@ def _from(source: str, program: str, code: Path) -> None:
     elif "://" in source:
         raise Unusable(f"the code is at {shown(source)}; {WANTED}")
     elif place.is_dir():
-        _copy(place, code)
+        shutil.copytree(place, code, **AS_FAR_AS_THERE)
     elif not place.exists():
         raise Unusable(f"the code at {source} cannot be fetched: no such file or folder; {WANTED}")
     elif place.name == Path(program).name:
@@ -76,7 +79,9 @@ def _from(source: str, program: str, code: Path) -> None:
 
 def _from_channel(channel: Path, program: str, code: Path) -> None:
     """Copy channel `code`: SDK v3 sends a folder's files, v2 under network isolation an archive."""
-    _copy(channel, code)
+    import shutil
+
+    shutil.copytree(channel, code, **AS_FAR_AS_THERE)
     if not any((code / name).is_file() for name in (program, "setup.py", "pyproject.toml")):
         for archive in sorted(code.glob("*.tar.gz")):
             _unpack(archive, code, str(channel / archive.name))
@@ -88,11 +93,9 @@ def _unpack(archive: Path, code: Path, shown: str) -> None:
     unpack(archive, code, shown)
 
 
-def _copy(folder: Path, code: Path) -> None:
-    shutil.copytree(folder, code, dirs_exist_ok=True, ignore_dangling_symlinks=True)
-
-
 def _empty(folder: Path) -> None:
+    import shutil
+
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

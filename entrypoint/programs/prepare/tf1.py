@@ -12,6 +12,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from findings import FIRST_WITH_KERAS_3, numbers
+from parsed import UNREADABLE, dotted, imported
 from reached import Place, reached
 
 TABLE = Path("tools/compatibility/renames_v2.py")  # in TensorFlow's folder
@@ -159,7 +160,7 @@ def _names(text: str, table: dict[str, str], places: set[Place] | None = None) -
     found: dict[str, list[int]] = {}
     if not USES.search(text):
         return found
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # ValueError: a NUL
+    with contextlib.suppress(*UNREADABLE):
         tree = ast.parse(text)
         meant = _meant(tree)
         inner: set[int] = set()  # `tf.train` of `tf.train.Saver`
@@ -169,10 +170,10 @@ def _names(text: str, table: dict[str, str], places: set[Place] | None = None) -
                 inner.add(id(node.value))
             if places is not None and (line, getattr(node, "col_offset", 0)) not in places:
                 continue
-            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                olds = [_below(f"{node.module}.{name.name}") for name in node.names]
-            elif isinstance(node, ast.Import):
+            if isinstance(node, ast.Import):
                 olds = [_below(name.name) for name in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                olds = [] if node.level else [_below(meant) for _, meant, _ in imported(node)]
             else:
                 olds = [_below(_loaded(node)), _meant_by(node, meant) if whole else None]
             for old in filter(None, (_longest(old or "", table) for old in olds)):
@@ -197,16 +198,9 @@ def _meant(tree: ast.AST) -> dict[str, str]:
             two[name] = below
 
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for name in node.names:
-                bind(
-                    name.asname or name.name.partition(".")[0],
-                    name.name if name.asname else name.name.partition(".")[0],
-                )
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            for name in node.names:
-                bind(name.asname or name.name, f"{node.module}.{name.name}")
-        elif isinstance(node, ast.Assign):
+        for name, module, _ in () if getattr(node, "level", 0) else imported(node):
+            bind(name, module)
+        if isinstance(node, ast.Assign):
             below = _meant_by(node.value, two)
             module = _loaded(node.value) if below is None else f"tensorflow.{below}"
             for target in node.targets:
@@ -231,12 +225,9 @@ def _loaded(node: ast.AST) -> str:
 
 def _meant_by(node: ast.AST, meant: dict[str, str]) -> str | None:
     """Return `train.Saver` for the expression `tf.train.Saver`; None if it is not TensorFlow's."""
-    words: list[str] = []
-    while isinstance(node, ast.Attribute):
-        words.append(node.attr)
-        node = node.value
-    base = meant.get(node.id) if isinstance(node, ast.Name) else _below(_loaded(node))
-    return None if base is None or not words else ".".join([*filter(None, [base]), *reversed(words)])
+    base, words = dotted(node)
+    below = meant.get(base.id) if isinstance(base, ast.Name) else _below(_loaded(base))
+    return None if below is None or not words else ".".join([*filter(None, [below]), *words])
 
 
 def _longest(dotted: str, table: dict[str, str]) -> str:

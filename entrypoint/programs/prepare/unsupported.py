@@ -1,12 +1,14 @@
 """Warn of code that this way of distributing does not train, before it is tried. docs/matrix.md has the whole list."""
 
+import ast
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import xla
 from findings import ESTIMATOR, FIRST_WITH_KERAS_3, numbers
+from parsed import UNREADABLE, imported
 
 FIT = re.compile(r"\.fit\b")
 KERAS_2 = re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b")
@@ -19,6 +21,12 @@ INSTEAD = (
     "of your own"
 )
 NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several hosts"}
+CLASSES = ["Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "RMSprop", "SGD"]
+OPTIMIZER = re.compile(rf"(?P<keras>(\w+\.)*keras\.)?([\w.]+\.)?optimizers\.(experimental\.)?({'|'.join(CLASSES)})")
+FIRST_COMPILED = (2, 11)  # of TensorFlow: older optimizers of Keras, later called legacy, have no XLA
+SERVERS = re.compile(r"(?<!v1\.)\bParameterServerStrategy(V2)?\(|\bClusterCoordinator\(")
+OFF = re.compile(r"\.jit_compile\s*=\s*False\b")
+LONG_CHARS = 60  # characters of a call that are shown
 
 
 class Doubt(NamedTuple):
@@ -47,7 +55,7 @@ def doubts(
     ranks: int = 0,
     program: str = "",
 ) -> list[Doubt]:
-    """Return what does not train: `fit` of Keras 3 by parsing the code, all else by the words of each file.
+    """Return what does not train: by the words of each file, `fit` of Keras 3 and optimizers by parsing the code.
 
     `files`: as `findings.texts` returns them. `mode`: "" where one process trains alone. `tensorflow`: its version, ""
     if there is none. `environment` decides as it does in TensorFlow. `gpus`: those that TensorFlow sees and can use on
@@ -65,7 +73,7 @@ def doubts(
             for name, text in files
             if ESTIMATOR.search(text)
         ]
-    if gpus and servers > 1 and not keras_3 and numbers(tensorflow) >= xla.FIRST_KERAS:
+    if gpus and servers > 1 and not keras_3 and numbers(tensorflow) >= FIRST_COMPILED:
         found += _of_xla(files)
     if 0 < gpus < ranks and any(HOROVOD.search(text) for _, text in files):
         found.append(_of_ranks(gpus, ranks))
@@ -84,13 +92,52 @@ def _of_keras_3(files: list[tuple[str, str]], program: str, mode: str, tensorflo
 
 
 def _of_xla(files: list[tuple[str, str]]) -> Iterator[Doubt]:
-    for name, line, more, written, instead in xla.compiled(files):
-        others = f" (and {more} more)" if more else ""
-        why = (
-            f"has {written}{others}: where there is a GPU, Keras 2 has XLA compile the steps of an optimizer, and XLA "
-            "cannot use variables of another parameter server: the first step fails"
-        )
-        yield Doubt("ps-xla", name, line, why, f"Write {instead}")
+    """Yield a doubt for each file with optimizers of Keras 2 whose steps XLA compiles where a GPU is seen.
+
+    XLA takes no variable of another device. With parameter servers the learning rate is on one of them, and each weight
+    on any of them, so the first step fails.
+    """
+    if not any(SERVERS.search(text) for _, text in files):
+        return
+    for name, text in files:
+        found: list[tuple[int, int, str, str]] = []
+        with contextlib.suppress(*UNREADABLE):
+            found = [] if OFF.search(text) else sorted(_compiled(text))
+        if found:
+            line, _, written, instead = found[0]
+            others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            why = (
+                f"has {written}{others}: where there is a GPU, Keras 2 has XLA compile the steps of an optimizer, and "
+                "XLA cannot use variables of another parameter server: the first step fails"
+            )
+            yield Doubt("ps-xla", name, line, why, f"Write {instead}")
+
+
+def _compiled(text: str) -> Iterator[tuple[int, int, str, str]]:
+    """Yield (line, column, the optimizer's text, what to write) of each optimizer that XLA would compile."""
+    tree = ast.parse(text)
+    meant = {here: full for node in ast.walk(tree) for here, full, _ in imported(node)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called, given = ast.unparse(node.func), {each.arg: each.value for each in node.keywords}
+        first, dot, rest = called.partition(".")
+        full = OPTIMIZER.fullmatch(f"{meant.get(first, first)}{dot}{rest}")
+        if OPTIMIZER.fullmatch(called) or (full and full["keras"]):
+            off = given.get("jit_compile")
+            if None not in given and not (isinstance(off, ast.Constant) and off.value is False):
+                arguments = (ast.get_source_segment(text, each) or "" for each in (*node.args, *node.keywords))
+                inside = " ".join(", ".join(arguments).split())
+                inside = inside if len(called + inside) < LONG_CHARS else "..."
+                instead = ", ".join(filter(None, [inside, "jit_compile=False"]))
+                yield node.lineno, node.col_offset, f"{called}({inside})", f"{called}({instead})"
+        elif called.endswith(".compile") and called != "re.compile":
+            asked = given.get("optimizer", node.args[0] if node.args else None)
+            word = asked.value if isinstance(asked, ast.Constant) else None
+            for each in CLASSES:
+                if isinstance(word, str) and word.lower() == each.lower():
+                    instead = f"tf.keras.optimizers.{each}(jit_compile=False) in place of {word!r}"
+                    yield node.lineno, node.col_offset, f'compile(... "{word}" ...)', instead
 
 
 def _of_ranks(gpus: int, ranks: int) -> Doubt:

@@ -6,7 +6,6 @@ tests/unit/launcher/plan/test_parity.py compares both, and 4.9.0.
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +87,8 @@ def _of_job(task: dict[str, Any]) -> dict[str, Any]:
         "is_hetero": len(groups) > 1,
         "is_master": resources["current_host"] == (trains or hosts)[0],
         "is_modelparallel_enabled": split_model and split_model != "{}",
-        "is_smddpmprun_installed": shutil.which("smddpmprun") is not None,
-        "is_smddprun_installed": shutil.which("smddprun") is not None,
+        "is_smddpmprun_installed": _is_installed("smddpmprun"),
+        "is_smddprun_installed": _is_installed("smddprun"),
         "job_name": os.environ.get("TRAINING_JOB_NAME"),
         "log_level": hyperparameters.get("sagemaker_container_log_level", LOG_LEVEL),
         "master_hostname": (trains or hosts)[0],
@@ -118,12 +117,17 @@ def _neurons(instance_type: str) -> int:
 
 def _output(*command: str) -> str:
     """Return what a program prints; "" if it does not exist, or fails."""
-    if not shutil.which(command[0]):
+    if not _is_installed(command[0]):
         return ""
     import subprocess  # here, since few hosts have one of these, and the import delays every script
 
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return "" if done.returncode else done.stdout
+
+
+def _is_installed(program: str) -> bool:
+    """Return whether a program is on PATH. The import of shutil would take longer than all of these."""
+    return any(os.access(f"{folder}/{program}", os.X_OK) for folder in os.get_exec_path())
 
 
 def _region(hyperparameters: dict[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ import time
 import pytest
 from waiting import eventually
 
+from benchmarks.docker import seconds
 from benchmarks.side_by_side import rounds
 from benchmarks.side_by_side.aims import AIMS, aim
 from benchmarks.side_by_side.cases import CASES, FAILURE, SIDES, STOP, Case
@@ -17,7 +18,6 @@ from benchmarks.side_by_side.lines import label, log_measures
 from benchmarks.side_by_side.measures import ended_well, measures
 from benchmarks.side_by_side.quick import ROUNDS, complaints, is_due, shortened
 from benchmarks.side_by_side.scripts import Scripts
-from benchmarks.side_by_side.times import seconds
 from benchmarks.side_by_side.usage import is_script
 
 BY_NAME = {case.name: case for case in CASES}

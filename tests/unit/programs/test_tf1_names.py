@@ -1,4 +1,4 @@
-"""Test entrypoint/programs/on_path_tf1 with TensorFlow: every way to import a name, for names of TensorFlow 1.
+"""Test on_path/entrypoint_tf1.py with TensorFlow: every way to import a name, for names of TensorFlow 1.
 
 One process runs all of them: each is a module of the user's. By hand, with another TensorFlow (2.21 with tf_keras; with
 TF_USE_LEGACY_KERAS=0 it has Keras 3): TEST_TF1_PYTHON=/path/to/its/python.

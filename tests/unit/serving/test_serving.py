@@ -19,8 +19,7 @@ from waitress import wasyncore
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.serving.app import Service, make_app
-from entrypoint.serving.config import read_serving
-from entrypoint.serving.find import find_model
+from entrypoint.serving.config import find_model, read_serving
 from entrypoint.serving.model import Refused, Signature, Tensor
 from entrypoint.serving.request import _csv_numbers, read
 from entrypoint.serving.server import Server

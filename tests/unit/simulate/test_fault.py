@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli.main import run
 from entrypoint.simulate.docker_engine import DockerEngine
-from entrypoint.simulate.engine import FaultFailed
+from entrypoint.simulate.engine import FaultFailed, HostsFiles
 from entrypoint.simulate.engines import refuse_faults
 from entrypoint.simulate.fault import ALL, FOLDERS, Action, Fault, parse_fault
-from entrypoint.simulate.hosts_file import HostsFiles
 from entrypoint.simulate.injector import Injector
 from entrypoint.simulate.spec import LocalJob
 
@@ -117,7 +116,8 @@ def test_what_is_no_fault_is_refused_in_one_line(text, found):
         parse(text)
     message = str(refused.value)
     assert found in message and "\n" not in message
-    assert message.startswith("--fault ") and message.endswith("(ACTION TARGET [at SECONDS | when TEXT] [for SECONDS])")
+    grammar = "(ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]; see `entrypoint help faults`)"
+    assert message.startswith("--fault ") and message.endswith(grammar)
 
 
 def test_many_hosts_are_not_all_listed():

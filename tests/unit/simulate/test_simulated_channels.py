@@ -17,10 +17,9 @@ from waiting import eventually
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli import main
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, Compression, InputMode, check_together, parse_channel
-from entrypoint.simulate.delivery import deliver, shown
-from entrypoint.simulate.hidden import is_data
+from entrypoint.simulate.channels import Channel, Compression, InputMode, check_together, is_data, parse_channel
 from entrypoint.simulate.pipe_writer import Stream, feeding
+from entrypoint.simulate.tree import deliver, shown
 from sagemaker_tf_data import hidden
 
 LONG = 60.0  # seconds; says when to give up

@@ -77,7 +77,7 @@ def test_an_internal_setting_is_no_hyperparameter_and_on_no_page(setting):
 def test_an_unknown_variable_is_warned_of_with_the_nearest_setting(variable, near):
     settings, warnings, errors = read_settings({variable: "ps"}, {})
     assert settings == Settings() and not errors
-    question = f"; did you mean {near}?" if near else ""
+    question = f"; did you mean {near}? `entrypoint settings` lists all" if near else ""
     assert warnings == [f"environment variable {variable} is not a setting of the launcher; ignored{question}"]
 
 

@@ -1,38 +1,11 @@
 """Provide the library for `model.fit`: a distributed optimizer, and the callback that broadcasts variables."""
 
-from smdistributed.dataparallel import not_covered
-from smdistributed.dataparallel.tensorflow import (
-    Compression,
-    DistributedOptimizer,
-    ReduceOp,
-    broadcast,
-    broadcast_global_variables,
-    broadcast_variables,
-    init,
-    local_rank,
-    local_size,
-    oob_allreduce,
-    rank,
-    shutdown,
-    size,
-)
-from smdistributed.dataparallel.tensorflow.keras import callbacks
+from smdistributed.dataparallel import not_covered, tensorflow
+from smdistributed.dataparallel.tensorflow.keras import callbacks  # noqa: F401
 
-__all__ = [
-    "Compression",
-    "DistributedOptimizer",
-    "ReduceOp",
-    "broadcast",
-    "broadcast_global_variables",
-    "broadcast_variables",
-    "callbacks",
-    "init",
-    "local_rank",
-    "local_size",
-    "oob_allreduce",
-    "rank",
-    "shutdown",
-    "size",
-]
+_FOR_LOOPS_ONLY = {"BroadcastGlobalVariablesHook", "DistributedGradientTape", "allreduce", "overlap"}
+_shared = {name: getattr(tensorflow, name) for name in tensorflow.__all__ if name not in _FOR_LOOPS_ONLY}
+globals().update(_shared)
 
+__all__ = sorted([*_shared, "callbacks"])
 __getattr__ = not_covered(__name__, __all__)

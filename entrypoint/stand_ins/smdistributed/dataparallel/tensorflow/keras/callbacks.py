@@ -1,13 +1,6 @@
-from horovod.tensorflow.keras.callbacks import (
+from horovod.tensorflow.keras.callbacks import (  # noqa: F401
     BroadcastGlobalVariablesCallback,
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
     MetricAverageCallback,
 )
-
-__all__ = [
-    "BroadcastGlobalVariablesCallback",
-    "LearningRateScheduleCallback",
-    "LearningRateWarmupCallback",
-    "MetricAverageCallback",
-]

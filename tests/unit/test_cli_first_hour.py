@@ -1,0 +1,279 @@
+"""Test what helps a newcomer at a terminal: questions after wrong words, short help, completion, colours, width."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from entrypoint.base.terminal import shown
+from entrypoint.cli import help, main
+from entrypoint.launcher.job.settings import FOR_USERS
+from entrypoint.simulate import channels
+from entrypoint.simulate.engines import ENGINES
+from entrypoint.simulate.fault import Action
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = 120.0  # seconds; says when to give up, not how fast anything is
+LOCAL = ["local", "train.py"]
+
+WRONG = {
+    "command": (["lokal"], 2, "did you mean local? `entrypoint --help` lists all"),
+    "no command": (["train.py", "--hosts", "2"], 2, "did you mean `entrypoint local train.py`? `entrypoint --help`"),
+    "option": ([*LOCAL, "--hots", "2"], 2, "--hots 2; did you mean --hosts? `entrypoint local --help` lists all"),
+    "option with =": (["plan", "--jsn=1"], 2, "did you mean --json? `entrypoint plan --help` lists all"),
+    "nothing near": ([*LOCAL, "--xyzzy"], 2, "unrecognized arguments: --xyzzy; `entrypoint local --help` lists all"),
+    "engine": ([*LOCAL, "--engine", "dokcer"], 2, "did you mean docker? `entrypoint local --help` lists all"),
+    "another case": ([*LOCAL, "--input-mode", "PIPE"], 2, "did you mean Pipe? `entrypoint local --help` lists all"),
+    "topic": (["help", "falts"], 2, "did you mean faults? `entrypoint help --help` lists all"),
+    "mode": ([*LOCAL, "--mode", "hrovod"], 78, "wanted one of auto, .*; did you mean horovod?"),
+    "fault": ([*LOCAL, "--fault", "kil algo-1"], 78, "; did you mean kill? (.*; see `entrypoint help faults`)"),
+    "clause": ([*LOCAL, "--fault", "kill algo-1 wen x"], 78, "; did you mean when? (.*see `entrypoint help faults`)"),
+    "host": ([*LOCAL, "--fault", "kill algo1"], 78, "; did you mean algo-1? (.*see `entrypoint help faults`)"),
+    "all": ([*LOCAL, "--fault", "kill al"], 78, "; did you mean all? (.*see `entrypoint help faults`)"),
+    "folder": ([*LOCAL, "--fault", "fill algo-1:modle"], 78, "; did you mean model? (.*see `entrypoint help faults`)"),
+    "channel's option": (
+        [*LOCAL, "--channel", "a=.,mod=Pipe"],
+        78,
+        "see `entrypoint help channels`); did you mean mode?",
+    ),
+    "channel's value": ([*LOCAL, "--channel", "a=.,mode=pipe"], 78, "wanted one of File, .*; did you mean Pipe?"),
+    "hyperparameter": (
+        ["plan", "--hosts", "1", "--hyperparameters", "sagemaker_entrypoint_restart=1"],
+        78,
+        "did you mean sagemaker_entrypoint_restarts? `entrypoint settings` lists all",
+    ),
+}
+
+
+@pytest.mark.parametrize("words, wanted, said", WRONG.values(), ids=WRONG)
+def test_a_wrong_word_gets_the_nearest_one_and_where_all_are_listed(capsys, tmp_path, monkeypatch, words, wanted, said):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    try:
+        code: object = main.run(words, {})
+    except SystemExit as ended:
+        code = ended.code
+    out, err = capsys.readouterr()
+    assert (code, out) == (wanted, "")
+    assert re.search(re.escape(said).replace(r"\.\*", ".*"), err)
+
+
+def test_a_misspelled_variable_gets_the_nearest_setting(capsys):
+    assert main.run(["plan", "--hosts", "1"], {"ENTRYPOINT_RESTART": "1"}) == 0
+    assert "ignored; did you mean ENTRYPOINT_RESTARTS? `entrypoint settings` lists all\n" in capsys.readouterr().out
+    assert main.run(["plan", "--hosts", "1"], {"ENTRYPOINT_LOG_PREFIX": "stream"}) == 78
+    assert "did you mean streams?" in capsys.readouterr().err
+
+
+def test_only_a_wrong_word_loads_what_finds_the_nearest():
+    code = (
+        "import sys; from entrypoint.cli import main\n"
+        "try: main.run(['--help'])\n"
+        "except SystemExit: pass\n"
+        "main.run(['plan', '--hosts', '2'])\n"
+        "print(*sorted({'difflib', 'argcomplete', 'rich'} & {*sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LONG)
+    assert done.stderr == "\n"
+
+
+# --- help ---
+
+
+def help_of(capsys, *words: str) -> str:
+    try:
+        assert main.run([*words]) == 0
+    except SystemExit as ended:
+        assert ended.code == 0
+    return str(capsys.readouterr().out)
+
+
+SCREENS = {"": 24, **dict.fromkeys(main.COMMANDS, 40)}
+
+
+@pytest.mark.parametrize("name, most", SCREENS.items(), ids=[name or "entrypoint" for name in SCREENS])
+def test_the_help_fits_on_a_screen(capsys, monkeypatch, name, most):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = help_of(capsys, *filter(None, [name]), "--help").splitlines()
+    assert 5 < len(lines) <= most
+    assert [line for line in lines if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", help.TOPICS)
+def test_a_topic_fits_on_a_screen(capsys, name):
+    lines = help_of(capsys, "help", name).splitlines()
+    assert 5 < len(lines) <= 24
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_the_topics_have_every_word(capsys):
+    wanted = {
+        "channels": [f"{option}=" for option in channels._READ],
+        "engines": ENGINES,
+        "faults": Action,
+        "modes": ["single", "ps", "mwms", "mpi", "jax", "auto", "parameter_server", "multi_worker_mirrored", "horovod"],
+        "settings": map(str.upper, FOR_USERS),
+    }
+    for topic, words in wanted.items():
+        text = help_of(capsys, "help", topic)
+        assert [word for word in words if not re.search(rf"\b{word}", text)] == []
+    assert set(help.TOPICS) == {*wanted, "completion"}
+    overview = help_of(capsys, "--help")
+    assert [word for word in (*help.TOPICS, *main.COMMANDS) if word not in overview] == []
+
+
+def test_help_of_a_command_is_what_its_own_option_prints(capsys):
+    assert help_of(capsys, "help", "local") == help_of(capsys, "local", "--help")
+    assert help_of(capsys, "help") == help_of(capsys, "--help")
+
+
+# --- completion ---
+
+
+def completions(line: str, folder: Path) -> list[str]:
+    """Ask as a shell does: by environment variables, with the answer on descriptor 8."""
+    pytest.importorskip("argcomplete")
+    breaks = " \t\n\"'><=;|&(:"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    environment = {**os.environ, **asked, "_ARGCOMPLETE_COMP_WORDBREAKS": breaks, "PYTHONPATH": python_path()}
+    command = ["bash", "-c", 'exec "$0" -m entrypoint 8>&1 9>&2 1>/dev/null', sys.executable]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=LONG)
+    assert done.stderr == ""
+    return [word.strip() for word in done.stdout.split("\n")]
+
+
+def python_path() -> str:
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+ASKED = {
+    "entrypoint re": ["rehearse", "replay", "report"],
+    "entrypoint local --proc": ["--processes-per-host"],
+    "entrypoint local train.py --mode m": ["mwms", "mpi"],
+    "entrypoint local train.py --engine ": ["process", "netns", "docker"],
+    "entrypoint local --hosts 2 --fault k": [r"kill\ algo-1", r"kill\ algo-2", r"kill\ all"],
+    "entrypoint local --fault 'fill ": ["fill algo-1:output", "fill algo-1:model"],
+    "entrypoint local --env ENTRYPOINT_PRIC": ["ENTRYPOINT_PRICE="],
+    "entrypoint local t": ["train.py"],
+    "entrypoint local train.py --channel rows=da": ["data/"],
+    "entrypoint replay out/": ["out/train-ps/"],
+    "entrypoint plan --hosts 2 --host a": ["algo-1", "algo-2"],
+    "entrypoint plan --hosts ": [""],
+    "entrypoint help f": ["faults"],
+}
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+@pytest.mark.parametrize("line, wanted", ASKED.items(), ids=ASKED)
+def test_a_shell_gets_completions(line, wanted, tmp_path):
+    (tmp_path / "train.py").touch()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "out/train-ps").mkdir(parents=True)
+    found = completions(line, tmp_path)
+    assert sorted(found) == sorted(wanted)
+
+
+def test_without_argcomplete_a_shell_gets_nothing(tmp_path):
+    code = "import sys; sys.modules['argcomplete'] = None; from entrypoint.cli.main import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "_ARGCOMPLETE": "1", "COMP_LINE": "entrypoint re"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=LONG)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_the_tab_key_in_bash(tmp_path):
+    """With the line of `entrypoint help completion`."""
+    pytest.importorskip("argcomplete")
+    modules = {
+        "entrypoint": "entrypoint.cli.main",
+        "register-python-argcomplete": "argcomplete.scripts.register_python_argcomplete",
+    }
+    for name, module in modules.items():
+        (tmp_path / name).write_text(f"#!{sys.executable}\nfrom {module} import main\nmain()\n")
+        (tmp_path / name).chmod(0o755)
+    (line,) = {line.strip() for line in help.TOPICS["completion"].splitlines() if "eval" in line}
+    pid, fd = pty.fork()
+    if not pid:
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        os.execvpe("bash", ["bash", "--norc", "-i"], {"PATH": path, "PYTHONPATH": python_path(), "TERM": "dumb"})
+    try:
+        for typed, answer in [
+            (f"{line}; echo re''ady\n", "ready"),
+            ("entrypoint loc\t", "local "),
+            ("--eng\t", "--engine "),
+        ]:
+            os.write(fd, typed.encode())
+            seen, until = "", time.monotonic() + LONG
+            while answer not in seen and time.monotonic() < until:
+                if select.select([fd], [], [], 1)[0]:
+                    seen += os.read(fd, 9999).decode()
+            assert answer in seen
+    finally:
+        os.close(fd)
+        os.waitpid(pid, 0)
+
+
+# --- colour and width ---
+
+RED = "\x1b[31merror\x1b[0m"
+
+
+@pytest.mark.parametrize(
+    "environment, width, wanted",
+    [
+        ({}, 80, True),
+        ({}, 0, False),
+        ({"NO_COLOR": "1"}, 80, False),
+        ({"NO_COLOR": ""}, 80, True),
+        ({"TERM": "dumb"}, 80, False),
+        ({"FORCE_COLOR": "1"}, 0, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, 80, False),
+    ],
+)
+def test_colours_are_for_terminals_and_as_the_variables_say(environment, width, wanted):
+    assert shown("error: no", environment, width) == (f"{RED}: no" if wanted else "error: no")
+
+
+def test_what_is_coloured():
+    lines = {
+        "failed: algo-2 (exit code 1)": 31, "no-go: 1 error, 0 warnings": 31, "go: 0 errors, 1 warning": 32,
+        "train.py:3: warning [loss] x": 33, "my job.py: note [loss] x": 36, "report: error: loss: nan": 31,
+        "fine    data  read": 32, "entrypoint local: error: no": 31, "errors": 0, "    note: x": 0, "goes on": 0,
+    }  # fmt: skip
+    found = {line: re.findall(r"\x1b\[([1-9]\d)m", shown(line, {"FORCE_COLOR": "1"}, 0)) for line in lines}
+    assert found == {line: [str(colour)] if colour else [] for line, colour in lines.items()}
+
+
+@pytest.mark.parametrize(
+    "words", [["plan", "--hosts", "0"], ["rehearse", "no.py"], ["doctor", "no.py"], ["local", "no.py"]]
+)
+def test_an_error_is_coloured_if_it_is_to_be(words, capsys):
+    main.run(words, {"FORCE_COLOR": "1"})
+    assert capsys.readouterr().err.startswith(RED)
+    main.run(words, {})
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_the_doctors_findings_are_coloured_and_its_json_is_not(capsys, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import tensorflow as tf\nwith tf.Session() as s: pass\n")
+    main.run(["doctor", str(script)], {"FORCE_COLOR": "1"})
+    assert re.search(r"train\.py:2: \x1b\[3[136]m(error|warning|note)\x1b\[0m \[", capsys.readouterr().out)
+    main.run(["doctor", str(script), "--json"], {"FORCE_COLOR": "1"})
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_lines_break_between_words_at_the_terminals_width():
+    path = "/a/" + "long/" * 30
+    text = shown(f"error: {'word ' * 40}\n    put: {'word ' * 40}\n\n{path}", {"NO_COLOR": "1"}, 80)
+    *lines, last = text.split("\n")
+    assert max(map(len, lines)) <= 80 and last == path
+    assert lines[1].startswith("    word") and {line[:9] for line in lines[4:6]} == {"        w"}
+    assert shown("word " * 40, {}, 0) == "word " * 40

@@ -1,0 +1,173 @@
+"""Test `entrypoint new`: what each project contains, that linters and the doctor find nothing, and what is refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.check.doctor.doctor import examine
+from entrypoint.cli import main, new
+from entrypoint.launcher.job.job import Mode
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {
+    "src/train.py", "src/model.py", "src/requirements.txt", "submit.py", "requirements-submit.txt", "test_train.py",
+    "compose.yaml", ".github/workflows/check.yml", ".gitignore",
+}  # fmt: skip
+PROJECTS = [(mode, sdk) for mode in new.MODES for sdk in new.SDKS]
+TOOLS = Path(sys.executable).parent
+LONGEST_FILE = 60  # lines
+# A job on spot instances, with checkpoints: of these the doctor is strict. tests/sdk has the requests of submit.py.
+REQUEST = {
+    "TrainingJobName": "job",
+    "RoleArn": "arn:aws:iam::123456789012:role/Training",
+    "HyperParameters": {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://bucket/code.tar.gz"},
+    "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
+    "CheckpointConfig": {"S3Uri": "s3://bucket/checkpoints"},
+    "EnableManagedSpotTraining": True,
+    "StoppingCondition": {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600},
+}
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
+    """Make a project for each mode and SDK; return their folders."""
+    folder = tmp_path_factory.mktemp("projects")
+    made = {each: folder / "-".join(each) for each in PROJECTS}
+    for (mode, sdk), path in made.items():
+        assert main.run(["new", str(path), "--mode", mode, "--sdk", sdk], {}) == ExitCode.SUCCESS
+    return made
+
+
+def call(*command: object, cwd: Path) -> str:
+    """Run a tool; AssertionError with its output unless it ends with 0."""
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_modes_are_the_launchers():
+    assert set(new.MODES) == {mode.value for mode in Mode}
+
+
+def test_each_has_all_files_and_nothing_is_left_open(projects):
+    for folder in projects.values():
+        files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+        assert files.keys() == FILES
+        assert [name for name, text in files.items() if "@@" in text or not text.endswith("\n")] == []
+        assert [name for name, text in files.items() if len(text.splitlines()) > LONGEST_FILE] == []
+
+
+def test_every_template_is_used(projects, monkeypatch, tmp_path):
+    used = set()
+    fill = new._filled
+    monkeypatch.setattr(
+        new, "_filled", lambda template, words: used.add(f"{template}.template") or fill(template, words)
+    )
+    for number, (mode, sdk) in enumerate(PROJECTS):
+        main.run(["new", str(tmp_path / str(number)), "--mode", mode, "--sdk", sdk], {})
+    assert used == {path.name for path in new.TEMPLATES.iterdir()}
+
+
+def test_they_compile_and_ruff_finds_nothing(projects):
+    """By the rules of this repository, but with the project as its own root, as for who makes one."""
+    text = (ROOT / "pyproject.toml").read_text()
+    for path in projects.values():
+        for script in path.rglob("*.py"):
+            compile(script.read_text(), str(script), "exec")
+    folder = next(iter(projects.values())).parent
+    rules = text[text.index("[tool.ruff]") : text.index("[tool.ruff.lint.per-file-ignores]")]
+    (folder / "ruff.toml").write_text(rules.replace("[tool.ruff]\n", "").replace("[tool.ruff.", "["))
+    for path in projects.values():
+        call(
+            TOOLS / "ruff",
+            "check",
+            "--no-cache",
+            "--config",
+            folder / "ruff.toml",
+            "--config",
+            "src=['src']",
+            ".",
+            cwd=path,
+        )
+        call(TOOLS / "ruff", "format", "--no-cache", "--config", folder / "ruff.toml", "--check", ".", cwd=path)
+
+
+def test_linters_of_workflows_find_nothing(projects):
+    """All projects have the same workflow."""
+    texts = {(path / ".github/workflows/check.yml").read_text() for path in projects.values()}
+    assert len(texts) == 1
+    path = projects["ps", "2"]
+    workflow = path / ".github/workflows/check.yml"
+    call(TOOLS / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", workflow, cwd=path)
+    call(TOOLS / "zizmor", "--offline", "--quiet", "--pedantic", ".github", cwd=path)
+    ours = (ROOT / ".github/workflows/test.yml").read_text()
+    used = [step["uses"] for step in yaml.safe_load(texts.pop())["jobs"]["check"]["steps"] if "uses" in step]
+    assert used and all(f"uses: {action} #" in ours for action in used), "the pins are those of this repository"
+
+
+@pytest.mark.parametrize("mode", new.MODES)
+def test_the_doctor_finds_nothing(projects, mode, monkeypatch, tmp_path):
+    """Not even a note."""
+    folder = projects[mode, "2"]
+    words = new._words(mode, "2")
+    request = {
+        **REQUEST,
+        "AlgorithmSpecification": {"TrainingImage": words["repository"], "TrainingInputMode": "File"},
+        "Environment": json.loads(words["environment"]),
+        "ResourceConfig": {
+            "InstanceType": "ml.c5.xlarge", "InstanceCount": int(words["hosts"]), "VolumeSizeInGB": 30
+        },
+    }  # fmt: skip
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    monkeypatch.chdir(folder)
+    report = examine([str(tmp_path / "request.json"), "src/train.py"])
+    assert [(each.check, each.found) for each in report.findings] == []
+    (job,) = [each for each in report.jobs if each.plan]
+    assert job.plan.title
+
+
+def test_compose_and_the_test_run_the_same_job(projects):
+    for (mode, _), folder in projects.items():
+        compose = yaml.safe_load((folder / "compose.yaml").read_text())
+        options = new._words(mode, "2")["options"]
+        assert options in compose["x-host"]["command"]
+        assert str(["src/train.py", *options.split()]).replace("'", '"') in (folder / "test_train.py").read_text()
+        assert list(compose["services"]) == (["algo-1"] if mode == "single" else ["algo-1", "algo-2"])
+
+
+def test_it_prints_what_was_made_and_the_next_commands(tmp_path, capsys):
+    assert main.run(["new", str(tmp_path / "made" / "here"), "--mode", "ps", "--sdk", "3"], {}) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in FILES)
+    assert "entrypoint local src/train.py --hosts 2 --mode ps --env=ENTRYPOINT_PS_WORKERS=server" in out
+    assert "python -m pytest" in out and "python submit.py" in out
+
+
+@pytest.mark.parametrize("what", ["a file in it", "a file itself", "no place for it"])
+def test_nothing_is_overwritten(tmp_path, capsys, what):
+    folder = tmp_path / "project"
+    if what == "a file in it":
+        folder.mkdir()
+        (folder / ".keep").write_text("mine")
+        says = f"{folder} is not empty (it has .keep); wanted a new or an empty folder"
+    elif what == "a file itself":
+        folder.write_text("mine")
+        says = f"{folder} cannot be written: File exists; wanted a new or an empty folder"
+    else:
+        tmp_path.joinpath("file").touch()
+        folder = tmp_path / "file" / "project"
+        says = "cannot be written: Not a directory; wanted a new or an empty folder"
+    before = sorted(tmp_path.rglob("*"))
+    assert main.run(["new", str(folder)], {}) == ExitCode.CONFIG
+    assert says in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_empty_folder_is_taken(tmp_path):
+    assert main.run(["new", str(tmp_path)], {}) == 0
+    assert (tmp_path / "src/train.py").exists()
