@@ -73,7 +73,7 @@ def _with_log(began: float, signals: list[int], spare: self_failure.Spare) -> in
             log.read()  # this starts a thread: no fork may come after it
             log.show = feed.show
             supervisor = _supervisor(began, job, plan, log, spare, feed, begun)
-            feed.listen(supervisor.host.inbox.put, log.print, supervisor.host.inbox.ask)
+            feed.listen(supervisor.host.inbox.put, log.print, log.write, supervisor.host.inbox.ask)
             outcome = supervisor.run(signals)
         except ConfigError as error:
             log.print(f"error: {error}")

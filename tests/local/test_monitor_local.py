@@ -148,6 +148,17 @@ def test_a_host_that_has_lost_the_coordinator_keeps_its_record_and_waits_for_nob
     assert told["cause"]["host"] == "algo-1" and told["there"] == []
 
 
+def test_lines_for_cloudwatch(hosts):
+    environment = {"ENTRYPOINT_EMF": "Training/tests"}
+    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)}, environment=environment)
+    assert job.end() == [0, 0]
+    for number in (1, 2):
+        # One of the end, and on a slow machine one of each minute before it.
+        *_, told = [json.loads(line) for line in job[number].log.splitlines() if line.startswith("{")]
+        assert told["Host"] == f"algo-{number}" and told["step"] == 19 and told["CPUUtilization"] > 0
+        assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Training/tests"
+
+
 def test_secrets_are_not_in_it(hosts):
     code = "import os\nprint('step=1 loss=0.5 token', os.environ['MY_TOKEN'])\n"
     job = hosts(1, "train.py", code={"train.py": code}, environment={"MY_TOKEN": "hidden-value-17"})

@@ -113,6 +113,7 @@ WALL_CLOCK = {
     "observe/report/content": {"time.gmtime", "time.strftime"},  # shows people when the job began
     "observe/live/top": {"time.localtime", "time.strftime"},  # shows people when a line was logged
     "observe/monitor/silence": {"time.ctime"},  # shows people when stacks were taken
+    "observe/monitor/monitor": {"time.time"},  # CloudWatch wants the timestamp of a line of metrics
     "observe/export/tensorboard": {"time.time", "time.time_ns"},  # TensorBoard wants it in events and in a file's name
     "cli/arguments": {"time.strftime"},  # names an output folder
     "cli/rehearse": {"time.strftime"},  # likewise

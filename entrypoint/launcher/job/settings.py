@@ -74,6 +74,12 @@ def mode_named(text: str) -> AskedMode:
     return _ALSO_CALLED.get(name) or AskedMode(name)
 
 
+def _namespace(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._/#:-]{1,255}", text) or text.startswith("AWS/"):
+        raise ValueError("letters, digits and ._/#:- , 255 at most, and no beginning with AWS/")
+    return text
+
+
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     return _number(int, least, most, f"a whole number from {least} to {most}")
 
@@ -338,6 +344,12 @@ class Settings(Value):
         'Metrics that programs print, as metric definitions of SageMaker: `[{"Name": "loss", "Regex": '
         '"loss: ([0-9.]+)"}]`. Beside those that the monitor recognises by itself: Keras\' progress bars, '
         "`name=value`.",
+    )
+    emf: str = _setting(
+        "",
+        _namespace,
+        "A namespace of CloudWatch. If it is set, each host prints a line in CloudWatch's embedded metric format every "
+        "minute, and at its end: what it uses, and the metrics of its training, by job and host.",
     )
     hang_after: float = _setting(
         600.0,

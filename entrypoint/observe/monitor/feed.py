@@ -60,6 +60,7 @@ class Feed:
         self._listener, self._why = threading.Thread(), ""
         self._is_distributed = False
         self._say: Callable[[str], None] = lambda words: None
+        self._write: Callable[[str], None] = lambda line: None
         self._put_event: Callable[[Event], None] = lambda event: None
         self._leaves = LEAVES_SECONDS
         if spawn.is_tracked():
@@ -135,13 +136,14 @@ class Feed:
         self,
         put: "Callable[[Event], None]",
         log: "Callable[[str], None]",
+        write: "Callable[[str], None]",
         ask: "Callable[[Callable[[], dict[str, Any]], float], Any]",
     ) -> None:
         """Start a thread that reads what the monitor finds, and that starts the monitor again if it ends too early.
 
         `ask` runs a function in the launcher's loop: only the loop may start children, since it reaps them.
         """
-        self._put_event, self._say = put, log
+        self._put_event, self._say, self._write = put, log, write
         if self._is_wanted:
             self._listener = threading.Thread(target=self._listen, args=(ask,), name="monitor", daemon=True)
             self._listener.start()
@@ -215,6 +217,8 @@ class Feed:
             case {"say": str(words)}:
                 self._is_distributed |= words.startswith("distributed: yes")
                 self._say(words)
+            case {"print": str(line)}:
+                self._write(line)
             case {"blame": dict(cause)}:
                 from entrypoint.launcher.outcome.outcome import Cause
                 from entrypoint.launcher.policy.events import Found

@@ -12,9 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Plan, Role
 from entrypoint.observe.monitor import inbox
+from entrypoint.observe.monitor.emf import Emf
 from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.record_header import about, find_out
 from entrypoint.observe.monitor.reporting import make_report
@@ -60,6 +62,8 @@ class Monitor:
         self._marks: Marks | None = None
         with suppress(OSError):  # for example, its path is too long
             self._marks = Marks(job.paths.marks, mask)
+        emf = job.settings.emf
+        self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._found_out: list[lines.Host] = []  # facts on this host for its record
@@ -111,6 +115,8 @@ class Monitor:
         self._guard(self._add_marks)
         if self._marks:
             self._guard(self._marks.close)
+        if self._emf and (line := self._emf.take(time.time())):
+            self._tell({"print": line})
         self._guard(lambda: self._add(*self._printed.take_lines()))
         self._finish()
 
@@ -193,7 +199,14 @@ class Monitor:
         self._add(sample)
         self._add(*self._printed.stalls.take())
         told = self._add_marks()
-        self._add(*self._printed.take_metrics())
+        metrics = list(self._printed.take_metrics())
+        self._add(*metrics)
+        if self._emf:
+            for line in metrics:
+                self._emf.note_metrics(line.values)
+            self._emf.note(sample.seconds, sample.host)
+            if self._emf.is_due:
+                self._tell({"print": self._emf.take(time.time())})
         if self._silence:
             self._silence.note(self._training(), sample, told)
             if stacks := self._silence.stacks():

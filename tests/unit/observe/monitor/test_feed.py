@@ -55,7 +55,7 @@ class Launcher:
         self.said: list[str] = []
         self.events: list = []
         self.feed = Feed(self.job, plan_for(self.job), time.monotonic())
-        self.feed.listen(self.events.append, self.say, lambda do, patience: do())
+        self.feed.listen(self.events.append, self.say, self.said.append, lambda do, patience: do())
         self.feed.record(Process(process="script", pid=os.getpid(), role="script", task="script"))
 
     def say(self, words: str) -> None:
@@ -87,7 +87,7 @@ class Launcher:
 def test_no_line_and_no_mark_ends_the_monitor(tmp_path):
     """One example of each input that once ended it on every host, except for the metric's expression."""
     metrics = json.dumps([{"Name": "loss", "Regex": "loss(x)?"}, {"Name": "slow", "Regex": "(([a-z=0-9 .:]+)+)+!"}])
-    launcher = Launcher(tmp_path, METRICS=metrics)
+    launcher = Launcher(tmp_path, METRICS=metrics, EMF="Tests")
     eventually(launcher.job.paths.marks.exists, within=60)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as script:
         for step in ("Infinity", "NaN", "1" + "0" * 400, "[" * 5000):
