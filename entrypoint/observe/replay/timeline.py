@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from entrypoint.base.errors import FAULT, ConfigError, printable
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.observe.replay.play import Player, Step, rebuild
+from entrypoint.observe.replay.rerun import arguments, faults
 from entrypoint.observe.replay.wording import Narrator, consequence
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
@@ -19,6 +20,17 @@ class Recorded:
     described: lines.Described
     decided: Sequence[lines.Decided]
     outcome: lines.Outcome | None
+
+
+def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
+    """Return each host's record, the coordinator's first; raise ConfigError if no record describes its job.
+
+    A host that was lost at its start may have no usable record, so it is left out.
+    """
+    readable = {name: recorded for name, record in records.items() if (recorded := read(record))}
+    if not readable:
+        raise ConfigError("no record says what its job was; wanted those of this version, of a job that was monitored")
+    return dict(sorted(readable.items(), key=lambda each: each[0] != each[1].about.coordinator))
 
 
 def read(record: bytes) -> Recorded | None:
@@ -81,13 +93,10 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
     """
     if only is not None and only not in records:
         raise ConfigError(f"--host is {only!r}; the records are of {', '.join(sorted(records))}")
-    known = {name: recorded for name, record in records.items() if (recorded := read(record))}
-    if not known:
-        raise ConfigError("no record says what its job was; wanted those of this version, of a job that was monitored")
+    known = read_all(records)
     for name in sorted(records.keys() - known.keys()):
         print(f"{name}: its record does not say what its job was")
-    coordinator_first = sorted(known, key=lambda name: name != known[name].about.coordinator)
-    played = {name: play(known[name]) for name in coordinator_first if only in (None, name)}
+    played = {name: play(recorded) for name, recorded in known.items() if only in (None, name)}
     narrators = {name: Narrator() for name in played}
     rows = [(at, name, step) for name, each in played.items() for at, step in each.steps]
     began = min((at for at, *_ in rows), default=0.0)
@@ -101,6 +110,40 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
             for words in done:
                 print(printable(f"{'':9} {'':<{width}}    -> {words}"))
     return _verdict(played)
+
+
+def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
+    """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same times."""
+    readable = read_all(records)
+    first = next(iter(readable.values()))
+    job, _ = rebuild(first.described, int(first.about.gpus or 0))
+    hosts = first.described.resourceconfig["hosts"]
+    wanted = list(faults({name: lines_of(records[name]) if name in readable else [] for name in hosts}))
+    return arguments(first.described, str(job.mode), job.processes_per_host, program, wanted)
+
+
+def lacks(records: Mapping[str, bytes]) -> str:
+    """Return the options for what the job had and its bundle lacks: data, secrets, the script's own variables."""
+    asked = next(iter(read_all(records).values())).described
+    channels = [f"--channel {name}=DIR" for name in asked.inputdataconfig]
+    hidden = [f"--hyperparameters {name}=..." for name, value in asked.hyperparameters.items() if "***" in str(value)]
+    return ", ".join([*channels, *hidden, "--env NAME=... for variables of the script's own"])
+
+
+def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
+    """Print how two runs of a job ended; return 0 if they ended alike, else 1."""
+    was, came = (_ending(records) for records in (then, now))
+    print(f"\nthen: {printable(was)}\nnow:  {printable(came)}")
+    return 0 if was == came else 1
+
+
+def _ending(records: Mapping[str, bytes]) -> str:
+    """Describe how a job ended, by the first host whose record has its outcome."""
+    first = next((each.outcome for each in read_all(records).values() if each.outcome), None)
+    if not (first and (cause := first.cause)):
+        return _in_words(first) if first else "no host says"
+    who, what = f"{cause.get('host', '')} {cause.get('process', '')}".rstrip(), cause.get("what", "").partition(":")[0]
+    return f"{_in_words(first)}, by {who} ({what})"
 
 
 def _in_words(outcome: Outcome | lines.Outcome | None) -> str:

@@ -9,6 +9,8 @@ from builders import read as job_of
 
 from entrypoint.base.codec import plain, reader
 from entrypoint.base.errors import FAULT, ConfigError
+from entrypoint.base.values import replace
+from entrypoint.cli.main import run
 from entrypoint.launcher.outcome.outcome import Cause, Exit, failed
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.policy import events
@@ -19,8 +21,9 @@ from entrypoint.launcher.policy.policy import Policy
 from entrypoint.observe.monitor.record_header import described
 from entrypoint.observe.replay import timeline
 from entrypoint.observe.replay.play import EVENTS
+from entrypoint.observe.replay.rerun import arguments, faults
 from entrypoint.observe.replay.wording import Narrator
-from entrypoint.record.lines import Outcome
+from entrypoint.record.lines import Line, Outcome, line_of
 
 CAUSE = Cause(host="algo-2", process="script", what="exit code 1", error="ValueError: x", code=1, exit=Exit(code=1))
 BEGAN = 1000.0
@@ -198,6 +201,76 @@ def test_events_survive_json(event):
     assert reader(EVENTS[name])(fields) == event
 
 
+# --- rerun.py ---
+
+
+def told(*lines) -> list[Line]:
+    first = ["process", 100.0, "script", {"pid": 1}]
+    last = ["outcome", 190.0, {"kind": "failed", "exit_code": 1, "cause": None}]
+    return [line_of(line) for line in (first, *lines, last)]
+
+
+def decision(at: float, *happened, actions=(), quiet=()) -> list:
+    return ["decided", at, {"at": at, "events": list(happened), "actions": list(actions), "quiet": list(quiet)}]
+
+
+KILLED = ["Ended", {"name": "rank 1", "exit": {"code": 137, "signal": 9}}]
+
+
+def test_a_killed_process_is_killed_at_the_line_that_it_printed_last():
+    record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["step=6 loss=2", "step=7 loss=1"]])
+    assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' when '[algo-1 rank 1] step=7 loss=1'"]
+
+
+def test_and_at_the_second_where_it_printed_nothing_that_says_which_step():
+    record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["still here"]])
+    assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' at 30.0"]
+
+
+def test_what_the_launcher_ended_and_what_failed_by_itself_are_no_faults():
+    asked = decision(129.0, actions=[["Ask", {"name": "rank 1", "grace": 2}]])
+    by_itself = ["Ended", {"name": "script", "exit": {"code": 1, "signal": None}}]
+    assert list(faults({"algo-1": told(asked, decision(130.0, KILLED), decision(131.0, by_itself))})) == []
+
+
+def test_a_stop_a_lost_host_and_a_frozen_one():
+    stopped = told(decision(110.0, ["Signalled", {"number": 15}]))
+    assert list(faults({"algo-1": stopped})) == ["stop algo-1 at 10.0"]
+    heard = [[119.0, [["Reported", "algo-3"]]]]
+    coordinator = told(decision(120.0, ["LinkEnded", {"host": "algo-2"}]), decision(125.0, quiet=heard))
+    alone = [line_of(["process", 100.0, "script", {"pid": 1}])]
+    assert list(faults({"algo-1": coordinator, "algo-2": alone, "algo-3": alone})) == [
+        "kill algo-2 at 20.0", "pause algo-3 at 19.0"
+    ]  # fmt: skip
+
+
+def test_the_same_job_on_this_machine(life):
+    environment = {"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_TOKEN": "***", "ENTRYPOINT_CONTROL_PORT": "7", "SM_X": "1"}
+    asked = replace(
+        line_of(life.lines[1]), environment=environment, hyperparameters={"sagemaker_program": "a.py", "lr": 0.1}
+    )
+    assert arguments(asked, "ps", 2, "src/train.py", ["kill algo-2 at 3"]) == [
+        "src/train.py", "--hosts", "2", "--mode", "ps", "--processes-per-host", "2", "--env", "ENTRYPOINT_RESTARTS=2",
+        "--hyperparameters", "lr=0.1", "--fault", "kill algo-2 at 3",
+    ]  # fmt: skip
+
+
+def test_what_the_command_for_it_may_miss(life):
+    """A newcomer gets the list, not a KeyError of the script."""
+    life.lines[1][2]["inputdataconfig"] = {"training": {}}
+    life.lines[1][2]["hyperparameters"] |= {"password": "***"}
+    told = timeline.lacks({"algo-1": life.record})
+    assert "--channel training=DIR" in told and "--hyperparameters password=..." in told and "--env" in told
+
+
+def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "algo-1.jsonl.gz").write_bytes(life.record)
+    assert run(["replay", str(tmp_path), "--rerun", "nothere.py"], {}) != 0
+    said = capsys.readouterr()
+    assert said.err.count("error: ") == 1 and "there is no program" in said.err
+
+
 def test_a_host_whose_launcher_had_a_fault_decided_nothing():
     cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
     outcome = Outcome(kind="failed", exit_code=70, cause=cause)
@@ -230,6 +303,8 @@ def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
     said = capsys.readouterr().out
     assert said.count("a line of its history cannot be read") == 8, "all that are lines of a record"
     assert "as then, by the same" in said
+    assert timeline.once_more({"algo-1": life.record}, "train.py")
+    assert timeline.compare({"algo-1": life.record}, {"algo-1": life.record}) == 0
 
 
 def test_what_a_record_says_is_no_command_to_the_terminal(life, capsys):
