@@ -10,6 +10,7 @@ from entrypoint.base.values import Value
 from entrypoint.observe.monitor.threads import WAITERS
 
 WORKS = 0.2  # CPUs: less than this is waiting
+OURS = "entrypoint-looks-on"  # the thread of programs/on_path/; no script waits for it
 LOOKS_ON = "/entrypoint_looks_on.py"  # the module of programs/on_path/
 # Wrappers around functions of libraries, which a user has not called: ours, TensorFlow's and Keras's.
 _AROUND = (LOOKS_ON, "/utils/traceback_utils.py", "/util/traceback_utils.py", "/util/dispatch.py")
@@ -36,6 +37,7 @@ class Doing(Enum):
     POLL = "waits for a socket or a pipe"
     CHILD = "waits for another process"
     DISK = "waits for a disk"
+    ENDED = "has ended"
     STOPPED = "stopped by a signal"
     WAITS = "waits"
     UNKNOWN = ""
@@ -102,8 +104,11 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
     python = [frame for frame in python if not frame["filename"].endswith(_AROUND)]
     own = next(filter(_is_own, frames), None)
     called = python[: python.index(own)] if own else python
-    place = f"{Path(own['filename']).name}:{own['line']} {own['name']}" if own else ""
-    return Stand(place=place, inside=_library(called), doing=_doing(pid, first, second, waiting))
+    doing = _doing(pid, first, second, waiting)
+    if python and python[0]["name"] == "_shutdown" and Path(python[0]["filename"]).name == "threading.py":
+        place = f"the end of the script, which waits for {_thread_left(pid, second)}"
+        return Stand(place=place, doing=doing if doing is Doing.WORKS else Doing.ENDED)
+    return Stand(place=_place(own) if own else "", inside=_library(called), doing=doing)
 
 
 def waits_for_disk(look: Look) -> bool:
@@ -153,6 +158,15 @@ def _spins(tid: int, look: Look) -> bool:
     return any(pattern.search(word) for word in native for pattern in (_COLLECTIVE, _DEVICE))
 
 
+def _thread_left(pid: int, look: Look) -> str:
+    """Name the thread that has not ended, and where it stands."""
+    for thread in look.stacks:
+        own = next(filter(_is_own, thread["frames"]), None)
+        if thread["os_thread_id"] != pid and own and thread["thread_name"] != OURS:
+            return f"its thread {thread['thread_name'] or thread['os_thread_id']} in {_place(own)}"
+    return "a thread of its own"
+
+
 def _frames(tid: int, look: Look) -> Sequence[Mapping[str, Any]]:
     return next((thread["frames"] for thread in look.stacks if thread["os_thread_id"] == tid), ())
 
@@ -173,6 +187,10 @@ def _python_lines(frames: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, s
         (frame["filename"], frame["line"], frame["name"])
         for frame in frames if str(frame["filename"]).endswith((".py", ">"))
     ]  # fmt: skip
+
+
+def _place(frame: Mapping[str, Any]) -> str:
+    return f"{Path(frame['filename']).name}:{frame['line']} {frame['name']}"
 
 
 def _library(frames: Sequence[Mapping[str, Any]]) -> str:

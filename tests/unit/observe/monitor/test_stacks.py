@@ -65,7 +65,7 @@ STANDS = {
     "reads a socket": (Doing.SOCKET, "main"),
     "polls a socket": (Doing.POLL, "main"),
     "waits for a child": (Doing.CHILD, "main"),
-    "has ended but for a thread": (Doing.LOCK, "threading._shutdown"),
+    "has ended but for a thread": (Doing.ENDED, "upload"),
     "is stopped": (Doing.STOPPED, "code"),
     # The last ones, since they take processors from what still starts.
     "computes": (Doing.WORKS, "compute"),
@@ -108,7 +108,7 @@ def stacks(tmp_path_factory):
 
 
 def stands(stack: Stacks) -> tuple[Doing, str]:
-    return Doing(stack.doing), (stack.place or stack.inside).split()[-1]
+    return Doing(stack.doing), stack.place.split()[-1]
 
 
 @pytest.mark.parametrize("what", STANDS)
@@ -117,4 +117,7 @@ def test_what_a_process_does(stacks, what):
 
 
 def test_what_people_read(stacks):
+    """That a script has ended but for a thread, and which; and the stacks of a process."""
+    place = stacks["has ended but for a thread"].place
+    assert place.startswith("the end of the script, which waits for its thread uploader in program.py:")
     assert "program.py" in stacks["sleeps"].text

@@ -49,6 +49,7 @@ def test_a_process_with_its_child(worker):
     assert len(usage.families["worker/0"]) == 2
     assert found["cpu"] >= 0.4, "half a second of the parent's"
     assert found["memory"] > 30 << 20 and found["threads"] == 2
+    usage.families = {"worker/0": [worker.pid]}  # the child is no more of it
     assert usage.look(running)["worker/0"].get("cpu", 0) < 0.1
 
 
