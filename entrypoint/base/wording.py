@@ -9,7 +9,7 @@ def size(count: float, base: int = 1000) -> str:
     """Format a number of bytes: in kB, MB and GB, or with a `base` of 1024 in KiB, MiB and GiB."""
     *units, largest = ("B", "KiB", "MiB", "GiB", "TiB") if base == 1024 else ("B", "kB", "MB", "GB", "TB")
     for unit in units:
-        if abs(count) < 1000:
+        if abs(count) < 999.5:  # 999.7 would be 1e+03
             return f"{count:.3g} {unit}"
         count /= base
     return f"{count:.3g} {largest}"

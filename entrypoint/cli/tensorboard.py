@@ -27,8 +27,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Raise ConfigError if there are no records, or the package tensorboard is missing.
     """
-    from entrypoint.observe.export.follow import follow
-    from entrypoint.observe.export.points import Points
+    from entrypoint.observe.export.points import Points, follow
     from entrypoint.observe.export.tensorboard import EventFiles
     from entrypoint.record.find import find
     from entrypoint.record.read import lines_of
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     try:
         if args.live:
             folder = Path(args.place)
-            count = follow(lambda: [each for part in _RECORDS for each in folder.glob(part)], files, lambda: False)
+            count = follow(lambda: [each for part in _RECORDS for each in folder.glob(part)], files.add, lambda: False)
         else:
             count = sum(files.add(Points(host), lines_of(record)) for host, record in find(args.place).items())
     except KeyboardInterrupt:

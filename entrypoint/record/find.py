@@ -9,7 +9,7 @@ from typing import IO
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.extras import imported
-from entrypoint.record.limits import RECORD_BYTES
+from entrypoint.record.write import RECORD_BYTES
 
 ENDING = ".jsonl.gz"
 MOST_ALL, MOST_HOSTS = 2 << 30, 2000
@@ -28,28 +28,27 @@ def records_in(folder: Path) -> dict[str, bytes]:
 
 def find(place: str) -> dict[str, bytes]:
     """Return {host: record} of a path or s3:// address; raise ConfigError if it has none or cannot be read."""
-    if place.startswith("s3://"):
-        return _of_archive(_from_s3(place), place)
     path = Path(place)
-    if not path.exists():
+    if place.startswith("s3://"):
+        found = _of_archive(_from_s3(place), place)
+    elif path.is_file():
+        with path.open("rb") as file:
+            found = _of_archive(file, place)
+    elif path.exists():
+        below = ("", "record", "data/record", "output/data/record", "ml/output/data/record")
+        found = next(filter(None, (records_in(path / each) for each in below)), {})
+        # Each host has its own in the output of `entrypoint local`, and after a follower lost the coordinator.
+        deeper = [*path.glob("*/ml/output/data/record"), *path.glob("*/output/data/record")]
+        found = found or {host: data for folder in sorted(deeper) for host, data in records_in(folder).items()}
+    else:
         raise ConfigError(
             f"there is no {place}; wanted a job's output folder, its record folder, output.tar.gz or s3://"
         )
-    if path.is_file():
-        with path.open("rb") as file:
-            return _of_archive(file, place)
-    for below in ("", "record", "data/record", "output/data/record", "ml/output/data/record"):
-        if found := records_in(path / below):
-            return found
-    # Each host has its own folder: in the output of `entrypoint local`, and after a follower lost the coordinator.
-    deeper = [*path.glob("*/ml/output/data/record"), *path.glob("*/output/data/record")]
-    found = {host: data for folder in sorted(deeper) for host, data in records_in(folder).items()}
     if not found:
-        raise ConfigError(f"there are no records (HOST{ENDING}) in {place}; {HOW}")
+        where = "HOST" if path.is_dir() else "record/HOST"
+        how = "a job writes them to output/data/record if ENTRYPOINT_MONITOR is true"
+        raise ConfigError(f"there are no records ({where}{ENDING}) in {place}; {how}")
     return found
-
-
-HOW = "a job writes them to output/data/record if ENTRYPOINT_MONITOR is true"
 
 
 def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
@@ -68,14 +67,11 @@ def _of_archive(file: IO[bytes], place: str) -> dict[str, bytes]:
                     raise ConfigError(
                         f"{place} holds more records than the limit of {MOST_ALL >> 30} GB, {MOST_HOSTS} hosts"
                     )
-                if content:
-                    found[path.name.removesuffix(ENDING)] = content.read(RECORD_BYTES)
+                found[path.name.removesuffix(ENDING)] = content.read(RECORD_BYTES) if content else b""
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if not found:
             why = "it is not one" if isinstance(error, tarfile.ReadError) else str(error)
             raise ConfigError(f"{place} cannot be read as an archive (.tar.gz): {why}") from None
-    if not found:
-        raise ConfigError(f"there are no records (record/HOST{ENDING}) in {place}; {HOW}")
     return found
 
 

@@ -1,16 +1,77 @@
-"""Read the lines of a record from bytes that may be cut off, broken or endless, and keep the lines that are sane."""
+"""Read the lines of a record, whole or as it grows, from bytes that may be cut off, broken or endless."""
 
 import itertools
 import json
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
 
 from entrypoint.record import lines
-from entrypoint.record.members import Members
 
 MOST_BYTES = 1 << 30  # per record, expanded
 MOST_LINE = 1 << 20
 BATCH_LINES = 200  # parsing lines together is faster than one by one
+HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\x03"  # of each member of a record
+FLUSHED = b"\0\0\xff\xff"  # the end of each flush
+CHUNK_BYTES = 1 << 20  # bytes that are expanded at once
+
+
+class Members:
+    """Expand gzip as monitors write it: members one after another, any of which may be cut off or broken.
+
+    It comes in pieces of any size. What is whole is kept.
+    """
+
+    def __init__(self) -> None:
+        self._gzip: Any = zlib.decompressobj(31)  # None: skip what follows until a member begins
+        self._held = b""  # what may be the first part of a header
+        self._rest = b""  # what may be the first part of a line
+        self.size = 0  # bytes, expanded
+        self.is_broken = False  # whether a part could not be expanded
+        self.is_too_long = False  # whether it is longer than any honest record; no more of it is read
+
+    def lines(self, data: bytes) -> Iterator[bytes]:
+        """Yield the whole lines of a piece. No line continues across a gap where data may be missing."""
+        for piece in self._expand(data):
+            if self.is_too_long:
+                return
+            self.size += len(piece)
+            *whole, self._rest = (self._rest + piece).split(b"\n") if piece else (b"",)
+            yield from whole
+            self.is_too_long = self.size > MOST_BYTES or len(self._rest) > MOST_LINE
+
+    def _expand(self, data: bytes) -> Iterator[bytes]:
+        """Yield the expanded data of a piece, and b"" where data may be missing."""
+        data = self._held + data
+        half = next((size for size in range(len(HEADER) - 1, 0, -1) if data.endswith(HEADER[:size])), 0)
+        data, self._held = data[: len(data) - half], data[len(data) - half :]
+        rest, *members = data.split(HEADER)
+        yield from self._expand_member(rest)
+        for member in members:
+            yield b""
+            self._gzip = zlib.decompressobj(31)
+            yield from self._expand_member(HEADER + member)
+
+    def _expand_member(self, data: bytes) -> Iterator[bytes]:
+        """Yield the expanded data one flush at a time, so that a broken flush does not lose those before it."""
+        *flushes, rest = data.split(FLUSHED)
+        for piece in (*(flush + FLUSHED for flush in flushes), rest):
+            while self._gzip:
+                try:
+                    text = self._gzip.decompress(piece, CHUNK_BYTES)
+                except zlib.error:
+                    self._gzip, self.is_broken = None, True
+                    yield b""
+                    break
+                if text:
+                    yield text
+                piece = self._gzip.unconsumed_tail
+                if self._gzip.eof:
+                    self._gzip = None
+                elif not piece and len(text) < CHUNK_BYTES:
+                    break
 
 
 def first_line(data: bytes) -> lines.Host | None:
@@ -67,18 +128,46 @@ def lines_of(data: bytes) -> Iterator[lines.Line]:
 
 def texts_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
     """Yield the whole lines of a record; append what is wrong with the rest to `problems`."""
-    members, rest, size = Members(), b"", 0
-    for piece in members.expand(data):
-        size += len(piece)
-        *whole, rest = (rest + piece).split(b"\n") if piece else (b"",)
-        yield from whole
-        if size > MOST_BYTES or len(rest) > MOST_LINE:
-            problems.append("it is longer than the limit")
-            return
-    if members.broken:
+    members = Members()
+    yield from members.lines(data)
+    if members.is_too_long:
+        problems.append("it is longer than the limit")
+        return
+    if members.is_broken:
         problems.append("a part of it is broken")
-    if not size:
+    if not members.size:
         problems.append("it is empty, or not a record")
+
+
+class Tail:
+    """Read what was added to a growing record since the last read. Another host wrote it: bad lines are left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at, self._members = path, 0, Members()
+
+    def lines(self, kinds: Collection[type[lines.Line]]) -> Iterator[lines.Line]:
+        """Yield the whole lines of these kinds that were added since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read()
+        except OSError:  # the host has sent nothing yet
+            return
+        self._at += len(data)
+        heads = tuple(f'["{kind.KIND}",'.encode() for kind in kinds)
+        wanted = (line for line in self._members.lines(data) if line.startswith(heads))
+        while batch := [*itertools.islice(wanted, BATCH_LINES)]:
+            yield from filter(None, parsed(batch))
+
+
+def wait_for(hosts: Collection[str], folder: Path, within: float) -> None:
+    """Wait until the whole record of each of these hosts is in the folder, for `within` seconds at most."""
+    until = time.monotonic() + within
+    while hosts and time.monotonic() < until:
+        hosts = [host for host in hosts if not (folder / f"{host}.whole").exists()]
+        time.sleep(0.005)
+    for path in folder.glob("*.whole"):
+        path.unlink()
 
 
 def text(value: str, most: int = 200) -> str:

@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from entrypoint.record.limits import RECORD_BYTES
 from entrypoint.record.lines import Line
 
+RECORD_BYTES = 64 << 20  # per host, compressed: monitors write no more, and the coordinator accepts no more
 WAITING_BYTES = 1 << 20  # compressed bytes that are kept while they cannot be written; after that, lines are left out
 
 

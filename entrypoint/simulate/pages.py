@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.export.follow import follow
+from entrypoint.observe.export.points import follow
 from entrypoint.observe.live.serve import Looks, application
 
 SEE_THE_END_SECONDS = 3.0  # seconds for which an open page can still fetch how the job ended
@@ -45,7 +45,7 @@ def board(records: Sequence[Path], logdir: Path, port: int, say: Callable[[str],
     from entrypoint.observe.export.tensorboard import EventFiles
 
     files, over = EventFiles(logdir), threading.Event()
-    writer = threading.Thread(target=follow, args=(lambda: list(records), files, over.is_set), daemon=True)
+    writer = threading.Thread(target=follow, args=(lambda: list(records), files.add, over.is_set), daemon=True)
     writer.start()
     say(f"TensorBoard: {_serve(logdir, port)}")
     try:

@@ -98,7 +98,7 @@ def _replayed(result: Result) -> Iterable[str]:
     A host that could not write, that was killed, or whose job could not be read leaves no history, or a part.
     """
     for played in replays(result):
-        host, step = played.recorded.host, played.differs
+        host, step = played.recorded.about.host, played.differs
         if step and not played.incomplete:
             yield f"{host}, replayed, decides otherwise at its second {step.at:.3f}: {step.actions}; then: {step.then}"
         if not (step or played.incomplete or played.same_outcome):

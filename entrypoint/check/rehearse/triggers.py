@@ -5,7 +5,7 @@ from pathlib import Path
 
 from entrypoint.check.rehearse.runs import Moment, files_in
 from entrypoint.record import lines
-from entrypoint.record.tail import Tail
+from entrypoint.record.read import Tail
 
 NOT_TRAINING = ("prepare", "key", "sshd", "mpirun", "ps", "evaluator")  # roles that do not train
 

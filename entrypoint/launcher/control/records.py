@@ -8,7 +8,7 @@ from pathlib import Path
 
 from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.job import Job
-from entrypoint.record.limits import RECORD_BYTES
+from entrypoint.record.write import RECORD_BYTES
 
 _PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
 

@@ -22,16 +22,13 @@ def definitions(names: Sequence[str], sdk: str) -> str:
     if sdk == "json":
         return json.dumps([{"Name": name, "Regex": regex(name)} for name in names], indent=1)
     form = "MetricDefinition(name={}, regex={})" if sdk == "v3" else '{{"Name": {}, "Regex": {}}}'
-    rows = "".join(f"    {form.format(json.dumps(name), _raw(regex(name)))},\n" for name in names)
+    quoted = [(json.dumps(name), repr(regex(name)) if '"' in name else f'r"{regex(name)}"') for name in names]
+    rows = "".join(f"    {form.format(*each)},\n" for each in quoted)
     if sdk == "v3":
         return f"from sagemaker.core.training.configs import MetricDefinition\n\nmetrics = [\n{rows}]\n" + (
             "trainer = ModelTrainer(...).with_metric_definitions(metrics)"
         )
     return f"metrics = [\n{rows}]\nestimator = Estimator(..., metric_definitions=metrics)"
-
-
-def _raw(text: str) -> str:
-    return f'r"{text}"' if '"' not in text else repr(text)
 
 
 def metrics_in(all_lines: Iterable[lines.Line]) -> list[str]:

@@ -1,8 +1,4 @@
-"""Write a job as a run of MLflow with MLflow's client: hyperparameters, metrics, and what the hosts use.
-
-MLflow's own variables choose the destination: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, MLFLOW_RUN_ID (to continue
-that run), and others. The coordinator's monitor starts `main` beside a job that has the first of them.
-"""
+"""Write a job as a run of MLflow with MLflow's client, which reads its variables: where to, and which run."""
 
 import importlib
 import os
@@ -15,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.export.points import Point, Points
+from entrypoint.observe.export.points import Point, Points, follow
 from entrypoint.record import lines
 
 URI = "MLFLOW_TRACKING_URI"
@@ -106,11 +102,9 @@ class MlflowRun:
 
 def main(folder: str) -> int:
     """Write the run of a running job until stdin is closed; return the exit code. Its output goes to the job's log."""
-    from entrypoint.observe.export.follow import follow
-
     try:
         run = MlflowRun()
-        follow(lambda: [Path(folder)], run, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
+        follow(lambda: [Path(folder)], run.add, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))
         run.close()
     except Exception as error:  # MLflow raises exceptions of any kind
         print(f"mlflow: {error}".splitlines()[0][:500])

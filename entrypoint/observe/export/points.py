@@ -1,12 +1,17 @@
-"""Turn records into scalars: metrics of each process by step, figures of each host by seconds since its start."""
+"""Turn records into scalars, also while a job runs: metrics of each process by step, figures of each host by second."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from entrypoint.record import lines
+from entrypoint.record.find import ENDING
+from entrypoint.record.read import Tail
 
 KINDS = (lines.Host, lines.Described, lines.Sample, lines.Metric, lines.Mark, lines.Outcome)
+AGAIN_SECONDS = 1.0  # seconds between two looks at growing records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +53,11 @@ class Points:
             case lines.Sample() if line.seconds > 0:
                 yield from self._of_sample(line, self.about or lines.Host(at=0.0))
             case lines.Metric(process=process):
-                self._steps[process] = int(line.values.get("step", self._steps.get(process, 0)))
-                for name, value in line.values.items():
-                    yield self._point(process, name, self._steps[process], line.at, value, is_metric=True)
+                step = self._steps[process] = int(line.values.get("step", self._steps.get(process, 0)))
+                yield from self._points(step, line.at, line.values, process, is_metric=True)
             case lines.Mark(process=process):
-                each = line.seconds / line.times
-                yield self._point(process, f"seconds/{line.what}", self._steps.get(process, 0), line.at, each)
+                figures = {f"seconds/{line.what}": line.seconds / line.times}
+                yield from self._points(self._steps.get(process, 0), line.at, figures, process)
             case lines.Described():
                 self.described = line
             case lines.Outcome():
@@ -77,12 +81,32 @@ class Points:
             figures[f"pipe/{channel} bytes waiting"] = waiting
         for peer, counts in line.peers.items():
             figures[f"exchange/{peer} bytes per second"] = sum(counts) / seconds
-        for name, value in figures.items():
-            yield Point(run=self.host, name=name, step=step, at=at, value=float(value))
+        yield from self._points(step, at, figures)
         for process, its in line.processes.items():
-            yield self._point(process, "cpus", step, at, its.get("cpu", 0.0) / seconds)
-            yield self._point(process, "memory/bytes", step, at, its.get("memory", 0))
+            figures = {"cpus": its.get("cpu", 0.0) / seconds, "memory/bytes": its.get("memory", 0)}
+            yield from self._points(step, at, figures, process)
 
-    def _point(self, process: str, name: str, step: int, at: float, value: float, is_metric: bool = False) -> Point:
-        run = f"{self.host}/{process}"
-        return Point(run=run, name=name, step=step, at=at, value=float(value), is_metric=is_metric)
+    def _points(
+        self, step: int, at: float, figures: Mapping[str, float], process: str = "", is_metric: bool = False
+    ) -> Iterator[Point]:
+        run = f"{self.host}/{process}" if process else self.host
+        for name, value in figures.items():
+            yield Point(run=run, name=name, step=step, at=at, value=float(value), is_metric=is_metric)
+
+
+def follow(
+    folders: Callable[[], list[Path]], add: Callable[[Points, Iterable[lines.Line]], int], is_over: Callable[[], bool]
+) -> int:
+    """Pass new lines of the records in these folders to `add` until the job is over; return the number of points."""
+    tails: dict[Path, tuple[Tail, Points]] = {}
+    count = 0
+    while True:
+        over = is_over()  # checked first: lines written before that are read below
+        for path in sorted(path for folder in folders() for path in folder.glob(f"*{ENDING}")):
+            if path not in tails:
+                tails[path] = Tail(path), Points(path.name.removesuffix(ENDING))
+            tail, points = tails[path]
+            count += add(points, tail.lines(KINDS))
+        if over or (tails and all(points.outcome for _, points in tails.values())):
+            return count
+        time.sleep(AGAIN_SECONDS)

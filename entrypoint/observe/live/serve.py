@@ -1,7 +1,6 @@
 """Serve the live page, on the control port of a job's coordinator and by `entrypoint local --watch`.
 
-The page is read-only, and everything comes from the folder of the job's records. Each request touches WATCHED there,
-and the coordinator's monitor writes STATE as long as WATCHED is fresh.
+Each request touches WATCHED in the folder of records; the coordinator's monitor writes STATE while WATCHED is fresh.
 """
 
 import json
@@ -19,11 +18,6 @@ STILL_WATCHED_SECONDS = 15.0  # seconds after somebody has looked
 PAGE, LIVE = "/", "/live"
 
 
-def page() -> bytes:
-    """Return the page, which has no job's data and requests LIVE by itself."""
-    return Path(__file__).with_name("page.html").read_bytes()
-
-
 def state(folder: Path) -> bytes:
     """Return the last state of the job as JSON, `{}` before the first, and keep the monitor writing it."""
     try:
@@ -33,7 +27,12 @@ def state(folder: Path) -> bytes:
         return b"{}"
 
 
-ROUTES = {PAGE: Route(body=lambda folder: page(), is_page=True), LIVE: Route(body=state)}
+def _page(folder: Path) -> bytes:
+    """Return the page, which has no job's data and requests LIVE by itself."""
+    return Path(__file__).with_name("page.html").read_bytes()
+
+
+ROUTES = {PAGE: Route(body=_page, is_page=True), LIVE: Route(body=state)}
 
 
 class Looks:

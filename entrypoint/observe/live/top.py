@@ -12,7 +12,9 @@ from typing import Any
 
 from entrypoint.base.errors import ConfigError, printable
 from entrypoint.base.extras import imported
+from entrypoint.base.wording import size
 from entrypoint.observe.live import serve
+from entrypoint.record.lines import WRONG
 
 AGAIN_SECONDS = 1.0  # seconds between two looks
 FIRST_SECONDS = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
@@ -29,10 +31,11 @@ def source(where: str, environment: Mapping[str, str]) -> Source:
     ConfigError if there can be no job.
     """
     port, token = environment.get("ENTRYPOINT_CONTROL_PORT") or CONTROL_PORT, environment.get("ENTRYPOINT_TOKEN", "")
-    if where.startswith(("http://", "https://")):
-        return lambda: _ask(where.rstrip("/") + serve.LIVE, token)
     if not where and (BASE / "input/config/resourceconfig.json").exists():
-        return lambda: _ask(f"http://localhost:{port}{serve.LIVE}", token)
+        where = f"http://localhost:{port}"
+    if where.startswith(("http://", "https://")):
+        address = where.rstrip("/") + serve.LIVE
+        return lambda: _state(lambda: _ask(address, token), f"no live page of a job at {address}")
     folder = Path(where)
     if not where:
         runs = [path for path in Path("out").glob("*") if path.is_dir()]
@@ -44,46 +47,48 @@ def source(where: str, environment: Mapping[str, str]) -> Source:
             f"{folder} is not a folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT"
         )
     found = sorted(folder.glob("*/ml/output/data/record")) or [folder]
-    return lambda: _read(found)
+    return lambda: _state(lambda: _read(found), f"{folder / serve.STATE} shows no job")
 
 
-def _read(folders: list[Path]) -> dict[str, Any]:
-    """Return the state in the folder of the host that shows the job, or the first while none does."""
-    folder = next((folder for folder in folders if (folder / serve.STATE).exists()), folders[0])
+def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
+    """Return a state; raise ConfigError, with words that begin with `why_not`, if there is none that can be drawn."""
     try:
-        return _checked(json.loads(serve.state(folder)))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{folder / serve.STATE} shows no job: {error}") from None
-
-
-def _checked(state: Any) -> dict[str, Any]:
-    """Return the state; ValueError if it cannot be drawn."""
-    if not isinstance(state, dict):
-        raise ValueError("what answers is not a job's control port")
-    try:
-        if state:
+        state: dict[str, Any] = json.loads(get())
+        if state != {}:
             _headline(state), _rows(state), _said(state)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError):
-        raise ValueError("what answers is not a job's control port") from None
-    return state
+        return state
+    except (OSError, http.client.HTTPException) as error:
+        raise ConfigError(f"{why_not}: {error}") from None
+    except WRONG:
+        raise ConfigError(f"{why_not}: what answers is not a job's control port") from None
 
 
-def _ask(address: str, token: str) -> dict[str, Any]:
+def _read(folders: list[Path]) -> bytes:
+    """Return the state in the folder of the host that shows the job, or the first while none does."""
+    return serve.state(next((folder for folder in folders if (folder / serve.STATE).exists()), folders[0]))
+
+
+def _ask(address: str, token: str) -> bytes:
     request = urllib.request.Request(address, headers={"X-Entrypoint-Token": token} if token else {})
     directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach a host of the job
     try:
         with directly.open(request, timeout=PATIENCE_SECONDS) as answer:
-            return _checked(json.loads(answer.read(MOST_BYTES)))
+            return bytes(answer.read(MOST_BYTES))
     except urllib.error.HTTPError as error:
         raise ConfigError(f"{address} answered {error.code}: {error.read(1000).decode(errors='replace')}") from None
-    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
-        raise ConfigError(f"no live page of a job at {address}: {error}") from None
 
 
 def show(state_of: Source, once: bool) -> int:
     """Show the job until it ends or Ctrl-C is pressed, or once; return 0. ConfigError if there is no job or no Rich."""
     console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
-    state = _first(state_of)
+    state, until = state_of(), time.monotonic() + FIRST_SECONDS
+    while not state:
+        if time.monotonic() > until:
+            raise ConfigError(
+                f"no data of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR is false"
+            )
+        time.sleep(AGAIN_SECONDS / 4)
+        state = state_of()
     if once or not sys.stdout.isatty():
         console.Console().print(_drawn(state))
         return 0
@@ -99,18 +104,6 @@ def show(state_of: Source, once: bool) -> int:
             pass
     console.Console().print(_drawn(state))
     return 0
-
-
-def _first(state_of: Source) -> dict[str, Any]:
-    until = time.monotonic() + FIRST_SECONDS
-    while True:
-        if state := state_of():
-            return state
-        if time.monotonic() > until:
-            raise ConfigError(
-                f"no data of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR is false"
-            )
-        time.sleep(AGAIN_SECONDS / 4)
 
 
 def _drawn(state: Mapping[str, Any]) -> Any:
@@ -133,7 +126,7 @@ def _rows(state: Mapping[str, Any]) -> list[list[str]]:
     for host in state["hosts"]:
         first = [host["name"], host["phase"], "", "", ""]
         if "memory" in host:
-            first[2:] = f"{host['cpu']:.0%}", _bytes(host["memory"][0]), "/".join(map(_bytes, host["net"]))
+            first[2:] = f"{host['cpu']:.0%}", size(host["memory"][0]), "/".join(map(size, host["net"]))
         for process in host["processes"] or [None]:
             rows.append([printable(cell) for cell in (*first, *(_of(process) if process else [""] * 5))])
             first = [""] * len(first)
@@ -164,15 +157,7 @@ def _of(process: Mapping[str, Any]) -> list[str]:
     rate = "" if process["rate"] is None or process["ended"] else f"{process['rate']:.2f}"
     if process["ended"] is not None:
         return [process["name"], process["ended"], "", rate, shown]
-    return [process["name"], f"{process['cpus']:.2f}", _bytes(process["memory"]), rate, shown]
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+    return [process["name"], f"{process['cpus']:.2f}", size(process["memory"]), rate, shown]
 
 
 def _time(seconds: float) -> str:

@@ -1,17 +1,6 @@
 """Collect the current state of a running job from the records of all hosts.
 
-`View.state` returns, and `GET /live` answers in JSON (times are seconds since the epoch):
-
-    {"version": 1, "at", "began", "name", "mode", "coordinator", "outcome": null or as in the record,
-     "progress": {"host", "process", "done": 0 to 1 or null, "left": seconds or null, "epoch", "epochs",
-                  "step", "metrics"},
-     "hosts": [{"name", "phase", "instance_type", "cpus", "heard": when a line of it was last read, "cpu": 0 to 1,
-                "memory": [bytes used, of], "net": [received, sent] bytes a second, "disk": [read, written],
-                "free": bytes, "gpus": [[busy 0 to 1, bytes used, of, watts], ...], "fifos",
-                "history": [[t, cpu, memory 0 to 1], ...],
-                "processes": [{"name", "role", "ended": null or words, "cpus", "memory", "still": seconds,
-                               "rate": steps a second or null, "metrics", "lines": its last lines of output}]}],
-     "said": [[t, host, text], ...]}
+docs/monitoring.md has the form of `View.state`, which `GET /live` answers in JSON.
 """
 
 import math
@@ -46,7 +35,8 @@ class View:
             case lines.Host():
                 known.about = known.about.updated(line) if known.about.at else line
             case lines.Process():
-                known.begin(line.process, line.role)
+                known.processes.pop(line.process, None)
+                known.process(line.process).role = line.role
             case lines.Ended():
                 known.process(line.process).ended = line.how
             case lines.Phase():
@@ -104,11 +94,10 @@ class _Process:
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics[name] = value
         self.reported_at = at
-        step = found.get("step")
-        if step is not None:
-            if self.steps and step < self.steps[-1][1]:  # the script started again
+        if "step" in found:
+            if self.steps and found["step"] < self.steps[-1][1]:  # the script started again
                 self.steps.clear()
-            self.steps.append((at, step))
+            self.steps.append((at, found["step"]))
             while len(self.steps) > 2 and self.steps[0][0] < at - RATE_OVER_SECONDS:
                 self.steps.popleft()
         done = self.done
@@ -128,12 +117,14 @@ class _Process:
         """Return the part of all its steps that is done, 0 to 1; None if it does not report their number."""
         metrics = self.metrics
         if metrics.get("epochs", 0) > 0 and "epoch" in metrics:
-            within = (
-                metrics.get("epoch_step", 0.0) / metrics["epoch_steps"] if metrics.get("epoch_steps", 0) > 0 else 0.0
-            )
-            return _part((metrics["epoch"] - 1 + min(1.0, within)) / metrics["epochs"])
-        total = next((metrics[name] for name in TOTALS if metrics.get(name, 0) > 0), None)
-        return _part(metrics["step"] / total) if total and "step" in metrics else None
+            steps = metrics.get("epoch_steps", 0)
+            within = min(1.0, metrics.get("epoch_step", 0.0) / steps) if steps > 0 else 0.0
+            done = (metrics["epoch"] - 1 + within) / metrics["epochs"]
+        elif (total := next((metrics[name] for name in TOTALS if metrics.get(name, 0) > 0), 0)) and "step" in metrics:
+            done = metrics["step"] / total
+        else:
+            return None
+        return round(min(1.0, max(0.0, done)), 4)
 
     @property
     def left(self) -> float | None:
@@ -169,12 +160,10 @@ class _Host:
     history: deque[list[float]] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
     def process(self, name: str) -> _Process:
-        return self.processes[name] if name in self.processes else self.begin(name)
-
-    def begin(self, name: str, role: str = "") -> _Process:
-        if name not in self.processes and len(self.processes) >= MOST_PROCESSES:
-            raise ValueError("too many processes")
-        self.processes[name] = _Process(name, role)
+        if name not in self.processes:
+            if len(self.processes) >= MOST_PROCESSES:
+                raise ValueError("too many processes")
+            self.processes[name] = _Process(name)
         return self.processes[name]
 
     def note_sample(self, line: lines.Sample) -> None:
@@ -206,10 +195,6 @@ class _Host:
             "history": list(self.history),
             "processes": [process.state() for process in self.processes.values()],
         }
-
-
-def _part(value: float) -> float:
-    return round(min(1.0, max(0.0, value)), 4)
 
 
 def _progress(hosts: list[_Host]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Send a follower's record to the coordinator piece by piece, and receive the coordinator's requests in return."""
 
 import json
+import queue
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,36 +24,29 @@ class Delivery:
         self._job, self._path = job, path
         self._call = Calls(job.cluster, job.settings)
         self._at = 0  # bytes that the coordinator has
-        self._due = threading.Condition()
-        self._wanted, self._last, self.whole = False, False, False
+        self._due: queue.SimpleQueue[bool] = queue.SimpleQueue()  # requests to send; True: the last one
+        self.whole = False  # whether the coordinator has all of it
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
         self._thread.start()
 
-    def bring(self) -> None:
+    def bring(self, last: bool = False) -> None:
         """Have new bytes of the record sent soon."""
-        with self._due:
-            self._wanted = True
-            self._due.notify()
+        self._due.put(last)
 
     def finish(self, within: float) -> bool:
         """Send the rest within so many seconds; return whether the coordinator has all of it."""
-        with self._due:
-            self._wanted = self._last = True
-            self._due.notify()
+        self.bring(last=True)
         self._thread.join(within)
         return self.whole
 
     def _run(self) -> None:
-        while True:
-            with self._due:
-                self._due.wait_for(lambda: self._wanted)
-                self._wanted, last = False, self._last
-            try:
+        last = False
+        while not last:
+            last = self._due.get()
+            while not self._due.empty():  # one delivery answers all requests that wait
+                last |= self._due.get()
+            with suppress(OSError, Refused, *WRONG):  # the next call sends it again
                 self._bring(last)
-            except (OSError, Refused, *WRONG):  # the next call sends it again
-                pass
-            if last:
-                return
 
     def _bring(self, last: bool) -> None:
         me = self._job.cluster.me.name

@@ -1,22 +1,16 @@
 """Judge from the records whether the hosts train one model together, or each its own. Pure.
 
-"Yes" needs enough bytes between the hosts for the weights that are trained. "NO" needs more, as it can end a job: the
-hosts have trained for long and exchanged no gradients. All else is unclear, and is reported with its figures. Traffic
-that traffic.py cannot count, such as all outside of TCP, is not judged.
+docs/monitoring.md says when it is "yes", "NO" or unclear. "NO" can end a job.
 """
 
-import math
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
 
-from entrypoint.observe.monitor import variable_traffic_words as in_words
-from entrypoint.observe.monitor.model import Model, model_of, of_all
-from entrypoint.observe.monitor.variable_traffic import FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
+from entrypoint.observe.monitor import variable_traffic as traffic
+from entrypoint.observe.monitor.model import Model, Who, model_of, of_all
+from entrypoint.observe.monitor.variable_traffic import BURSTS, FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
 from entrypoint.record import lines
 
-Who = tuple[str, str]  # host, process
-MOST_STEPS = 1e15
 PROVEN = 2.0  # factor on the time of a "NO", after which it may end the job
 UNCLEAR_SECONDS, UNCLEAR_STEPS, LONG_SECONDS = 60.0, 100.0, 300.0  # until "unclear": with so many steps, and without
 OFTEN = 3  # how often at least half of the weights must have been reduced by calls
@@ -85,23 +79,22 @@ class Together:
                 known[1] = 0.0
 
     def _note_sample(self, host: str, line: lines.Sample) -> None:
-        seen, seconds = self._hosts[host], _finite(line.seconds)
+        seen, seconds = self._hosts[host], line.seconds
         seen.ran += seconds
-        seen.worked += sum(_finite(used.get("cpu", 0.0)) for used in line.processes.values())
+        seen.worked += sum(used.get("cpu", 0.0) for used in line.processes.values())
         for peer, (received, sent) in line.peers.items():
-            self._note_bytes(host, peer, _finite(received) + _finite(sent))
+            # The larger of both ends' counts is right: one end may not know the other host.
+            before, other = self._to.get((host, peer), 0.0), self._to.get((peer, host), 0.0)
+            mine = self._to[host, peer] = before + received + sent
+            for name in {host, peer} & self._hosts.keys():
+                self._hosts[name].ever += max(mine, other) - max(before, other)
+                self._hosts[name].bytes += max(mine, other) - max(before, other)
         if self._begun:
+            # Often one process prints steps for all: a host without steps has the job's.
+            own = max((taken for who, (_, taken) in self._steps.items() if who[0] == host), default=0.0)
+            steps = own or max((taken for _, taken in self._steps.values()), default=0.0)
             seen.seconds += seconds
-            seen.advance(self._steps_of(host), self._model)
-
-    def _note_bytes(self, host: str, peer: str, exchanged: float) -> None:
-        """Add bytes between two hosts. The larger of both counts is right: one end may not know the other host."""
-        mine, other = self._to.get((host, peer), 0.0) + exchanged, self._to.get((peer, host), 0.0)
-        more = max(mine, other) - max(mine - exchanged, other)
-        self._to[host, peer] = mine
-        for name in {host, peer} & self._hosts.keys():
-            self._hosts[name].ever += more
-            self._hosts[name].bytes += more
+            seen.advance(steps, self._model)
 
     def _note_model(self, host: str, process: str, model: Model) -> None:
         model = of_all([model, self._models.get((host, process), model)])
@@ -120,10 +113,10 @@ class Together:
         if "step" in metrics:
             if any(_LEARNS.search(name) for name in metrics):
                 self._begin()
-            self._count(host, process, _finite(metrics["step"]), seen=False)
+            self._count(host, process, metrics["step"], seen=False)
             self._hosts[host].trains = True
         if "epoch" in metrics and self._begun:
-            epoch, of = _finite(metrics["epoch"]), _finite(metrics.get("epochs", 0.0))
+            epoch, of = metrics["epoch"], metrics.get("epochs", 0.0)
             first, _, known = self._epochs.get((host, process), (epoch, epoch, of))
             self._epochs[host, process] = min(first, epoch), epoch, of or known
 
@@ -132,27 +125,24 @@ class Together:
         known[1] += step - known[0] if step >= known[0] else step  # a smaller step: a new epoch counts from 0
         known[0] = step
 
-    def _steps_of(self, host: str) -> float:
-        """Return the host's steps, or the job's if the host reports none: often one process prints for all."""
-        own = max((taken for who, (_, taken) in self._steps.items() if who[0] == host), default=0.0)
-        return own or max((taken for _, taken in self._steps.values()), default=0.0)
-
     # --- verdicts ---
 
     def look(self) -> tuple[bool | None, str] | None:
         """Return (whether they train together, words) when that has changed, else None. In the pair, None: unclear."""
         if self.judged or len(self._started) < len(self._hosts):
             return None
-        if self._are_together():
+        hosts = self._hosts.values()
+        often = self._often >= OFTEN and all(seen.bytes for seen in hosts)
+        if self._begun and (often or all(seen.is_together(self._model) for seen in hosts)):
             self.judged, after = True, " after all" if self._said is False else ""
             self._said = True
-            return True, f"distributed: yes{after}: {in_words.yes(self._hosts, self._model)}"
+            return True, f"distributed: yes{after}: {traffic.yes(self._hosts, self._model)}"
         if self._said is None and (alone := self._alone(1)):
             self._said = False
-            return False, f"distributed: NO: {in_words.no(self._hosts, self._model, alone)}"
+            return False, f"distributed: NO: {traffic.no(self._hosts, self._model, alone)}"
         if self._said is None and not self._said_unclear and self._is_unclear():
             self._said_unclear = True
-            return None, f"distributed: unclear: {in_words.unclear(self._hosts, self._model, self._begun)}"
+            return None, f"distributed: unclear: {traffic.unclear(self._hosts, self._model, self._begun)}"
         return None
 
     @property
@@ -164,13 +154,6 @@ class Together:
     def averages(self) -> bool:
         """Return whether weights seem to be averaged only now and then, so that they differ in between."""
         return self._often > 1 or any(seen.bursts > 1 and not seen.good for seen in self._hosts.values())
-
-    def _are_together(self) -> bool:
-        hosts = self._hosts.values()
-        if not self._begun:
-            return False
-        often = self._often >= OFTEN and all(seen.bytes for seen in hosts)
-        return often or all(seen.is_together(self._model) for seen in hosts)
 
     def _alone(self, times: float) -> list[str]:
         if not self._begun:
@@ -188,14 +171,8 @@ class Together:
         hosts, model = self._hosts.values(), self._model
         if not self._begun:
             return all(seen.ran >= SLOW_SECONDS and seen.worked >= WORKED for seen in hosts)
-        if 0 < self._often < OFTEN or any(seen.may_be_alone(model) for seen in hosts):
+        # Who is quiet, or has had only one or two large exchanges, may turn out to train alone.
+        quiet = any(seen.is_idle(model) or seen.has_only_scalars(model) for seen in hosts)
+        if quiet or 0 < self._often < OFTEN or any(0 < seen.bursts < BURSTS for seen in hosts):
             return all(seen.seconds >= 2 * SLOW_SECONDS for seen in hosts)
         return all(seen.seconds >= (UNCLEAR_SECONDS if seen.steps >= UNCLEAR_STEPS else LONG_SECONDS) for seen in hosts)
-
-
-def _finite(value: Any) -> float:
-    """Return a value as a float; ValueError if it is not a finite number from 0 to MOST_STEPS."""
-    number = float(value)
-    if not (math.isfinite(number) and 0 <= number <= MOST_STEPS):
-        raise ValueError(f"{value!r} is no number of steps, seconds or bytes")
-    return number

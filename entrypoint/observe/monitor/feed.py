@@ -1,8 +1,7 @@
 """Feed the monitor of this host, and act on what it finds. The loop never waits for the monitor.
 
-The monitor is a process of its own, started before any other. Its socket keeps messages apart: a message is a line of
-the record in JSON (see record/lines.py), or output of a process. Output that the monitor is too slow to take is
-counted and not sent.
+A message of the socket is a line of the record in JSON, or output of a process, which is counted and not sent if the
+monitor is too slow to take it.
 """
 
 import contextlib

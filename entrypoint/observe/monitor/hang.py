@@ -1,13 +1,11 @@
 """Judge whether the job hangs, and which processes the others wait for, from the records of all hosts. Pure.
 
-A hang is found in two steps. First, no process has shown a sign of progress for some time, and none is sure to work:
-long epochs, evaluations and compilations are silent, too, but their threads work. Then the stacks of all processes are
-taken. They show whether a thread computes, or waits busily in Open MPI, NCCL or CUDA.
+First, no process has shown a sign of progress for some time, and none is sure to work. Then the stacks of all
+processes show whether a thread computes, or waits busily in Open MPI, NCCL or CUDA.
 """
 
 from collections.abc import Mapping
 
-from entrypoint.base.values import Value
 from entrypoint.observe.monitor.wait_sites import WORKS, Doing, Stand
 from entrypoint.record import lines
 
@@ -15,14 +13,9 @@ MAY_WAIT_FOR_OTHERS = {Doing.COLLECTIVE, Doing.TENSORFLOW, Doing.JAX, Doing.DEVI
 # A main thread that uses more than this, as CPUs and in each waking, makes progress.
 STEADY_CPUS, STEADY_WAKE_SECONDS = 0.0005, 0.0003
 
+NO_STALL = lines.Stalled(ranks=())
+
 Who = tuple[str, str]  # host, process
-
-
-class Stall(Value):
-    """Hold Horovod's last stall warning: the ranks that it reports missing, and its own words."""
-
-    ranks: frozenset[str] = frozenset()  # names of processes
-    words: str = ""
 
 
 def works(still: lines.Silent, may_spin: bool) -> bool:
@@ -33,12 +26,13 @@ def works(still: lines.Silent, may_spin: bool) -> bool:
     return STEADY_CPUS < still.ran < WORKS and still.ran > STEADY_WAKE_SECONDS * still.wakes
 
 
-def judged(all_still: Mapping[Who, lines.Silent | None], stall: Stall) -> list[Who]:
+def judged(all_still: Mapping[Who, lines.Silent | None], stall: lines.Stalled) -> list[Who]:
     """Return the processes that decide whether there is a hang: those that Horovod reports missing, or else all."""
-    return [who for who in all_still if who[1] in stall.ranks] or list(all_still)
+    missed = {f"rank {number}" for number in stall.ranks}
+    return [who for who in all_still if who[1] in missed] or list(all_still)
 
 
-def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: Stall) -> bool:
+def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: lines.Stalled) -> bool:
     """Return whether all have been silent for `after` seconds, and none of the judged processes is sure to work.
 
     `all_still`: every running training process; None for one that has shown progress.
@@ -50,7 +44,7 @@ def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spi
     return not any(works(still, may_spin) for still in counted if still)
 
 
-def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Stand], stall: Stall) -> bool:
+def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Stand], stall: lines.Stalled) -> bool:
     """Return whether none of the judged processes works, by their stacks; where a stack is unknown, by numbers."""
     for who in judged(all_still, stall):
         doing, still = stands.get(who, Stand()).doing, all_still[who]
@@ -60,28 +54,28 @@ def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Sta
     return True
 
 
-def missing(stands: Mapping[Who, Stand], stall: Stall) -> list[Who]:
-    """Return the processes that the others wait for.
-
-    These are, in this order: the stopped ones; those that Horovod reports missing; those that do not wait for others;
-    those that stand elsewhere than the largest group. If none of this singles out some, return all.
-    """
-    groups = _groups(stands)
+def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
+    """Return the processes that the others wait for, as docs/monitoring.md orders them; all if none are singled out."""
+    groups, missed = _groups(stands), {f"rank {number}" for number in stall.ranks}
     largest = max(groups.values(), key=len, default=[])
     choices = (
         [who for who, stand in stands.items() if stand.doing is Doing.STOPPED],
-        [who for who in stands if who[1] in stall.ranks],
+        [who for who in stands if who[1] in missed],
         [who for who, stand in stands.items() if stand.doing not in MAY_WAIT_FOR_OTHERS],
         [who for group in groups.values() if group is not largest for who in group],
     )
     return next((some for some in choices if some and len(some) < len(stands)), None) or list(stands)
 
 
-def in_words(stands: Mapping[Who, Stand], stall: Stall) -> str:
+def in_words(stands: Mapping[Who, Stand], stall: lines.Stalled) -> str:
     """Describe where processes stand, first those that the others wait for, and what Horovod has printed."""
     lacking = missing(stands, stall)
     groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
-    said = [f"{_names(who)} {'is' if len(who) == 1 else 'are'} in {place}" for place, who in groups]
+    said = []
+    for place, whos in groups:
+        names = ", ".join(f"{process} on {host}" for host, process in whos[:4])
+        more = f" and {len(whos) - 4} more" if len(whos) > 4 else ""
+        said.append(f"{names}{more} {'is' if len(whos) == 1 else 'are'} in {place}")
     if len(groups) > 1 and len(groups[-1][1]) > 1:
         place, who = groups[-1]
         said[-1] = f"the other {len(who)} wait in {place}"
@@ -95,11 +89,6 @@ def _groups(stands: Mapping[Who, Stand]) -> dict[str, list[Who]]:
     return groups
 
 
-def _names(whos: list[Who]) -> str:
-    shown = [f"{process} on {host}" for host, process in whos[:4]]
-    return ", ".join(shown) + (f" and {len(whos) - 4} more" if len(whos) > 4 else "")
-
-
 class Hangs:
     """Track every training process through the records, and find hangs. Times are seconds of our clock."""
 
@@ -107,9 +96,9 @@ class Hangs:
 
     def __init__(self, after: float, may_spin: bool) -> None:
         self._after, self._may_spin = after, may_spin
-        self._still: dict[Who, lines.Silent | None] = {}  # running processes
+        self.still: dict[Who, lines.Silent | None] = {}  # running processes
         self._stands: dict[Who, Stand] = {}
-        self.stall = Stall()
+        self.stall = NO_STALL
         self._stalled_at: float | None = None
         self._asked_at: float | None = None
         self._not_before = 0.0  # when stacks may be requested again
@@ -120,21 +109,16 @@ class Hangs:
         """Note a line of a record: a process that runs or has ended, its silence, its stack, or a stall of Horovod."""
         match line:
             case lines.Process():
-                self._still[host, line.process] = None
+                self.still[host, line.process] = None
             case lines.Ended():
-                self._still.pop((host, line.process), None)
+                self.still.pop((host, line.process), None)
             case lines.Still(processes=silences):
-                self._still |= {who: silences.get(who[1]) for who in self._still if who[0] == host}
+                self.still |= {who: silences.get(who[1]) for who in self.still if who[0] == host}
             case lines.Stalled():
-                self.stall = Stall(ranks=frozenset(f"rank {number}" for number in line.ranks), words=line.words)
-                self._stalled_at = None
+                self.stall, self._stalled_at = line, None
             case lines.Stacks() if self._asked_at is not None:
                 at = Stand(place=line.place, inside=line.inside, doing=Doing(line.doing))
                 self._stands[host, line.process] = at
-
-    @property
-    def runs(self) -> bool:
-        return bool(self._still)
 
     def look(self, now: float) -> dict[Who, Stand] | None:
         """Return where each process stands, once for each hang, when all stacks are there or COLLECT_SECONDS passed.
@@ -144,17 +128,17 @@ class Hangs:
         """
         self._stalled_at = now if self._stalled_at is None else self._stalled_at
         if now > self._stalled_at + self._after:  # Horovod repeats a warning more often than that while it holds
-            self.stall = Stall()
-        if not self._after or not may_hang(self._still, self._after, self._may_spin, self.stall):
+            self.stall = NO_STALL
+        if not self._after or not may_hang(self.still, self._after, self._may_spin, self.stall):
             self._told, self._asked_at, self._not_before = False, None, 0.0  # the next silence is another hang
         elif self._asked_at is None and not self._told and now >= self._not_before:
             self.asked, self._asked_at = self.asked + 1, now
             self._stands.clear()
         elif self._asked_at is not None and (
-            self._stands.keys() >= self._still.keys() or now > self._asked_at + self.COLLECT_SECONDS
+            self._stands.keys() >= self.still.keys() or now > self._asked_at + self.COLLECT_SECONDS
         ):
-            stands = {who: self._stands.get(who, Stand()) for who in self._still}
-            self._told, self._asked_at = hangs(self._still, stands, self.stall), None
+            stands = {who: self._stands.get(who, Stand()) for who in self.still}
+            self._told, self._asked_at = hangs(self.still, stands, self.stall), None
             self._not_before = now + self._after
             return stands if self._told else None
         return None

@@ -18,14 +18,18 @@ class Inbox:
     def take(self) -> Iterator[tuple[bytes, str, bytes]]:
         """Yield (kind, process, content). A line of the record comes whole, with "" as process."""
         output: dict[bytes, list[bytes]] = {}
-        while message := self._next():
+        while True:
+            message = self._next()
             kind, (process, _, text) = message[:1], message[1:].partition(b"\0")
             if kind == OUTPUT and process:  # the launcher's own output has no process, and is recorded line by line
                 output.setdefault(process, []).append(text)
                 continue
-            yield from _joined(output)
+            for each, texts in output.items():
+                yield OUTPUT, each.decode(errors="replace"), b"".join(texts)
+            output.clear()
+            if not message:
+                return
             yield (kind, "", message) if kind == LINE else (kind, process.decode(errors="replace"), text)
-        yield from _joined(output)
 
     def _next(self) -> bytes:
         try:
@@ -36,9 +40,3 @@ class Inbox:
             size = 0
         self.ended = not size
         return bytes(self._room[:size])
-
-
-def _joined(output: dict[bytes, list[bytes]]) -> Iterator[tuple[bytes, str, bytes]]:
-    for process, texts in output.items():
-        yield OUTPUT, process.decode(errors="replace"), b"".join(texts)
-    output.clear()

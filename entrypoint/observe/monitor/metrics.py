@@ -6,16 +6,21 @@ pairs     step=300 loss=0.51 images_per_second=120        step 300: loss 0.51
 """
 
 import re
+import signal
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from entrypoint.base.values import State, fresh
-from entrypoint.observe.monitor.requests import LONGEST_CHARS, Wanted
 from entrypoint.record.lines import is_value
+from entrypoint.record.read import text
 
 LAST_LINES = 20  # lines between two calls of `take` that are read, of those that may hold a metric
 MOST = 20  # metrics of one process; further names are ignored
-LONGEST_NAME_CHARS = 60  # characters
+LONGEST_NAME_CHARS, LONGEST_CHARS = 60, 1000  # characters of a name, and of a line that are looked at
+PATIENCE_SECONDS = 0.25  # seconds of processor time for one line, after which the expression is left out
+AT_ONCE, SHARE = 0.5, 0.05  # seconds of CPU time for lines: at most at once, and gained with each second
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf|NaN|Infinity)"
 _NAME = r"[A-Za-z][\w./()@-]{0,50}?"
@@ -37,14 +42,60 @@ _KNOWN = re.compile(
     re.IGNORECASE,
 )
 _CALLED = {
-    "global_step": "step",
-    "iteration": "step",
-    "iter": "step",
-    "batch": "step",
+    **dict.fromkeys(("global_step", "iteration", "iter", "batch"), "step"),
     "global_step/sec": "steps_per_second",
 }
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
+
+
+class Wanted:
+    """Find the metric `name`: the first group of `expression` is its value. `log` is called if it is dropped.
+
+    Python's engine tries all ways in which an expression may match a line. With some expressions that takes years. The
+    engine checks for signals while it searches, so a timer on this process's CPU time can end it. Only the main thread
+    gets signals.
+    """
+
+    def __init__(self, name: str, expression: str, log: Callable[[str], None]) -> None:
+        self.name, self._say = name, log
+        self._pattern: re.Pattern[str] | None = re.compile(expression)
+        self._room, self._at = AT_ONCE, time.monotonic()
+
+    def last_in(self, lines: Iterable[str]) -> float | None:
+        """Return the last number that it finds in these lines, which it searches as long as CPU time is left."""
+        now = time.monotonic()
+        self._room, self._at = min(AT_ONCE, self._room + (now - self._at) * SHARE), now
+        for line in reversed(list(lines)):
+            if self._pattern is None or self._room <= 0:
+                break
+            began = time.thread_time()
+            signal.signal(signal.SIGVTALRM, _too_long)
+            try:
+                signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_SECONDS)
+                found = self._pattern.search(line[:LONGEST_CHARS])
+            except _TooLong:
+                self._say(
+                    f"warning: ENTRYPOINT_METRICS: the expression of {self.name!r} takes over {PATIENCE_SECONDS:g} s a "
+                    f"line of output, and is no longer used: {text(self._pattern.pattern)}"
+                )
+                self._pattern = None
+                break
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+            self._room -= time.thread_time() - began
+            if found and found[1] is not None:  # None: the group has matched nothing
+                with suppress(ValueError):
+                    return float(found[1])
+        return None
+
+
+class _TooLong(Exception):
+    """Signal that the CPU time for a line is used up."""
+
+
+def _too_long(*_: object) -> None:
+    raise _TooLong
 
 
 class Reader(State):

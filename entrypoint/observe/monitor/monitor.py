@@ -1,13 +1,11 @@
-"""Run the monitor's loop: record what the launcher does, what the host uses and what programs print.
-
-The monitor is a process of its own beside the launcher, started by feed.py. The launcher waits for it only when the
-job ends. If the monitor fails, the job goes on without a record.
-"""
+"""Run the monitor's loop: record what the launcher does, what the host uses and what programs print."""
 
 import json
 import select
 import socket
+import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,18 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.launcher.host.machine import this_machine
-from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Plan, Role
 from entrypoint.observe.monitor import inbox
-from entrypoint.observe.monitor.background import Aside
 from entrypoint.observe.monitor.emf import Emf
-from entrypoint.observe.monitor.guard import Guard
 from entrypoint.observe.monitor.output_scan import Printed
-from entrypoint.observe.monitor.record_header import about
+from entrypoint.observe.monitor.record_header import about, find_out
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.observe.monitor.script_socket import Marks
 from entrypoint.record import lines
-from entrypoint.record.tail import Tail, wait_for
+from entrypoint.record.read import Tail, wait_for
 from entrypoint.record.write import Record
 
 if TYPE_CHECKING:
@@ -37,9 +33,11 @@ if TYPE_CHECKING:
 
 EARLY_SECONDS = 1.5  # seconds until what the job is, is written and brought
 QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's programs start then
+SETTLED_SECONDS = 0.5  # seconds after the first look until the coordinator imports what makes the report
 LEAST, REVIEW = 0.5, 5.0  # least and usual seconds between two reviews: pieces are written, and sent by followers
 LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds between reviews while the live page is open, in jobs of at most so many hosts
+MOST_FAULTS = 10  # of ours that are logged
 REST_SECONDS = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
@@ -68,7 +66,8 @@ class Monitor:
         self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
-        self._aside: Aside | None = None
+        self._found_out: list[lines.Host] = []  # facts on this host for its record
+        self._settled_at = 0.0
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, again)
         self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
@@ -97,7 +96,8 @@ class Monitor:
             if self._marks and self._marks.socket.fileno() in ready:
                 self._guard(self._marks.receive)
             if self._feed.fileno() in ready:
-                self._hear()
+                for message in self._inbox.take():
+                    self._guard(partial(self._hear, *message))
             if self._inbox.ended:
                 break
             now = time.monotonic()
@@ -117,7 +117,7 @@ class Monitor:
             self._guard(self._marks.close)
         if self._emf and (line := self._emf.take(time.time())):
             self._tell({"print": line})
-        self._guard(self._add_lines)
+        self._guard(lambda: self._add(*self._printed.take_lines()))
         self._finish()
 
     def _read_earlier(self) -> None:
@@ -131,20 +131,17 @@ class Monitor:
                 self._lives.add(line.to_json())
             self._take_in(line)
 
-    def _add(self, line: lines.Line) -> None:
-        self._record.add(line)
-        if self._job.cluster.is_coordinator:
-            self._fresh.append(line)
+    def _add(self, *found: lines.Line) -> None:
+        for line in found:
+            self._record.add(line)
+            if self._job.cluster.is_coordinator:
+                self._fresh.append(line)
 
-    def _hear(self) -> None:
-        for kind, process, what in self._inbox.take():
-            self._guard(partial(self._hear_one, kind, process, what))
-
-    def _hear_one(self, kind: bytes, process: str, what: bytes) -> None:
+    def _hear(self, kind: bytes, process: str, what: bytes) -> None:
         if kind == inbox.LINE:
             self._note(what)
         elif kind == inbox.UNSEEN:
-            self._printed.count(process, int(what))
+            self._printed.bytes[process] += int(what)
         elif process:
             self._printed.scan(process, what.decode("utf-8", "replace"))
         else:
@@ -170,25 +167,17 @@ class Monitor:
                 self._running[line.process] = line.pid
             case lines.Ended():
                 self._running.pop(line.process, None)
-                self._add_lines(line.process)
+                self._add(*self._printed.take_lines(line.process))
             case lines.Outcome():
                 self._there = list(line.there)
 
-    def _add_lines(self, *processes: str) -> None:
-        for process, last in self._printed.take_lines(*processes):
-            self._add(lines.Lines(process=process, lines=last))
-
     def _add_marks(self) -> set[str]:
         """Record what scripts have sent by sagemaker_tf_data since the last look; return the processes that did."""
-        marks, metrics, others = self._marks.take() if self._marks else ({}, {}, [])
-        for process, sums in marks.items():
-            for what, (times, seconds) in sums.items():
-                self._add(lines.Mark(process=process, what=what, seconds=round(seconds, 4), times=int(times)))
+        metrics, found = self._marks.take() if self._marks else ({}, [])
+        self._add(*found)
         for process, values in metrics.items():
             self._printed.reader(process).note(values)
-        for line in others:
-            self._add(line)
-        return {*marks, *metrics}
+        return set(metrics)
 
     def _look(self) -> None:
         if self._sampling is None:
@@ -196,40 +185,43 @@ class Monitor:
             from entrypoint.observe.monitor.silence import Silence
 
             self._sampling = Sampling(self._job)
-            self._silence = Silence(self._sampling, self._job.settings.hang_after)
-            self._aside = Aside(self._job)
+            ranks, path = self._job.mode is Mode.MPI, self._job.paths.data / f"stacks-{self._me}.txt"
+            self._silence = Silence(self._sampling, self._job.settings.hang_after, ranks, path)
+            threading.Thread(target=find_out, args=(self._job, self._found_out), name="facts", daemon=True).start()
+            self._settled_at = time.monotonic() + SETTLED_SECONDS
             return
-        while self._aside and self._aside.found:
-            self._add(self._aside.found.pop(0))
+        while self._found_out:
+            self._add(self._found_out.pop(0))
+        if self._job.cluster.is_coordinator and time.monotonic() >= self._settled_at:
+            import entrypoint.observe.report.make  # takes as long as the report of a small job, and later nothing
+            import entrypoint.record.find  # noqa: F401
         sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
         self._add(sample)
-        missing, words = self._printed.stalls.take()
-        if missing:
-            self._add(lines.Stalled(ranks=missing, words=words))
+        self._add(*self._printed.stalls.take())
         told = self._add_marks()
-        for process, metrics in self._printed.take_metrics():
-            self._add(lines.Metric(process=process, values=metrics))
-            if self._emf:
-                self._emf.note_metrics(metrics)
+        metrics = list(self._printed.take_metrics())
+        self._add(*metrics)
         if self._emf:
+            for line in metrics:
+                self._emf.note_metrics(line.values)
             self._emf.note(sample.seconds, sample.host)
             if self._emf.is_due:
                 self._tell({"print": self._emf.take(time.time())})
         if self._silence:
             self._silence.note(self._training(), sample, told)
-        self._add_stacks()
+            if stacks := self._silence.stacks():
+                self._add(*stacks)
+                self._bring()  # at once: the coordinator waits for them
 
     def _training(self) -> dict[str, int]:
         trains = self._trains[self._me]
         return {name: pid for name, pid in self._running.items() if name in trains or name.startswith("rank ")}
 
-    # --- conclusions from the record ---
-
     def _review(self) -> None:
         if self._silence and (still := self._silence.still()) is not None:
             self._add(still)
         if self._is_watched():
-            self._add_lines()
+            self._add(*self._printed.take_lines())
         wanted = 0  # how often stacks were requested until now
         if self._job.cluster.is_coordinator:
             if self._watch is None:
@@ -255,17 +247,6 @@ class Monitor:
     def _say(self, words: str) -> None:
         self._tell({"say": words})
 
-    def _add_stacks(self) -> None:
-        """Record the stacks that were taken, and send them at once: the coordinator waits for them."""
-        found = self._silence.stacks() if self._silence else {}
-        for line in found:
-            self._add(line)
-        if found:
-            from entrypoint.observe.monitor.silence import append_stacks
-
-            append_stacks(self._job.paths.data / f"stacks-{self._me}.txt", found)
-            self._bring()
-
     def _bring(self) -> None:
         """Write new lines to the record's file; on a follower, send them to the coordinator."""
         self._record.flush()
@@ -284,8 +265,6 @@ class Monitor:
             self._guard(lambda: wait_for(self._there, path.parent, LAST_SECONDS))
             if self._watch:
                 self._guard(partial(self._watch.show_last, self._fresh))
-            if self._aside:
-                self._guard(self._aside.finish)
             for words in make_report(path.parent, self._job.paths.report):
                 self._say(words)
             return
@@ -294,3 +273,25 @@ class Monitor:
             with suppress(OSError):
                 path.unlink()  # the coordinator has all of it
                 path.parent.rmdir()
+
+
+class Guard:
+    """Contain a fault of one part of the monitor: it ends that part of one round, and the rest goes on.
+
+    `log` gets each exception once for each place in our code.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._say = log
+        self._said: set[str] = set()
+
+    def __call__(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(frame.filename).name}:{frame.lineno}"
+            if place not in self._said and len(self._said) < MOST_FAULTS:
+                self._said.add(place)
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                self._say(f"warning: error in the monitor of this host, at {place}: {words}; it continues without that")

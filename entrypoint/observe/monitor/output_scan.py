@@ -4,11 +4,14 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 
-from entrypoint.observe.monitor.horovod import Stalls
-from entrypoint.observe.monitor.metrics import Reader
-from entrypoint.observe.monitor.requests import Wanted
+from entrypoint.observe.monitor.metrics import Reader, Wanted
+from entrypoint.record.lines import Lines, Metric, Stalled
 
 LINES, WIDTH = 5, 300  # recorded of a process: its last lines, and characters of each
+WARNING_LINES, WARNING_WIDTH = 6, 200  # kept of a stall warning: lines, and characters of each
+_CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BEGINS = re.compile(r".*stall_inspector\.cc")
+_GOES_ON = re.compile(r"(Missing ranks:|Stalled ops:|(\d{1,7}): \[.*\]?|\S+ \[missing ranks: [\d, ]+\])\s*$")
 
 
 class Printed:
@@ -19,39 +22,35 @@ class Printed:
 
     def __init__(self, wanted: Collection[tuple[str, str]], log: Callable[[str], None]) -> None:
         self._wanted = [Wanted(name, expression, log) for name, expression in wanted]
-        self._bytes: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()  # process -> bytes that it has printed, also those that were not sent here
         self._readers: dict[str, Reader] = {}
         self._lines: dict[str, deque[str]] = {}
         self.stalls = Stalls()
 
     def scan(self, process: str, text: str) -> None:
-        self._bytes[process] += len(self.stalls.without(process, text))
+        self.bytes[process] += len(self.stalls.without(process, text))
         self.reader(process).read(text)
         self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(text))
-
-    def count(self, process: str, count: int) -> None:
-        """Note that a process has printed `count` more bytes, which were not sent here."""
-        self._bytes[process] += count
 
     def reader(self, process: str) -> Reader:
         return self._readers.setdefault(process, Reader(wanted=self._wanted))
 
     def take_bytes(self) -> Counter[str]:
         """Return how many bytes each process has printed, without Horovod's stall warnings."""
-        taken, self._bytes = self._bytes, Counter()
+        taken, self.bytes = self.bytes, Counter()
         return taken
 
-    def take_lines(self, *processes: str) -> Iterator[tuple[str, list[str]]]:
-        """Yield (process, its last lines), for these processes or for all."""
+    def take_lines(self, *processes: str) -> Iterator[Lines]:
+        """Yield the last lines of these processes, or of all."""
         for process in processes or list(self._lines):
-            if lines := self._lines.pop(process, None):
-                yield process, list(lines)
+            if found := self._lines.pop(process, None):
+                yield Lines(process=process, lines=list(found))
 
-    def take_metrics(self) -> "Iterator[tuple[str, dict[str, float]]]":
-        """Yield (process, the last value of each of its metrics)."""
+    def take_metrics(self) -> Iterator[Metric]:
+        """Yield the last value of each metric of each process."""
         for process, reader in self._readers.items():
             if found := reader.take():
-                yield process, found
+                yield Metric(process=process, values=found)
 
 
 def last_lines(text: str) -> list[str]:
@@ -60,4 +59,38 @@ def last_lines(text: str) -> list[str]:
     return [_CONTROLS.sub("", line)[:WIDTH] for line in lines if line.strip()][-LINES:]
 
 
-_CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+class Stalls:
+    """Find Horovod's stall warnings in output. Rank 0 prints them every minute; they name the ranks that are missing.
+
+    The text is that of Horovod's stall_inspector.cc: a warning, then "Missing ranks:" and, for each missing rank,
+    `3: [names of tensors]`; or "Stalled ops:" and a line for each tensor.
+    """
+
+    def __init__(self) -> None:
+        self._within: set[str] = set()  # processes whose last line belonged to a warning
+        self._missing: set[int] = set()
+        self._words: list[str] = []  # lines that name the missing ranks
+
+    def without(self, process: str, text: str) -> str:
+        """Return the text without its stall warnings. A warning may go on in the next text of the process."""
+        if process not in self._within and "stall_inspector.cc" not in text:
+            return text
+        rest = []
+        for line in text.splitlines(keepends=True):
+            if _BEGINS.match(line):
+                self._within.add(process)
+                self._missing, self._words = set(), []
+            elif process in self._within and (found := _GOES_ON.match(line)):
+                self._missing |= {int(found[2])} if found[2] else set()
+                if "[" in line and len(self._words) < WARNING_LINES:
+                    self._words.append(line.strip()[:WARNING_WIDTH])
+            else:
+                self._within.discard(process)
+                rest.append(line)
+        return "".join(rest)
+
+    def take(self) -> list[Stalled]:
+        """Return the last warning, if it reports missing ranks, and forget it."""
+        missing, words = sorted(self._missing), " ".join(self._words)
+        self._missing, self._words = set(), []
+        return [Stalled(ranks=missing, words=words)] if missing else []

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +61,6 @@ def _is_short(value: Any) -> bool:
     return len(value if isinstance(value, str) else json.dumps(value)) <= LONGEST_CHARS
 
 
-def limits(job: Job) -> Host:
-    """Return the bytes of memory that this host may use, and the size of the disk where models go."""
-    import psutil
-
-    from entrypoint.observe.monitor.host_usage import memory_limit
-
-    return Host(memory_limit=memory_limit(), disk_size=psutil.disk_usage(str(job.paths.base)).total)
-
-
 def channels(job: Job) -> dict[str, Channel]:
     """Return {channel: its mode and distribution, files and bytes}; "more" if not all were counted."""
     found: dict[str, Channel] = {}
@@ -101,3 +93,16 @@ def _sizes(folder: Path | str) -> Iterator[int]:
                     yield from _sizes(entry.path)
     except OSError:
         return
+
+
+def find_out(job: Job, found: list[Host]) -> None:
+    """Add to `found`, for the record, what takes longer to find out: limits, and the channels with their files."""
+    import psutil
+
+    from entrypoint.observe.monitor.sampling import memory_limit
+
+    with suppress(Exception):  # unknown facts are left out
+        disk_size = psutil.disk_usage(str(job.paths.base)).total  # of the disk where models go
+        found.append(Host(memory_limit=memory_limit(), disk_size=disk_size))
+    with suppress(Exception):
+        found.append(Host(channels=channels(job)))

@@ -4,10 +4,10 @@ import contextlib
 import os
 import select
 import signal
-import time
 from pathlib import Path
 
 WITHIN_SECONDS = 3.0  # seconds, after which it is killed, and the job ends without
+MOST_BYTES = select.PIPE_BUF  # bytes of the lines: so many come in one piece
 
 
 def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> list[str]:
@@ -23,13 +23,14 @@ def make_report(records: Path, report: Path, within: float = WITHIN_SECONDS) -> 
     if pid == 0:
         _make(records, report, within, told)
     os.close(told)
-    text, is_whole = _hear(heard, within)
-    if not is_whole:
+    is_in_time = bool(select.select([heard], [], [], within)[0])
+    if not is_in_time:
         os.kill(pid, signal.SIGKILL)
+    lines = os.read(heard, MOST_BYTES).decode("utf-8", "replace").splitlines()
+    os.close(heard)
     _, status = os.waitpid(pid, 0)
-    if not is_whole:
+    if not is_in_time:
         return [_why_not(records, f"it was not made within {within:g} s")]
-    lines = [line for line in text.splitlines() if line]
     if status:
         return [_why_not(records, lines[-1] if lines else f"its process ended with {status}")]
     return [f"report: {line}" for line in lines]
@@ -46,21 +47,8 @@ def _make(records: Path, report: Path, within: float, told: int) -> None:
             lines, code = make(records_in(records), report, within=within), 0
         except Exception as error:  # a traceback of ours does not belong in the job's log
             lines = [f"{type(error).__name__}: {error}"]
-        os.write(told, "\n".join(lines).encode("utf-8", "replace")[:4000])
+        os.write(told, "\n".join(lines).encode("utf-8", "replace")[:MOST_BYTES])
     os._exit(code)
-
-
-def _hear(heard: int, within: float) -> tuple[str, bool]:
-    """Return what came through the pipe in time, and whether that was all."""
-    until, text, is_whole = time.monotonic() + within, b"", False
-    with open(heard, "rb", buffering=0) as pipe:
-        while select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
-            piece = pipe.read(1 << 16)
-            if not piece:
-                is_whole = True
-                break
-            text += piece
-    return text.decode("utf-8", "replace"), is_whole
 
 
 def _why_not(records: Path, why: str) -> str:

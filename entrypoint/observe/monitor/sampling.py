@@ -1,19 +1,115 @@
-"""Take one sample of this host: what it, its processes and their connections have used since the last sample."""
+"""Take a sample of this host: what it, its processes and their connections have used since the last sample.
 
+All figures but sizes of memory are differences. In a container, CPU time and memory come from the control group, which
+counts the container alone; psutil's figures of disks, network and (with version 1) CPUs are what the machine shows in
+this namespace.
+"""
+
+import contextlib
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
 
+import psutil
+
+from entrypoint.launcher.host.machine import groups, read
 from entrypoint.launcher.job.channels import InputMode
-from entrypoint.launcher.job.job import Job, Mode
-from entrypoint.observe.monitor.families import Families
-from entrypoint.observe.monitor.host_usage import HostUsage
-from entrypoint.observe.monitor.io_progress import Moves
-from entrypoint.observe.monitor.pipe_fill import fifos_filled
-from entrypoint.observe.monitor.process_usage import ProcessUsage
-from entrypoint.observe.monitor.threads import Threads, Work
+from entrypoint.launcher.job.job import Job
+from entrypoint.observe.monitor.process_usage import Differences, ProcessUsage, fifos_filled
 from entrypoint.observe.monitor.traffic import Exchange
-from entrypoint.record.lines import Sample
+from entrypoint.record.lines import HostUse, Sample
+
+
+class HostUsage:
+    """Measure one host, with psutil, control groups and NVML. Figures that cannot be read are left out."""
+
+    def __init__(self, free: Path) -> None:
+        self._since = Differences()
+        self._free = free
+        self._memory = _folder("memory", "memory.current", "memory.usage_in_bytes")
+        self._cpu = _folder("cpu", "cpu.stat")
+        self._gpus: list[Any] = []
+        if any(Path("/dev").glob("nvidia[0-9]*")):  # else NVML's binding is not imported
+            with contextlib.suppress(Exception):
+                import pynvml
+
+                pynvml.nvmlInit()
+                self._nvml = pynvml
+                self._gpus = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
+
+    def look(self) -> HostUse:
+        found: HostUse = {"cpu": self._processor_time(), "memory": self._memory_used()}
+        events = read(self._memory, "memory.events", "memory.oom_control")
+        if killed := self._since("oom", _number("oom_kill", events)):
+            found["oom"] = int(killed)
+        with contextlib.suppress(Exception):  # some kernels do not count them
+            if disks := psutil.disk_io_counters():
+                read_bytes, written = disks.read_bytes, disks.write_bytes
+                found["disk"] = [int(self._since("read", read_bytes)), int(self._since("written", written))]
+        with contextlib.suppress(Exception):
+            net = psutil.net_io_counters(nowrap=False)
+            found["net"] = [int(self._since("received", net.bytes_recv)), int(self._since("sent", net.bytes_sent))]
+        with contextlib.suppress(OSError):
+            found["free"] = psutil.disk_usage(str(self._free)).free
+        if gpus := self._gpus_used():
+            found["gpus"] = gpus
+        return found
+
+    def _processor_time(self) -> list[float]:
+        """Return [user, system, waiting for disks, stolen, throttled], in seconds."""
+        times = psutil.cpu_times()
+        told = read(self._cpu, "cpu.stat")
+        if "usage_usec" in told:  # version 2 counts the container alone; version 1 keeps that elsewhere, in ticks
+            user, system = (1e-6 * _number(name, told) for name in ("user_usec", "system_usec"))
+        else:
+            user, system = times.user + times.nice, times.system
+        throttled = 1e-6 * _number("throttled_usec", told) or 1e-9 * _number("throttled_time", told)
+        totals = (user, system, getattr(times, "iowait", 0.0), getattr(times, "steal", 0.0), throttled)
+        return [round(self._since(("cpu", number), total), 3) for number, total in enumerate(totals)]
+
+    def _memory_used(self) -> list[int]:
+        """Return [anonymous, page cache, what counts against the limit], in bytes."""
+        told = read(self._memory, "memory.stat")
+        used = read(self._memory, "memory.current", "memory.usage_in_bytes").split()
+        if told and used:
+            anonymous, cache = _number("anon|total_rss", told), _number("file|total_cache", told)
+            return [int(anonymous), int(cache), int(used[0])]
+        memory = psutil.virtual_memory()
+        return [memory.total - memory.available, getattr(memory, "cached", 0), memory.total - memory.available]
+
+    def _gpus_used(self) -> list[list[float]]:
+        """Return [busy 0-1, bytes used, bytes in all, watts, memory's activity 0-1] of each GPU."""
+        found = []
+        for gpu in self._gpus:
+            with contextlib.suppress(Exception):  # NVML has exceptions of its own; a lost GPU has no figures
+                rates = self._nvml.nvmlDeviceGetUtilizationRates(gpu)
+                memory = self._nvml.nvmlDeviceGetMemoryInfo(gpu)
+                watts = self._nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
+                found.append([rates.gpu / 100, memory.used, memory.total, round(watts, 1), rates.memory / 100])
+        return found
+
+
+def _folder(controller: str, *names: str) -> Path:
+    """Return the folder of this host's group that has one of these files; one without files if there is none."""
+    return next((folder for folder, *_ in groups(controller) if read(folder, *names)), Path("/nonexistent"))
+
+
+def _number(names: str, text: str) -> float:
+    found = re.search(rf"^(?:{names}) (\d+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def memory_limit() -> int:
+    """Return the bytes of memory that this host may use: the least limit of its control groups and the machine."""
+    said = [
+        int(words[0])
+        for group in groups("memory") for folder in group
+        if (words := read(folder, "memory.max", "memory.limit_in_bytes").split()) and words[0].isdecimal()
+    ]  # fmt: skip
+    return min([*said, psutil.virtual_memory().total])
 
 
 class Sampling:
@@ -21,17 +117,13 @@ class Sampling:
 
     def __init__(self, job: Job) -> None:
         self._host = HostUsage(job.paths.base)
-        self._processes, self._families = ProcessUsage(), Families()
-        self._found: dict[str, list[int]] = {}  # the families of the last look
-        self._exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
+        self.processes = ProcessUsage()
+        self.exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
         self._pipes = {
             name: str(job.paths.base / "input/data" / name)
             for name, channel in job.input_data_config.items()
             if str(channel.get("TrainingInputMode", "")) == InputMode.PIPE
         }
-        self._threads: dict[str, Threads] = {}
-        self._moves: Moves | None = None
-        self._ranks = job.mode is Mode.MPI
         self._looked = time.monotonic()
         self._host.look()
 
@@ -43,38 +135,15 @@ class Sampling:
         """
         now = time.monotonic()
         seconds, self._looked = now - self._looked, now
-        families = self._found = self._families.of(running)
-        host, processes = self._host.look(), self._processes.look(families)
+        host, processes = self._host.look(), self.processes.look(running)
+        families = self.processes.families
         pids = {pid for family in families.values() for pid in family}
         if filled := fifos_filled(self._pipes, pids):
             host["fifos"] = filled
         for name, count in printed.items():
             processes.setdefault(name, {})["output"] = count
         trainers = {pid for name in training for pid in families.get(name, ())}
-        exchanged = self._exchange.look(trainers)
-        if self._exchange.is_blind:
+        exchanged = self.exchange.look(trainers)
+        if self.exchange.is_blind:
             host["unseen"] = True
         return Sample(seconds=round(seconds, 3), host=host, processes=processes, peers=exchanged)
-
-    def look_closely(
-        self, running: Mapping[str, int], used: Mapping[str, Mapping[str, float]]
-    ) -> tuple[dict[str, Work], dict[str, float]]:
-        """Return what the threads of these processes did since the last look, and the bytes that they moved.
-
-        Call it after `look`: it reuses the process families found there, since finding them reads all of /proc.
-        """
-        families = {name: self._found.get(name, []) for name in running}
-        self._threads = {name: self._threads.get(name) or Threads() for name in running}
-        work = {name: threads.look(families[name], self._ranks) for name, threads in self._threads.items()}
-        self._moves = self._moves or Moves()
-        return work, self._moves.look(families, used, self._exchange.addresses)
-
-    def look_no_closer(self) -> None:
-        """Reset all counters: what they hold does not count in the next silent period."""
-        self._moves = None
-        for threads in self._threads.values():
-            threads.begin_anew()
-
-    def waiting_threads(self, running: Mapping[str, int]) -> dict[str, int]:
-        """Return {process: the thread recognised as Horovod's}."""
-        return {name: self._threads[name].horovod for name in running if name in self._threads}

@@ -76,8 +76,13 @@ class Marks:
             raise ValueError("no name")
         return self._mask(name)[:LONGEST_NAME]
 
-    def take(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, float]], list[lines.Line]]:
-        """Return what came since the last call: {process: {what: [times, seconds]}}, {process: metrics}, and lines."""
-        taken = self._sums, self._metrics, [*self._weights, *self._models.values()]
+    def take(self) -> tuple[dict[str, dict[str, float]], list[lines.Line]]:
+        """Return what came since the last call: {process that has sent a message: its metrics}, and lines."""
+        marks = [
+            lines.Mark(process=process, what=what, seconds=round(seconds, 4), times=int(times))
+            for process, sums in self._sums.items()
+            for what, (times, seconds) in sums.items()
+        ]
+        taken = self._metrics, [*marks, *self._weights, *self._models.values()]
         self._sums, self._metrics, self._weights, self._models = {}, {}, [], {}
         return taken

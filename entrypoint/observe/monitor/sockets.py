@@ -40,28 +40,24 @@ class Connection(Value):
     is_closed: bool = False
 
 
-def connections() -> list[Connection]:
-    """Return all TCP connections over IPv4 and IPv6, open or just closed; OSError if the kernel does not list them."""
+def connections() -> Iterator[Connection]:
+    """Yield all TCP connections over IPv4 and IPv6, open or just closed; OSError if the kernel does not list them."""
+    body = _REQUEST.pack(socket.AF_UNSPEC, 0, 0, 1 << (_INFO - 1), bytes(48), 1 << _ESTABLISHED | 1 << _TIME_WAIT, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as asking:  # NETLINK_SOCK_DIAG
         asking.settimeout(_TIMEOUT_SECONDS)
-        return list(_ask(asking))
-
-
-def _ask(asking: socket.socket) -> Iterator[Connection]:
-    body = _REQUEST.pack(socket.AF_UNSPEC, 0, 0, 1 << (_INFO - 1), bytes(48), 1 << _ESTABLISHED | 1 << _TIME_WAIT, 0)
-    asking.send(_HEAD.pack(_HEAD.size + len(body), _TCPDIAG_GETSOCK, _REQUEST_DUMP, 1, 0) + body)
-    while True:
-        block = memoryview(asking.recv(1 << 18))
-        while len(block) >= _HEAD.size:
-            length, kind, *_ = _HEAD.unpack_from(block)
-            if kind == _NLMSG_DONE:
-                return
-            if kind == _NLMSG_ERROR:
-                number = -struct.unpack_from("=i", block, _HEAD.size)[0]
-                raise OSError(number, os.strerror(number))
-            if found := _read(block[_HEAD.size : length]):
-                yield found
-            block = block[(length + 3) & ~3 :]
+        asking.send(_HEAD.pack(_HEAD.size + len(body), _TCPDIAG_GETSOCK, _REQUEST_DUMP, 1, 0) + body)
+        while True:
+            block = memoryview(asking.recv(1 << 18))
+            while len(block) >= _HEAD.size:
+                length, kind, *_ = _HEAD.unpack_from(block)
+                if kind == _NLMSG_DONE:
+                    return
+                if kind == _NLMSG_ERROR:
+                    number = -struct.unpack_from("=i", block, _HEAD.size)[0]
+                    raise OSError(number, os.strerror(number))
+                if found := _read(block[_HEAD.size : length]):
+                    yield found
+                block = block[(length + 3) & ~3 :]
 
 
 def _read(message: memoryview) -> Connection | None:

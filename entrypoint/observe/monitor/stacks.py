@@ -24,6 +24,7 @@ from entrypoint.record import lines
 APART_SECONDS = 3.0  # between the two looks
 PATIENCE_SECONDS = 20.0  # limit of py-spy's time for one process
 MOST = 8  # processes of a family that are looked at
+_TELLING = {Doing.WORKS: 3, Doing.STOPPED: 2, Doing.UNKNOWN: 0}  # which process of a family stands for it
 SLOW_BYTES = 1e6  # moved between the looks: the host's disk is then slow, but not gone
 
 
@@ -49,7 +50,7 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
             stands[pid] = stand(pid, first[pid], second, {waiting.get(name, 0)})
             if is_io_slow and (stands[pid].doing is Doing.DISK or waits_for_disk(second)):
                 stands[pid] = replace(stands[pid], doing=Doing.WORKS)
-        told = max(stands, key=lambda pid: _weight(stands[pid]), default=0)
+        told = max(stands, key=lambda pid: (_TELLING.get(stands[pid].doing, 1), bool(stands[pid].place)), default=0)
         text = "\n\n".join(f"pid {pid}, by {tools[pid]}\n\n{_text(first[pid])}" for pid in family)
         at = stands.get(told, Stand())
         by, doing = tools.get(told, ""), at.doing.value
@@ -59,18 +60,10 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
 
 def _bytes_of_host() -> float:
     """Return the bytes that this host's disks and network have moved: a disk may be reached over the network."""
-    total = 0.0
     with contextlib.suppress(Exception):  # some kernels do not count them
         disks, net = psutil.disk_io_counters(), psutil.net_io_counters(nowrap=False)
-        total += disks.read_bytes + disks.write_bytes if disks else 0
-        total += net.bytes_recv + net.bytes_sent
-    return total
-
-
-def _weight(found: Stand) -> tuple[bool, bool, bool, bool]:
-    return (
-        found.doing is Doing.WORKS, found.doing is Doing.STOPPED, bool(found.place), found.doing is not Doing.UNKNOWN
-    )  # fmt: skip
+        return net.bytes_recv + net.bytes_sent + (disks.read_bytes + disks.write_bytes if disks else 0)
+    return 0.0
 
 
 def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> Look:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from entrypoint.base.values import Value
-from entrypoint.observe.monitor.differences import Differences
+from entrypoint.observe.monitor.process_usage import Differences
 
 CYCLES_PER_SECOND = 50.0  # a thread that sleeps so often is polling; Horovod's sleeps 1000 times by default
 SPINS = 0.9  # of the time: a thread that uses so much of a CPU may spin
@@ -63,7 +63,12 @@ class Threads:
         """
         now = time.monotonic()
         seconds, self._looked = now - self._looked, now
-        threads = [thread for pid in pids for thread in self._threads_of(pid, seconds)]
+        threads: list[Thread] = []
+        for pid in pids:
+            with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as tasks:
+                for task in tasks:
+                    with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended
+                        threads.append(self._thread(int(task.name), pid, Path(task.path), seconds))
         waiters = [thread for thread in threads if not thread.is_main and WAITERS.match(thread.name)]
         if ranks and not waiters and (found := self._find_horovods(threads, seconds, pids)):
             waiters = [found]
@@ -96,14 +101,6 @@ class Threads:
         if busiest and busiest.used > SPINS * seconds and any(map(_has_horovod, pids)):
             return busiest
         return None
-
-    def _threads_of(self, pid: int, seconds: float) -> list[Thread]:
-        found = []
-        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as tasks:
-            for task in tasks:
-                with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended
-                    found.append(self._thread(int(task.name), pid, Path(task.path), seconds))
-        return found
 
     def _thread(self, tid: int, pid: int, task: Path, seconds: float) -> Thread:
         ran, waited = (int(word) / 1e9 for word in (task / "schedstat").read_text().split()[:2])

@@ -24,28 +24,29 @@ class Tracking:
     def __init__(self, records: Path) -> None:
         self._records = records
         self._program: subprocess.Popen[bytes] | None = None
-        self._has_ended = False
+        self._has_begun = False
 
     def look(self, trains: bool, log: Log) -> None:
         """Start the program once the job trains; if it has ended too early, log its output."""
-        if self._program is None and trains:
+        if trains and not self._has_begun:
+            self._has_begun = True
             self._program = subprocess.Popen(
                 [sys.executable, "-c", BEGIN.format(repr(str(self._records)))],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
             )  # fmt: skip
-        elif self._program and not self._has_ended and self._program.poll() is not None:
+        elif self._program and self._program.poll() is not None:
             self.finish(log)
 
     def finish(self, log: Log, within: float = LAST_SECONDS) -> None:
         """Let the program send the rest within so many seconds, and log its output."""
-        if self._program is None or self._has_ended:
+        program, self._program = self._program, None
+        if program is None:
             return
-        self._has_ended = True
         try:
-            said, _ = self._program.communicate(timeout=within)
+            said, _ = program.communicate(timeout=within)
         except subprocess.TimeoutExpired:
-            self._program.kill()
-            self._program.communicate()
+            program.kill()
+            program.communicate()
             said = f"warning: mlflow: not all data sent within {within:g} s; its run is left unfinished".encode()
         for line in said.decode("utf-8", "replace").splitlines():
             log(line)

@@ -1,20 +1,21 @@
-"""Count the bytes that training processes of this host exchange with other hosts, from the kernel's counters."""
+"""Count the bytes that training processes of this host exchange with other hosts, read, write and receive."""
 
 import contextlib
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from entrypoint.launcher.job.cluster import Cluster, Host
-from entrypoint.observe.monitor.sockets import Connection, End, connections, inodes_of
+from entrypoint.observe.monitor.process_usage import Differences
+from entrypoint.observe.monitor.sockets import End, connections, inodes_of
 
 LOOK_AGAIN_SECONDS = 10.0  # seconds until names that did not resolve are looked up again
 EVERY_SECONDS = 2.0  # between two looks: the kernel takes milliseconds for each, however few connections there are
 
 
 class Exchange:
-    """Count bytes by host.
+    """Count bytes by host, from the kernel's counters.
 
     Not counted: traffic outside of TCP (EFA, shared memory), and connections that open and close between two looks; of
     the latter it notices that there were some. `ours`: ports of the launchers, whose connections are not training. If
@@ -23,22 +24,16 @@ class Exchange:
 
     def __init__(self, cluster: Cluster, ours: Collection[int] = ()) -> None:
         self._ours = {host.port(port) for host in cluster.hosts for port in ours}
-        self._were_short = False  # whether connections were opened and closed between two looks
+        self.is_blind = False  # whether some exchange may go uncounted
         self._due = 0.0  # when to look again
-        self._is_told = True  # whether the kernel has listed its connections at the last look
         self._others = [host for host in cluster.hosts if host is not cluster.me]
-        self._host_at: dict[str, str] = {}
+        self.host_at: dict[str, str] = {}  # address -> name, of the other hosts whose names have resolved
         self._last: dict[tuple[End, End, int], tuple[int, int]] = {}
         self._open, self._closed = set[tuple[End, End]](), set[tuple[End, End]]()  # as of the last look
         self._owners: dict[int, int] = {}
         self._pids: frozenset[int] = frozenset()  # the processes that were searched for owners
         if self._others:
-            threading.Thread(target=self._resolve, args=(self._others,), name="names", daemon=True).start()
-
-    @property
-    def addresses(self) -> Collection[str]:
-        """Return the addresses of the other hosts whose names have resolved."""
-        return self._host_at.keys()
+            threading.Thread(target=self._resolve, args=([*self._others],), name="names", daemon=True).start()
 
     def look(self, pids: Collection[int]) -> dict[str, list[int]]:
         """Return {host: [bytes received, sent]} since the last look, over connections of these processes.
@@ -50,13 +45,16 @@ class Exchange:
             return {}
         self._due = now + EVERY_SECONDS
         try:
-            known = [each for each in connections() if each.remote[0] in self._host_at]
+            known = [each for each in connections() if each.remote[0] in self.host_at]
         except OSError:  # a kernel without sock_diag, or one that forbids it
-            self._is_told = False
+            self.is_blind = True
             return {}
-        self._is_told = True
         found = [each for each in known if not each.is_closed]
-        self._note_closed([each for each in known if each.is_closed])
+        closed = {(each.local, each.remote) for each in known if each.is_closed}  # in the last minute
+        missed = closed - self._closed - self._open  # no look has seen these open
+        were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
+        self.is_blind = were_short or not {host.name for host in self._others} <= set(self.host_at.values())
+        self._closed = closed
         self._open = {(each.local, each.remote) for each in found}
         if frozenset(pids) != self._pids or any(each.inode not in self._owners for each in found):
             self._pids = frozenset(pids)
@@ -68,36 +66,59 @@ class Exchange:
                 key = (each.local, each.remote, each.inode)
                 received, sent = self._last.get(key, (0, 0))
                 counts[key] = (each.received, each.sent)
-                both = sums.setdefault(self._host_at[each.remote[0]], [0, 0])
+                both = sums.setdefault(self.host_at[each.remote[0]], [0, 0])
                 both[0] += max(0, each.received - received)
                 both[1] += max(0, each.sent - sent)
         self._last = counts
         return {host: both for host, both in sums.items() if any(both)}
 
-    def _note_closed(self, closed: Collection[Connection]) -> None:
-        """Note whether training had connections that no look has seen; the kernel lists closed ones for a minute."""
-        pairs = {(each.local, each.remote) for each in closed}
-        missed = pairs - self._closed - self._open
-        self._were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
-        self._closed = pairs
-
-    @property
-    def is_blind(self) -> bool:
-        """Return whether some exchange may go uncounted: short connections, no counters, or unresolved hosts."""
-        all_are_known = {host.name for host in self._others} <= set(self._host_at.values())
-        return self._were_short or not self._is_told or not all_are_known
-
     def _resolve(self, left: list[Host]) -> None:
         while left:
-            missing = []
-            for host in left:
-                found = []
+            for host in [*left]:
                 with contextlib.suppress(OSError, ValueError):
-                    found = [
-                        str(each[4][0]) for each in socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
-                    ]
-                self._host_at |= dict.fromkeys(found, host.name)
-                missing += [] if found else [host]
-            left = missing
+                    found = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
+                    self.host_at |= {str(each[4][0]): host.name for each in found}
+                    left.remove(host)
             if left:
                 time.sleep(LOOK_AGAIN_SECONDS)
+
+
+class Moves:
+    """Count the bytes that training processes move, but for the ranks' polling, while a job shows no other progress."""
+
+    def __init__(self) -> None:
+        self._since = Differences()
+        self._has_looked = False
+
+    def look(
+        self, families: Mapping[str, Collection[int]], used: Mapping[str, Mapping[str, float]], peers: Collection[str]
+    ) -> dict[str, float]:
+        """Return the bytes that each process has moved since the last look: to and from disks, pipes, other programs.
+
+        `families`: {name: pids}; `used`: what they used in the same time; `peers`: addresses of the job's other hosts.
+        """
+        owners = {inode: name for name, pids in families.items() for inode in inodes_of(pids)}
+        try:
+            found = [each for each in connections() if each.inode in owners]
+        except OSError:  # without the kernel's list, bytes on sockets count as read and written
+            found = []
+        within = {(each.local, each.remote) for each in found}
+        totals: dict[str, dict[str, float]] = {name: {"received": 0, "sent": 0, "elsewhere": 0} for name in families}
+        for each in found:
+            ends = each.inode, each.local, each.remote
+            received, sent = self._since((ends, "in"), each.received), self._since((ends, "out"), each.sent)
+            sums = totals[owners[each.inode]]
+            sums["received"] += received
+            sums["sent"] += sent
+            if each.remote[0] not in peers and (each.remote, each.local) not in within:
+                sums["elsewhere"] += received + sent
+        is_first, self._has_looked = not self._has_looked, True
+        if is_first:  # the first look has no differences of sockets, so they cannot be separated from files
+            return {}
+        moved = {}
+        for name, sums in totals.items():
+            # The kernel counts read() and write() on a socket as read and written, but not recv() and send().
+            its = used.get(name, {})
+            files = max(0.0, its.get("read", 0) - sums["received"]) + max(0.0, its.get("written", 0) - sums["sent"])
+            moved[name] = max(files, its.get("stored", 0)) + sums["elsewhere"]
+        return moved

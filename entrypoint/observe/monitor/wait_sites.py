@@ -99,15 +99,16 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
     if second.state in {"T", "t"}:
         return Stand(place="no code", doing=Doing.STOPPED)
     frames = _frames(pid, second) or _frames(pid, first)
-    python = [frame for frame in frames if _is_python(frame)]
+    # Code that a user would recognise: no native code, no wrapper.
+    python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
+    python = [frame for frame in python if not frame["filename"].endswith(_AROUND)]
     own = next(filter(_is_own, frames), None)
     called = python[: python.index(own)] if own else python
-    found = Stand(place=_place(own), inside=_library(called), doing=_doing(pid, first, second, waiting))
+    doing = _doing(pid, first, second, waiting)
     if python and python[0]["name"] == "_shutdown" and Path(python[0]["filename"]).name == "threading.py":
-        doing = found.doing if found.doing is Doing.WORKS else Doing.ENDED
-        left = _thread_left(pid, second)
-        return Stand(place=f"the end of the script, which waits for {left}", doing=doing)
-    return found
+        place = f"the end of the script, which waits for {_thread_left(pid, second)}"
+        return Stand(place=place, doing=doing if doing is Doing.WORKS else Doing.ENDED)
+    return Stand(place=_place(own) if own else "", inside=_library(called), doing=doing)
 
 
 def waits_for_disk(look: Look) -> bool:
@@ -176,12 +177,6 @@ def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
 
 
-def _is_python(frame: Mapping[str, Any]) -> bool:
-    """Return whether a frame is Python code that a user would recognise: no native code, no wrapper."""
-    name = str(frame["filename"])
-    return name.endswith(".py") and not name.endswith(_AROUND)
-
-
 def _is_own(frame: Mapping[str, Any]) -> bool:
     name = str(frame["filename"])
     return name.endswith(".py") and not any(part in name for part in _LIBRARIES)
@@ -194,8 +189,8 @@ def _python_lines(frames: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, s
     ]  # fmt: skip
 
 
-def _place(frame: Mapping[str, Any] | None) -> str:
-    return f"{Path(frame['filename']).name}:{frame['line']} {frame['name']}" if frame else ""
+def _place(frame: Mapping[str, Any]) -> str:
+    return f"{Path(frame['filename']).name}:{frame['line']} {frame['name']}"
 
 
 def _library(frames: Sequence[Mapping[str, Any]]) -> str:

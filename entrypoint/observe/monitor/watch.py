@@ -16,10 +16,10 @@ from entrypoint.observe.live.view import View
 from entrypoint.observe.monitor import hang
 from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.hang import Hangs
+from entrypoint.observe.monitor.model import Weights
 from entrypoint.observe.monitor.wait_sites import Stand
-from entrypoint.observe.monitor.weights import Weights
 from entrypoint.record import lines
-from entrypoint.record.tail import Tail
+from entrypoint.record.read import Tail
 
 if TYPE_CHECKING:
     from entrypoint.observe.monitor.tracking import Tracking
@@ -67,15 +67,11 @@ class Watch:
 
             self._tracking = tracking.Tracking(job.paths.records)
         self.live = False  # whether the live page is open
+        self.wanted = 0  # how often stacks were requested until now
         self._watched = (0, 0.0)  # when WATCHED was last touched: by the file's time, and by time.monotonic()
         self._wants = {"stacks": 0, "live": False}  # requests as the other monitors read them
         with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
-
-    @property
-    def wanted(self) -> int:
-        """Return how often stacks were requested until now."""
-        return self._hangs.asked
 
     def look(self, own: Iterable[lines.Line]) -> None:
         """Read new lines of all hosts (`own`: of this one), and act on what they show."""
@@ -83,14 +79,15 @@ class Watch:
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
             self._tell_hang(stands)
+        self.wanted = self._hangs.asked
         self.live = False
         with contextlib.suppress(OSError):
             touched, now = (self._job.paths.records / WATCHED).stat().st_mtime_ns, time.monotonic()
             self._watched = (touched, now) if touched != self._watched[0] else self._watched
             self.live = now - self._watched[1] < STILL_WATCHED_SECONDS
         if self._tracking:
-            self._tracking.look(self._hangs.runs, self._say)
-        wants = {"stacks": self._hangs.asked, "live": self.live}
+            self._tracking.look(bool(self._hangs.still), self._say)
+        wants = {"stacks": self.wanted, "live": self.live}
         if wants != self._wants:
             with contextlib.suppress(OSError):  # for example, a full disk: the next look tries again
                 _write(self._job.paths.run / "wants.json", wants)
@@ -122,7 +119,8 @@ class Watch:
     def _judge(self, host: str, line: lines.Line) -> None:
         process = getattr(line, "process", "")
         is_process = isinstance(line, lines.Process | lines.Ended)
-        if not isinstance(line, JUDGED) or (is_process and not self._is_training(host, process)):
+        is_training = process in self._trains[host] or process.startswith("rank ")
+        if not isinstance(line, JUDGED) or (is_process and not is_training):
             return
         if isinstance(line, lines.Weights):
             self._weights.note((host, process), line.step, line.norm, line.total)
@@ -132,28 +130,21 @@ class Watch:
         if not self._together.judged and not process.startswith(EVALUATOR):
             self._together.note(host, line)
 
-    def _is_training(self, host: str, process: str) -> bool:
-        return process in self._trains[host] or process.startswith("rank ")
-
     def _say(self, words: str) -> None:
         self._tell({"say": words})
 
     def _look_at_training(self) -> None:
         """Log whether the hosts train together. If the settings require it, end the job once the contrary is proven."""
-        if found := self._together.look():
-            self._tell_together(*found, what=ALONE)
-        if found := self._weights.look():
-            self._tell_together(*found, what=DIFFER)
+        for what, found in ((ALONE, self._together.look()), (DIFFER, self._weights.look())):
+            if found:
+                together, words = found
+                self._wrong.pop(what, None)
+                if together is False:
+                    words = self._wrong[what] = f"{words}: {ADVICE[self._job.mode]}"
+                self._say(words)
         proven = {ALONE: self._together.is_proven, DIFFER: not self._together.averages}
         for what in [what for what in self._wrong if proven[what] and self._job.settings.require_distributed]:
             self._blame("", what, self._wrong.pop(what), ExitCode.CONFIG)
-
-    def _tell_together(self, together: bool | None, words: str, what: str) -> None:
-        advice = f": {ADVICE[self._job.mode]}" if together is False else ""
-        self._say(words + advice)
-        self._wrong.pop(what, None)
-        if together is False:
-            self._wrong[what] = words + advice
 
     def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
         settings, stall = self._job.settings, self._hangs.stall

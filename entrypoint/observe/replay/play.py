@@ -1,26 +1,49 @@
-"""Play one host's history through the policy again, and compare its decisions with those of then."""
+"""Make a job's plan again, play one host's history through the policy, and compare its decisions with those of then."""
 
+import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from entrypoint.base.codec import reader
 from entrypoint.base.errors import ConfigError
+from entrypoint.base.values import replace
+from entrypoint.launcher.job.config import read_job
+from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.plan.plan import Plan
+from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.history import REPEAT, in_short
 from entrypoint.launcher.policy.policy import Policy
-from entrypoint.record.lines import WRONG, Call, number
+from entrypoint.record.lines import WRONG, Call, Described, number
 
+FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
+RUN = Path("/run/entrypoint")
 LONGEST = 60 * 86_400.0  # seconds that a job can take
 EVENTS: dict[str, Any] = {
     name: kind
     for name, kind in vars(events).items()
     if kind in events.Event.__args__ and kind not in (events.RankEnded, events.ChildrenChanged)
 }
+
+
+def rebuild(described: Described, gpus: int) -> tuple[Job, Plan]:
+    """Return the job of one host and its plan; `gpus`: the host's number. ConfigError if they cannot be rebuilt."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in FILES:
+                Path(folder, f"{name}.json").write_text(json.dumps(getattr(described, name)))
+            environment = {str(name): str(value) for name, value in described.environment.items()}
+            job = read_job(Path(described.base), environment, RUN, gpus, config=Path(folder))
+            job = replace(job, open_mpi=int(described.open_mpi))
+        return job, plan_for(job)
+    except (OSError, *WRONG) as error:
+        raise ConfigError(f"the record does not describe its job: {error!r}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +92,12 @@ class Player:
                 self._note_gaps(call, quiet, policy)
                 for quiet_at, events_then in quiet:
                     policy.on(events_then, quiet_at)
-                self._note_contacts(happened)
+                for event in happened:
+                    match event:
+                        case events.Reported(report=report):
+                            self._reports[report.host] = report
+                        case events.Informed(news=news):
+                            self._news = news
                 actions = policy.on(happened, at) if happened else policy.repeat()
                 self._last = at
             except (*WRONG, AssertionError) as error:
@@ -97,20 +125,9 @@ class Player:
             until = quiet[0][0]
             while self._last + self.settings.heartbeat < until:
                 self._last += self.settings.heartbeat
-                policy.on(self._signs_of_life(), self._last)
-
-    def _signs_of_life(self) -> list[Event]:
-        if self._news:
-            return [events.Informed(news=self._news)]
-        return [events.Reported(report=report) for report in self._reports.values()] or [events.Due()]
-
-    def _note_contacts(self, happened: Sequence[Event]) -> None:
-        for event in happened:
-            match event:
-                case events.Reported(report=report):
-                    self._reports[report.host] = report
-                case events.Informed(news=news):
-                    self._news = news
+                reported: list[Event] = [events.Reported(report=report) for report in self._reports.values()]
+                informed = [events.Informed(news=self._news)] if self._news else []
+                policy.on(informed or reported or [events.Due()], self._last)
 
     def _from_short(self, short: Sequence[Any]) -> Event:
         match short:

@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from entrypoint.launcher.job.job import Mode
@@ -28,7 +28,7 @@ class Gathered:
     reports: dict[str, float] = field(default_factory=dict)  # other host -> time of its last report
 
 
-def gather(record: Sequence[lines.Line]) -> Gathered:
+def gather(record: Iterable[lines.Line]) -> Gathered:
     gathered = Gathered()
     for line in record:
         gathered.began, gathered.last = gathered.began or line.at, line.at
@@ -61,7 +61,7 @@ def _note_decision(gathered: Gathered, at: float, call: lines.Call) -> None:
     gathered.asked |= {action[1]["name"] for action in call["actions"] if action[0] in ("Ask", "Force")}
 
 
-def faults(records: Mapping[str, Sequence[lines.Line]]) -> Iterator[str]:
+def faults(records: Mapping[str, Iterable[lines.Line]]) -> Iterator[str]:
     """Yield faults that make `entrypoint local` do to simulated hosts what was done to these.
 
     A process that ends by itself, with an exit code, is no fault: it will do so again. The moment of a kill is the

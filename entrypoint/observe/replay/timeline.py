@@ -5,29 +5,21 @@ from dataclasses import dataclass
 
 from entrypoint.base.errors import FAULT, ConfigError, printable
 from entrypoint.launcher.outcome.outcome import Outcome
-from entrypoint.observe.replay.play import Player, Step
-from entrypoint.observe.replay.rebuild import rebuild
+from entrypoint.observe.replay.play import Player, Step, rebuild
 from entrypoint.observe.replay.rerun import arguments, faults
-from entrypoint.observe.replay.wording import Narrator, consequences
+from entrypoint.observe.replay.wording import Narrator, consequence
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
-
-WANTED = (lines.Host, lines.Described, lines.Decided, lines.Process, lines.Outcome, lines.Lines)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """Hold the part of a host's record that a replay needs."""
+    """Hold the part of a host's record that a replay needs. `outcome`: None if the record does not have it."""
 
-    host: str
     about: lines.Host
     described: lines.Described
-    record: Sequence[lines.Line]  # those of WANTED
-
-    @property
-    def outcome(self) -> lines.Outcome | None:
-        """Return how the job ended by this host's record; None if the record does not have it."""
-        return next((line for line in reversed(self.record) if isinstance(line, lines.Outcome)), None)
+    decided: Sequence[lines.Decided]
+    outcome: lines.Outcome | None
 
 
 def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
@@ -43,17 +35,20 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
 def read(record: bytes) -> Recorded | None:
     """Return a record as a value; None if it does not describe its job."""
-    wanted = [line for line in lines_of(record) if isinstance(line, WANTED)]
-    about, described = lines.Host(), None
-    for line in wanted:
+    about, described, decided, outcome = lines.Host(), None, [], None
+    for line in lines_of(record):
         match line:
             case lines.Host():
                 about = about.updated(line)
             case lines.Described():
                 described = line
-    if not (about.host and described):
-        return None
-    return Recorded(host=about.host, about=about, described=described, record=wanted)
+            case lines.Decided():
+                decided.append(line)
+            case lines.Outcome():
+                outcome = line
+    if about.host and described:
+        return Recorded(about=about, described=described, decided=decided, outcome=outcome)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +80,8 @@ class Played:
 
 def play(recorded: Recorded) -> Played:
     job, plan = rebuild(recorded.described, int(recorded.about.gpus or 0))
-    player = Player(plan, recorded.host, job.settings)
-    decided = [line for line in recorded.record if isinstance(line, lines.Decided)]
-    played = zip(decided, player.play([line.call for line in decided]), strict=True)
+    player = Player(plan, recorded.about.host or "", job.settings)
+    played = zip(recorded.decided, player.play([line.call for line in recorded.decided]), strict=True)
     steps = [(line.at, step) for line, step in played if step]
     return Played(recorded=recorded, steps=steps, incomplete=player.incomplete, outcome=player.outcome)
 
@@ -102,14 +96,14 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
     known = read_all(records)
     for name in sorted(records.keys() - known.keys()):
         print(f"{name}: its record does not say what its job was")
-    played = [play(recorded) for name, recorded in known.items() if only in (None, name)]
-    began = min((at for each in played for at, _ in each.steps), default=0.0)
-    narrators = {each.recorded.host: Narrator() for each in played}
-    rows = [(at, each.recorded.host, step) for each in played for at, step in each.steps]
+    played = {name: play(recorded) for name, recorded in known.items() if only in (None, name)}
+    narrators = {name: Narrator() for name in played}
+    rows = [(at, name, step) for name, each in played.items() for at, step in each.steps]
+    began = min((at for at, *_ in rows), default=0.0)
     width = max((len(host) for host in narrators), default=0)
     for at, host, step in sorted(rows, key=lambda row: row[0]):
         happened = [words for event in step.happened if (words := narrators[host].describe(event))]
-        done = list(consequences(step.actions))
+        done = list(map(consequence, step.actions))
         if happened or done:
             mark = "" if step.same else f"   <- then: {step.then}"
             print(printable(f"{at - began:9.3f} {host:<{width}}  {'; '.join(happened) or '-'}{mark}"))
@@ -124,7 +118,7 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
     first = next(iter(readable.values()))
     job, _ = rebuild(first.described, int(first.about.gpus or 0))
     hosts = first.described.resourceconfig["hosts"]
-    wanted = list(faults({name: readable[name].record if name in readable else [] for name in hosts}))
+    wanted = list(faults({name: lines_of(records[name]) if name in readable else [] for name in hosts}))
     return arguments(first.described, str(job.mode), job.processes_per_host, program, wanted)
 
 
@@ -144,12 +138,10 @@ def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
 
 
 def _ending(records: Mapping[str, bytes]) -> str:
-    outcomes = [recorded.outcome for recorded in read_all(records).values()]
-    first = next((outcome for outcome in outcomes if outcome), None)
-    if first is None:
-        return "no host says"
-    if not (cause := first.cause):
-        return _in_words(first)
+    """Describe how a job ended, by the first host whose record has its outcome."""
+    first = next((each.outcome for each in read_all(records).values() if each.outcome), None)
+    if not (first and (cause := first.cause)):
+        return _in_words(first) if first else "no host says"
     who, what = f"{cause.get('host', '')} {cause.get('process', '')}".rstrip(), cause.get("what", "").partition(":")[0]
     return f"{_in_words(first)}, by {who} ({what})"
 
@@ -158,11 +150,10 @@ def _in_words(outcome: Outcome | lines.Outcome | None) -> str:
     return f"{outcome.kind}, exit code {outcome.exit_code}" if outcome else "no outcome"
 
 
-def _verdict(played: list[Played]) -> int:
+def _verdict(played: Mapping[str, Played]) -> int:
     print()
     code = 0
-    for each in played:
-        host, then = each.recorded.host, each.recorded.outcome
+    for host, each in played.items():
         for why in each.incomplete:
             print(printable(f"incomplete: {why}"))
         outcome = _in_words(each.outcome)
@@ -171,7 +162,8 @@ def _verdict(played: list[Played]) -> int:
         elif each.differs or not each.same_outcome:
             code = 1
             where = f"; first at its second {each.differs.at:.3f}" if each.differs else ""
-            print(f"{host}: {outcome}; the job's was {_in_words(then)}: this version decides otherwise{where}")
+            then = _in_words(each.recorded.outcome)
+            print(f"{host}: {outcome}; the job's was {then}: this version decides otherwise{where}")
         else:
             print(f"{host}: {outcome}, as then, by the same {len(each.steps)} decisions")
     return code

@@ -1,6 +1,6 @@
 """Put a host's events and decisions into words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from entrypoint.launcher.outcome.outcome import Outcome
@@ -27,18 +27,12 @@ class Narrator:
                 return self._news_of(report.host, report)
             case events.Informed(news=news):
                 return self._news_of("the coordinator", news)
-            case events.Ended(name=name, exit=exit):
-                return f"{name} ended: {exit}"
-            case events.Signalled(number=number):
-                return f"signal {number} came"
-            case events.Broken(what=what, why=why):
-                return f"{what}: {why}"
             case events.Probed(found=found):
                 return "probed: " + ", ".join(f"{each.host} {each.why or 'answers'}" for each in found)
             case events.Prepared(flags=flags):
                 return f"prepared: {' '.join(sorted(flags)) or 'no flags'}"
-            case events.Found(cause=cause):
-                return f"the monitor found: {cause.headline}"
+            case _ if type(event) in _WORDS:
+                return _WORDS[type(event)].format(event)
             case _:
                 values = [_plain(value) for name in event.fields if (value := getattr(event, name))]
                 return f"{_spaced(type(event).__name__)}: {_short(', '.join(values))}"
@@ -54,27 +48,24 @@ class Narrator:
 
 
 _DULL = {"host", "fingerprints", "public_keys", "exits", "cause_at", "stopping_at", "clock_error", "ack"}
+_WORDS: dict[type, str] = {
+    events.Ended: "{0.name} ended: {0.exit}",
+    events.Signalled: "signal {0.number} came",
+    events.Broken: "{0.what}: {0.why}",
+    events.Found: "the monitor found: {0.cause.headline}",
+    events.Start: "starts {0.spec.name}",
+    events.Ask: "SIGTERM to {0.name}",
+    events.Force: "SIGKILL to {0.name}",
+    events.Finish: "exits: {0.outcome.kind}, exit code {0.outcome.exit_code}",
+    events.TellCoordinator: "reports to the coordinator",
+    events.TellFollowers: "sends news to the followers",
+}
 
 
-def consequences(actions: tuple[Action, ...]) -> Iterator[str]:
-    for action in actions:
-        match action:
-            case events.Start(spec=spec):
-                yield f"starts {spec.name}"
-            case events.Ask(name=name):
-                yield f"SIGTERM to {name}"
-            case events.Force(name=name):
-                yield f"SIGKILL to {name}"
-            case events.Say(message=message):
-                yield f"logs: {_short(message)}"
-            case events.Finish(outcome=outcome):
-                yield f"exits: {outcome.kind}, exit code {outcome.exit_code}"
-            case events.TellCoordinator():
-                yield "reports to the coordinator"
-            case events.TellFollowers():
-                yield "sends news to the followers"
-            case _:
-                yield _spaced(type(action).__name__)
+def consequence(action: Action) -> str:
+    if isinstance(action, events.Say):
+        return f"logs: {_short(action.message)}"
+    return _WORDS.get(type(action), _spaced(type(action).__name__)).format(action)
 
 
 def _plain(value: Any) -> str:

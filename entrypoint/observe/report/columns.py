@@ -2,7 +2,8 @@
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 Key = tuple[str, ...]  # ("cpu", "user"), ("process", "worker/1", "memory")
 
@@ -24,10 +25,9 @@ class Columns:
         return array("d", bytes(8 * self.limit))
 
     def add(self, start: float, end: float, amounts: Mapping[Key, float], peaks: Mapping[Key, float]) -> None:
-        if not 0 <= start < end:
-            start = max(0.0, start)
-            if start >= end:
-                return
+        start = max(0.0, start)
+        if start >= end:
+            return
         if end >= self.width * self.limit:
             self.grow(end)
         width, whole, parts, used, tops = self.width, end - start, [], self.amounts, self.peaks
@@ -50,11 +50,10 @@ class Columns:
         """Double the length of the pieces until they reach this time."""
         while end >= self.width * self.limit:
             self.width *= 2
-            half = bytes(8 * (self.limit - self.limit // 2))
-            self.seconds = array("d", map(sum, _pairs(self.seconds))) + array("d", half)
+            self.seconds = _halved(self.seconds, sum)
             for columns, joined in ((self.amounts, sum), (self.peaks, max)):
                 for key, column in columns.items():
-                    columns[key] = array("d", map(joined, _pairs(column))) + array("d", half)
+                    columns[key] = _halved(column, joined)
 
     def per_second(self, key: Key) -> list[float | None]:
         """Return a key's amounts per second; None for pieces without samples, [] for an unknown key."""
@@ -84,9 +83,9 @@ class Columns:
         return slice(max(0, math.ceil(start / self.width)), max(0, last))
 
 
-def _pairs(column: "array[float]") -> Iterable[tuple[float, float]]:
-    odd = column[1::2] if len(column) % 2 == 0 else column[1::2] + array("d", [0.0])
-    return zip(column[::2], odd, strict=True)
+def _halved(column: "array[float]", joined: Callable[[Iterable[float]], float]) -> "array[float]":
+    """Return a column with each two pieces as one, and zeros in its second half."""
+    return array("d", map(joined, zip(column[::2], column[1::2], strict=True))) + array("d", bytes(4 * len(column)))
 
 
 class Series:
@@ -125,9 +124,7 @@ class Series:
     def rates(self, width: float, count: int) -> list[float | None]:
         """Return the growth per second of a counter in each piece of time; a reset is left out."""
         columns = Columns(width, count)
-        for before, at, first, then in zip(
-            self.times[:-1], self.times[1:], self.values[:-1], self.values[1:], strict=True
-        ):
+        for (before, first), (at, then) in pairwise(zip(self.times, self.values, strict=True)):
             if then >= first and 0 <= before < at < width * count:
                 columns.add(before, at, {("count",): then - first}, {})
         return columns.per_second(("count",))

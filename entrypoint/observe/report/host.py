@@ -1,17 +1,29 @@
-"""Define what the report knows of one host and its processes. Times are seconds since the job's begin."""
+"""Read one host's record into a bounded number of figures. Times are seconds since the job's begin.
+
+A record may be cut, broken or malicious: lines that do not fit are counted and left out.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from entrypoint.observe.report.columns import Columns, Series
+from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.record import lines
+from entrypoint.record.read import batches, parsed, text, texts_of
 
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
+MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
+MOST_LOGGED, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
+CAUSE = ("host", "process", "what", "error")
+LONGEST = 60 * 86_400.0  # seconds that a job can take; a later time is wrong
+_CPU: list[Key] = [("cpu", state) for state in ("user", "system", "disks", "stolen", "throttled")]
+_MEMORY: list[Key] = [("memory", part) for part in ("programs", "cache", "counted")]
+_DISK: list[Key] = [("disk", way) for way in ("read", "written")]
+_NET: list[Key] = [("net", way) for way in ("received", "sent")]
 
 
 @dataclass
 class Run:
-    """Describe one start of a process and its end. Times are seconds since the job's begin."""
+    """Describe one start of a process and its end."""
 
     start: float
     end: float | None = None
@@ -50,14 +62,10 @@ class Process:
         """Return the steps that it has reported; empty if there are none."""
         return self.metrics.get("step") or self.metrics.get("epoch_step") or Series()
 
-    def seconds_of(self, what: str) -> float:
-        """Return the seconds that its marks of this kind took in all."""
-        return sum(mark.seconds for mark in self.marks if mark.what == what)
-
 
 @dataclass
 class Host:
-    """Hold the figures of one host's record. Times are seconds since the job's begin."""
+    """Hold the figures of one host's record."""
 
     name: str
     columns: Columns
@@ -86,3 +94,134 @@ class Host:
     @property
     def trainers(self) -> list[Process]:
         return [process for process in self.processes.values() if process.trains]
+
+
+def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> Host:
+    """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
+    host = Host(name=name, columns=columns, every=every)
+    reader, wrong = _Reader(host, zero), 0
+    for batch in batches(texts_of(data, host.problems), every):
+        for line in parsed(batch):
+            wrong += not (line and reader.takes(line))
+        if wrong > MOST_WRONG_LINES:
+            host.problems.append("the rest was not read")
+            break
+    if wrong:
+        host.problems.append(f"{wrong} lines could not be understood")
+    host.begin = 0.0 if host.begin is None else host.begin
+    return host
+
+
+class _Reader:
+    def __init__(self, host: Host, zero: float) -> None:
+        self._host, self._zero = host, zero
+
+    def takes(self, line: lines.Line) -> bool:
+        """Note a line; return whether it can be one of this job."""
+        at, host = line.at - self._zero, self._host
+        if not -60 <= at <= LONGEST:
+            return False
+        at = max(0.0, at)
+        try:
+            self._take(at, line)
+        except lines.WRONG:
+            return False
+        if host.begin is None or at < host.begin:
+            host.begin = at
+        host.end = at if at > host.end else host.end
+        return True
+
+    def _take(self, at: float, line: lines.Line) -> None:
+        host = self._host
+        match line:
+            case lines.Sample():
+                self._take_sample(at, line)
+            case lines.Metric():
+                self._take_metric(at, line)
+            case lines.Host():
+                host.about = host.about.updated(line)
+            case lines.Process():
+                process = self._process(line.process)
+                process.role, process.task = text(line.role, 40), text(line.task, 80)
+                if len(process.runs) < 1000:
+                    process.runs.append(Run(at))
+            case lines.Ended():
+                process = self._process(line.process)
+                if process.runs and process.runs[-1].end is None:
+                    process.runs[-1].end, process.runs[-1].how = at, text(line.how)
+            case lines.Phase() if len(host.phases) < 1000:
+                host.phases.append((at, text(line.phase, 40)))
+            case lines.Mark():
+                process = self._process(line.process)
+                if not (0 <= line.seconds <= LONGEST and line.times >= 1):
+                    raise ValueError("no time that something took")
+                if line.what == "step":
+                    process.step_marks.add(at, line.seconds / line.times)
+                elif len(process.marks) < MOST_MARKS:
+                    process.marks.append(Mark(at, text(line.what, 40), line.seconds))
+            case lines.Still():
+                for name, still in line.processes.items():
+                    if len(host.still) < MOST_MARKS:
+                        host.still.append((at, text(name), still.seconds, still.cpus - still.waiters))
+            case lines.Stalled() if line.ranks and len(host.stalled) < MOST_MARKS:
+                host.stalled.append(at)
+            case lines.Decided():
+                for event, *values in line.call["events"]:
+                    if event == "Prepared" and values:
+                        host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
+            case lines.Stacks() if len(host.stacks) < MOST_STACKS:
+                words = {key: text(getattr(line, key), 20_000) for key in ("by", "place", "inside", "doing", "text")}
+                host.stacks.append({"at": at, "process": text(line.process), **words})
+            case lines.Said() if len(host.logged) < MOST_LOGGED:
+                host.logged.append((at, text(line.text, 600)))
+            case lines.Outcome(cause=cause):
+                blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None
+                host.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}
+
+    def _take_sample(self, at: float, line: lines.Sample) -> None:
+        seconds, host, used = line.seconds, self._host, line.host
+        amounts: dict[Key, float] = dict(zip(_CPU, used.get("cpu", ()), strict=False))
+        peaks: dict[Key, float] = dict(zip(_MEMORY, used.get("memory", ()), strict=False))
+        amounts.update(zip(_DISK, used.get("disk", ()), strict=False))
+        amounts.update(zip(_NET, used.get("net", ()), strict=False))
+        if "free" in used:
+            amounts["free",] = used["free"] * seconds
+        host.oom += int(used.get("oom", 0))
+        for place, (busy, held, size, watts, *_) in enumerate(used.get("gpus", ())[:64]):
+            amounts["gpu", str(place)] = busy * seconds
+            peaks["gpu memory", str(place)] = held / max(1.0, size)
+            host.held_at_first.setdefault(str(place), held / max(1.0, size))
+            amounts["gpu watts",] = amounts.get(("gpu watts",), 0.0) + watts * seconds
+        for channel, (waiting, capacity) in list(used.get("fifos", {}).items())[:100]:
+            amounts["fifo", text(channel, 80)] = seconds * waiting / max(1.0, capacity)
+        for name, its in line.processes.items():
+            process = host.processes.get(name) or self._process(name)
+            if process.first_output is None and its.get("output"):
+                process.first_output = at
+            amounts.update({("process", process.name, what): its[what] for what in ("cpu", "wait") if what in its})
+            if "memory" in its:
+                peaks["process", process.name, "memory"] = its["memory"]
+        host.columns.add(at - seconds, at, amounts, peaks)
+        for peer, (received, sent) in line.peers.items():
+            both = host.exchanged.setdefault(peer, [0.0, 0.0])
+            both[0] += received * host.every
+            both[1] += sent * host.every
+
+    def _take_metric(self, at: float, line: lines.Metric) -> None:
+        process = self._host.processes.get(line.process) or self._process(line.process)
+        metrics = process.metrics
+        for metric, value in line.values.items():
+            series = metrics.get(metric)
+            if series is None:
+                if len(metrics) >= MOST_METRICS:
+                    continue
+                series = metrics[text(metric, 60)] = Series()
+            series.add(at, float(value))
+
+    def _process(self, name: str) -> Process:
+        name, known = text(name), self._host.processes
+        if name not in known:
+            if len(known) >= MOST_PROCESSES:
+                raise ValueError("too many processes")
+            known[name] = Process(name)
+        return known[name]

@@ -10,9 +10,8 @@ from typing import Any
 from entrypoint.launcher.job.rules import parse_rules, thresholds
 from entrypoint.observe.report import phases
 from entrypoint.observe.report.columns import Columns
-from entrypoint.observe.report.host import SERVES, Host, Process
+from entrypoint.observe.report.host import SERVES, Host, Process, read
 from entrypoint.observe.report.phases import Span
-from entrypoint.observe.report.reading import read
 from entrypoint.record import lines
 from entrypoint.record.read import count_lines, first_line, text
 
@@ -92,20 +91,18 @@ _STEPS = {"train", "data wait", "checkpoint", "still"}
 
 def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
     """Read the records {host: bytes}. With `within`, skip samples of long records to read them in so many seconds."""
-    firsts = {name: first_line(data) for name, data in records.items()}
-    begins = [first.at for first in firsts.values() if first]
-    names = [first.coordinator or "" for first in firsts.values() if first]
-    leads = next((firsts[name] for name in names if name in firsts), None)  # the coordinator's clock is the job's
-    usual = leads.at if leads else statistics.median_low(begins) if begins else 0.0
-    away = {name: first.at - usual for name, first in firsts.items() if first}
-    off = {name: seconds for name, seconds in away.items() if abs(seconds) > OTHER_CLOCK_SECONDS}
-    zero = min((begin for begin in begins if abs(begin - usual) <= OTHER_CLOCK_SECONDS), default=0.0)
+    firsts = {name: first for name, data in records.items() if (first := first_line(data))}
+    begins = [first.at for first in firsts.values()]
+    leads = next((firsts[name] for first in firsts.values() if (name := first.coordinator or "") in firsts), None)
+    usual = leads.at if leads else statistics.median_low(begins or [0.0])  # the coordinator's clock is the job's
+    off = {name: first.at - usual for name, first in firsts.items() if abs(first.at - usual) > OTHER_CLOCK_SECONDS}
+    zero = min((first.at for name, first in firsts.items() if name not in off), default=0.0)
     job = JobRecord(hosts=[], zero=zero)
     most = min(MOST_PIECES, max(LEAST_PIECES, PIECES // max(1, len(records))))
     limit = 1 << (most.bit_length() - 1)  # a power of two
     every = math.ceil(sum(map(count_lines, records.values())) / (within * QUICK_LINES)) if within else 1
     began = time.monotonic()
-    interval = next((first.interval for first in firsts.values() if first), None)  # one setting for all hosts
+    interval = next((first.interval for first in firsts.values()), None)  # one setting for all hosts
     width = min(60.0, max(0.1, interval or 1.0))
     for name, data in records.items():
         host = read(name, data, zero + off.get(name, 0.0), Columns(width, limit), max(1, every))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pynvml
 import tensorflow as tf
 
-from entrypoint.observe.monitor.host_usage import HostUsage
+from entrypoint.observe.monitor.sampling import HostUsage
 
 for gpu in tf.config.list_physical_devices("GPU"):
     tf.config.experimental.set_memory_growth(gpu, True)

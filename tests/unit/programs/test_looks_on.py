@@ -182,7 +182,7 @@ def told(tmp_path_factory):
         done = running.result()
         assert done.returncode == 0, done.stderr
         marks.receive()
-        models = {line.process: line.model for line in marks.take()[2]}
+        models = {line.process: line.model for line in marks.take()[1]}
     return dict(json.loads(line) for line in done.stdout.splitlines()), models
 
 

@@ -14,10 +14,9 @@ import pytest
 
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import Refused
-from entrypoint.record.limits import RECORD_BYTES
 from entrypoint.record.lines import Host, Said
 from entrypoint.record.read import lines_of
-from entrypoint.record.write import Record
+from entrypoint.record.write import RECORD_BYTES, Record
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from entrypoint.record.lines import Ended, Metric, Still, Weights, line_of
-from entrypoint.record.tail import Tail
+from entrypoint.record.read import Tail
 from entrypoint.record.write import Record
 
 

@@ -6,19 +6,20 @@ from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.premises import well_judged
-from entrypoint.observe.report.rules.verdict import Verdict
+from entrypoint.observe.report.rules.verdict import Verdict, well_judged
 
 LEAST_SECONDS = 2.0  # seconds that were looked at
 EMPTY = 0.05  # share of a pipe's capacity, below which it counts as empty
 BUSY = 0.5  # share of a host's CPUs: if less is used, the CPUs do not delay the data
 SMALL_BYTES = 256_000  # bytes
+_Found = tuple[float, str, str]  # share, words, process
 
 
 def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Compare a host's waits for data by the script's marks, empty pipes, and waits for disks; report the largest."""
     for host, start, end in well_judged(job):
-        share, text, process = max([*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)], default=NONE)
+        waits = [*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)]
+        share, text, process = max(waits, default=(0.0, "", ""))
         if share >= threshold and share > 0:
             yield Verdict(
                 rule="input_bound", host=host.name, process=process, text=text, weight=share / max(threshold, 0.01),
@@ -27,13 +28,9 @@ def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             )  # fmt: skip
 
 
-NONE = (0.0, "", "")
-_Found = tuple[float, str, str]  # share, words, process
-
-
 def _marked(host: Host) -> Iterator[_Found]:
     for process in host.trainers:
-        waited = process.seconds_of("data_wait")
+        waited = sum(mark.seconds for mark in process.marks if mark.what == "data_wait")
         runs = sum((host.end if run.end is None else run.end) - run.start for run in process.runs)
         first = min([*process.steps.times, *process.step_marks.times], default=None)
         trained = runs - max(0.0, first - process.runs[0].start) if first is not None and process.runs else runs

@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules import ends, inputs, resources, servers, steps
+from entrypoint.observe.report.rules import inputs, resources, steps
 from entrypoint.observe.report.rules.verdict import Verdict, worst_first
 
 Check = Callable[[JobRecord, float], Iterator[Verdict]]
 _ALL: tuple[Check, ...] = (
     inputs.input_bound, resources.cpu_starved, resources.gpu_starved, resources.memory, steps.straggler,
-    servers.ps_unbalanced, steps.loss, steps.step_growth, ends.checkpoint, resources.disk, servers.network,
-    inputs.small_files, ends.idle,
+    resources.ps_unbalanced, steps.loss, steps.step_growth, steps.checkpoint, resources.disk, resources.network,
+    inputs.small_files, steps.idle,
 )  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}  # a rule has the name of its function
 

@@ -1,17 +1,27 @@
-"""Judge CPUs, GPUs, memory and disks of each host."""
+"""Judge CPUs, GPUs, memory, disks and network of each host, and the balance of parameter servers."""
 
+import statistics
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host import Host
 from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.premises import LEAST_SECONDS, hung, judged, well_judged, went_well
-from entrypoint.observe.report.rules.verdict import Verdict
+from entrypoint.observe.report.rules.verdict import (
+    LEAST_SECONDS,
+    Verdict,
+    hung,
+    judged,
+    well_judged,
+    went_well,
+)
 
-LEAST_CPU_SECONDS = 2.0  # CPU seconds used, below which nothing is judged
+LEAST_CPU_SECONDS = 2.0  # CPU seconds used by a host, or by all servers, below which nothing is judged
 USED = 0.02  # share of a GPU's time, below which it counts as unused
 TAKEN = 0.002  # share of a GPU's memory beyond the first sample: a program that computes on the GPU takes more
+LEAST_BYTES = 10e6  # bytes of all servers, below which nothing is judged
+LEAST_BYTES_A_SECOND = 100e6  # bytes a second
+PLATEAU = 0.8  # share of the peak, above which the traffic counts as limited
 GROWS = 0.05  # share of the limit: less is not growth
 
 
@@ -60,8 +70,10 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         text = f"{they} busy for {percent(mean)} of the training{_beside(host, list(busy), *training)}"
         advice = "use larger batches, mixed precision or XLA; check that the input keeps up"
         unused = [name for name, each in busy.items() if each < USED]
+        held = {name: host.columns.between(host.columns.levels(("gpu memory", name)), 0, host.end) for name in busy}
+        taken = [name for name in busy if max(held[name], default=0.0) - host.held_at_first.get(name, 0.0) > TAKEN]
         cpus = busy_cpus(host, *training)
-        if len(unused) == len(busy) and not any(_is_taken(host, name) for name in busy):
+        if len(unused) == len(busy) and not taken:
             text = f"{they} not used at all: no program holds memory there"
             advice = (
                 "check that TensorFlow finds them (tf.config.list_physical_devices) and that the script uses them; or "
@@ -86,55 +98,37 @@ def _beside(host: Host, gpus: list[str], start: float, end: float) -> str:
     return f"{power}, with up to {percent(max(held))} of the memory held" if held else power
 
 
-def _is_taken(host: Host, gpu: str) -> bool:
-    held = host.columns.between(host.columns.levels(("gpu memory", gpu)), 0, host.end)
-    return max(held, default=0.0) - host.held_at_first.get(gpu, 0.0) > TAKEN
-
-
 def memory(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     """Measure the memory that programs hold. The page cache does not count: the kernel can reclaim it."""
     for host in job.hosts:
-        limit, columns = host.about.memory_limit, host.columns
-        held = columns.between(columns.levels(("memory", "programs")), 0, host.end)
-        advice = "use smaller batches or shuffle buffers, cache() less, or take an instance with more memory"
-        of = f" of {size(limit)}" if limit else ""
-        peak = max(held, default=0.0)
-        if host.oom:
-            text = (
-                f"the kernel killed {host.oom} process{'es' * (host.oom > 1)} for lack of memory; {size(peak)}{of} held"
-            )
-            yield Verdict(rule="memory", host=host.name, severity=Severity.ERROR, text=text, advice=advice)
-            continue
-        if not limit or not held:
-            continue
-        if peak >= threshold * limit:
-            text = f"programs held {size(peak)}, {percent(peak / limit)} of the host's memory"
-            yield Verdict(
-                rule="memory", host=host.name, text=text, advice=advice, weight=peak / limit / max(threshold, 0.01)
-            )
-            continue
+        limit, columns = host.about.memory_limit or 0, host.columns
+        held = columns.between(columns.levels(("memory", "programs")), 0, host.end) or [0.0]
         start, end = (None if hung(job) else judged(job, host)) or (0.0, 0.0)
         slope = _slope(columns.between(columns.levels(("memory", "programs")), (start + end) / 2, end), columns.width)
-        gained = slope * (end - start)
-        if gained > GROWS * limit and held[-1] + gained >= limit:
-            text = (
-                f"memory grows by {size(60 * slope)} a minute, at {size(held[-1])}{of} now: "
-                f"full in {duration((limit - held[-1]) / slope)}"
-            )
+        grown = held[-1] + slope * (end - start)  # if the training went on for as long again
+        peak, of = max(held), f" of {size(limit)}" if limit else ""
+        severity, weight = Severity.WARNING, 1.0
+        advice = "use smaller batches or shuffle buffers, cache() less, or take an instance with more memory"
+        if host.oom:
+            severity, killed = Severity.ERROR, f"{host.oom} process{'es' * (host.oom > 1)}"
+            text = f"the kernel killed {killed} for lack of memory; {size(peak)}{of} held"
+        elif limit and peak and peak >= threshold * limit:
+            weight = peak / limit / max(threshold, 0.01)
+            text = f"programs held {size(peak)}, {percent(peak / limit)} of the host's memory"
+        elif limit and grown - held[-1] > GROWS * limit and grown >= limit:
+            weight, now = grown / limit, f"at {size(held[-1])}{of} now"
+            text = f"memory grows by {size(60 * slope)} a minute, {now}: full in {duration((limit - held[-1]) / slope)}"
             advice = (
                 "look for what is kept from step to step: Python lists, retraced tf.functions, an unbounded cache()"
             )
-            yield Verdict(rule="memory", host=host.name, text=text, advice=advice, weight=(held[-1] + gained) / limit)
+        else:
+            continue
+        yield Verdict(rule="memory", host=host.name, severity=severity, text=text, advice=advice, weight=weight)
 
 
 def _slope(values: list[float], width: float) -> float:
     """Return the growth of values per second by least squares; 0 if there are fewer than six."""
-    count = len(values)
-    if count < 6:
-        return 0.0
-    middle, mean = (count - 1) / 2, sum(values) / count
-    top = sum((at - middle) * (value - mean) for at, value in enumerate(values))
-    return top / sum((at - middle) ** 2 for at in range(count)) / width
+    return statistics.linear_regression(range(len(values)), values).slope / width if len(values) >= 6 else 0.0
 
 
 def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
@@ -145,17 +139,17 @@ def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if not whole or not free:
             continue
         left, slope = free[-1], -_slope(free[len(free) // 2 :], columns.width)
-        advice = "keep fewer checkpoints (max_to_keep), clean up caches, or ask for a larger volume (VolumeSizeInGB)"
         if left < threshold * whole:
-            text = f"{size(left)} of {size(whole)} are free at the end ({percent(left / whole)})"
             severity = Severity.ERROR if left < 0.01 * whole else Severity.WARNING
-            weight = threshold * whole / max(left, 1.0)
-            yield Verdict(
-                rule="disk", host=host.name, severity=severity, text=text, advice=advice, weight=min(weight, 10)
-            )
+            weight = min(threshold * whole / max(left, 1.0), 10)
+            text = f"{size(left)} of {size(whole)} are free at the end ({percent(left / whole)})"
         elif went_well(job) and judged(job, host) and slope * host.end > max(GROWS * whole, left):
+            severity, weight = Severity.NOTE, 1.0
             text = f"{size(60 * slope)} are written a minute; {size(left)} are free: full in {duration(left / slope)}"
-            yield Verdict(rule="disk", host=host.name, severity=Severity.NOTE, text=text, advice=advice)
+        else:
+            continue
+        advice = "keep fewer checkpoints (max_to_keep), clean up caches, or ask for a larger volume (VolumeSizeInGB)"
+        yield Verdict(rule="disk", host=host.name, severity=severity, text=text, advice=advice, weight=weight)
 
 
 def busy_cpus(host: Host, start: float, end: float) -> float:
@@ -163,3 +157,57 @@ def busy_cpus(host: Host, start: float, end: float) -> float:
     seconds = host.columns.observed(start, end)
     used = sum(host.columns.total(("cpu", name), start, end) for name in ("user", "system"))
     return used / seconds / host.cpus if seconds else 0.0
+
+
+def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Compare parameter servers by CPU time, and by bytes those on hosts without training."""
+    servers = [(host, process) for host in job.hosts for process in host.processes.values() if process.role == "ps"]
+    # If no host trains, the job's duration counts.
+    is_long = any(judged(job, host) for host in job.hosts) if job.trainers() else job.seconds >= LEAST_SECONDS
+    if len(servers) < 2 or not (went_well(job) and is_long):
+        return
+    worked, moved = {}, {}
+    for host, process in servers:
+        worked[host.name, process.name] = host.columns.total(("process", process.name, "cpu"))
+        if not host.trainers:
+            moved[host.name, process.name] = sum(map(sum, host.exchanged.values()))
+    for amounts, least, words in (
+        (worked, LEAST_CPU_SECONDS, lambda amount: f"uses {amount:.3g} CPU-seconds"),
+        (moved, LEAST_BYTES, lambda amount: f"exchanges {size(amount)}"),
+    ):
+        total = sum(amounts.values())
+        if total < least or len(amounts) < 2:
+            continue
+        mean = total / len(amounts)
+        (name, server), most = max(amounts.items(), key=lambda item: item[1])
+        if most >= threshold * mean and most > mean:
+            yield Verdict(
+                rule="ps_unbalanced", host=name, process=server, weight=most / mean / max(threshold, 0.1),
+                text=f"{words(most)}, {most / mean:.1f} times the average of {len(amounts)} parameter servers",
+                advice="divide large variables (variable_partitioner=tf.distribute.experimental.partitioners."
+                "MinSizePartitioner()), or use fewer parameter servers",
+            )  # fmt: skip
+
+
+def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
+    """Find hosts whose traffic stays near its peak, which is then the network's limit, while nothing else is busy."""
+    for host, start, end in well_judged(job):
+        columns = host.columns
+        for way in ("received", "sent"):
+            rates = columns.between(columns.per_second(("net", way)), start, end)
+            peak = max(rates, default=0.0)
+            if len(rates) < 10 or peak < LEAST_BYTES_A_SECOND:
+                continue
+            share = sum(rate >= PLATEAU * peak for rate in rates) / len(rates)
+            seconds = columns.observed(start, end)
+            gpus = [columns.total(key, start, end) / seconds for key in columns.amounts if key[0] == "gpu" and seconds]
+            busy = max([busy_cpus(host, start, end), sum(gpus) / len(gpus) if gpus else 0.0])
+            if share >= threshold and busy < 0.5:
+                yield Verdict(
+                    rule="network", host=host.name, weight=share / max(threshold, 0.01),
+                    text=f"{size(peak)} a second are {way} for {percent(share)} of the training, while CPUs and GPUs "
+                    f"are {percent(busy)} busy: the network seems to be the limit",
+                    advice="send less (fp16 compression, larger batches, fewer exchanges), or take instances with a "
+                    "faster network; one large host instead of several needs no network",
+                )  # fmt: skip
+                break

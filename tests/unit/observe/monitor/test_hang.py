@@ -2,18 +2,17 @@
 
 import pytest
 
-from entrypoint.observe.monitor.hang import Hangs, Stall, hangs, in_words, may_hang, missing
-from entrypoint.observe.monitor.horovod import Stalls
-from entrypoint.observe.monitor.progress import Progress
+from entrypoint.observe.monitor.hang import NO_STALL, Hangs, hangs, in_words, may_hang, missing
+from entrypoint.observe.monitor.output_scan import Stalls
+from entrypoint.observe.monitor.silence import Progress
 from entrypoint.observe.monitor.threads import Work
 from entrypoint.observe.monitor.wait_sites import Doing, Stand
-from entrypoint.record.lines import Silent, line_of
+from entrypoint.record.lines import Sample, Silent, Stalled, line_of
 
 AFTER = 600.0
 DATA = Stand(place="data.py:41 __next__", doing=Doing.SLEEPS)
 REDUCE = Stand(place="train.py:9 step", inside="horovod.allreduce", doing=Doing.COLLECTIVE)
 NOT_SEEN = Stand()
-NO_STALL = Stall()
 
 
 def job(*used: float | dict[str, float] | None, seconds: float = AFTER) -> dict:
@@ -59,11 +58,11 @@ def test_what_may_hang_by_numbers(processes, may_spin, may_hang_):
         pytest.param(job(0.0, SPINS), [REDUCE, Stand(doing=Doing.WORKS)], NO_STALL, False, id="one evaluates"),
         pytest.param(job(0.0, SPINS), [DATA, NOT_SEEN], NO_STALL, False, id="one is busy, and nobody may look at it"),
         pytest.param(
-            job(0.0, SPINS), [NOT_SEEN, NOT_SEEN], Stall(ranks=frozenset({"rank 0"})), True,
+            job(0.0, SPINS), [NOT_SEEN, NOT_SEEN], Stalled(ranks=[0]), True,
             id="nobody may look, but Horovod misses one that does nothing",
         ),
         pytest.param(
-            job(SPINS, SPINS), [NOT_SEEN, NOT_SEEN], Stall(ranks=frozenset({"rank 0"})), False,
+            job(SPINS, SPINS), [NOT_SEEN, NOT_SEEN], Stalled(ranks=[0]), False,
             id="nobody may look, and Horovod misses one that is busy",
         ),
         pytest.param(job(0.0, 0.0), [NOT_SEEN, NOT_SEEN], NO_STALL, True, id="nobody does anything"),
@@ -176,9 +175,14 @@ class TestHangs:
         assert heard.look(0) is None and heard.asked == 0
 
 
+def sample(used: dict, gpus=(), peer_bytes: float = 0.0) -> Sample:
+    return Sample(seconds=1.0, host={"gpus": gpus}, processes=used, peers={"algo-2": [peer_bytes, 0]})
+
+
 class TestProgress:
-    def look(self, progress: Progress, now: float, cpu: float = 0.0, output: int = 0, **more) -> None:
-        progress.look(now, ["a", "b"], {"a": {"cpu": cpu, "output": output}, "b": {"cpu": 0.5}}, **more)
+    def look(self, progress: Progress, now: float, cpu=0.0, output=0, gpus=(), peer_bytes=0.0, **more) -> None:
+        used = {"a": {"cpu": cpu, "output": output}, "b": {"cpu": 0.5}}
+        progress.look(now, ["a", "b"], sample(used, gpus, peer_bytes), **more)
 
     def test_seconds_and_processors_since_the_last_sign(self):
         progress = Progress()
@@ -192,7 +196,7 @@ class TestProgress:
     def test_who_gets_no_processor_is_at_work(self):
         progress = Progress()
         for now in range(11):
-            progress.look(now, ["a"], {"a": {"cpu": 0.05}}, threads={"a": Work(waited=0.9)})
+            progress.look(now, ["a"], sample({"a": {"cpu": 0.05}}), threads={"a": Work(waited=0.9)})
         assert progress.still(10, least=1)["a"][1] > 0.9
 
     def test_work_before_the_last_seconds_is_none_of_now(self):
@@ -257,14 +261,18 @@ Missing ranks:
 
 def test_horovods_warning_is_no_progress_and_tells_who_is_missing():
     stalls = Stalls()
+
+    def told() -> list:
+        return [(line.ranks, line.words) for line in stalls.take()]
+
     assert stalls.without("rank 0", "step=1\n" + WARNED) == "step=1\n"
-    assert stalls.take() == ([0, 3], "0: [HorovodAllreduce] 3: [HorovodAllreduce, gradient_1]")
-    assert stalls.take() == ([], "")
+    assert told() == [([0, 3], "0: [HorovodAllreduce] 3: [HorovodAllreduce, gradient_1]")]
+    assert told() == []
     first, second = WARNED[: WARNED.index("3:")], WARNED[WARNED.index("3:") :]
     assert stalls.without("rank 0", first) == ""
     assert stalls.without("rank 1", "0: [1]\n") == "0: [1]\n"
     assert stalls.without("rank 0", second + "step=2\n0: [1]\n") == "step=2\n0: [1]\n"
-    assert stalls.take() == ([0, 3], "0: [HorovodAllreduce] 3: [HorovodAllreduce, gradient_1]")
+    assert told() == [([0, 3], "0: [HorovodAllreduce] 3: [HorovodAllreduce, gradient_1]")]
 
 
 def test_whom_horovod_misses_is_to_blame():

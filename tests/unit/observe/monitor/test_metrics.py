@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from entrypoint.launcher.job.settings import read_settings
-from entrypoint.observe.monitor.metrics import LAST_LINES, MOST, Reader
+from entrypoint.observe.monitor.metrics import LAST_LINES, MOST, Reader, Wanted
 from entrypoint.observe.monitor.output_scan import Printed
-from entrypoint.observe.monitor.requests import Wanted
 
 
 def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> dict[str, float]:
@@ -110,14 +109,14 @@ def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
     printed = Printed(settings.metrics, said.append)
     for step in range(3):
         printed.scan("rank 0", f"step={step} map: 0.{step} {'and so on ' * 9}\n")
-    assert dict(printed.take_metrics()) == {"rank 0": {"step": 2, "map": 0.2}}
+    assert [(line.process, line.values) for line in printed.take_metrics()] == [("rank 0", {"step": 2, "map": 0.2})]
     (words,) = said
     assert "the expression of 'slow'" in words and endless in words
 
 
 def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
     """It reads as much as there is time for."""
-    monkeypatch.setattr("entrypoint.observe.monitor.requests.AT_ONCE", 0.01)
+    monkeypatch.setattr("entrypoint.observe.monitor.metrics.AT_ONCE", 0.01)
     quadratic = Wanted("n", "a*a*b([0-9])", pytest.fail)
     lines = ["a" * 150] * 10_000
     quadratic.last_in(lines)
@@ -129,10 +128,10 @@ def test_a_stall_with_a_rank_that_is_none():
     printed = Printed((), print)
     printed.scan("rank 0", f"[W stall_inspector.cc:1] One or more\nMissing ranks:\n{'9' * 5000}: [a]\n1: [b]\n")
     printed.scan("rank 0", "loss=1\n")
-    assert dict(printed.take_metrics()) == {"rank 0": {"loss": 1}}
+    assert [(line.process, line.values) for line in printed.take_metrics()] == [("rank 0", {"loss": 1})]
 
 
 def test_last_lines_are_plain():
     printed = Printed((), print)
     printed.scan("script", "a\x9b31mb\x1b]0;title\x07c\x85d\n")
-    assert list(printed.take_lines()) == [("script", ["a31mb]0;titlecd"])]
+    assert [(line.process, line.lines) for line in printed.take_lines()] == [("script", ["a31mb]0;titlecd"])]

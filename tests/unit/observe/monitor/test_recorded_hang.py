@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from builders import read
 
-from entrypoint.observe.monitor.progress import Progress
+from entrypoint.observe.monitor.silence import Progress
 from entrypoint.observe.monitor.watch import Watch
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
@@ -45,7 +45,7 @@ def play(tmp_path, monkeypatch):
             elif isinstance(line, lines.Ended):
                 running.pop(line.process, None)
             elif isinstance(line, lines.Sample):
-                progress.look(line.at, running, line.processes, line.host.get("gpus", ()))
+                progress.look(line.at, running, line)
                 if any(line.processes.get(name, {}).get("output") for name in running):
                     last = line.at
                 if line.at >= due:

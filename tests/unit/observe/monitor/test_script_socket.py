@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from entrypoint.base.secrets import NONE, Secrets
+from entrypoint.observe.monitor.model import Weights
 from entrypoint.observe.monitor.script_socket import MOST_NAMES, MOST_PROCESSES, Marks
-from entrypoint.observe.monitor.weights import Weights
+from entrypoint.record.lines import Mark
 from sagemaker_tf_data import marks as marks_module
 from sagemaker_tf_data.marks import Teller, keras_callback, log_metrics, mark, tell_weights, timed
 
@@ -37,6 +38,18 @@ def teller(tmp_path):
         each.close()
 
 
+def taken(marks: Marks) -> tuple[dict, dict, list]:
+    """Return {process: {what: [times, seconds]}}, {process: metrics}, and other lines."""
+    metrics, lines = marks.take()
+    sums, others = {}, []
+    for line in lines:
+        if isinstance(line, Mark):
+            sums.setdefault(line.process, {})[line.what] = [line.times, line.seconds]
+        else:
+            others.append(line)
+    return sums, metrics, others
+
+
 def test_what_a_script_tells_arrives_in_sums(marks, teller):
     teller = teller("rank 3")
     teller.mark("step", 0.25)  # told at once
@@ -45,11 +58,11 @@ def test_what_a_script_tells_arrives_in_sums(marks, teller):
     teller.metrics({"loss": 0.5, "step": 7})
     teller.weights(7, 12.5, -1.0)  # and the rest with it
     marks.receive()
-    sums, metrics, weights = marks.take()
+    sums, metrics, weights = taken(marks)
     assert sums == {"rank 3": {"step": [2, 0.75], "checkpoint": [1, 2.0]}}
     assert metrics == {"rank 3": {"loss": 0.5, "step": 7.0}}
     assert [(line.process, line.step, line.norm, line.total) for line in weights] == [("rank 3", 7, 12.5, -1.0)]
-    assert marks.take() == ({}, {}, [])
+    assert taken(marks) == ({}, {}, [])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +86,7 @@ def test_what_is_no_message_is_dropped_and_the_next_is_heard(marks, teller, tmp_
         sender.sendto(message, str(tmp_path / "marks.sock"))
     teller().mark("step", 1.0)
     marks.receive()
-    sums, _, weights = marks.take()
+    sums, _, weights = taken(marks)
     assert sums["script"] == {"step": [1, 1.0]} and not sums.get("x") and not weights
 
 
@@ -86,7 +99,7 @@ def tell(tmp_path, **told) -> None:
 def test_a_number_that_none_can_be_costs_that_number(marks, tmp_path):
     tell(tmp_path, metrics={"step": math.inf, "epoch": 10**400, "loss": math.nan, "lr": 0.1, "note": "high"})
     marks.receive()
-    metrics = marks.take()[1]["x"]
+    metrics = taken(marks)[1]["x"]
     assert metrics.keys() == {"loss", "lr"} and math.isnan(metrics["loss"]), "a loss may be none, which is to be seen"
 
 
@@ -94,7 +107,7 @@ def test_processes_without_end_do_not_fill_the_memory(marks, tmp_path):
     for number in range(MOST_PROCESSES + 50):
         tell(tmp_path, process=f"p{number}", metrics={"loss": 1.0})
         marks.receive()
-    assert len(marks.take()[1]) == MOST_PROCESSES
+    assert len(taken(marks)[1]) == MOST_PROCESSES
 
 
 def test_names_are_short_and_no_secrets(tmp_path):
@@ -102,7 +115,7 @@ def test_names_are_short_and_no_secrets(tmp_path):
     marks = Marks(tmp_path / "marks.sock", Secrets({"DB_PASSWORD": secret}).mask)
     tell(tmp_path, marks={f"load {secret}": [1, 1]}, metrics={f"{secret}/loss": 1.0, "n" * 5000: 2.0})
     marks.receive()
-    sums, metrics, _ = marks.take()
+    sums, metrics, _ = taken(marks)
     marks.close()
     assert sums["x"].keys() == {"load ***"}
     assert sorted(map(len, metrics["x"])) == [8, 60] and "***/loss" in metrics["x"]
@@ -113,7 +126,7 @@ def test_names_without_end_do_not_fill_the_memory(marks, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(json.dumps(told).encode(), str(tmp_path / "marks.sock"))
     marks.receive()
-    assert len(marks.take()[0]["x"]) == MOST_NAMES
+    assert len(taken(marks)[0]["x"]) == MOST_NAMES
 
 
 def test_nobody_elses_scripts_are_heard(marks, tmp_path):
@@ -135,10 +148,10 @@ def test_what_is_told_before_the_monitor_listens_comes_with_the_next_message(tel
     late = Marks(tmp_path / "marks.sock", NONE.mask)
     early.tell()
     late.receive()
-    assert late.take()[:2] == ({"script": {"step": [1, 0.25]}}, {"script": {"loss": 0.5}})
+    assert taken(late)[:2] == ({"script": {"step": [1, 0.25]}}, {"script": {"loss": 0.5}})
     early.tell()
     late.receive()
-    assert late.take() == ({}, {}, []), "nothing is told twice"
+    assert taken(late) == ({}, {}, []), "nothing is told twice"
     late.close()
 
 
@@ -162,7 +175,7 @@ def test_timed_tells_how_long_batches_are_waited_for(monkeypatch, marks, teller)
     assert list(timed(slow())) == [0, 1, 2]
     teller.tell()
     marks.receive()
-    sums = marks.take()[0]["script"]
+    sums = taken(marks)[0]["script"]
     assert {what: times for what, (times, _) in sums.items()} == {"data_wait": 3, "compute": 3, "step": 3}
     assert sums["data_wait"][1] >= 0.15 > sums["compute"][1]
 
@@ -178,7 +191,7 @@ def test_what_is_no_number_is_left_out_and_the_rest_is_told(monkeypatch, marks, 
     log_metrics(step=1)
     marks_module._TELLER.tell()
     marks.receive()
-    sums, metrics, _ = marks.take()
+    sums, metrics, _ = taken(marks)
     assert metrics == {"script": {"loss": 0.5, "step": 1.0}}
     assert sum(times for times, _ in sums["script"].values()) == 2
 
@@ -204,7 +217,7 @@ def test_a_model_without_trained_weights_is_fitted(monkeypatch, marks, teller):
     monkeypatch.setattr("sagemaker_tf_data.marks._TELLER", teller())
     fit(keras_callback(weights_every=1, base=Callback), {"loss": 0.5})
     marks.receive()
-    _, metrics, weights = marks.take()
+    _, metrics, weights = taken(marks)
     assert metrics["script"]["step"] == 1 and weights == []
 
 
@@ -223,7 +236,7 @@ def test_how_many_weights_are_trained_is_told(monkeypatch, marks, teller):
     model = SimpleNamespace(trainable_variables=[SimpleNamespace(shape=(3, 4)), SimpleNamespace(shape=())])
     fit(keras_callback(weights_every=0, base=type("Fitted", (Callback,), {"model": model})), {})
     marks.receive()
-    assert marks.take()[2][0].model["weights"] == 13
+    assert taken(marks)[2][0].model["weights"] == 13
 
 
 @pytest.mark.parametrize(
@@ -235,7 +248,7 @@ def test_a_model_that_cannot_be_is_none(marks, tmp_path, model):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(json.dumps(told).encode(), str(tmp_path / "marks.sock"))
     marks.receive()
-    for known in marks.take()[2]:
+    for known in taken(marks)[2]:
         assert 0 <= known.model["weights"] <= 1e15 and known.model["dense"] == 0
 
 

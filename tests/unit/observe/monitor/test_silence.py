@@ -10,7 +10,7 @@ from entrypoint.observe.monitor.silence import Silence
 from entrypoint.record.lines import Stacks
 
 
-def test_stacks_are_taken_by_one_thread_at_a_time_and_only_the_newest_count(monkeypatch):
+def test_stacks_are_taken_by_one_thread_at_a_time_and_only_the_newest_count(monkeypatch, tmp_path):
     """py-spy stops a process: another look at the same time takes it for one that a signal has stopped."""
     begun, go = [], threading.Event()
 
@@ -21,7 +21,7 @@ def test_stacks_are_taken_by_one_thread_at_a_time_and_only_the_newest_count(monk
         return [Stacks(process=f"script {number}")]
 
     monkeypatch.setattr(stacks, "take", take)
-    silence = Silence(SimpleNamespace(waiting_threads=lambda training: {}), after=2)
+    silence = Silence(SimpleNamespace(), after=2, ranks=False, stacks=tmp_path / "stacks.txt")
     silence.take_stacks(1, {})
     eventually(lambda: begun, within=60)
     silence.take_stacks(2, {})  # the job has shown progress, and is silent again

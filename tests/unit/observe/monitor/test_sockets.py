@@ -59,7 +59,7 @@ def test_bytes_and_owner_of_a_connection(connected):
 def test_exchange_with_each_host(connected):
     ours, theirs = connected
     exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]))
-    eventually(lambda: len(exchange._host_at) == 2, within=60)
+    eventually(lambda: len(exchange.host_at) == 2, within=60)
     exchange.look([os.getpid()])
     total = 0
     send(theirs, ours, 123_456)
@@ -80,7 +80,7 @@ def test_connections_between_two_looks_are_known_of(monkeypatch):
     with socket.create_server((HOSTS[1].address, 0)) as server, socket.create_server((HOSTS[1].address, 0)) as control:
         ours = (control.getsockname()[1],)
         exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]), ours)
-        eventually(lambda: len(exchange._host_at) == 2, within=60)
+        eventually(lambda: len(exchange.host_at) == 2, within=60)
 
         def look() -> bool:
             exchange.look([os.getpid()])
@@ -107,7 +107,7 @@ def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_t
     ours, theirs = connected
     sampling = Sampling(job_of_two)
     running = {"mpirun": os.getpid()}
-    eventually(lambda: len(sampling._exchange._host_at) == 1, within=60)
+    eventually(lambda: len(sampling.exchange.host_at) == 1, within=60)
     send(theirs, ours, 5000)
     assert sampling.look(running, [], Counter()).peers == {}
     send(theirs, ours, 5000)

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from entrypoint.observe.monitor.families import Families
-from entrypoint.observe.monitor.host_usage import HostUsage
-from entrypoint.observe.monitor.pipe_fill import fifos_filled
-from entrypoint.observe.monitor.process_usage import ProcessUsage
+from entrypoint.observe.monitor.process_usage import SEARCH_AGAIN, ProcessUsage, fifos_filled
+from entrypoint.observe.monitor.sampling import HostUsage
 
 WORKS = """
 import os, sys, time
@@ -36,22 +34,23 @@ def worker():
 
 
 def test_a_process_with_its_child(worker):
-    families, usage = Families(), ProcessUsage()
+    usage = ProcessUsage()
     running = {"worker/0": worker.pid}
-    before = usage.look(families.of(running))["worker/0"]
+    before = usage.look(running)["worker/0"]
     assert "cpu" not in before, "the first look knows no difference"
     worker.stdin.write(b"\n")
     worker.stdin.flush()
     for _ in range(2):
         worker.stdout.readline()
     found = {}
-    for _ in range(Families.AGAIN + 1):
-        for key, value in usage.look(families.of(running))["worker/0"].items():
+    for _ in range(SEARCH_AGAIN + 1):
+        for key, value in usage.look(running)["worker/0"].items():
             found[key] = max(found.get(key, 0), value) if key in ("memory", "threads") else found.get(key, 0) + value
-    assert len(families.of(running)["worker/0"]) == 2
+    assert len(usage.families["worker/0"]) == 2
     assert found["cpu"] >= 0.4, "half a second of the parent's"
     assert found["memory"] > 30 << 20 and found["threads"] == 2
-    assert usage.look({"worker/0": [worker.pid]})["worker/0"].get("cpu", 0) < 0.1
+    usage.families = {"worker/0": [worker.pid]}  # the child is no more of it
+    assert usage.look(running)["worker/0"].get("cpu", 0) < 0.1
 
 
 def test_a_host(tmp_path):

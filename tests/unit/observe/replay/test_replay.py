@@ -273,8 +273,8 @@ def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkey
 
 def test_a_host_whose_launcher_had_a_fault_decided_nothing():
     cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
-    lines = [Outcome(kind="failed", exit_code=70, cause=cause)]
-    recorded = timeline.Recorded(host="algo-1", about=None, described=None, record=lines)
+    outcome = Outcome(kind="failed", exit_code=70, cause=cause)
+    recorded = timeline.Recorded(about=None, described=None, decided=[], outcome=outcome)
     played = timeline.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
     assert played.same_outcome
 

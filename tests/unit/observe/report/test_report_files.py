@@ -196,7 +196,8 @@ class TestAtTheEnd:
         (said,) = reporting.make_report(tmp_path, tmp_path / "no/folder/report.html", within=120)
         assert said.startswith("no report.html: FileNotFoundError") and "Traceback" not in said
 
-    def test_it_is_not_waited_for_without_end(self, tmp_path):
+    def test_it_is_not_waited_for_without_end(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("entrypoint.observe.report.make.make", lambda *_, **__: time.sleep(600))
         write(tmp_path / "record", trained())
         began = time.monotonic()
         (said,) = reporting.make_report(tmp_path / "record", tmp_path / "report.html", within=0.001)
