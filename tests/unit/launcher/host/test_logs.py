@@ -305,7 +305,8 @@ def test_last_words_are_heard_though_nobody_reads_our_output(unread):
     assert log.tail("q").endswith("ValueError: the loss is not a number\n")
 
 
-def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing(unread):
+def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing(unread, monkeypatch):
+    monkeypatch.setattr(logs, "_SHOW_SECONDS", 3600.0)  # a busy machine takes a second to read the rest of a line
     log = Log("h", fd=unread.fd, prefix=False)
     writer, other = Writer(log, "p", LINE * 200_000), Writer(log, "other", LINE * 200_000)
     eventually(lambda: writer.written and writer.has_stopped() and other.has_stopped(), within=240)
