@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, ratio_of_rounds, where
 from benchmarks.side_by_side.aims import AIMS, Aim, aim
-from benchmarks.side_by_side.cases import DRIVERS, START
+from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, START
 from benchmarks.side_by_side.rounds import CUTS, ORDER, TOGETHER
 
 SIDES = ("ours", "toolkit")
@@ -34,6 +34,7 @@ PAIRS = (  # measures that share a table
     ("start_s", "tail_s"), ("launcher_memory_bytes", "launcher_cpu_s"),
     ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"), ("told_s", "gone_s"),
 )  # fmt: skip
+OF_BY_HAND = ("start_s", "tail_s", "gone_s", "wall_s", "launcher_memory_bytes", "launcher_cpu_s", "cpu_us_per_line")
 FEW = 2  # cases that the table of aims names
 
 
@@ -165,7 +166,38 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "endings": endings,
         "paired": paired,
         "cannot": list(dict.fromkeys(row.drivers_cannot for row in all_rows if row.drivers_cannot)) if drivers else [],
+        "by_hand": by_hand(record),
         "is_as_side_by_side": record["what"] == "side-by-side-on" and record.get("order") == order,
+    }
+
+
+def by_hand(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what was measured of jobs that were started by hand, beside ours; empty if nothing was."""
+    runs = record["runs"]
+    there = {run["side"] for run in runs}
+    sides = ["ours", *(side for side in BY_HAND if side in there)]
+    if sides == ["ours"]:
+        return {}
+    titles = {run["case"]: run["title"] for run in runs if run["side"] in BY_HAND}
+    tables: dict[str, dict[str, list[Measured | str]]] = {}
+    reasons = {case["name"]: case.get("cannot", {}) for case in record.get("cases", [])}
+    for measure in OF_BY_HAND:
+        for case, title in titles.items():
+            found = [measured(runs, measure, case=case, side=side) for side in sides]
+            if any(found[1:]):
+                why = [reasons.get(case, {}).get(side, "") for side in sides]
+                cells = ["" if no else each for each, no in zip(found, why, strict=True)]
+                tables.setdefault(measure, {})[title] = cells
+    right = {side: [run["right"] for run in where(runs, side=side) if run["case"] in titles and "right" in run]
+             for side in sides}  # fmt: skip
+    cannot = {
+        side: list(dict.fromkeys(why for each in reasons.values() if (why := each.get(side)))) for side in BY_HAND
+    }
+    return {
+        "sides": sides,
+        "tables": tables,
+        "endings": endings([{"right": right}]),
+        "cannot": {side: why for side, why in cannot.items() if why},
     }
 
 
