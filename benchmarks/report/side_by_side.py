@@ -34,7 +34,6 @@ PAIRS = (  # measures that share a table
     ("start_s", "tail_s"), ("launcher_memory_bytes", "launcher_cpu_s"),
     ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"), ("told_s", "gone_s"),
 )  # fmt: skip
-OF_BY_HAND = ("start_s", "tail_s", "gone_s", "wall_s", "launcher_memory_bytes", "launcher_cpu_s", "cpu_us_per_line")
 FEW = 2  # cases that the table of aims names
 
 
@@ -110,7 +109,7 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
     """Return what is shown, in the order in which the cases ran. `cannot`: {case: why the drivers do not have it}."""
     found = []
     for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
-        for section in (group, LAUNCHER) if group == "start and tail" else (group,):
+        for section in sections(group):
             for measure in SECTIONS[section]:
                 *sides, third = [measured(runs, measure, case=case, side=side) for side in (*SIDES, DRIVERS)]
                 if any(sides) or third:
@@ -118,6 +117,11 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
                     why = (cannot or {}).get(case, "")
                     found.append(Row(case, title, section, measure, *sides, rounds, aim(case, measure), third, why))
     return found
+
+
+def sections(group: str) -> tuple[str, ...]:
+    """Return the sections that show the cases of this group."""
+    return (group, LAUNCHER) if group == START else (group,)
 
 
 def paired(of_section: list[Row]) -> list[tuple[list[str], dict[str, dict[str, Row]]]]:
@@ -178,18 +182,22 @@ def by_hand(record: dict[str, Any]) -> dict[str, Any]:
     sides = ["ours", *(side for side in BY_HAND if side in there)]
     if sides == ["ours"]:
         return {}
-    titles = {run["case"]: run["title"] for run in runs if run["side"] in BY_HAND}
-    tables: dict[str, dict[str, list[Measured | str]]] = {}
+    cases = {run["case"]: (run["title"], sections(run["group"])) for run in runs if run["side"] in BY_HAND}
     reasons = {case["name"]: case.get("cannot", {}) for case in record.get("cases", [])}
-    for measure in OF_BY_HAND:
-        for case, title in titles.items():
-            found = [measured(runs, measure, case=case, side=side) for side in sides]
-            if any(found[1:]):
-                why = [reasons.get(case, {}).get(side, "") for side in sides]
-                cells = ["" if no else each for each, no in zip(found, why, strict=True)]
-                tables.setdefault(measure, {})[title] = cells
-    right = {side: [run["right"] for run in where(runs, side=side) if run["case"] in titles and "right" in run]
-             for side in sides}  # fmt: skip
+    tables: dict[str, dict[str, list[Measured | str | None]]] = {}  # by measure and case: a cell for each side
+    for section, measures in SECTIONS.items():
+        for measure in measures:
+            for case, title in ((case, title) for case, (title, shown) in cases.items() if section in shown):
+                found = [measured(runs, measure, case=case, side=side) for side in sides]
+                if any(found[1:]):
+                    why = [reasons.get(case, {}).get(side) for side in sides]
+                    tables.setdefault(measure, {})[title] = [
+                        "" if no else each for each, no in zip(found, why, strict=True)
+                    ]
+    right = {
+        side: [run["right"] for run in where(runs, side=side) if run["case"] in cases and "right" in run]
+        for side in sides
+    }
     cannot = {
         side: list(dict.fromkeys(why for each in reasons.values() if (why := each.get(side)))) for side in BY_HAND
     }

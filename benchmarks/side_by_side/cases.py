@@ -64,7 +64,7 @@ class Case:
     def _cannot_by_hand(self, side: str) -> str:
         if side == TORCHRUN:
             return NO_TORCH
-        if (side == PLAIN) != (self.mode == "single"):
+        if self.mode != ("single" if side == PLAIN else "mpi"):
             return f"nothing for {WORDS[self.mode]}"
         if side != PLAIN and self.event == "stop":
             return "nothing for a stop"
