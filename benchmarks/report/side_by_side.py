@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, ratio_of_rounds, where
 from benchmarks.side_by_side.aims import AIMS, Aim, aim
-from benchmarks.side_by_side.cases import DRIVERS, START
+from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, START
 from benchmarks.side_by_side.rounds import CUTS, ORDER, TOGETHER
 
 SIDES = ("ours", "toolkit")
@@ -109,7 +109,7 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
     """Return what is shown, in the order in which the cases ran. `cannot`: {case: why the drivers do not have it}."""
     found = []
     for case, (group, title) in {run["case"]: (run["group"], run["title"]) for run in runs}.items():
-        for section in (group, LAUNCHER) if group == "start and tail" else (group,):
+        for section in sections(group):
             for measure in SECTIONS[section]:
                 *sides, third = [measured(runs, measure, case=case, side=side) for side in (*SIDES, DRIVERS)]
                 if any(sides) or third:
@@ -117,6 +117,11 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
                     why = (cannot or {}).get(case, "")
                     found.append(Row(case, title, section, measure, *sides, rounds, aim(case, measure), third, why))
     return found
+
+
+def sections(group: str) -> tuple[str, ...]:
+    """Return the sections that show the cases of this group."""
+    return (group, LAUNCHER) if group == START else (group,)
 
 
 def paired(of_section: list[Row]) -> list[tuple[list[str], dict[str, dict[str, Row]]]]:
@@ -165,7 +170,42 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "endings": endings,
         "paired": paired,
         "cannot": list(dict.fromkeys(row.drivers_cannot for row in all_rows if row.drivers_cannot)) if drivers else [],
+        "by_hand": by_hand(record),
         "is_as_side_by_side": record["what"] == "side-by-side-on" and record.get("order") == order,
+    }
+
+
+def by_hand(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what was measured of jobs that were started by hand, beside ours; empty if nothing was."""
+    runs = record["runs"]
+    there = {run["side"] for run in runs}
+    sides = ["ours", *(side for side in BY_HAND if side in there)]
+    if sides == ["ours"]:
+        return {}
+    cases = {run["case"]: (run["title"], sections(run["group"])) for run in runs if run["side"] in BY_HAND}
+    reasons = {case["name"]: case.get("cannot", {}) for case in record.get("cases", [])}
+    tables: dict[str, dict[str, list[Measured | str | None]]] = {}  # by measure and case: a cell for each side
+    for section, measures in SECTIONS.items():
+        for measure in measures:
+            for case, title in ((case, title) for case, (title, shown) in cases.items() if section in shown):
+                found = [measured(runs, measure, case=case, side=side) for side in sides]
+                if any(found[1:]):
+                    why = [reasons.get(case, {}).get(side) for side in sides]
+                    tables.setdefault(measure, {})[title] = [
+                        "" if no else each for each, no in zip(found, why, strict=True)
+                    ]
+    right = {
+        side: [run["right"] for run in where(runs, side=side) if run["case"] in cases and "right" in run]
+        for side in sides
+    }
+    cannot = {
+        side: list(dict.fromkeys(why for each in reasons.values() if (why := each.get(side)))) for side in BY_HAND
+    }
+    return {
+        "sides": sides,
+        "tables": tables,
+        "endings": endings([{"right": right}]),
+        "cannot": {side: why for side, why in cannot.items() if why},
     }
 
 

@@ -1,4 +1,4 @@
-"""Run our launcher, AWS's toolkit and the drivers of SageMaker's SDK 3 on the same cases, in turns, in containers.
+"""Run our launcher, AWS's toolkit, the drivers of SageMaker's SDK 3, and jobs by hand, in turns, in containers.
 
 See benchmarks/README.md.
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import docker, machine
 from benchmarks.side_by_side import drivers, images, quick, rounds
-from benchmarks.side_by_side.cases import CASES, DRIVERS, LIMITS, OURS, SIDES, START, TOOLKIT, Case
+from benchmarks.side_by_side.cases import BY_HAND, CASES, DRIVERS, LIMITS, OURS, SIDES, START, TOOLKIT, Case
 from benchmarks.side_by_side.run import run
 
 
@@ -32,13 +32,14 @@ def main() -> int:
         names = {OURS: arguments.image}
         if arguments.on:
             names = {OURS: images.put_ours_on(arguments.on), TOOLKIT: arguments.on}
-        elif set(sides) & {TOOLKIT, DRIVERS}:
+        elif set(sides) & {TOOLKIT, DRIVERS, *BY_HAND}:
             began = time.monotonic()
             names[TOOLKIT] = images.build_toolkit(arguments.image)
             say(f"the toolkit's image: {time.monotonic() - began:.0f} s")
         if DRIVERS in sides:
             names[DRIVERS] = names[TOOLKIT]  # as of AWS's images, which have keys for ssh, too
             drivers.asked()
+        names |= {side: names[TOOLKIT] for side in sides if side in BY_HAND}
         measure(arguments, record, names, sides)
     finally:
         docker.remove_all()
@@ -59,7 +60,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--cases", default="*", metavar="PATTERN", help="names with * and ?, commas between them; default: all"
     )
-    parser.add_argument("--sides", help=f"default: {','.join(SIDES)}; with --quick {OURS},{TOOLKIT}")
+    parser.add_argument(
+        "--sides",
+        help=f"default: {','.join(SIDES)}; with --quick {OURS},{TOOLKIT}; others, by hand: {','.join(BY_HAND)}",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest", help="ours; the toolkit's is built on it")
@@ -79,9 +83,10 @@ def parse() -> argparse.Namespace:
         if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns) and (case.quick or not arguments.quick)
     ]
     arguments.sides = arguments.sides or ",".join(SIDES[:2] if arguments.quick else SIDES)
-    if unknown := set(arguments.sides.split(",")) - set(SIDES):
+    if unknown := set(arguments.sides.split(",")) - {*SIDES, *BY_HAND}:
         parser.error(
-            f"--sides: found {', '.join(sorted(unknown))}; wanted {', '.join(SIDES)}, or some, with commas between them"
+            f"--sides: found {', '.join(sorted(unknown))}; "
+            f"wanted some of {', '.join((*SIDES, *BY_HAND))}, with commas between them"
         )
     if not arguments.chosen:
         parser.error(f"--cases: no case is called {arguments.cases}; --list shows them all")

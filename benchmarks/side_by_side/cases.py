@@ -19,7 +19,11 @@ MODES = {
 }
 OURS, TOOLKIT, DRIVERS = "ours", "toolkit", "drivers"  # the sides; the last is what SageMaker's SDK 3 starts
 SIDES = (OURS, TOOLKIT, DRIVERS)
+MPIRUN, HOROVODRUN, GLOO, TORCHRUN, PLAIN = "mpirun", "horovodrun", "horovodrun-gloo", "torchrun", "plain"
+BY_HAND = (MPIRUN, HOROVODRUN, GLOO, TORCHRUN, PLAIN)  # further sides, only if asked for: by_hand.py starts them
 NO_DRIVER = {"ps": "no driver for parameter servers", "mwms": "no driver that sets TF_CONFIG"}  # by mode
+NO_TORCH = "no torch in the image, which torchrun is a part of"
+WORDS = {"single": "plain scripts", "ps": "parameter servers", "mwms": "MultiWorkerMirrored", "mpi": "MPI"}  # by mode
 START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
 UNREAD = "unread output"
 FOR_EVER = 3600.0
@@ -53,7 +57,20 @@ class Case:
 
     def cannot(self, side: str) -> str:
         """Return why this side cannot run the case; "" if it can."""
-        return NO_DRIVER.get(self.mode, "") if side == DRIVERS else ""
+        if side == DRIVERS:
+            return NO_DRIVER.get(self.mode, "")
+        return self._cannot_by_hand(side) if side in BY_HAND else ""
+
+    def _cannot_by_hand(self, side: str) -> str:
+        if side == TORCHRUN:
+            return NO_TORCH
+        if self.mode != ("single" if side == PLAIN else "mpi"):
+            return f"nothing for {WORDS[self.mode]}"
+        if side != PLAIN and self.event == "stop":
+            return "nothing for a stop"
+        if side == GLOO and self.example == "maskrcnn":
+            return "nothing for Mask R-CNN, which looks for mpirun's variables"
+        return ""
 
     @property
     def hyperparameters(self) -> dict[str, str]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.docker import MARK, docker, seconds
-from benchmarks.side_by_side import drivers, material
-from benchmarks.side_by_side.cases import DRIVERS, OURS, Case
+from benchmarks.side_by_side import by_hand, drivers, material
+from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, OURS, Case
 from benchmarks.side_by_side.output import Output
 from benchmarks.side_by_side.usage import Usage
 
@@ -48,7 +48,7 @@ class Job:
     """The hosts of one job; `with` it, they are created, and removed in the end."""
 
     def __init__(self, case: Case, side: str, images: Mapping[str, str]) -> None:
-        self.case, self._image, self._ours = case, images[side], images[OURS]
+        self.case, self._side, self._image, self._ours = case, side, images[side], images[OURS]
         self._asked = drivers.asked()[case.name] if side == DRIVERS else None
         self.output: Output | None = None
         self._id = f"side-{uuid.uuid4().hex[:8]}"
@@ -111,7 +111,7 @@ class Job:
         (base / "bench/host").write_text(host)
         mounts = [f"{base / part}:/opt/ml/{part}" for part in ("input", "model", "output", "code")]
         mounts += [f"{base}/bench:/bench", f"{self._folder}/shared:/shared"]
-        command = self._command()
+        command = self._command(host)
         if self.case.unread_s:
             self.output = self._stack.enter_context(Output(base / "bench/output"))
             command = ["/bin/sh", "-c", 'exec "$0" "$@" > /bench/output 2>&1', *command]
@@ -122,8 +122,10 @@ class Job:
             "--entrypoint", command[0], self._image, *command[1:],
         )  # fmt: skip
 
-    def _command(self) -> list[str]:
-        """Return what SageMaker starts."""
+    def _command(self, host: str) -> list[str]:
+        """Return what SageMaker starts, or what a user starts by hand."""
+        if self._side in BY_HAND:
+            return by_hand.command(self.case, self._side, self.hosts, host)
         if self._asked:
             return self._asked.command
         entrypoint = json.loads(docker("image", "inspect", "-f", "{{json .Config.Entrypoint}}", self._image)) or []

@@ -10,6 +10,7 @@ WHOLE = re.compile(
 )
 TOOLKIT_LABEL = re.compile(r"\[\d+,mpirank:(?P<rank>\d+),(?P<host>algo-\d+)\]")
 DRIVERS_LABEL = re.compile(r"\[\d+,(?P<rank>\d+)\]<std...>")  # mpirun's own, which names no host
+GLOO_LABEL = re.compile(r"\[(?P<rank>\d+)\]<std...>")  # horovodrun's with Gloo, which names no host, either
 OUR_LABEL = re.compile(r"\[(?P<host>algo-\d+) (?:rank (?P<rank>\d+)|[^]]+)\]")
 
 
@@ -42,7 +43,7 @@ def label(text: str) -> tuple[str, str] | None:
     """Return the host ("": none) and the rank ("-": the script is none) that a label names. None: there is no label."""
     if found := TOOLKIT_LABEL.search(text):
         return found["host"], found["rank"]
-    if found := DRIVERS_LABEL.search(text):
+    if found := DRIVERS_LABEL.search(text) or GLOO_LABEL.search(text):
         return "", found["rank"]
     if found := OUR_LABEL.search(text):
         return found["host"], found["rank"] or "-"

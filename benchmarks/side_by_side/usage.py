@@ -80,6 +80,7 @@ def _fields(file: Path) -> dict[str, int]:
 
 
 def is_script(words: list[bytes], program: bytes) -> bool:
-    """Return whether it is Python's command line with the user's script; mpirun and shells name the script, too."""
-    python = bool(words) and words[0].rpartition(b"/")[2].startswith(b"python")
-    return python and any(word.rpartition(b"/")[2] == program for word in words[1:])
+    """Return whether it is Python's command line with the user's script; mpirun, horovodrun and shells name it, too."""
+    names = [word.rpartition(b"/")[2] for word in words]
+    python = bool(names) and names[0].startswith(b"python") and b"horovodrun" not in names
+    return python and program in names[1:]

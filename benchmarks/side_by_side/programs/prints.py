@@ -12,7 +12,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--lines", type=int)
 arguments, _ = parser.parse_known_args()
 host = Path("/bench/host").read_text()
-rank = os.environ.get("OMPI_COMM_WORLD_RANK", "-")
+rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("HOROVOD_RANK", "-")
 words = "of a line about as long as those of training: loss=0.6931 accuracy=0.5012"
 
 while not os.path.exists("/bench/go"):  # noqa: PTH110

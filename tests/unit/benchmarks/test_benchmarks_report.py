@@ -273,6 +273,32 @@ def test_a_third_side_has_columns_of_its_own_and_what_it_cannot_is_said():
     assert "of 1 with what SageMaker's SDK 3 starts by itself it loses 1: [the losses" in made["README.md"]
 
 
+def test_jobs_by_hand_have_a_section_of_their_own():
+    runs = both("start-mpi-2x1", {"start_s": 0.9}, {"start_s": 4.0})
+    runs += [run("start-single-1", "ours", start_s=0.3), run("raise-mpi-2", "ours", gone_s=0.3, group="failure")]
+    hand = [run("start-mpi-2x1", "mpirun", start_s=1.1), run("start-mpi-2x1", "horovodrun", start_s=9.0, tail_s=1.0)]
+    hand += [run("raise-mpi-2", "mpirun", cut=180, group="failure"), run("start-single-1", "plain", start_s=0.05)]
+    runs, hand = ([each | {"right": each["cut_at_s"] is None} for each in some] for some in (runs, hand))
+    of_single = dict.fromkeys(("mpirun", "horovodrun"), "nothing for plain scripts") | {"torchrun": "no torch"}
+    cases = [
+        {"name": "start-single-1", "cannot": of_single},
+        {"name": "start-mpi-2x1", "cannot": {"plain": "nothing for MPI", "torchrun": "no torch"}},
+    ]
+    without, lines = (page("side-by-side", some, cases=cases) for some in (runs, [*runs, *hand]))
+    head, section = lines[: lines.index("## By hand")], lines[lines.index("## By hand") :]
+    assert without == [*head, *section[section.index("## How it was measured") :]], "nothing else changes"
+    found = tables(section)
+    assert "| Start, s | ours | mpirun | horovodrun | plain |" in section
+    assert found["Start, s"] == [
+        ["the case start-mpi-2x1", "0.90", "1.10", "9.00", ""],
+        ["the case start-single-1", "0.30", "", "", "0.050"],
+    ]
+    assert found["Tail, s"] == [["the case start-mpi-2x1", "not measured", "not measured", "1.00", ""]]
+    assert found["Until all hosts are gone, s"] == [["the case raise-mpi-2", "0.30", ">180", *["not measured"] * 2]]
+    assert "ended as the job did: ours 3 of 3, mpirun 1 of 2, horovodrun 1 of 1, plain 1 of 1." in " ".join(section)
+    assert "- mpirun has nothing for plain scripts." in section and "- torchrun has no torch." in section
+
+
 def test_output_that_only_we_lose_is_a_loss():
     runs = both("unread-end-1", {"lost_share": 0.9}, {"lost_share": 0.0}, group="unread output")
     (row,) = tables(page("side-by-side", runs))["better than ours"]

@@ -9,9 +9,9 @@ import pytest
 from waiting import eventually
 
 from benchmarks.docker import seconds
-from benchmarks.side_by_side import rounds
+from benchmarks.side_by_side import by_hand, rounds
 from benchmarks.side_by_side.aims import AIMS, aim
-from benchmarks.side_by_side.cases import CASES, FAILURE, SIDES, STOP, Case
+from benchmarks.side_by_side.cases import BY_HAND, CASES, FAILURE, LOG, SIDES, STOP, Case
 from benchmarks.side_by_side.drivers import call
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import label, log_measures
@@ -68,6 +68,37 @@ def test_the_sdk_has_drivers_for_scripts_and_mpi_alone():
     assert not any(case.cannot(side) for case in CASES for side in ("ours", "toolkit"))
     assert "'ppr:2:node'" in call(BY_NAME["start-mpi-2x2"]) and "count_per_node=4" in call(BY_NAME["start-mpi-2x2"])
     assert "MPI" not in call(BY_NAME["start-single-1"])
+
+
+@pytest.mark.parametrize("side", ["mpirun", "horovodrun", "horovodrun-gloo"])
+def test_by_hand_the_first_host_starts_all_ranks_and_ends_the_others(side):
+    hosts, case = ["algo-1", "algo-2"], BY_NAME["start-mpi-2x2"]
+    *shell, script, name, python, program, option, value = by_hand.command(case, side, hosts, "algo-1")
+    assert [*shell, name, python, program, option, value] == ["bash", "-c", side, "python", "acts.py", "--seconds", "4"]
+    assert script.count("for host in algo-2; do") == 2, "waits for its sshd, and ends it"
+    assert " -np 4 " in script and " algo-1:2,algo-2:2" in script and ("--gloo" in script) == ("gloo" in side)
+    subprocess.run(["bash", "-n", "-c", script], check=True)
+    *shell, sshd = by_hand.command(case, side, hosts, "algo-2")
+    assert shell == ["bash", "-c"] and sshd.startswith("/usr/sbin/sshd -D;")
+
+
+def test_by_hand_a_plain_script_is_started_alone_on_each_host():
+    for host in ("algo-1", "algo-2"):
+        words = by_hand.command(BY_NAME["start-plain-2"], "plain", ["algo-1", "algo-2"], host)
+        assert words == ["python", "/opt/ml/code/acts.py", "--seconds", "4"]
+
+
+def test_what_cannot_be_started_by_hand_has_a_reason():
+    assert not set(BY_HAND) & set(SIDES), "they are off unless asked for"
+    assert all("torch" in case.cannot("torchrun") for case in CASES)
+    assert {case.mode for case in CASES if not case.cannot("plain")} == {"single"}
+    for side in ("mpirun", "horovodrun", "horovodrun-gloo"):
+        can = [case for case in CASES if not case.cannot(side)]
+        assert {case.mode for case in can} == {"mpi"} and STOP not in {case.group for case in can}
+        assert {FAILURE, LOG} < {case.group for case in can}
+    assert BY_NAME["start-ps-2"].cannot("mpirun") == "nothing for parameter servers"
+    assert BY_NAME["stop-mpi-2"].cannot("horovodrun") == "nothing for a stop"
+    assert BY_NAME["real-maskrcnn-2"].cannot("horovodrun-gloo") and not BY_NAME["real-maskrcnn-2"].cannot("horovodrun")
 
 
 def test_times_are_utc_to_the_microsecond():
@@ -151,6 +182,8 @@ LINE = "<algo-2 1 000017>   of a line loss=0.5 </000017>"
         (f"{TIME} [1,mpirank:1,algo-2]<stdout>:{LINE}\n", 0, 0, 0),
         (f"{TIME} [1,1]<stdout>:{LINE}\n", 0, 0, 0),  # names the rank alone
         (f"{TIME} [1,2]<stdout>:{LINE}\n", 0, 1, 0),
+        (f"{TIME} [1]<stdout>:{LINE}\n", 0, 0, 0),  # horovodrun's with Gloo
+        (f"{TIME} [0]<stdout>:{LINE}\n", 0, 1, 0),
         (f"{TIME} [1,mpirank:1,algo-10]<stdout>:{LINE}\n", 0, 1, 0),
         (f"{TIME} [algo-2 rank 3] {LINE}\n", 0, 1, 0),
         (f"{TIME} {LINE}\n", 0, 0, 1),
@@ -175,6 +208,8 @@ def test_a_script_that_is_no_rank_is_labelled_by_its_host():
 def test_only_python_with_the_script_is_the_script():
     assert is_script([b"/opt/venv/bin/python", b"-m", b"mpi4py", b"acts.py", b""], b"acts.py")
     assert is_script([b"python3.11", b"/opt/ml/code/acts.py"], b"acts.py")
+    horovodrun = [b"/opt/venv/bin/python", b"/opt/venv/bin/horovodrun", b"-np", b"2", b"python", b"acts.py", b""]
+    assert not is_script(horovodrun, b"acts.py")
     for words in ([b"mpirun", b"-np", b"2", b"python", b"acts.py"], [b"/bin/sh", b"-c", b"python acts.py"], [b""]):
         assert not is_script(words, b"acts.py")
 
