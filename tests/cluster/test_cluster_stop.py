@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from containers import Cluster, Ending
@@ -77,17 +78,20 @@ def test_one_host_that_is_told_tells_the_others(cluster: StartCluster) -> None:
 
 
 SLOW = """
-import os, time
-if os.getpid() == 1:
-    print("Python comes up", flush=True)
-    time.sleep(3)
+import time
+print("Python comes up", flush=True)
+time.sleep(3)
 """
 
 
-def test_stop_before_the_launcher_is_up(cluster: StartCluster) -> None:
+def test_stop_before_the_launcher_is_up(cluster: StartCluster, tmp_path: Path) -> None:
     """Linux drops a signal for a PID 1 that has no handler yet, unless it is blocked."""
-    files, environment = {"sitecustomize.py": SLOW}, {"PYTHONPATH": "/opt/ml/code"}
-    with cluster(program="waits.py", hosts=1, files=files, environment=environment) as job:
+    train = tmp_path / "train"
+    train.write_text(
+        (Path(__file__).parents[2] / "container/train").read_text().replace("import sys\n", f"import sys\n{SLOW}", 1)
+    )
+    train.chmod(0o755)
+    with cluster(program="waits.py", hosts=1, mounts=[f"{train}:/opt/venv/bin/train:ro"]) as job:
         job.sees("Python comes up")
         job.stop()
         (ending,) = job.wait().values()
