@@ -12,6 +12,8 @@ from entrypoint.base.secrets import Secrets
 from entrypoint.launcher import epilogue, places, self_failure, surroundings
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome.outcome import Outcome
+from entrypoint.observe.monitor.feed import Feed
+from entrypoint.record import lines
 
 if TYPE_CHECKING:  # `train` and `entrypoint` import each module only when they need it
     from entrypoint.launcher.control.pages import Routes
@@ -19,7 +21,6 @@ if TYPE_CHECKING:  # `train` and `entrypoint` import each module only when they 
     from entrypoint.launcher.job.job import Job
     from entrypoint.launcher.plan.plan import Plan
     from entrypoint.launcher.supervisor import Supervisor
-    from entrypoint.observe.monitor.feed import Feed
 
 
 def train() -> None:
@@ -66,13 +67,9 @@ def _with_log(began: float, signals: list[int], spare: self_failure.Spare) -> in
             log = Log(host, prefix=prefix is not LogPrefix.OFF, streams=prefix is LogPrefix.STREAMS, secret=secret)
             job = surroundings.settled(job, os.environ, log.print)
             plan = _plan(job, log)
-            begun = _begin(job, plan, log)
-            from entrypoint.observe.monitor.feed import Feed
-
-            feed = Feed(job, plan, began)
-            log.read()  # this starts a thread: no fork may come after it
+            feed = Feed(job, plan, began)  # fork before a second thread exists
             log.show = feed.show
-            supervisor = _supervisor(began, job, plan, log, spare, feed, begun)
+            supervisor = _supervisor(began, job, plan, log, spare, feed)
             feed.listen(supervisor.host.inbox.put, log.print, log.write, supervisor.host.inbox.ask)
             outcome = supervisor.run(signals)
         except ConfigError as error:
@@ -109,15 +106,10 @@ def _plan(job: "Job", log: Log) -> "Plan":
 
 
 def _supervisor(
-    began: float,
-    job: "Job",
-    plan: "Plan",
-    log: Log,
-    spare: self_failure.Spare,
-    feed: "Feed",
-    begun: "dict[str, Process]",
+    began: float, job: "Job", plan: "Plan", log: Log, spare: self_failure.Spare, feed: "Feed"
 ) -> "Supervisor":
-    from entrypoint.launcher.host.host import ThisHost
+    begun = _begin(job, plan, log)
+    from entrypoint.launcher.host.host import ThisHost  # here: these take as long as the prepare step
     from entrypoint.launcher.supervisor import Supervisor
 
     gc.freeze()
@@ -141,7 +133,7 @@ def _look_for_programs(job: "Job", plan: "Plan") -> None:
 
 
 def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
-    """Start this host's prepare step, which waits for nothing, before the imports that it does not need."""
+    """Start this host's prepare step, which waits for nothing, before the imports for the supervisor."""
     from entrypoint.launcher.host.fork import fork
     from entrypoint.launcher.plan.plan import ATTEMPT, PREPARE
 
@@ -167,8 +159,6 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
     elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
         there = [supervisor.facts.coordinator]
     blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
-    from entrypoint.record import lines
-
     feed.record(lines.Outcome(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there))
     if why := feed.finish():
         log.print(f"the record of this host is incomplete: {why}")

@@ -20,11 +20,8 @@ from entrypoint.launcher.plan.plan import ProcessSpec
 
 
 def fork(spec: ProcessSpec, env: Mapping[str, str], log: Log) -> process.Process:
-    """Start a spec whose command is `python OPTIONS FOLDER`, as `spawn` would. Raise OSError if that fails.
-
-    The caller lets the log read what the program prints, once it has no more forks to make.
-    """
-    with process.plumbing(spec, log, read=False) as (stdin, out, err):
+    """Start a spec whose command is `python OPTIONS FOLDER`, as `spawn` would. Raise OSError if that fails."""
+    with process.plumbing(spec, log) as (stdin, out, err):
         pid = os.fork()
         if pid == 0:
             _be(Path(spec.argv[-1]), dict(env), (stdin, out, err))

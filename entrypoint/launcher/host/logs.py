@@ -82,27 +82,18 @@ class Log:
         self._write(f"{self.secret.mask(line)}\n".encode("utf-8", "replace"), RESERVE_BYTES)
         self._sink.hand_over()
 
-    def open_pipes(self, process: str, read: bool = True) -> tuple[int, int]:
-        """Open a process's stdout and stderr for writing. The caller passes them to the process and closes them.
-
-        With read=False, the pipes keep what comes until `read` is called.
-        """
+    def open_pipes(self, process: str) -> tuple[int, int]:
+        """Open a process's stdout and stderr for writing. The caller passes them to the process and closes them."""
         with self._lock:
             self._tails[process] = Tail()
-        if read:
-            self.read()
-        if not self._streams:
-            out = self._open(process, process)
-            return out, os.dup(out)
-        return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
-
-    def read(self) -> None:
-        """Start the thread that reads the pipes."""
-        with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._read_pipes, name="log", daemon=True)
                 thread.start()
                 self._thread = thread
+        if not self._streams:
+            out = self._open(process, process)
+            return out, os.dup(out)
+        return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
 
     def tail(self, process: str) -> str:
         """Return the last output of a process, after the beginning of its last traceback: some thousand characters."""

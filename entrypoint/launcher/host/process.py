@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
@@ -35,8 +36,6 @@ class Process(State):
 
 def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log: Log) -> Process:
     """Start `argv` for a spec, with its output going to the log. Raise OSError if it cannot be started."""
-    import subprocess  # here, since the first process is a fork
-
     with plumbing(spec, log) as (stdin, out, err):
         child = subprocess.Popen(
             argv, env=dict(env), cwd=spec.cwd, stdin=stdin, stdout=out, stderr=err, start_new_session=True
@@ -47,10 +46,10 @@ def spawn(spec: ProcessSpec, argv: tuple[str, ...], env: Mapping[str, str], log:
 
 
 @contextlib.contextmanager
-def plumbing(spec: ProcessSpec, log: Log, read: bool = True) -> Iterator[tuple[int, int, int]]:
-    """Open a process's stdin, stdout and stderr for as long as it takes to start it; `read` as in Log.open_pipes."""
+def plumbing(spec: ProcessSpec, log: Log) -> Iterator[tuple[int, int, int]]:
+    """Open a process's stdin, stdout and stderr for as long as it takes to start it."""
     with contextlib.ExitStack() as held:
-        out, err = log.open_pipes(spec.name, read)
+        out, err = log.open_pipes(spec.name)
         for fd in (out, err):
             held.callback(os.close, fd)
         if not spec.stdin:

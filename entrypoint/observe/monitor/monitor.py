@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 EARLY_SECONDS = 1.5  # seconds until what the job is, is written and brought
 QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's programs start then
-SETTLED_SECONDS = 0.5  # seconds after the first look until the coordinator imports what makes the report
+SETTLED_SECONDS = 0.5  # seconds to the second look, at which the coordinator imports what makes the report
 LEAST, REVIEW = 0.5, 5.0  # least and usual seconds between two reviews: pieces are written, and sent by followers
 LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds between reviews while the live page is open, in jobs of at most so many hosts
@@ -67,7 +67,6 @@ class Monitor:
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._found_out: list[lines.Host] = []  # facts on this host for its record
-        self._settled_at = 0.0
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, again)
         self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
@@ -102,7 +101,8 @@ class Monitor:
                 break
             now = time.monotonic()
             if now >= look_at:
-                look_at = max(look_at + settings.monitor_interval, now)
+                interval = settings.monitor_interval
+                look_at = max(look_at + (interval if self._sampling else min(interval, SETTLED_SECONDS)), now)
                 self._guard(self._look)
             if now >= review_at:
                 self._guard(self._review)
@@ -188,11 +188,10 @@ class Monitor:
             ranks, path = self._job.mode is Mode.MPI, self._job.paths.data / f"stacks-{self._me}.txt"
             self._silence = Silence(self._sampling, self._job.settings.hang_after, ranks, path)
             threading.Thread(target=find_out, args=(self._job, self._found_out), name="facts", daemon=True).start()
-            self._settled_at = time.monotonic() + SETTLED_SECONDS
             return
         while self._found_out:
             self._add(self._found_out.pop(0))
-        if self._job.cluster.is_coordinator and time.monotonic() >= self._settled_at:
+        if self._job.cluster.is_coordinator:
             import entrypoint.observe.report.make  # takes as long as the report of a small job, and later nothing
             import entrypoint.record.find  # noqa: F401
         sample = self._sampling.look(self._running, self._training(), self._printed.take_bytes())
