@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.word not in TOPICS:
-        main.run([args.word, "--help"] if args.word else ["--help"])
+        return main.run([args.word, "--help"] if args.word else ["--help"])
     print(TOPICS[args.word], end="")
     if args.word == "settings":
         import textwrap

@@ -127,7 +127,8 @@ def _output(*command: str) -> str:
 
 def _is_installed(program: str) -> bool:
     """Return whether a program is on PATH. The import of shutil would take longer than all of these."""
-    return any(os.access(f"{folder}/{program}", os.X_OK) for folder in os.get_exec_path())
+    places = (Path(folder) / program for folder in os.get_exec_path())
+    return any(place.is_file() and os.access(place, os.X_OK) for place in places)
 
 
 def _region(hyperparameters: dict[str, Any]) -> str | None:

@@ -13,6 +13,12 @@ def test_neurons_are_those_of_a_program_that_succeeds(said, code, count, tmp_pat
     assert variables._neurons("ml.inf2.xlarge") == count
 
 
+def test_a_folder_on_the_path_is_no_program(tmp_path, monkeypatch):
+    (tmp_path / "neuron-ls").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert variables._neurons("ml.inf2.xlarge") == 0
+
+
 def test_the_region_of_a_user_without_a_home(monkeypatch):
     def nobody(number):
         raise KeyError(number)
