@@ -54,6 +54,8 @@ RUN apt-get update -q && \
     rm -rf /var/log/* /var/lib/dpkg/*-old && \
     rm -rf /etc/machine-id /var/lib/dbus/machine-id /root/.ssh /root/.cache && \
     rm -rf /build /etc/apt/apt.conf.d/99build-ca /etc/pip.conf && \
+    # `train` runs by `python -OO`, and its user may not be able to write bytecode here. 10 MB.
+    python3 -OO -m compileall -q -x /test/ /usr/lib/python3.11 && \
     ompi_info --param btl vader --level 3 | grep -q 'single_copy_mechanism.*none' && \
     mpirun --allow-run-as-root --oversubscribe -np 2 true && ssh -V && \
     ssh-keygen -q -t ed25519 -N '' -f /tmp/key && /usr/sbin/sshd -t -h /tmp/key && rm /tmp/key /tmp/key.pub && rm -rf /tmp/*
@@ -191,7 +193,12 @@ COPY sagemaker_tf_data /src/sagemaker_tf_data/
 RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /package /src && \
     head -n 1 /package/bin/train /package/bin/entrypoint && test -x /package/bin/train && test -x /package/bin/entrypoint && \
     test -x /package/bin/serve && \
-    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.train, sagemaker_tf_data'
+    PYTHONPATH=/package/lib/python3.11/site-packages python -c 'import entrypoint.train, sagemaker_tf_data' && \
+    # `train` runs by `python -OO`, without docstrings, which saves 0.9 MB of memory on each host. 2 MB.
+    cd /opt/venv/lib/python3.11/site-packages && python -OO -m compileall -q psutil waitress && \
+    cp --parents $(find psutil waitress -name '*.opt-2.pyc' ! -path '*/tests/*') /package/lib/python3.11/site-packages && \
+    cd /package/lib/python3.11/site-packages/entrypoint && \
+    python -OO -m compileall -q __init__.py train.py base launcher observe programs record
 COPY container/train /package/bin/
 
 
