@@ -1,7 +1,7 @@
 """Collect what a record keeps of programs' output: its size, metrics, the last lines, Horovod's missing ranks."""
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
 
 from entrypoint.observe.monitor.metrics import Reader, Wanted
@@ -24,16 +24,18 @@ class Printed:
         self._wanted = [Wanted(name, expression, log) for name, expression in wanted]
         self.bytes: Counter[str] = Counter()  # process -> bytes that it has printed, also those that were not sent here
         self._readers: dict[str, Reader] = {}
-        self._lines: dict[str, deque[str]] = {}
+        self._lines: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=LINES))
         self.stalls = Stalls()
 
     def scan(self, process: str, text: str) -> None:
         self.bytes[process] += len(self.stalls.without(process, text))
         self.reader(process).read(text)
-        self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(text))
+        self._lines[process].extend(last_lines(text))
 
     def reader(self, process: str) -> Reader:
-        return self._readers.setdefault(process, Reader(wanted=self._wanted))
+        if process not in self._readers:
+            self._readers[process] = Reader(wanted=self._wanted)
+        return self._readers[process]
 
     def take_bytes(self) -> Counter[str]:
         """Return how many bytes each process has printed, without Horovod's stall warnings."""

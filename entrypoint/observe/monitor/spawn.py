@@ -98,6 +98,7 @@ def _leave_the_launcher(feed: socket.socket) -> None:
         os.dup2(nothing, fd)
     os.closerange(3, kept)  # a reader of our stdout waits for its end, which must be the launcher's end
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    gc.freeze()  # a collection writes to all objects that it visits: their pages would no longer be the launcher's
     gc.enable()
     # The imports take half as long as the job's start, which needs the CPU first. If the launcher ends, stop waiting.
     over = select.poll()

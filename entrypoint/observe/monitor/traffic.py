@@ -45,7 +45,7 @@ class Exchange:
             return {}
         self._due = now + EVERY_SECONDS
         try:
-            known = [each for each in connections() if each.remote[0] in self.host_at]
+            known = [*connections(self.host_at)]
         except OSError:  # a kernel without sock_diag, or one that forbids it
             self.is_blind = True
             return {}
