@@ -69,9 +69,9 @@ def families(processes: Mapping[str, int]) -> dict[str, list[int]]:
     """Return {name: its pid and those of its descendants}; a process belongs to its nearest ancestor here."""
     names = {pid: name for name, pid in processes.items()}
     parents: dict[int, int] = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
-        with contextlib.suppress(OSError):  # it has ended
-            parents[int(pid)] = int(_stat(pid).split(None, 2)[1])
+    for entry in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+            parents[int(entry)] = int(_stat(entry).split(None, 2)[1])
     found: dict[str, list[int]] = {name: [] for name in processes}
     for pid in parents:
         above = pid
