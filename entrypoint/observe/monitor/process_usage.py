@@ -6,16 +6,16 @@ import fcntl
 import os
 import termios
 from collections.abc import Collection, Mapping
-from functools import partial
 from stat import S_ISFIFO
 from typing import Any
 
 from entrypoint.observe.monitor.sockets import descriptors
 
-SEARCH_AGAIN = 5  # looks until descendants are searched again, which reads all of /proc
+SEARCH_AGAIN = 5  # looks until descendants are searched again, which lists all of /proc
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PIECE_BYTES = 1 << 14
+_NONE: Mapping[int, int] = {}
 _NAMES = ("cpu", "threads", "memory", "wait", "read", "written", "stored")  # of the figures, as a sample has them
 _TIMES = {"cpu", "wait"}
 _COUNTED = ("cpu", "wait", "read", "written", "stored")  # totals since the process began
@@ -38,6 +38,7 @@ class ProcessUsage:
 
     def __init__(self) -> None:
         self._totals: dict[int, list[int]] = {}  # of the last look, by pid
+        self._parents: dict[int, int] = {}
         self._looks, self._known = 0, frozenset[tuple[str, int]]()
         self.families: dict[str, list[int]] = {}  # of the last look: {name: its pid and those of its descendants}
 
@@ -46,7 +47,8 @@ class ProcessUsage:
         known = frozenset(processes.items())
         self._looks += 1
         if known != self._known or self._looks >= SEARCH_AGAIN:
-            self._looks, self._known, self.families = 0, known, families(processes)
+            self._looks, self._known, self._parents = 0, known, parents(self._parents)
+            self.families = families(processes, self._parents)
         found: dict[str, dict[str, float]] = {}
         before, self._totals = self._totals, {}
         for name, pids in self.families.items():
@@ -65,15 +67,21 @@ class ProcessUsage:
         return found
 
 
-def families(processes: Mapping[str, int]) -> dict[str, list[int]]:
+def parents(known: Mapping[int, int] = _NONE) -> dict[int, int]:
+    """Return {pid: its parent's} of all processes. Of those in `known`, only orphans are read again."""
+    pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()}  # noqa: PTH208
+    found = {pid: parent for pid, parent in known.items() if pid in pids and parent in pids}
+    for pid in pids - found.keys():
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+            found[pid] = int(_stat(pid).split(None, 2)[1])
+    return found
+
+
+def families(processes: Mapping[str, int], parents: Mapping[int, int]) -> dict[str, list[int]]:
     """Return {name: its pid and those of its descendants}; a process belongs to its nearest ancestor here."""
     names = {pid: name for name, pid in processes.items()}
-    parents: dict[int, int] = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
-        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
-            parents[int(entry)] = int(_stat(entry).split(None, 2)[1])
     found: dict[str, list[int]] = {name: [] for name in processes}
-    for pid in parents:
+    for pid in sorted(parents):
         above = pid
         while above and above not in names:
             above = parents.get(above, 0)
@@ -95,7 +103,7 @@ def _of_process(pid: int) -> tuple[int, int, list[int]]:
     return int(words[17]), int(words[21]) * _PAGE, totals
 
 
-def _stat(pid: int | str) -> bytes:
+def _stat(pid: int) -> bytes:
     """Return what follows the program's name in a process's line."""
     return contents(f"/proc/{pid}/stat").rpartition(b")")[2]
 
@@ -104,7 +112,10 @@ def contents(path: str) -> bytes:
     """Return what a file of the kernel holds. pathlib and open() take longer for that than the kernel."""
     file = os.open(path, os.O_RDONLY)
     try:
-        return b"".join(iter(partial(os.read, file, _PIECE_BYTES), b""))
+        found = os.read(file, _PIECE_BYTES)
+        while piece := os.read(file, _PIECE_BYTES):
+            found += piece
+        return found
     finally:
         os.close(file)
 

@@ -49,7 +49,7 @@ class Exchange:
         except OSError:  # a kernel without sock_diag, or one that forbids it
             self.is_blind = True
             return {}
-        found = [each for each in known if not each.is_closed]
+        found = [each for each in known if not each.is_closed and not {each.local[1], each.remote[1]} & self._ours]
         closed = {(each.local, each.remote) for each in known if each.is_closed}  # in the last minute
         missed = closed - self._closed - self._open  # no look has seen these open
         were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)
