@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from entrypoint.launcher.job.job import Job
     from entrypoint.launcher.plan.plan import Plan
 
-# Bytes that may wait in the socket, if the kernel allows so many; the monitor reads it ten times a second.
+# Bytes that may wait in the socket, if the kernel allows so many; the monitor reads it some times a second.
 SOCKET_BYTES = 1 << 20
 ENDS_SECONDS = 1.0  # seconds within which a process that has closed its socket ends
 LATER_MS = 250  # milliseconds by which the monitor starts later than the launcher
