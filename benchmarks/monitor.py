@@ -44,6 +44,7 @@ while time.monotonic() < ends:
     time.sleep(0.1)
 """
 _WARM = 3.0  # seconds at the beginning that are not counted
+LEAST_SECONDS = 10.0  # of a job, so that some looks are counted
 
 
 def main() -> None:
@@ -51,6 +52,8 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 8], help="scripts on each host")
     parser.add_argument("--seconds", type=float, default=45.0, help="of each job")
     args = parser.parse_args()
+    if args.seconds < LEAST_SECONDS:
+        parser.error(f"--seconds {args.seconds:g}: wanted at least {LEAST_SECONDS:g}; the first {_WARM:g} do not count")
     record = machine.head("monitor", limits={"seconds": args.seconds, "hosts": HOSTS})
     for number in range(args.rounds):
         names = machine.turned(CASES, number)
@@ -93,6 +96,8 @@ def watch(job: "subprocess.Popen[str]", seconds: float) -> dict[str, float]:
     while time.monotonic() < began + _WARM or (len(monitors(job.pid)) < HOSTS and time.monotonic() < began + 30):
         time.sleep(0.1)
     mine, since = monitors(job.pid), time.monotonic()
+    if len(mine) < HOSTS:
+        raise SystemExit(f"monitor: {len(mine)} of {HOSTS} monitors run {since - began:.0f} s after the job's start")
     before = {each.pid: worked(each) for each in mine}
     most = 0
     while time.monotonic() < began + seconds:

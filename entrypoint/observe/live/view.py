@@ -29,7 +29,7 @@ class View:
 
     def note(self, host: str, line: lines.Line) -> None:
         """Note one line of a host's record; raise one of WRONG if it cannot be right."""
-        known = self._hosts.setdefault(host, _Host(host))
+        known = self._hosts.get(host) or self._hosts.setdefault(host, _Host(host))
         known.heard = lines.now()  # by our clock, as `at` of the state
         match line:
             case lines.Host():

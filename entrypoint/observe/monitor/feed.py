@@ -114,6 +114,10 @@ class Feed:
         """Send the monitor what a process has printed. Secrets are masked already."""
         if not self._is_wanted:
             return
+        if not process:  # the launcher's own lines are not dropped
+            for start in range(0, len(lines), PIECE_BYTES):
+                self.record(Said(text=lines[start : start + PIECE_BYTES].decode("utf-8", "replace")))
+            return
         with self._lock:
             at = time.monotonic()
             self._room, self._at = min(BURST, self._room + (at - self._at) * RATE), at
@@ -123,10 +127,6 @@ class Feed:
                 pieces = [lines[start : start + PIECE_BYTES] for start in range(0, len(lines), PIECE_BYTES)]
                 if all(self._put(b"L" + label + piece) for piece in pieces):
                     return
-            if not process:  # the launcher's own lines are not dropped
-                words = lines.decode("utf-8", "replace")
-                self._waiting.append(Said(text=words[:PIECE_BYTES]).to_json())
-                return
             self._unseen[process] += len(lines)
             if self._room >= PIECE_BYTES:
                 self._room -= PIECE_BYTES

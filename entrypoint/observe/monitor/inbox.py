@@ -21,7 +21,7 @@ class Inbox:
         while True:
             message = self._next()
             kind, (process, _, text) = message[:1], message[1:].partition(b"\0")
-            if kind == OUTPUT and process:  # the launcher's own output has no process, and is recorded line by line
+            if kind == OUTPUT:
                 output.setdefault(process, []).append(text)
                 continue
             for each, texts in output.items():

@@ -46,6 +46,8 @@ _CALLED = {
     "global_step/sec": "steps_per_second",
 }
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+# In lines of one shape, numbers have the same names; where they stand, and what a progress bar shows, may differ.
+_VALUE, _BAR = re.compile(r"(?<![^=:\s])[-+]?\d+(?:\.\d*)?"), re.compile(r"\[[=>.]+\]|[━─]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
 
 
@@ -125,8 +127,12 @@ class Reader(State):
 
     def take(self) -> dict[str, float]:
         """Return the last value of each metric that came since the last call."""
-        while self._last:
-            self._read_line(_COLOURS.sub("", self._last.popleft()))
+        newest: dict[str, str] = {}  # of each shape, the newest first: it replaces all values of the others
+        for line in reversed(self._last):
+            newest.setdefault(_shape(line), line)
+        self._last.clear()
+        for line in reversed(newest.values()):
+            self._read_line(_COLOURS.sub("", line))
         found, self.found = self.found, {}
         return found
 
@@ -163,6 +169,11 @@ class Reader(State):
         if is_value(name, value) and (name in self._names or len(self._names) < MOST):
             self._names.add(name)
             self.found[name] = value
+
+
+def _shape(line: str) -> str:
+    """Return a line without its numbers and bars, but a line with an epoch as it is: later lines count from that."""
+    return line if "Epoch" in line else _VALUE.sub("\0", _BAR.sub("\1", line))
 
 
 def _whole(digits: str) -> float:

@@ -38,7 +38,9 @@ LEAST, REVIEW = 0.5, 5.0  # least and usual seconds between two reviews: pieces 
 LAST_SECONDS = 1.0  # seconds at the end: of a follower, to bring the rest; of the coordinator, to have it of all
 LIVE, LIVE_HOSTS = 1.0, 50  # seconds between reviews while the live page is open, in jobs of at most so many hosts
 MOST_FAULTS = 10  # of ours that are logged
-REST_SECONDS = 0.1  # seconds in which messages gather: to be woken for each line costs more than to read it
+# Seconds in which messages gather: to be woken for each line costs more than to read it. If scripts send messages, it
+# is shorter: their socket holds ten by default (net.unix.max_dgram_qlen).
+REST_SECONDS, SCRIPTS_REST_SECONDS = 0.25, 0.1
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
@@ -109,7 +111,8 @@ class Monitor:
                 self._guard(self._bring)
                 fast = self._is_watched() and len(self._job.cluster.hosts) <= LIVE_HOSTS
                 review_at = now + (min(pace, LIVE) if fast else pace)
-            end.poll(max(0.0, min(REST_SECONDS, look_at - now, review_at - now)) * 1000)
+            rest = SCRIPTS_REST_SECONDS if self._marks and self._marks.heard else REST_SECONDS
+            end.poll(max(0.0, min(rest, look_at - now, review_at - now)) * 1000)
         if self._sampling:
             self._guard(self._look)
         self._guard(self._add_marks)
@@ -142,10 +145,8 @@ class Monitor:
             self._note(what)
         elif kind == inbox.UNSEEN:
             self._printed.bytes[process] += int(what)
-        elif process:
-            self._printed.scan(process, what.decode("utf-8", "replace"))
         else:
-            self._add(lines.Said(text=what.decode("utf-8", "replace")))
+            self._printed.scan(process, what.decode("utf-8", "replace"))
 
     def _note(self, message: bytes) -> None:
         if message.startswith(b'["decided"'):  # only replay/ reads it

@@ -1,13 +1,14 @@
 """Collect what a record keeps of programs' output: its size, metrics, the last lines, Horovod's missing ranks."""
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
 
 from entrypoint.observe.monitor.metrics import Reader, Wanted
 from entrypoint.record.lines import Lines, Metric, Stalled
 
 LINES, WIDTH = 5, 300  # recorded of a process: its last lines, and characters of each
+HELD_CHARS = 1 << 16  # characters of output that wait to be read
 WARNING_LINES, WARNING_WIDTH = 6, 200  # kept of a stall warning: lines, and characters of each
 _CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BEGINS = re.compile(r".*stall_inspector\.cc")
@@ -23,31 +24,49 @@ class Printed:
     def __init__(self, wanted: Collection[tuple[str, str]], log: Callable[[str], None]) -> None:
         self._wanted = [Wanted(name, expression, log) for name, expression in wanted]
         self.bytes: Counter[str] = Counter()  # process -> bytes that it has printed, also those that were not sent here
+        self._texts: defaultdict[str, list[str]] = defaultdict(list)  # process -> what is not read yet
+        self._held = 0  # characters of it
         self._readers: dict[str, Reader] = {}
-        self._lines: dict[str, deque[str]] = {}
+        self._lines: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=LINES))
         self.stalls = Stalls()
 
     def scan(self, process: str, text: str) -> None:
-        self.bytes[process] += len(self.stalls.without(process, text))
-        self.reader(process).read(text)
-        self._lines.setdefault(process, deque(maxlen=LINES)).extend(last_lines(text))
+        """Note what a process has printed, to be read later: much at once costs less than line by line."""
+        self._texts[process].append(text)
+        self._held += len(text)
+        if self._held > HELD_CHARS:
+            self._read()
+
+    def _read(self) -> None:
+        for process, texts in self._texts.items():
+            text = "".join(texts)
+            self.bytes[process] += len(self.stalls.without(process, text))
+            self.reader(process).read(text)
+            self._lines[process].extend(last_lines(text))
+        self._texts.clear()
+        self._held = 0
 
     def reader(self, process: str) -> Reader:
-        return self._readers.setdefault(process, Reader(wanted=self._wanted))
+        if process not in self._readers:
+            self._readers[process] = Reader(wanted=self._wanted)
+        return self._readers[process]
 
     def take_bytes(self) -> Counter[str]:
         """Return how many bytes each process has printed, without Horovod's stall warnings."""
+        self._read()
         taken, self.bytes = self.bytes, Counter()
         return taken
 
     def take_lines(self, *processes: str) -> Iterator[Lines]:
         """Yield the last lines of these processes, or of all."""
+        self._read()
         for process in processes or list(self._lines):
             if found := self._lines.pop(process, None):
                 yield Lines(process=process, lines=list(found))
 
     def take_metrics(self) -> Iterator[Metric]:
         """Yield the last value of each metric of each process."""
+        self._read()
         for process, reader in self._readers.items():
             if found := reader.take():
                 yield Metric(process=process, values=found)

@@ -9,13 +9,16 @@ from collections.abc import Collection, Mapping
 from stat import S_ISFIFO
 from typing import Any
 
-from entrypoint.launcher.host.descendants import read_stat
 from entrypoint.observe.monitor.sockets import descriptors
 
-SEARCH_AGAIN = 5  # looks until descendants are searched again, which reads all of /proc
+SEARCH_AGAIN = 5  # looks until descendants are searched again, which lists all of /proc
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_SIZES, _TIMES = {"memory", "threads"}, {"cpu", "wait"}
+_PIECE_BYTES = 1 << 14
+_NONE: Mapping[int, int] = {}
+_NAMES = ("cpu", "threads", "memory", "wait", "read", "written", "stored")  # of the figures, as a sample has them
+_TIMES = {"cpu", "wait"}
+_COUNTED = ("cpu", "wait", "read", "written", "stored")  # totals since the process began
 
 
 class Differences:
@@ -29,16 +32,13 @@ class Differences:
         self._last[key] = total
         return max(0.0, total - before)
 
-    def forget(self, keep: Collection[Any]) -> None:
-        """Forget all counters but those in `keep`."""
-        self._last = {key: value for key, value in self._last.items() if key in keep}
-
 
 class ProcessUsage:
     """Measure the processes of the plan, each with its descendants: `processes` of a `Sample` of record/lines.py."""
 
     def __init__(self) -> None:
-        self._since = Differences()
+        self._totals: dict[int, list[int]] = {}  # of the last look, by pid
+        self._parents: dict[int, int] = {}
         self._looks, self._known = 0, frozenset[tuple[str, int]]()
         self.families: dict[str, list[int]] = {}  # of the last look: {name: its pid and those of its descendants}
 
@@ -47,29 +47,41 @@ class ProcessUsage:
         known = frozenset(processes.items())
         self._looks += 1
         if known != self._known or self._looks >= SEARCH_AGAIN:
-            self._looks, self._known, self.families = 0, known, families(processes)
-        found, seen = {}, set()
+            self._looks, self._known, self._parents = 0, known, parents(self._parents)
+            self.families = families(processes, self._parents)
+        found: dict[str, dict[str, float]] = {}
+        before, self._totals = self._totals, {}
         for name, pids in self.families.items():
-            sums: dict[str, float] = {}
+            sums = dict.fromkeys(_NAMES, 0)
             for pid in pids:
-                for key, value in _of_process(pid).items():
-                    seen.add((pid, key))
-                    amount = value if key in _SIZES else self._since((pid, key), value)
-                    sums[key] = sums.get(key, 0) + amount
+                with contextlib.suppress(OSError, ValueError, IndexError):  # the process is gone
+                    threads, memory, totals = _of_process(pid)
+                    self._totals[pid] = totals
+                    sums["threads"] += threads
+                    sums["memory"] += memory
+                    for key, total, last in zip(_COUNTED, totals, before.get(pid, totals), strict=False):
+                        sums[key] += max(0, total - last)
             found[name] = {
-                key: round(value, 3) if key in _TIMES else int(value) for key, value in sums.items() if value
+                key: round(value / _TICKS, 3) if key in _TIMES else value for key, value in sums.items() if value
             }
-        self._since.forget(seen)
         return found
 
 
-def families(processes: Mapping[str, int]) -> dict[str, list[int]]:
+def parents(known: Mapping[int, int] = _NONE) -> dict[int, int]:
+    """Return {pid: its parent's} of all processes. Of those in `known`, only orphans are read again."""
+    pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()}  # noqa: PTH208
+    found = {pid: parent for pid, parent in known.items() if pid in pids and parent in pids}
+    for pid in pids - found.keys():
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+            found[pid] = int(_stat(pid).split(None, 2)[1])
+    return found
+
+
+def families(processes: Mapping[str, int], parents: Mapping[int, int]) -> dict[str, list[int]]:
     """Return {name: its pid and those of its descendants}; a process belongs to its nearest ancestor here."""
     names = {pid: name for name, pid in processes.items()}
-    stats = [read_stat(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
-    parents = {stat.pid: stat.parent for stat in stats if stat}
     found: dict[str, list[int]] = {name: [] for name in processes}
-    for pid in parents:
+    for pid in sorted(parents):
         above = pid
         while above and above not in names:
             above = parents.get(above, 0)
@@ -78,27 +90,34 @@ def families(processes: Mapping[str, int]) -> dict[str, list[int]]:
     return found
 
 
-def _of_process(pid: int) -> dict[str, float]:
-    """Return the totals of one process; {} if it is gone. psutil would take three times as long."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        words = _quickly(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        found = {
-            "cpu": (int(words[11]) + int(words[12])) / _TICKS,
-            "threads": int(words[17]),
-            "memory": int(words[21]) * _PAGE,
-            "wait": int(words[39]) / _TICKS,  # delayacct_blkio_ticks
-        }
-        with contextlib.suppress(OSError):  # the process is another user's
-            numbers = [int(word) for word in _quickly(f"/proc/{pid}/io").split()[1::2]]
-            found |= {"read": numbers[0], "written": numbers[1], "stored": numbers[4] + numbers[5]}
+def _of_process(pid: int) -> tuple[int, int, list[int]]:
+    """Return a process's threads, bytes of memory, and totals as in _COUNTED, its times in ticks.
+
+    The totals lack the bytes if the process is another user's.
+    """
+    words = _stat(pid).split()
+    totals = [int(words[11]) + int(words[12]), int(words[39])]  # the latter is delayacct_blkio_ticks
+    with contextlib.suppress(OSError):
+        io = contents(f"/proc/{pid}/io").split()
+        totals += [int(io[1]), int(io[3]), int(io[9]) + int(io[11])]
+    return int(words[17]), int(words[21]) * _PAGE, totals
+
+
+def _stat(pid: int) -> bytes:
+    """Return what follows the program's name in a process's line."""
+    return contents(f"/proc/{pid}/stat").rpartition(b")")[2]
+
+
+def contents(path: str) -> bytes:
+    """Return what a file of the kernel holds. pathlib and open() take longer for that than the kernel."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        found = os.read(file, _PIECE_BYTES)
+        while piece := os.read(file, _PIECE_BYTES):
+            found += piece
         return found
-    return {}
-
-
-def _quickly(path: str) -> bytes:
-    """Read a small file. With many files, pathlib takes longer than the kernel."""
-    with open(path, "rb", buffering=0) as file:
-        return file.read(4096) or b""
+    finally:
+        os.close(file)
 
 
 def fifos_filled(channels: Mapping[str, str], pids: Collection[int]) -> dict[str, list[int]]:

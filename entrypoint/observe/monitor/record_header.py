@@ -97,12 +97,10 @@ def _sizes(folder: Path | str) -> Iterator[int]:
 
 def find_out(job: Job, found: list[Host]) -> None:
     """Add to `found`, for the record, what takes longer to find out: limits, and the channels with their files."""
-    import psutil
-
     from entrypoint.observe.monitor.sampling import memory_limit
 
     with suppress(Exception):  # unknown facts are left out
-        disk_size = psutil.disk_usage(str(job.paths.base)).total  # of the disk where models go
-        found.append(Host(memory_limit=memory_limit(), disk_size=disk_size))
+        disk = os.statvfs(job.paths.base)  # where models go
+        found.append(Host(memory_limit=memory_limit(), disk_size=disk.f_blocks * disk.f_frsize))
     with suppress(Exception):
         found.append(Host(channels=channels(job)))

@@ -1,30 +1,33 @@
 """Take a sample of this host: what it, its processes and their connections have used since the last sample.
 
 All figures but sizes of memory are differences. In a container, CPU time and memory come from the control group, which
-counts the container alone; psutil's figures of disks, network and (with version 1) CPUs are what the machine shows in
-this namespace.
+counts the container alone; figures of disks, network and (with version 1) CPUs are what the machine shows in this
+namespace.
 """
 
 import contextlib
+import os
 import re
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from entrypoint.launcher.host.machine import groups, read
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
-from entrypoint.observe.monitor.process_usage import Differences, ProcessUsage, fifos_filled
+from entrypoint.observe.monitor.process_usage import Differences, ProcessUsage, contents, fifos_filled
 from entrypoint.observe.monitor.traffic import Exchange
 from entrypoint.record.lines import HostUse, Sample
 
+_TICKS = os.sysconf("SC_CLK_TCK")
+_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk has
+
 
 class HostUsage:
-    """Measure one host, with psutil, control groups and NVML. Figures that cannot be read are left out."""
+    """Measure one host, by the kernel's files, control groups and NVML. Figures that cannot be read are left out."""
 
     def __init__(self, free: Path) -> None:
         self._since = Differences()
@@ -42,43 +45,51 @@ class HostUsage:
 
     def look(self) -> HostUse:
         found: HostUse = {"cpu": self._processor_time(), "memory": self._memory_used()}
-        events = read(self._memory, "memory.events", "memory.oom_control")
+        events = _first_of(self._memory, "memory.events", "memory.oom_control")
         if killed := self._since("oom", _number("oom_kill", events)):
             found["oom"] = int(killed)
-        with contextlib.suppress(Exception):  # some kernels do not count them
-            if disks := psutil.disk_io_counters():
-                read_bytes, written = disks.read_bytes, disks.write_bytes
-                found["disk"] = [int(self._since("read", read_bytes)), int(self._since("written", written))]
-        with contextlib.suppress(Exception):
-            net = psutil.net_io_counters(nowrap=False)
-            found["net"] = [int(self._since("received", net.bytes_recv)), int(self._since("sent", net.bytes_sent))]
+        with contextlib.suppress(OSError, ValueError, IndexError):  # some kernels do not count them
+            if disks := [words for line in _lines("/proc/diskstats") if _is_disk((words := line.split())[2])]:
+                found["disk"] = [
+                    int(self._since(column, sum(int(words[column]) for words in disks))) * _SECTOR_BYTES
+                    for column in (5, 9)  # read, written
+                ]
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            links = [line.rpartition(":")[2].split() for line in _lines("/proc/net/dev")[2:]]
+            found["net"] = [
+                int(self._since(("net", column), sum(int(words[column]) for words in links)))
+                for column in (0, 8)  # received, sent
+            ]
         with contextlib.suppress(OSError):
-            found["free"] = psutil.disk_usage(str(self._free)).free
+            disk = os.statvfs(self._free)
+            found["free"] = disk.f_bavail * disk.f_frsize
         if gpus := self._gpus_used():
             found["gpus"] = gpus
         return found
 
     def _processor_time(self) -> list[float]:
         """Return [user, system, waiting for disks, stolen, throttled], in seconds."""
-        times = psutil.cpu_times()
-        told = read(self._cpu, "cpu.stat")
+        # user, nice, system, idle, waiting for disks, two kinds of interrupts, stolen
+        times = [int(word) / _TICKS for word in contents("/proc/stat").split(None, 9)[1:9]]
+        told = _first_of(self._cpu, "cpu.stat")
         if "usage_usec" in told:  # version 2 counts the container alone; version 1 keeps that elsewhere, in ticks
             user, system = (1e-6 * _number(name, told) for name in ("user_usec", "system_usec"))
         else:
-            user, system = times.user + times.nice, times.system
+            user, system = times[0] + times[1], times[2]
         throttled = 1e-6 * _number("throttled_usec", told) or 1e-9 * _number("throttled_time", told)
-        totals = (user, system, getattr(times, "iowait", 0.0), getattr(times, "steal", 0.0), throttled)
+        totals = (user, system, times[4], times[7], throttled)
         return [round(self._since(("cpu", number), total), 3) for number, total in enumerate(totals)]
 
     def _memory_used(self) -> list[int]:
         """Return [anonymous, page cache, what counts against the limit], in bytes."""
-        told = read(self._memory, "memory.stat")
-        used = read(self._memory, "memory.current", "memory.usage_in_bytes").split()
+        told = _first_of(self._memory, "memory.stat")
+        used = _first_of(self._memory, "memory.current", "memory.usage_in_bytes").split()
         if told and used:
             anonymous, cache = _number("anon|total_rss", told), _number("file|total_cache", told)
             return [int(anonymous), int(cache), int(used[0])]
-        memory = psutil.virtual_memory()
-        return [memory.total - memory.available, getattr(memory, "cached", 0), memory.total - memory.available]
+        memory = _machine_memory()
+        taken = memory["MemTotal"] - memory["MemAvailable"]
+        return [taken, memory["Cached"] + memory["SReclaimable"], taken]
 
     def _gpus_used(self) -> list[list[float]]:
         """Return [busy 0-1, bytes used, bytes in all, watts, memory's activity 0-1] of each GPU."""
@@ -97,6 +108,30 @@ def _folder(controller: str, *names: str) -> Path:
     return next((folder for folder, *_ in groups(controller) if read(folder, *names)), Path("/nonexistent"))
 
 
+def _first_of(folder: Path, *names: str) -> str:
+    """Return what the first of these files holds that can be read; each version of control groups has its own."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            return contents(f"{folder}/{name}").decode()
+    return ""
+
+
+def _lines(path: str) -> list[str]:
+    return contents(path).decode().splitlines()
+
+
+@cache
+def _is_disk(name: str) -> bool:
+    """Return whether it is a whole disk, and no partition, which would count twice."""
+    return Path("/sys/block", name.replace("/", "!")).exists()
+
+
+def _machine_memory() -> dict[str, int]:
+    """Return the bytes of each kind of memory that the machine shows."""
+    pairs = (line.split(":") for line in _lines("/proc/meminfo"))
+    return {name: int(rest.split()[0]) << 10 for name, rest in pairs}
+
+
 def _number(names: str, text: str) -> float:
     found = re.search(rf"^(?:{names}) (\d+)$", text, re.MULTILINE)
     return float(found[1]) if found else 0.0
@@ -109,7 +144,7 @@ def memory_limit() -> int:
         for group in groups("memory") for folder in group
         if (words := read(folder, "memory.max", "memory.limit_in_bytes").split()) and words[0].isdecimal()
     ]  # fmt: skip
-    return min([*said, psutil.virtual_memory().total])
+    return min([*said, _machine_memory()["MemTotal"]])
 
 
 class Sampling:

@@ -29,7 +29,7 @@ class Marks:
         path.chmod(0o600)
         self.socket.setblocking(False)
         self._path, self._mask = path, mask
-        self._heard: set[str] = set()  # processes that have sent a message
+        self.heard: set[str] = set()  # processes that have sent a message
         self._sums: dict[str, dict[str, list[float]]] = {}
         self._metrics: dict[str, dict[str, float]] = {}
         self._weights: list[lines.Weights] = []
@@ -53,9 +53,9 @@ class Marks:
         weights = list(map(float, told["weights"]))
         if len(weights) not in (0, 3):
             raise ValueError("no weights")
-        if len(self._heard | {process}) > MOST_PROCESSES:
+        if len(self.heard | {process}) > MOST_PROCESSES:
             return
-        self._heard.add(process)
+        self.heard.add(process)
         sums, metrics = self._sums.setdefault(process, {}), self._metrics.setdefault(process, {})
         for what, (times, seconds) in marks.items():
             if what in sums or len(sums) < MOST_NAMES:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from entrypoint.observe.monitor.process_usage import families
+from entrypoint.observe.monitor.process_usage import families, parents
 from entrypoint.observe.monitor.sampling import Sampling
 from entrypoint.observe.monitor.threads import Threads, Work
 from entrypoint.observe.monitor.traffic import Moves
@@ -74,7 +74,7 @@ class Silence:
         if asked > self._asked and not self._taking.is_alive():
             self._asked = asked
             horovods = {name: self._threads[name].horovod for name in training if name in self._threads}
-            of = asked, families(training), horovods
+            of = asked, families(training, parents()), horovods
             self._taking = threading.Thread(target=self._take, args=of, name="stacks", daemon=True)
             self._taking.start()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from entrypoint.launcher.job.job import Job
     from entrypoint.launcher.plan.plan import Plan
 
-# Bytes that may wait in the socket, if the kernel allows so many; the monitor reads it ten times a second.
+# Bytes that may wait in the socket, if the kernel allows so many; the monitor reads it some times a second.
 SOCKET_BYTES = 1 << 20
 ENDS_SECONDS = 1.0  # seconds within which a process that has closed its socket ends
 LATER_MS = 250  # milliseconds by which the monitor starts later than the launcher
@@ -98,6 +98,7 @@ def _leave_the_launcher(feed: socket.socket) -> None:
         os.dup2(nothing, fd)
     os.closerange(3, kept)  # a reader of our stdout waits for its end, which must be the launcher's end
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    gc.freeze()  # a collection writes to all objects that it visits: their pages would no longer be the launcher's
     gc.enable()
     # The imports take half as long as the job's start, which needs the CPU first. If the launcher ends, stop waiting.
     over = select.poll()

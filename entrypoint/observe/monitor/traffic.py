@@ -45,11 +45,11 @@ class Exchange:
             return {}
         self._due = now + EVERY_SECONDS
         try:
-            known = [each for each in connections() if each.remote[0] in self.host_at]
+            known = [*connections(self.host_at)]
         except OSError:  # a kernel without sock_diag, or one that forbids it
             self.is_blind = True
             return {}
-        found = [each for each in known if not each.is_closed]
+        found = [each for each in known if not each.is_closed and not {each.local[1], each.remote[1]} & self._ours]
         closed = {(each.local, each.remote) for each in known if each.is_closed}  # in the last minute
         missed = closed - self._closed - self._open  # no look has seen these open
         were_short = any(not {local[1], remote[1]} & self._ours for local, remote in missed)

@@ -172,6 +172,20 @@ def test_a_monitor_that_is_killed_each_time_is_no_silence_and_a_condition_is_not
     assert launcher.lines("outcome") and launcher.job.paths.report.exists(), "of the record that is there"
 
 
+def test_each_line_of_the_launcher_has_the_time_at_which_it_was_logged(tmp_path):
+    launcher = Launcher(tmp_path)
+    times = []
+    for words in ("one", "two"):
+        times.append(lines.now())
+        launcher.say(words)
+        time.sleep(0.02)
+        times.append(lines.now())
+    assert launcher.ends() == ""
+    one, two = ((line[1], line[2]) for line in launcher.lines("said") if line[2] in ("one\n", "two\n"))
+    assert (one[1], two[1]) == ("one\n", "two\n")
+    assert times[0] - 0.001 <= one[0] <= times[1] and times[2] - 0.001 <= two[0] <= times[3]
+
+
 def test_a_host_without_another_process_says_so_and_tries_again(tmp_path, monkeypatch):
     def no_process(*_: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")

@@ -73,6 +73,28 @@ def test_last_value_of_each_is_told_once():
     assert reader.take() == {}
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["step=1 loss=2", "step=2 loss=3 lr=1", "step=3 loss=4"],
+        ["loss_1: 0.5", "loss_2: 0.6", "loss_1: 0.7"],
+        ["loss=0.5 step=1", "loss=nan step=2", "loss=0.25 step=3", "loss=1e-3 step=4", "loss=5 step=5"],
+        ["acc: 91%", "acc: 0.5", "acc: 92%"],
+        ["step 1: loss 0.5", "step: 2 loss: 1.5.2", "step 3: loss 1"],
+        ["1/100 [>.....] - ETA: 9s - loss: 2", "2/100 [=>....] - ETA: 8s - loss: 1", "3/50 [==>...] - loss: 0.5"],
+        ["\x1b[1mEpoch 1/3", "9/9 ━━━━━━━━ 2s 20ms/step - loss: 1", "\x1b[1mEpoch 2/3", "1/9 ━─────── 3s 30ms/step"],
+        ["  Epoch 1/3", "9/9 [======] - loss: 1", "  Epoch 2/3", "1/9 [>.....] - loss: 3", "  Epoch 3/3"],
+    ],
+)
+def test_lines_that_come_together_give_what_each_gives_by_itself(lines):
+    together, alone, found = Reader(), Reader(), {}
+    for line in lines:
+        together.read(f"{line}\n")
+        alone.read(f"{line}\n")
+        found |= alone.take()
+    assert together.take() == pytest.approx(found, nan_ok=True)
+
+
 def test_names_are_bounded():
     reader = Reader()
     for number in range(2 * MOST):

@@ -30,13 +30,6 @@ def test_lines_of_a_process_come_together_and_before_what_was_sent_later(pair):
     assert list(inbox.take()) == []
 
 
-def test_what_the_launcher_says_stays_apart(pair):
-    launcher, inbox = pair
-    launcher.send(b"L\0one\n")
-    launcher.send(b"L\0two\n")
-    assert [what for _, _, what in inbox.take()] == [b"one\n", b"two\n"]
-
-
 def test_the_end_comes_after_all_that_was_sent(pair):
     launcher, inbox = pair
     launcher.send(b"Lrank 0\0last\n")

@@ -1,16 +1,18 @@
 """Test what a process, its descendants and its pipes use, beside what they do."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from waiting import eventually
 
-from entrypoint.observe.monitor.process_usage import SEARCH_AGAIN, ProcessUsage, fifos_filled
-from entrypoint.observe.monitor.sampling import HostUsage
+from entrypoint.observe.monitor.process_usage import SEARCH_AGAIN, ProcessUsage, families, fifos_filled, parents
+from entrypoint.observe.monitor.sampling import HostUsage, memory_limit
 
 WORKS = """
 import os, sys, time
@@ -62,6 +64,48 @@ def test_a_host(tmp_path):
     found = usage.look()
     assert sum(found["cpu"][:2]) >= 0.25
     assert found["memory"][0] > 0 and found["free"] > 0
+
+
+def test_a_hosts_figures_are_those_that_psutil_reads(tmp_path):
+    def counters() -> list[int]:
+        disks, net = psutil.disk_io_counters(), psutil.net_io_counters(nowrap=False)
+        return [disks.read_bytes, disks.write_bytes, net.bytes_recv, net.bytes_sent]
+
+    usage = HostUsage(tmp_path)
+    before = counters()
+    usage.look()
+    least = counters()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+        theirs, _ = server.accept()
+        with theirs, (tmp_path / "file").open("wb") as file:
+            ours.sendall(bytes(100_000))
+            assert len(theirs.recv(100_000, socket.MSG_WAITALL)) == 100_000
+            file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+    least = [now - then for now, then in zip(counters(), least, strict=True)]
+    found = usage.look()
+    most = [now - then for now, then in zip(counters(), before, strict=True)]
+    figures = [*found["disk"], *found["net"]]
+    assert all(low <= figure <= high for low, figure, high in zip(least, figures, most, strict=True))
+    assert min(found["net"]) > 100_000
+    assert memory_limit() <= psutil.virtual_memory().total
+
+
+def test_a_child_that_comes_later_and_one_that_loses_its_parent(worker):
+    known = parents()
+    assert families({"worker/0": worker.pid}, known) == {"worker/0": [worker.pid]}
+    worker.stdin.write(b"\n")
+    worker.stdin.flush()
+    for _ in range(2):
+        worker.stdout.readline()
+    known = parents(known)
+    pid, child = families({"worker/0": worker.pid}, known)["worker/0"]
+    assert (pid, known[child]) == (worker.pid, worker.pid)
+    os.kill(worker.pid, 9)
+    worker.wait()
+    known = parents(known)
+    assert known[child] != worker.pid and worker.pid not in known
+    assert families({"worker/0": worker.pid}, known) == {"worker/0": []}
 
 
 def waits_in_open(pid: int) -> bool:
