@@ -9,8 +9,9 @@ from sagemaker_tf_data.evenness import count_records, end_together, even_steps
 from sagemaker_tf_data.gpus import pin_gpu
 from sagemaker_tf_data.jax_processes import initialize_jax
 from sagemaker_tf_data.marks import keras_callback, log_metrics, mark, tell_weights, timed
-from sagemaker_tf_data.pipe import pipe_dataset, serve_pipes
+from sagemaker_tf_data.pipe import pipe_dataset
 from sagemaker_tf_data.recordio_datasets import image_records, protobuf_records
+from sagemaker_tf_data.serving import serve_pipes
 from sagemaker_tf_data.sharding import file_names, files, shard
 
 __all__ = [

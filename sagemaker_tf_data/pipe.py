@@ -1,7 +1,7 @@
 """Read a channel in Pipe mode as a dataset, by sagemaker-tensorflow's operator or by a reader of our own."""
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -86,23 +86,10 @@ def _dataset(channel: str | None, record_format: str, reader: str | None, patien
     return _generated(lambda: _pieces_of_next(passes, record_format), record_format)
 
 
-def serve_pipes() -> None:
-    """Register our own reader in this process, a TensorFlow server, so that it reads pipes for a ClusterCoordinator.
-
-    The launcher's servers do so. A script that is a worker itself calls this before `server.join()`; to use the
-    operator it imports sagemaker_tensorflow instead.
-    """
-
-    def pieces(channel: str, record_format: str, patience: str, *more: str) -> Generator[Any, None, None]:
-        if more:
-            from sagemaker_tf_data import recordio_datasets
-
-            yield from recordio_datasets.serve(channel, record_format, float(patience), *more)
-            return
-        for piece in _pieces_of_next(passes_of(channel, float(patience)), record_format):
-            yield piece if record_format == "TFRecord" else (piece,)
-
-    on_workers.serve(pieces)
+def serve(channel: str, record_format: str, patience: float) -> Iterator[tuple[Any, ...]]:
+    """Yield pieces of this process's channel for a graph of another process; `serve_pipes` registers it."""
+    for piece in _pieces_of_next(passes_of(channel, patience), record_format):
+        yield piece if record_format == "TFRecord" else (piece,)
 
 
 def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
