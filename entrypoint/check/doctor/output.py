@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from entrypoint.base.errors import shorten
+from entrypoint.base.errors import clip
 from entrypoint.base.secrets import Secrets
 from entrypoint.base.severity import BAD
 from entrypoint.check.doctor.aws_differences import differences_of
@@ -73,7 +73,7 @@ def _about(job: Described, unseen: frozenset[str]) -> list[str]:
     groups = (f"{each.get('InstanceCount')} x {each.get('InstanceType')}" for each in request.groups)
     lines.append(f"hosts     {', '.join(groups)}")
     if request.channels:
-        lines.append(f"channels  {shorten(', '.join(request.channels))}")
+        lines.append(f"channels  {clip(', '.join(request.channels))}")
     if program and program.name in unseen:
         lines.append(f"unseen    {program.name} was not checked: pass it on the command line, too")
     return [*lines, *(f"differs   {text}" for text in differences_of(job))]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from entrypoint.base.errors import ConfigError, ConfigErrors, shorten, show
+from entrypoint.base.errors import ConfigError, ConfigErrors, clip, show
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.channels import Channels, read_channels
 from entrypoint.launcher.job.choices import Mode, PsProgram, Tf1
@@ -232,7 +232,7 @@ def _cluster(
 
 
 def _interface(resources: dict[str, Any]) -> str:
-    return shorten(str(resources.get("network_interface_name") or "eth0"))
+    return clip(str(resources.get("network_interface_name") or "eth0"))
 
 
 def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
