@@ -1,5 +1,6 @@
 """Define a job on simulated hosts, and write SageMaker's description of it."""
 
+import itertools
 import json
 import os
 import re
@@ -151,17 +152,23 @@ def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
     given = pairs(words, "--group")
     if len(given) < len(words):
         raise ConfigError("--group names a group twice; wanted each once")
-    groups: list[Group] = []
-    first = 1
+    found = []
     for name, text in given:
         number, _, type_ = text.partition(":")
         count = int(number) if re.fullmatch("[0-9]{1,4}", number) else 0
         if not 1 <= count <= MAX_HOSTS:
             raise ConfigError(f"--group has {name}={text!r}; wanted NAME=COUNT or NAME=COUNT:TYPE, such as gpus=2")
-        hosts = tuple(f"algo-{number}" for number in range(first, first + count))
-        groups.append(Group(name=name, instance_type=type_ or "local", hosts=hosts))
-        first += count
-    return tuple(groups)
+        found.append((name, type_ or "local", count))
+    return groups_of(found)
+
+
+def groups_of(counts: Iterable[tuple[str, str, int]]) -> tuple[Group, ...]:
+    """Return groups of algo-1, algo-2 and so on, given each one's name, instance type and number of hosts."""
+    names = (f"algo-{number}" for number in itertools.count(1))
+    return tuple(
+        Group(name=name, instance_type=type_, hosts=tuple(itertools.islice(names, count)))
+        for name, type_, count in counts
+    )
 
 
 def encode(text: str) -> str:
