@@ -12,6 +12,7 @@ from typing import Any
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import Mode
+from entrypoint.launcher.job.config import SWITCHES
 from entrypoint.launcher.job.files import MAX_HOSTS
 from entrypoint.launcher.job.groups import Group
 from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, SET_BY_US
@@ -130,11 +131,7 @@ class LocalJob:
         """Return the hyperparameters that choose the mode: those of SageMaker's SDK, or else our settings."""
         if self.mode == Mode.AUTO:
             return {}
-        switch = {
-            Mode.PS: params.PARAMETER_SERVER_ENABLED,
-            Mode.MWMS: params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
-            Mode.MPI: params.MPI_ENABLED,
-        }.get(Mode(self.mode))
+        switch = SWITCHES.get(Mode(self.mode))
         count = params.MPI_PROCESSES_PER_HOST if self.mode == Mode.MPI else "sagemaker_entrypoint_processes_per_host"
         return {
             **({switch: "true"} if switch else {"sagemaker_entrypoint_mode": str(self.mode)}),
