@@ -66,7 +66,7 @@ def printable(text: str) -> str:
 
 def show(value: object) -> str:
     """Return a value as short JSON, for a message that shows what was found."""
-    return shorten(json.dumps(value, default=str))
+    return clip(json.dumps(value, default=str))
 
 
 def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
@@ -81,5 +81,6 @@ def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
     return f"; did you mean {form.format(lower[near[0]])}?" if near else ""
 
 
-def shorten(text: str) -> str:
-    return text if len(text) <= 200 else text[:197] + "..."
+def clip(text: str, limit: int = 200) -> str:
+    """Return the first `limit` characters, with a mark if something was cut."""
+    return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."

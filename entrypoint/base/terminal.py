@@ -9,7 +9,7 @@ _COLOURS = {"error": 31, "failed": 31, "no-go": 31, "warning": 33, "note": 36, "
 _WORD = re.compile(rf"^((?:[\w./ -]+(?::\d+)?: )?)({'|'.join(_COLOURS)})(?=[: ])", re.M)
 
 
-def show(text: str, environment: Mapping[str, str], file: TextIO) -> None:
+def print_coloured(text: str, environment: Mapping[str, str], file: TextIO) -> None:
     print(shown(text, environment, width_of(file)), file=file, flush=True)
 
 

@@ -1,4 +1,6 @@
-"""Put sizes, durations and shares into words."""
+"""Put sizes, durations, shares and lists into words."""
+
+from collections.abc import Sequence
 
 
 def percent(share: float) -> str:
@@ -21,3 +23,9 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -37,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.files:
         return _check_files(args, environment)
-    from entrypoint.base.terminal import show
+    from entrypoint.base.terminal import print_coloured
     from entrypoint.simulate.machine_check import examine
 
     for line in examine(environment.get("PATH", "")):
-        show(line, environment, sys.stdout)
+        print_coloured(line, environment, sys.stdout)
     return 0
 
 
@@ -51,18 +51,18 @@ def _check_files(args: argparse.Namespace, environment: Mapping[str, str]) -> in
     0: notes at most, or warnings without --strict; 1: worse; 2: a file cannot be read.
     """
     from entrypoint.base.severity import Severity
-    from entrypoint.base.terminal import show
+    from entrypoint.base.terminal import print_coloured
     from entrypoint.check.doctor.doctor import examine
     from entrypoint.check.doctor.output import as_json, as_text
 
     try:
         report = examine(args.files, image=args.image, arguments=args.args, python=args.python, environment=environment)
     except ConfigError as error:
-        show(f"error: {error}", environment, sys.stderr)
+        print_coloured(f"error: {error}", environment, sys.stderr)
         return 2
     if args.json:
         print(json.dumps(as_json(report), indent=2))
     else:
-        show(as_text(report), environment, sys.stdout)
+        print_coloured(as_text(report), environment, sys.stdout)
     least = Severity.WARNING if args.strict else Severity.ERROR
     return int(report.worst is not None and report.worst >= least)

@@ -49,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{**kwargs, "formatter_class": layout})
 
     def error(self, message: str) -> NoReturn:
-        from entrypoint.base.terminal import show
+        from entrypoint.base.terminal import print_coloured
 
         near = ""
         if found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
@@ -59,7 +59,9 @@ class _Parser(argparse.ArgumentParser):
         elif found := re.match("unrecognized arguments: ([^ =]+)", message):
             near = did_you_mean(found[1], self._option_string_actions)
         self.print_usage(sys.stderr)
-        show(f"{self.prog}: error: {message}{near or ';'} `{self.prog} --help` lists all", os.environ, sys.stderr)
+        print_coloured(
+            f"{self.prog}: error: {message}{near or ';'} `{self.prog} --help` lists all", os.environ, sys.stderr
+        )
         self.exit(2)
 
 
@@ -103,9 +105,9 @@ def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int
             args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         return int(args.run(args, environment))
     except (ConfigError, CodeError) as error:
-        from entrypoint.base.terminal import show
+        from entrypoint.base.terminal import print_coloured
 
-        show(f"error: {error}", environment, sys.stderr)
+        print_coloured(f"error: {error}", environment, sys.stderr)
         return ExitCode.CONFIG if isinstance(error, ConfigError) else ExitCode.CODE
 
 

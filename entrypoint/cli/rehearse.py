@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Rehearse, print the result and return the exit code. 0: go; 1: no-go; 2: cannot start; 130: interrupted."""
     from entrypoint.base.secrets import Secrets
-    from entrypoint.base.terminal import show
+    from entrypoint.base.terminal import print_coloured
     from entrypoint.check.finding import goes
     from entrypoint.check.rehearse.output import as_json, as_text
     from entrypoint.check.rehearse.rehearse import Options, rehearse
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     name = f"rehearse-{Path(args.launch).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     def log(text: str) -> None:
-        show(text, environment, sys.stderr)
+        print_coloured(text, environment, sys.stderr)
 
     try:
         args.arguments, args.output = tuple(args.args), (args.output or Path("out", name)).absolute()
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
         options = Options(**{each.name: getattr(args, each.name) for each in fields(Options)})
         case, findings = rehearse(options, environment, log)
     except (ConfigError, CodeError) as problem:
-        show(f"error: {problem}", environment, sys.stderr)
+        print_coloured(f"error: {problem}", environment, sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("interrupted: all hosts have ended", file=sys.stderr)
@@ -86,5 +86,5 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.json:
         print(json.dumps(secrets.mask_all(as_json(case, findings)), indent=2))
     else:
-        show(secrets.mask(as_text(findings)), environment, sys.stdout)
+        print_coloured(secrets.mask(as_text(findings)), environment, sys.stdout)
     return GO if goes(findings) else NO_GO

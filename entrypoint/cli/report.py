@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
-    from entrypoint.base.terminal import show
+    from entrypoint.base.terminal import print_coloured
     from entrypoint.launcher.job.rules import parse_rules
     from entrypoint.observe.report.make import make
     from entrypoint.record.find import find
@@ -51,6 +51,6 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     except OSError as error:
         raise ConfigError(f"--output {output} cannot be written: {error}") from None
     for line in lines or ["No problems found"]:
-        show(line, environment, sys.stdout)
+        print_coloured(line, environment, sys.stdout)
     print(f"report   {output}")
     return 0

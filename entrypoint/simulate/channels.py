@@ -17,18 +17,20 @@ from typing import Any
 
 from entrypoint.base.errors import ConfigError, did_you_mean, show
 from entrypoint.base.python310 import StrEnum
+from entrypoint.base.wording import listed
 from entrypoint.launcher.job.channels import Distribution, Wrapper
 
 MAX_CHANNELS = 20
 MAX_ATTRIBUTES = 16
-LONGEST_RECORD = (1 << 29) - 1  # bytes in one part of a RecordIO record
+MAGIC = 0xCED7230A  # begin of a RecordIO record; the length follows, and the data are padded to a multiple of 4 bytes
+LONGEST_RECORD = (1 << 29) - 1  # bytes in one part of such a record
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _AT_THE_END = re.compile(r"(,[a-z]+=[^,/]*)*$")
-_GZIP = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _OF_PIPES = ("shuffle", "compression", "wrapper", "attributes")  # options for mode Pipe alone
 _OF_WINDOWS = ("desktop.ini", "thumbs.db")
-_SHOWN_FILES = 3  # files that a message names
+SHOWN_FILES = 3  # files that a message names
 
 
 class InputMode(StrEnum):
@@ -105,11 +107,7 @@ class Channel:
 
     @cached_property
     def _keys(self) -> list[str]:
-        """Return the files below the folder in the order of S3, which compares keys as bytes."""
-        found = []
-        for parent, _, names in os.walk(self.source):
-            found += [path for name in names if (path := Path(parent, name)).is_file()]
-        return sorted((str(path.relative_to(self.source)) for path in found), key=os.fsencode)
+        return keys_below(self.source)
 
     @property
     def summary(self) -> str:
@@ -124,7 +122,7 @@ class Channel:
             what = "are in the folder, as on SageMaker: sagemaker_tf_data ignores them, other code may read them"
         else:
             what = "are ignored, as they are not data: SageMaker would deliver them, so keep them out of S3"
-        return f"channel {self.name}: {listed(others)} {what}"
+        return f"channel {self.name}: {listed(others, SHOWN_FILES)} {what}"
 
     def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
         """Return one host's entries in pass `number`. With a seed, all hosts have one order, a new one in each pass."""
@@ -155,7 +153,7 @@ class Channel:
     def _check_streamed(self, path: Path) -> None:
         if self.compression is Compression.GZIP:
             with path.open("rb") as file:
-                if file.read(2) not in (_GZIP, b""):
+                if file.read(2) not in (GZIP_MAGIC, b""):
                     raise self._wrong(f"has compression=Gzip, but {path} is not a gzip file; wanted gzip files only")
         elif self.wrapper is Wrapper.RECORD_IO and path.stat().st_size > LONGEST_RECORD:
             raise self._wrong(f"has wrapper=RecordIO, and {path} is larger than a record may be, 512 MB")
@@ -277,6 +275,12 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {  # how its text is rea
 }
 
 
+def keys_below(folder: Path) -> list[str]:
+    """Return the files below a folder by their paths there, in the order of S3, which compares keys as bytes."""
+    paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sorted((str(path.relative_to(folder)) for path in paths if path.is_file()), key=os.fsencode)
+
+
 def is_data(key: str) -> bool:
     """Return whether a file may be data, by the rule of sagemaker_tf_data/hidden.py.
 
@@ -284,9 +288,3 @@ def is_data(key: str) -> bool:
     """
     parts = key.split("/")
     return not any(part[:1] in (".", "_") for part in parts if part) and parts[-1].lower() not in _OF_WINDOWS
-
-
-def listed(left_out: Sequence[str]) -> str:
-    """Return the first of these names, and how many more there are."""
-    more = f" and {len(left_out) - _SHOWN_FILES} more" if len(left_out) > _SHOWN_FILES else ""
-    return ", ".join(left_out[:_SHOWN_FILES]) + more

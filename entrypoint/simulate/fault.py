@@ -49,14 +49,10 @@ class Fault:
         """Return whether it exists before the first host starts."""
         return self.action is Action.LATE or (self.action is Action.HIDE and not (self.at or self.when))
 
-    @property
-    def whom(self) -> str:
-        part = self.process or self.folder
-        return f"{self.host}:{part}" if part else self.host
-
     def __str__(self) -> str:
         """Return the fault in the grammar of `--fault`."""
-        words = [str(self.action), self.whom]
+        part = self.process or self.folder
+        words = [str(self.action), f"{self.host}:{part}" if part else self.host]
         if self.when:
             words += ["when", self.when]
         elif self.at:

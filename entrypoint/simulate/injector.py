@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import compress
+from math import inf
 
 from entrypoint.simulate.engine import Engine, FaultFailed
 from entrypoint.simulate.fault import ALL, Action, Fault
@@ -93,9 +94,9 @@ class Injector:
                 case.state = _State.FAILED
                 self._say(str(case))
 
-    def next_look(self, now: float) -> float | None:
-        """Return when `act` may have something to do, unless output changes that; None if never."""
-        return min((case.due for case in self._cases if case.due is not None), default=None)
+    def next_look(self) -> float:
+        """Return when `act` may have something to do, unless output changes that; infinity if never."""
+        return min((case.due for case in self._cases if case.due is not None), default=inf)
 
     def frozen_for_good(self) -> set[str]:
         """Return hosts that neither end by themselves nor react to SIGTERM."""

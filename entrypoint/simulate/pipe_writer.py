@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from entrypoint.launcher.job.channels import Wrapper
-from entrypoint.simulate.channels import LONGEST_RECORD, Channel, Compression, InputMode
+from entrypoint.simulate.channels import LONGEST_RECORD, MAGIC, Channel, Compression, InputMode
 
-_MAGIC = 0xCED7230A  # begin of a RecordIO record; the length follows, and the data are padded to a multiple of 4 bytes
 _BLOCK = 1 << 20
 _BUFFER = 1 << 18
 _PATIENCE_SECONDS = 5.0  # seconds in which a thread must end, once there is no reader
@@ -113,7 +112,7 @@ class _Feeder:
             data = content.read(LONGEST_RECORD + 1)
         if len(data) > LONGEST_RECORD:
             raise OSError(errno.EFBIG, "an object is larger than a record may be, 512 MB, when it is expanded")
-        pipe.write(struct.pack("<II", _MAGIC, len(data)))
+        pipe.write(struct.pack("<II", MAGIC, len(data)))
         pipe.write(data)
         pipe.write(bytes(-len(data) % 4))
 

@@ -1,6 +1,7 @@
 """Run a job on simulated hosts, from check to summary."""
 
 import contextlib
+import queue
 import signal
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.summary import exit_code, place, summary
 from entrypoint.simulate.terminal import Quiet, Terminal
 from entrypoint.simulate.tree import channels_in, check_size, folders_of, read, read_below, taken, write_tree
-from entrypoint.simulate.watch import Watch, signals
+from entrypoint.simulate.watch import SIGNALS, Watch, handled
 
 
 def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
@@ -54,7 +55,8 @@ def run_local(
     folders = folders_of(job)
     terminal = Quiet(environment, job.names) if quiet else Terminal(environment)
     ours = taken(job.output, f"--output {job.output}", read_below(job, job.output))
-    with ours, signals() as happened:
+    happened: queue.SimpleQueue[int] = queue.SimpleQueue()  # signals, which thus never interrupt a clean-up
+    with ours, handled(SIGNALS, lambda number, _: happened.put(number)):
         for line in _intent(job, engine, quiet):
             terminal.print(line)
         for folder in folders:

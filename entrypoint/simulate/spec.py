@@ -1,5 +1,6 @@
 """Define a job on simulated hosts, and write SageMaker's description of it."""
 
+import itertools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from typing import Any
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import Mode
+from entrypoint.launcher.job.config import SWITCHES
 from entrypoint.launcher.job.files import MAX_HOSTS
 from entrypoint.launcher.job.groups import Group
 from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, SET_BY_US
@@ -129,11 +131,7 @@ class LocalJob:
         """Return the hyperparameters that choose the mode: those of SageMaker's SDK, or else our settings."""
         if self.mode == Mode.AUTO:
             return {}
-        switch = {
-            Mode.PS: params.PARAMETER_SERVER_ENABLED,
-            Mode.MWMS: params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
-            Mode.MPI: params.MPI_ENABLED,
-        }.get(Mode(self.mode))
+        switch = SWITCHES.get(Mode(self.mode))
         count = params.MPI_PROCESSES_PER_HOST if self.mode == Mode.MPI else "sagemaker_entrypoint_processes_per_host"
         return {
             **({switch: "true"} if switch else {"sagemaker_entrypoint_mode": str(self.mode)}),
@@ -151,17 +149,23 @@ def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
     given = pairs(words, "--group")
     if len(given) < len(words):
         raise ConfigError("--group names a group twice; wanted each once")
-    groups: list[Group] = []
-    first = 1
+    found = []
     for name, text in given:
         number, _, type_ = text.partition(":")
         count = int(number) if re.fullmatch("[0-9]{1,4}", number) else 0
         if not 1 <= count <= MAX_HOSTS:
             raise ConfigError(f"--group has {name}={text!r}; wanted NAME=COUNT or NAME=COUNT:TYPE, such as gpus=2")
-        hosts = tuple(f"algo-{number}" for number in range(first, first + count))
-        groups.append(Group(name=name, instance_type=type_ or "local", hosts=hosts))
-        first += count
-    return tuple(groups)
+        found.append((name, type_ or "local", count))
+    return groups_of(found)
+
+
+def groups_of(counts: Iterable[tuple[str, str, int]]) -> tuple[Group, ...]:
+    """Return groups of algo-1, algo-2 and so on, given each one's name, instance type and number of hosts."""
+    names = (f"algo-{number}" for number in itertools.count(1))
+    return tuple(
+        Group(name=name, instance_type=type_, hosts=tuple(itertools.islice(names, count)))
+        for name, type_, count in counts
+    )
 
 
 def encode(text: str) -> str:

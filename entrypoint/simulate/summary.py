@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,17 +42,7 @@ def _report(folder: HostFolder) -> dict[str, Any]:
 def _row(host: str, exit: Exit | None, report: Mapping[str, Any]) -> tuple[str, ...]:
     seconds = report.get("seconds") or {}
     times = [seconds.get(part) for part in ("start", "train", "tail")]
-    return (host, _ending(exit), *("-" if time is None else f"{time:.2f}" for time in times))
-
-
-def _ending(exit: Exit | None) -> str:
-    if exit is None:
-        return "-"
-    if exit.signal is None:
-        return str(exit.code)
-    with contextlib.suppress(ValueError):
-        return signal.Signals(exit.signal).name
-    return f"signal {exit.signal}"
+    return (host, exit.short if exit else "-", *("-" if time is None else f"{time:.2f}" for time in times))
 
 
 def _causes(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.launcher.job.config import read_job
-from entrypoint.launcher.job.job import Job, Tree
+from entrypoint.launcher.job.job import Below, Job, Tree
 from entrypoint.simulate.channels import Channel, InputMode
 from entrypoint.simulate.spec import LocalJob
 
@@ -30,17 +30,8 @@ class HostFolder(Tree):
     host: str
     root: Path
 
-    @property
-    def log(self) -> Path:
-        return self.root / "log.txt"
-
-    @property
-    def summary(self) -> Path:
-        return self.output / "summary.json"
-
-    @property
-    def input_data(self) -> Path:
-        return self.base / "input" / "data"
+    log = Below("root", "log.txt")
+    summary = Below("output", "summary.json")
 
     @property
     def parts(self) -> Path:

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import IO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any
 
 from entrypoint.launcher.host import descendants, process
 from entrypoint.launcher.outcome.outcome import Exit
@@ -26,20 +26,19 @@ FOLLOW_SECONDS = 15.0  # seconds in which the others follow a host that failed; 
 LAST_LINES = 2.0  # seconds for the last output of hosts that have ended
 GONE_SECONDS = 0.1  # seconds until a killed process is gone
 STALLED_SECONDS = 0.05  # seconds between two checks whether a host's output may be read again
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 NEWS = 0  # not a signal: a host has printed what a fault waits for
 
 
 @contextlib.contextmanager
-def signals() -> Iterator["queue.SimpleQueue[int]"]:
-    """Put SIGINT, SIGTERM, SIGHUP and SIGCHLD into a queue, so that they never interrupt a clean-up."""
-    happened: queue.SimpleQueue[int] = queue.SimpleQueue()
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
-    before = {number: signal.signal(number, lambda number, _: happened.put(number)) for number in wanted}
+def handled(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Handle some signals by `handler` during the block."""
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
-        yield happened
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 class Watch:
@@ -102,8 +101,7 @@ class Watch:
     def _until_something(self, deadline: float | None) -> float:
         """Return the seconds until something is due, unless an event comes earlier."""
         starts = [self.injector.starts_at(folder.host) for folder in self.waiting]
-        looks = [look for look in [self.injector.next_look(self._now())] if look is not None]
-        times = [self.began + seconds - time.monotonic() for seconds in [*starts, *looks]]
+        times = [self.began + seconds - time.monotonic() for seconds in [*starts, self.injector.next_look()]]
         if deadline and deadline > time.monotonic():
             times.append(deadline - time.monotonic())
         return max(0.0, min([ASK_AGAIN_SECONDS, *times]))

@@ -60,3 +60,4 @@ REPORTS = _names("""
     post publish send end_run finish capture_exception
 """)
 LEAVES = ("sys.exit", "exit", "quit", "os._exit")  # whole names
+STARTS_PROGRAMS = ("subprocess.*", "os.system", "os.popen")

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from entrypoint.check.doctor.planned_job import s3_source
 from entrypoint.check.doctor.source import Source, Use, UseKind, matches, text_of, texts_of, value_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, warning
@@ -52,9 +53,8 @@ def _attributes(case: Case) -> dict[str, list[str]]:
     """Return the AttributeNames of each channel in Pipe mode."""
     found: dict[str, list[str]] = {}
     for name, each in case.request.channels.items():
-        source = (each.get("DataSource") or {}).get("S3DataSource") or {}
         if (case.channels.get(name) or {}).get("TrainingInputMode") == "Pipe":
-            found[name] = [str(attribute) for attribute in source.get("AttributeNames") or []]
+            found[name] = [str(attribute) for attribute in s3_source(each).get("AttributeNames") or []]
     return found
 
 

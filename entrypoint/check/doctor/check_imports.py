@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from entrypoint.check.doctor.api_names import HOROVOD, LEAVES, LOGS, REPORTS
+from entrypoint.check.doctor.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
 from entrypoint.check.doctor.context import never_taken, tried
 from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, value_of
 from entrypoint.check.doctor.subject import Case
@@ -86,7 +86,7 @@ def _of_paths(case: Case) -> Iterator[Finding]:
 
 def _starts(source: Source, node: ast.AST) -> bool:
     """Return whether a call starts another program, such as `aws s3 cp`."""
-    return isinstance(node, ast.Call) and matches(source.dotted(node.func), ("subprocess.*", "os.system", "os.popen"))
+    return isinstance(node, ast.Call) and matches(source.dotted(node.func), STARTS_PROGRAMS)
 
 
 def _of_hidden_failures(case: Case) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from entrypoint.base.errors import shorten
+from entrypoint.base.errors import clip
 from entrypoint.check.doctor.run_launch_script import Launched
 from entrypoint.check.finding import Finding, Place, error, note, warning
 
@@ -14,7 +14,7 @@ _MODES = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms", "m
 def _told(launched: Launched) -> str:
     """Return what ended the script; if it only exited with a code, also its last line of output."""
     last = launched.output.splitlines()[-1:] if launched.problem.startswith("it exits") else []
-    return shorten(" ".join(": ".join([launched.problem, *last]).split()))
+    return clip(" ".join(": ".join([launched.problem, *last]).split()))
 
 
 def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from entrypoint.check.doctor.api_names import STARTS_PROGRAMS
 from entrypoint.check.doctor.aws_images import (
     AWS_COMMANDS,
     AWS_COMMANDS_ON_GPUS,
@@ -34,7 +35,6 @@ _INSTEAD = {
     "sagemaker_tensorflow": 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data',
 }
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
-_STARTS = ("subprocess.*", "os.system", "os.popen")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
 _HERE_DOCUMENT = re.compile(r"^([^\n]*<<-?\s*['\"]?(\w+).*?)\n(?s:.*?)^\s*\2\s*$", re.M)
@@ -151,7 +151,7 @@ def _brings(source: Source, command: str) -> bool:
 def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
     """Yield (command, line, whether the script fails without it) for each program that a script starts."""
     for use in source.uses:
-        if use.kind is not UseKind.CALL or not matches(use.name, _STARTS) or tried(source, use.node):
+        if use.kind is not UseKind.CALL or not matches(use.name, STARTS_PROGRAMS) or tried(source, use.node):
             continue
         through_shell = use.name in _SHELLS or value_of(use.argument("shell"))
         checks = use.name.endswith((".check_call", ".check_output")) or value_of(use.argument("check"))

@@ -3,15 +3,37 @@
 from collections import Counter
 from typing import Any
 
-from entrypoint.base.errors import shorten
+from entrypoint.base.errors import clip
 from entrypoint.base.secrets import Secrets
 from entrypoint.base.severity import BAD
-from entrypoint.check.doctor.aws_differences import differences_of
+from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.doctor import Report, title_of
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
 from entrypoint.check.finding import counted
+from entrypoint.launcher.job.job import Mode
+from entrypoint.launcher.job.params import PREFIX
 
 UNSEALED = "the kernel gave the launch script no network of its own, so code beside Python's sockets could connect"
+# How our launcher differs for a job that was written for AWS's images. docs/differences.md and docs/scripts.md have the
+# whole list.
+_ALWAYS_DIFFER = (
+    "arguments reach the script as they are; AWS's images pass them through a shell",
+    "a failure ends all hosts, with one exit code and one FailureReason; SIGTERM reaches the script",
+    "lines of the log begin with [host process]",
+)
+_DIFFER_IN = {
+    Mode.SINGLE: (),
+    Mode.PS: (
+        "rank 0 is `chief` for TensorFlow 2, and `master` only for TensorFlow 1's sessions and Estimators",
+        "parameter servers leave last, and workers that only serve are ended with the chief",
+    ),
+    Mode.MWMS: ("several workers on a host are possible, each with its GPUs (ENTRYPOINT_PROCESSES_PER_HOST)",),
+    Mode.MPI: (
+        "each rank has the SM_* of its own host, not those of the first",
+        "hosts end with mpirun, not half a minute later",
+    ),
+    Mode.JAX: (),
+}
 
 
 def as_text(report: Report) -> str:
@@ -44,7 +66,7 @@ def as_json(report: Report) -> dict[str, Any]:
                 "program": job.job.program.name if job.job else None,
                 "program_seen": job.job is not None and job.job.program.name not in report.unseen,
                 "processes": len(job.plan.processes) if job.plan else None,
-                "differences": list(differences_of(job)),
+                "differences": list(_differences(job)),
             }
             for job in report.jobs
         ],
@@ -73,7 +95,15 @@ def _about(job: Described, unseen: frozenset[str]) -> list[str]:
     groups = (f"{each.get('InstanceCount')} x {each.get('InstanceType')}" for each in request.groups)
     lines.append(f"hosts     {', '.join(groups)}")
     if request.channels:
-        lines.append(f"channels  {shorten(', '.join(request.channels))}")
+        lines.append(f"channels  {clip(', '.join(request.channels))}")
     if program and program.name in unseen:
         lines.append(f"unseen    {program.name} was not checked: pass it on the command line, too")
-    return [*lines, *(f"differs   {text}" for text in differences_of(job))]
+    return [*lines, *(f"differs   {text}" for text in _differences(job))]
+
+
+def _differences(job: Described) -> tuple[str, ...]:
+    """Return a sentence for each difference; none for a job that uses neither AWS's images nor their switches."""
+    switched = any(key.startswith(PREFIX) and key.endswith("_enabled") for key in job.request.hyperparameters)
+    if job.job is None or not (switched or AWS_IMAGE.match(job.request.image)):
+        return ()
+    return (*_DIFFER_IN[job.job.mode], *_ALWAYS_DIFFER)

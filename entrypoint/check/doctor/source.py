@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from entrypoint.base.errors import clip
 from entrypoint.base.python310 import StrEnum
 from entrypoint.check.doctor.notebooks import with_cells, without_magics
 from entrypoint.check.finding import Place
@@ -105,8 +106,7 @@ class Use:
     @property
     def written(self) -> str:
         """Return the code as written, cut to 80 characters."""
-        text = " ".join(ast.unparse(self.node).split())
-        return text if len(text) <= 80 else f"{text[:77]}..."
+        return clip(" ".join(ast.unparse(self.node).split()), 80)
 
     def argument(self, name: str, at: int | None = None) -> ast.AST | None:
         """Return the expression of an argument of a call, by its name or else its position; None if it is not given."""

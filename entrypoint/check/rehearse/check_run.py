@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from entrypoint.base.wording import duration, size
+from entrypoint.base.wording import duration, listed, size
 from entrypoint.check.finding import Finding, error, fine, note, warning
 from entrypoint.check.instance_types import memory_of
 from entrypoint.check.rehearse.results import Host, Seen
 from entrypoint.check.rehearse.subject import Case, figures
 from entrypoint.launcher.job.job import Mode
-from entrypoint.simulate.channels import listed
+from entrypoint.simulate.channels import SHOWN_FILES
 from entrypoint.simulate.engine import EngineName
 
 FULL = 0.8  # share of an instance's memory, above which little is left
@@ -64,8 +64,8 @@ def of_data(case: Case) -> Iterator[Finding]:
         )
         if sample.no_data:
             yield note(
-                "data", f"{name}: {listed(sample.no_data)} are ignored, as they are not data; SageMaker delivers them: "
-                "delete them there, or read with sagemaker_tf_data, which ignores them, too",
+                "data", f"{name}: {listed(sample.no_data, SHOWN_FILES)} are ignored, as they are not data; SageMaker "
+                "delivers them: delete them there, or read with sagemaker_tf_data, which ignores them, too",
             )  # fmt: skip
         if sample.left_out:
             yield warning(

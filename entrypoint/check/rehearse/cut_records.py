@@ -10,13 +10,11 @@ from typing import IO, Any, Protocol
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.python310 import StrEnum
+from entrypoint.simulate.channels import GZIP_MAGIC, LONGEST_RECORD, MAGIC
 
 HEAD_BYTES = 4096  # bytes that tell what a file is
-_MAGIC = 0xCED7230A  # begin of a RecordIO record
-_LENGTH = (1 << 29) - 1
 _BLOCK = 1 << 20
 BUFFER_BYTES = 1 << 16
-_GZIP = b"\x1f\x8b"
 LONGEST_BYTES = 1 << 29  # bytes of a record
 _LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svmlight")
 
@@ -38,7 +36,7 @@ class Kind(StrEnum):
 
 def kind_of(name: str, head: bytes) -> Kind:
     """Return a file's format by its first bytes, expanded if they are gzip; lines are recognised by the name."""
-    if head[:2] == _GZIP:
+    if head[:2] == GZIP_MAGIC:
         try:
             head = gzip.GzipFile(fileobj=io.BytesIO(head)).read1(HEAD_BYTES)
         except (OSError, EOFError):
@@ -46,7 +44,7 @@ def kind_of(name: str, head: bytes) -> Kind:
         name = name.lower().removesuffix(".gz").removesuffix(".gzip")
     if len(head) >= 12 and struct.unpack_from("<I", head, 8)[0] == _masked_crc(head[:8]):
         return Kind.TFRECORD
-    if len(head) >= 8 and struct.unpack_from("<I", head)[0] == _MAGIC:
+    if len(head) >= 8 and struct.unpack_from("<I", head)[0] == MAGIC:
         return Kind.RECORDIO
     return Kind.LINES if name.lower().endswith(_LINES) else Kind.WHOLE
 
@@ -64,7 +62,7 @@ def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> t
             target.write(block)
             room -= len(block)
         return kind, 1, head.tell()
-    if head.peek()[:2] != _GZIP:
+    if head.peek()[:2] != GZIP_MAGIC:
         records, size = _records(kind, head, target, most, room, name)
         return kind, records, size
     with gzip.GzipFile(fileobj=target, mode="wb") as packed:
@@ -110,9 +108,9 @@ def _recordio(source: Source, name: str, number: int) -> bytes:
     frames = []
     while header := source.read(8):
         magic, word = struct.unpack("<II", header) if len(header) == 8 else (0, 0)
-        if magic != _MAGIC:
+        if magic != MAGIC:
             raise ConfigError(f"{name}: record {number} is not RecordIO; wanted a complete file")
-        length = word & _LENGTH
+        length = word & LONGEST_RECORD
         content = _rest(source, length, name, number)
         frames += [header, content, source.read(-length % 4)]
         if word >> 29 not in (1, 2):

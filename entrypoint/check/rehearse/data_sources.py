@@ -1,6 +1,5 @@
 """Find the data of a request's channels, in folders of this machine or in S3."""
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from entrypoint.base.extras import imported
 from entrypoint.check.doctor.planned_job import channel_config, s3_source
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, Compression, InputMode, is_data
+from entrypoint.simulate.channels import Channel, Compression, InputMode, is_data, keys_below
 
 OF_CODE = ("code", "sm_drivers", "sm_code")  # channels with programs instead of data
 MOST_KEYS = 100_000  # keys of a prefix that are listed
@@ -38,9 +37,7 @@ class Origin:
     no_data: tuple[str, ...] = ()  # keys left out: files that notebooks, Spark, macOS and Windows leave there
 
 
-def origins(
-    request: Request, given: Mapping[str, Path], samples: Path, replicas: Callable[[], Any] | None = None
-) -> list[Origin]:
+def origins(request: Request, given: Mapping[str, Path], samples: Path) -> list[Origin]:
     """Return the origin of each channel with data. `given`: {channel: folder of this machine to use instead}.
 
     ConfigError if a channel cannot be read; it explains how to name a local copy.
@@ -62,7 +59,7 @@ def origins(
                 kind = s3_source(channel).get("S3DataType") or "S3Prefix"
                 if kind != "S3Prefix":
                     raise _unread(name, f"a {kind}", "only prefixes are sampled")
-                files, whole = _of_s3(name, where, replicas or _client)
+                files, whole = _of_s3(name, where)
             else:
                 raise _unread(name, where or "of an unknown kind", "it is not an S3 path")
             found.append(_without_others(Origin(asked=wanted, where=where, files=tuple(files), whole=whole)))
@@ -113,9 +110,7 @@ def _local(name: str, folder: Path) -> list[File]:
         raise _unread(name, str(folder), "there is no such folder")
     if folder.is_file():
         return [_of_path(folder, folder.name)]
-    paths = [Path(parent, file) for parent, _, files in os.walk(folder) for file in files]
-    keys = sorted((str(path.relative_to(folder)) for path in paths if path.is_file()), key=os.fsencode)
-    if not keys:
+    if not (keys := keys_below(folder)):
         raise _unread(name, str(folder), "there is no file in it")
     return [_of_path(folder / key, key) for key in keys]
 
@@ -124,17 +119,13 @@ def _of_path(path: Path, key: str) -> File:
     return File(key=key, size=path.stat().st_size, open=lambda: path.open("rb"))
 
 
-def _client() -> Any:
-    return imported("boto3", "aws", "a sample of data in S3").client("s3")
-
-
-def _of_s3(name: str, uri: str, client_of: Callable[[], Any]) -> tuple[list[File], bool]:
+def _of_s3(name: str, uri: str) -> tuple[list[File], bool]:
     """Return the objects of a prefix, and whether all were listed."""
-    errors = imported("botocore.exceptions", "aws", "a sample of data in S3")
+    errors, boto3 = (imported(each, "aws", "a sample of data in S3") for each in ("botocore.exceptions", "boto3"))
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     found: list[File] = []
     try:
-        client = client_of()
+        client = boto3.client("s3")
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         for each in (each for page in pages for each in page.get("Contents", ())):
             key = str(each["Key"])

@@ -1,6 +1,7 @@
 """Rehearse a job: read the launch's request, take samples of its data, make runs, and collect findings."""
 
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from entrypoint.check.rehearse import check_cost, check_run, check_stops
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for
 from entrypoint.check.rehearse.results import RunName, Seen, seen
-from entrypoint.check.rehearse.runs import run, shows_reads, stoppable
+from entrypoint.check.rehearse.runs import run, shows_reads
 from entrypoint.check.rehearse.sample import RECORDS, take
 from entrypoint.check.rehearse.subject import Case
 from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
@@ -21,6 +22,7 @@ from entrypoint.simulate.engines import engine_for
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob, host_names
 from entrypoint.simulate.tree import MARKER, check_size
+from entrypoint.simulate.watch import handled
 
 MOST_HOSTS = 4
 SECONDS = 60.0
@@ -71,7 +73,7 @@ def rehearse(options: Options, environment: Mapping[str, str], log: Log) -> tupl
     samples.mkdir(parents=True)
     (options.output / MARKER).touch()  # if the output lies in the code folder, it is not copied as code
     try:
-        with stoppable():
+        with handled((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler):  # they do what Ctrl-C does
             return _rehearse(options, asked, samples, environment, log)
     finally:
         shutil.rmtree(samples, ignore_errors=True)

@@ -18,6 +18,7 @@ from entrypoint.check.rehearse.subject import Request
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.groups import Group
+from entrypoint.simulate import spec
 from entrypoint.simulate.spec import LocalJob
 
 BASE = "/opt/ml"
@@ -172,15 +173,8 @@ def groups_of(asked: Asked, hosts: int) -> tuple[Group, ...]:
     counts = [int(group.get("InstanceCount") or 1) for group in request.groups]
     while sum(counts) > max(hosts, len(counts)):
         counts[counts.index(max(counts))] -= 1
-    names = iter(f"algo-{number + 1}" for number in range(sum(counts)))
-    return tuple(
-        Group(
-            name=str(group.get("InstanceGroupName")),
-            instance_type="local",
-            hosts=tuple(next(names) for _ in range(count)),
-        )
-        for group, count in zip(request.groups, counts, strict=True)
-    )
+    names = [str(group.get("InstanceGroupName")) for group in request.groups]
+    return spec.groups_of((name, "local", count) for name, count in zip(names, counts, strict=True))
 
 
 def _begins(value: str, beginning: str) -> bool:

@@ -5,15 +5,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from entrypoint.base.python310 import StrEnum
 from entrypoint.check.rehearse.runs import OLD, Ended, files_in
 from entrypoint.check.rehearse.triggers import NOT_TRAINING
-from entrypoint.launcher.outcome.outcome import Kind
+from entrypoint.launcher.outcome.outcome import Cause, Kind
 from entrypoint.observe.monitor.distributed import Together
 from entrypoint.observe.monitor.metrics import Reader
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
+from entrypoint.simulate.channels import keys_below
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
 
@@ -167,10 +169,8 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: boo
     )
 
 
-def _words(cause: Mapping[str, str]) -> str:
-    who = f"{cause.get('host', '')} {cause.get('process', '')}".strip()
-    error = f": {cause['error']}" if cause.get("error") else ""
-    return f"{who} ({cause.get('what', '')}){error}"
+def _words(cause: Mapping[str, Any]) -> str:
+    return Cause(**{name: cause.get(name, "") for name in ("host", "process", "what", "error")}).headline
 
 
 def _record(output: Path, host: str) -> list[lines.Line]:
@@ -193,7 +193,7 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
                 processes[name] = replace(processes[name], ended=line.at, how=line.how)
             case lines.Sample(processes=used):
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
-    dealt = tuple((channel.name, _files(folder.parts / channel.name)) for channel in job.channels)
+    dealt = tuple((channel.name, tuple(keys_below(folder.parts / channel.name))) for channel in job.channels)
     read = {
         name: tuple(file for file in files if (folder.parts / name / file).stat().st_atime != OLD)
         for name, files in (dealt if knows_reads else ())
@@ -208,10 +208,6 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
         read=tuple(read.items()) if knows_reads else None,
         saved=len(files_in([folder.model])),
     )
-
-
-def _files(folder: Path) -> tuple[str, ...]:
-    return tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
 
 
 def _first(log: Path) -> tuple[tuple[str, float], ...]:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -105,21 +105,6 @@ def _wait(pid: int, limit: float, look: Callable[[], None]) -> int:
     if interrupted:
         raise KeyboardInterrupt
     return os.waitstatus_to_exitcode(status)
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP do what Ctrl-C does."""
-
-    def interrupt(number: int, _: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Keeping:

@@ -40,13 +40,13 @@ def after(progress: Progress, seconds: float) -> Moment:
     return lambda: (progress.seconds or -1.0) >= seconds
 
 
-def after_keeping(progress: Progress, seconds: float, folders: list[Path], settled: float = 1.0) -> Moment:
-    """Return a moment: after so many seconds of training, and `settled` seconds after the first checkpoint."""
+def after_keeping(progress: Progress, seconds: float, folders: list[Path]) -> Moment:
+    """Return a moment: after so many seconds of training, and a second after the first checkpoint."""
     since: list[float] = []
 
     def reached() -> bool:
         if not since and files_in(folders):
             since.append(time.monotonic())
-        return bool(since) and time.monotonic() >= since[0] + settled and (progress.seconds or -1.0) >= seconds
+        return bool(since) and time.monotonic() >= since[0] + 1.0 and (progress.seconds or -1.0) >= seconds
 
     return reached

@@ -5,6 +5,7 @@ programs/rank.py is the other end. Only processes of our own user, as the kernel
 
 import contextlib
 import json
+import marshal
 import os
 import socket
 import struct
@@ -19,6 +20,7 @@ from entrypoint.launcher.host.resource_limits import NAP_SECONDS, Shortage, brok
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy.events import Event, RankEnded, RankOrphaned, RankStarted
 
+MARSHAL_VERSION = 4  # that of every Python since 3.4
 Order = Callable[[int, int, int | None, tuple[int, ...]], dict[str, Any]]
 """From a rank's number, attempt, CPUs that it may run on and its place to {argv, env, cwd}, or {refused: why}.
 
@@ -78,7 +80,7 @@ class Ranks:
             raise
         try:
             socket.send_fds(connection, [b"."], [out, err])
-            connection.sendall(json.dumps(order).encode() + b"\n")
+            connection.sendall(marshal.dumps(order, MARSHAL_VERSION))
         finally:
             os.close(out)
             os.close(err)

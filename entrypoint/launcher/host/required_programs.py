@@ -41,13 +41,13 @@ def mpirun() -> str:
 
     AWS's runs `mpirun.real --allow-run-as-root "$@"`, which we pass, too; Open MPI takes no option twice.
     """
-    wrapper, real = _which("mpirun"), _which("mpirun.real")
+    wrapper, real = which("mpirun"), which("mpirun.real")
     return "mpirun.real" if wrapper and real and Path(wrapper).parent == Path(real).parent else "mpirun"
 
 
 def lacking(names: Collection[str]) -> list[str]:
     """Return the programs that are missing, each with a remedy."""
-    absent = [name for name in names if not _which(name)]
+    absent = [name for name in names if not which(name)]
     if "mpirun" in absent:  # its daemon belongs to the same package
         absent = [name for name in absent if name not in ("orted", "prted")]
     remedy = "apt-get install " if APT.exists() else "as in Debian's "
@@ -55,10 +55,6 @@ def lacking(names: Collection[str]) -> list[str]:
     if SSHD in names and SSHD not in absent and (why := _locked_out()):
         found.append(why)
     return found
-
-
-def _which(name: str) -> str:
-    return which(name, os.get_exec_path())
 
 
 def _locked_out() -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from math import inf
 
 from entrypoint.base.values import State, fresh
+from entrypoint.base.wording import listed
 from entrypoint.launcher.host import descendants
 from entrypoint.launcher.host.descendants import Stat, send
 from entrypoint.launcher.host.process import Process
@@ -167,8 +168,7 @@ class Terminator:
         }
         if left:
             shown = [str(stat) for stat in left.values()]
-            more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
-            log(f"killed processes that scripts left running: {', '.join(shown[:NAMED])}{more}")
+            log(f"killed processes that scripts left running: {listed(shown, NAMED)}")
         for stat in descendants.end_descendants(within, known=self._survivors)[0]:
             if stat.key not in self._survivors:
                 log(f"left behind after SIGKILL: {descendants.where_it_is(stat)}")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from entrypoint.base.errors import ConfigError, shorten, show
+from entrypoint.base.errors import ConfigError, clip, show
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value
 from entrypoint.launcher.job.choices import ChannelGroup
@@ -282,7 +282,7 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
         short = [host for host, group in training.items() if len(group) < wanted]
         if short and first.distribution is Distribution.SHARDED and (wanted == 1 or source.own_data):
             found.append(
-                f"channel {name} is ShardedByS3Key, and not all of the part of {shorten(', '.join(short))} is read: "
+                f"channel {name} is ShardedByS3Key, and not all of the part of {clip(', '.join(short))} is read: "
                 f"wanted FullyReplicated, or {wanted} or more processes that train there (a chief does with TF1 only)"
             )
     unsure = [each for each in sources(channels, most) if each.own_data and not {each.name, ""} & confirmed.keys()]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from entrypoint.base.errors import ConfigError, ConfigErrors, shorten, show
+from entrypoint.base.errors import ConfigError, ConfigErrors, clip, show
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.channels import Channels, read_channels
 from entrypoint.launcher.job.choices import Mode, PsProgram, Tf1
@@ -43,7 +43,7 @@ _Kind = TypeVar("_Kind")
 MAX_RANKS = 20_000
 MAX_TASKS = 2000  # of TensorFlow: TF_CONFIG holds all addresses, and an environment entry holds 128 KiB
 
-_SWITCHES = {
+SWITCHES = {  # the SDK's hyperparameters that choose a mode
     Mode.PS: params.PARAMETER_SERVER_ENABLED,
     Mode.MWMS: params.MULTI_WORKER_MIRRORED_STRATEGY_ENABLED,
     Mode.MPI: params.MPI_ENABLED,
@@ -232,7 +232,7 @@ def _cluster(
 
 
 def _interface(resources: dict[str, Any]) -> str:
-    return shorten(str(resources.get("network_interface_name") or "eth0"))
+    return clip(str(resources.get("network_interface_name") or "eth0"))
 
 
 def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
@@ -247,7 +247,7 @@ def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
 
 def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
     """Return (mode, whether it was asked for by name): from our setting, else from the switches of SageMaker's SDK."""
-    switches = {**_SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else _SWITCHES
+    switches = {**SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else SWITCHES
     asked: dict[Mode, str] = {} if settings.mode is Mode.AUTO else {settings.mode: f"ENTRYPOINT_MODE={settings.mode}"}
     for mode, key in switches.items():
         if key in hyperparameters and _parsed(hyperparameters, key, truth):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import ConfigError, shorten, show
+from entrypoint.base.errors import ConfigError, clip, show
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.job import Paths, Program
 from entrypoint.launcher.job.settings import HOST_NAME, NOT_GIVEN, as_text
@@ -96,7 +96,7 @@ def host_names(resources: dict[str, Any], path: Path) -> list[str]:
     if odd:
         raise ConfigError(f"{path} has {show(odd[0])} in hosts; wanted names of letters, digits, - . and _")
     if doubles := more_than_once(names):
-        more, found = shorten(", ".join(doubles)), show(names)
+        more, found = clip(", ".join(doubles)), show(names)
         raise ConfigError(f"{path} names {more} more than once in hosts {found}; wanted each once")
     if len(names) > MAX_HOSTS:
         raise ConfigError(f"{path} names {len(names)} hosts; wanted at most {MAX_HOSTS}")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import ConfigError, shorten, show
+from entrypoint.base.errors import ConfigError, clip, show
 from entrypoint.base.values import Value
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.cluster import Cluster, Part
@@ -75,9 +75,9 @@ def _part(group: Group, training: Sequence[str], serving: Sequence[str]) -> Part
 
 def _check_name(name: str, where: str, groups: Sequence[Group], path: Path) -> None:
     named = next((group for group in groups if group.name == name), None)
-    found = f"{where} names instance group {shorten(repr(name))}"
+    found = f"{where} names instance group {clip(repr(name))}"
     if named is None:
-        listed = shorten(", ".join(repr(group.name) for group in groups))
+        listed = clip(", ".join(repr(group.name) for group in groups))
         raise ConfigError(f"{found}; wanted {f'one of {listed}' if groups else 'none, as there are none'} in {path}")
     if not named.hosts:
         raise ConfigError(f"{found}, which has no hosts in {path}; wanted one that has")

@@ -14,7 +14,7 @@ from entrypoint.launcher.job.settings import Settings
 MARKS = "ENTRYPOINT_MARKS"  # environment variable: the socket where a script's library reports its steps to the monitor
 
 
-class _Below:
+class Below:
     """Name a file or folder of a Tree by one of its folders and the rest of the path."""
 
     def __init__(self, folder: str, rest: str) -> None:
@@ -30,13 +30,14 @@ class Tree(Value):
 
     base: Path
 
-    config = _Below("base", "input/config")
-    model = _Below("base", "model")
-    output = _Below("base", "output")
-    failure = _Below("output", "failure")
-    success = _Below("output", "success")
-    records = _Below("data", "record")  # of the monitor; on the coordinator it holds those of all hosts
-    report = _Below("data", "report.html")  # the page that is made from the records
+    config = Below("base", "input/config")
+    input_data = Below("base", "input/data")
+    model = Below("base", "model")
+    output = Below("base", "output")
+    failure = Below("output", "failure")
+    success = Below("output", "success")
+    records = Below("data", "record")  # of the monitor; on the coordinator it holds those of all hosts
+    report = Below("data", "report.html")  # the page that is made from the records
 
     @cached_property  # cached, since each of thousands of ranks uses it
     def code(self) -> Path:
@@ -60,11 +61,11 @@ class Paths(Tree):
     other_code: Path | None = None
     other_data: Path | None = None
 
-    prepared = _Below("run", "prepared.json")  # the result of the prepare step
-    ranks = _Below("run", "ranks.sock")  # where the ranks that mpirun starts on this host report
-    marks = _Below("run", "marks.sock")  # where scripts report their steps to the monitor
-    public_keys = _Below("run", "public_keys")  # a folder with those of all hosts, one file per kind of key
-    ssh = _Below("run", "ssh")
+    prepared = Below("run", "prepared.json")  # the result of the prepare step
+    ranks = Below("run", "ranks.sock")  # where the ranks that mpirun starts on this host report
+    marks = Below("run", "marks.sock")  # where scripts report their steps to the monitor
+    public_keys = Below("run", "public_keys")  # a folder with those of all hosts, one file per kind of key
+    ssh = Below("run", "ssh")
 
     @cached_property
     def code(self) -> Path:

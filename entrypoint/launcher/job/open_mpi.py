@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError, show
@@ -17,18 +17,17 @@ PATIENCE_SECONDS = 20.0  # seconds for `mpirun --version`, which usually takes s
 
 def major_version(environment: Mapping[str, str]) -> int:
     """Return ORTE or PRRTE: by the daemon on PATH, at no cost, else by mpirun. Raise ConfigError if it is another."""
-    folders = [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder]
-    there = [major for major, daemon in DAEMONS.items() if which(daemon, folders)]
+    there = [major for major, daemon in DAEMONS.items() if which(daemon, environment)]
     if len(there) == 1:
         return there[0]
-    mpirun = which("mpirun", folders)
+    mpirun = which("mpirun", environment)
     # If there is none, its start fails with its name; or this host only plans.
     return _asked(mpirun, environment) if mpirun else ORTE
 
 
-def which(name: str, folders: Sequence[str]) -> str:
-    """Return the first program of this name, or "". shutil.which does the same, but its import takes longer."""
-    paths = (Path(folder, name) for folder in folders)
+def which(name: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return the first program of this name on PATH, or "". shutil.which does the same, but its import takes longer."""
+    paths = (Path(folder, name) for folder in os.get_exec_path(environment) if folder)
     return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
 
 

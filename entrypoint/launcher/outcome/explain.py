@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from entrypoint.base.errors import clip
 from entrypoint.launcher.outcome.forms import as_python_prints
 from entrypoint.launcher.outcome.native import NEAR_LINES, Reason, fatal, meaning, mpi_error, of_handler
-from entrypoint.launcher.outcome.outcome import GAP, Confidence, Exit, clip, clip_head
+from entrypoint.launcher.outcome.outcome import GAP, Confidence, Exit, clip_head
 from entrypoint.launcher.outcome.reasons import (
     SHELL,
     came_out,

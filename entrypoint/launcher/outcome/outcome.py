@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from entrypoint.base.errors import ExitCode
+from entrypoint.base.errors import ExitCode, clip
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value, replace
 
@@ -41,13 +41,15 @@ class Exit(Value):
             return self.signal
         return self.code - 128 if self.code - 128 in {*signal.Signals} else None
 
-    def __str__(self) -> str:
+    @property
+    def short(self) -> str:
+        """Return the code, or the signal's name."""
         if self.signal is None:
-            return f"exit code {self.code}"
-        try:
-            return f"killed by {signal.Signals(self.signal).name}"
-        except ValueError:
-            return f"killed by signal {self.signal}"
+            return str(self.code)
+        return next((known.name for known in signal.Signals if known == self.signal), f"signal {self.signal}")
+
+    def __str__(self) -> str:
+        return f"{'exit code' if self.signal is None else 'killed by'} {self.short}"
 
 
 class Confidence(StrEnum):
@@ -127,11 +129,6 @@ def stopped() -> Outcome:
 def failed(cause: Cause) -> Outcome:
     """Return a failure. Its exit code is never 0, whatever the process that caused it returned."""
     return Outcome(kind=Kind.FAILED, exit_code=cause.code if 0 < cause.code < 256 else 1, cause=cause)
-
-
-def clip(text: str, limit: int) -> str:
-    """Return the first `limit` characters, with a mark if something was cut."""
-    return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
 
 
 def clip_head(text: str, limit: int) -> str:

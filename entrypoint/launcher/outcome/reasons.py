@@ -9,10 +9,11 @@ import re
 import signal
 from collections.abc import Sequence
 
+from entrypoint.base.errors import clip
 from entrypoint.base.values import replace
 from entrypoint.launcher.outcome.forms import TRACEBACK, boxes
 from entrypoint.launcher.outcome.native import NEAR_LINES, still_worked
-from entrypoint.launcher.outcome.outcome import GAP, Exit, clip
+from entrypoint.launcher.outcome.outcome import GAP, Exit
 from entrypoint.launcher.outcome.symptoms import reads_like_symptom, without_goodbyes
 from entrypoint.launcher.outcome.tracebacks import NOISE, Link, Raised
 

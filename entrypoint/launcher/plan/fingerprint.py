@@ -1,7 +1,7 @@
 """Compute what must be the same on every host, as short texts. The prepare step adds code and versions."""
 
 from entrypoint import __version__
-from entrypoint.base.errors import shorten
+from entrypoint.base.errors import clip
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.settings import SETTINGS
 from entrypoint.launcher.plan.plan import ANY, Plan
@@ -35,7 +35,7 @@ def _channels(job: Job, plan: Plan) -> str:
     """Return a digest of the channels, which hosts that train share; other hosts may lack them."""
     if not any(spec.reader for spec in plan.on(job.cluster.me.name)):
         return ANY
-    names = shorten(", ".join(channel.name for channel in job.channels.all))
+    names = clip(", ".join(channel.name for channel in job.channels.all))
     return f"[{names}] ({_digest(repr(job.channels.all))})"
 
 

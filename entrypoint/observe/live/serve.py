@@ -27,12 +27,11 @@ def state(folder: Path) -> bytes:
         return b"{}"
 
 
-def _page(folder: Path) -> bytes:
-    """Return the page, which has no job's data and requests LIVE by itself."""
-    return Path(__file__).with_name("page.html").read_bytes()
-
-
-ROUTES = {PAGE: Route(body=_page, is_page=True), LIVE: Route(body=state)}
+ROUTES = {
+    # The page has no job's data, and requests LIVE by itself.
+    PAGE: Route(body=lambda _: Path(__file__).with_name("page.html").read_bytes(), is_page=True),
+    LIVE: Route(body=state),
+}
 
 
 class Looks:

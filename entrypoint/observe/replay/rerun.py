@@ -22,7 +22,7 @@ class Gathered:
     left: bool = False  # its record has the job's outcome
     signalled: float | None = None
     asked: set[str] = field(default_factory=set)  # processes that the launcher itself ended
-    killed: list[tuple[float, str, int]] = field(default_factory=list)  # (when, process, signal), sent by others
+    killed: tuple[float, str] | None = None  # (when, process) of the first signal that others sent
     lines: dict[str, str] = field(default_factory=dict)  # last output line of each process
     links: dict[str, float] = field(default_factory=dict)  # other host -> when its connection to this one closed
     reports: dict[str, float] = field(default_factory=dict)  # other host -> time of its last report
@@ -57,7 +57,7 @@ def _note_decision(gathered: Gathered, at: float, call: lines.Call) -> None:
             case "Signalled" if gathered.signalled is None:
                 gathered.signalled = at
             case "Ended" if fields["exit"]["signal"] and fields["name"] not in gathered.asked:
-                gathered.killed.append((at, fields["name"], fields["exit"]["signal"]))
+                gathered.killed = gathered.killed or (at, fields["name"])
     gathered.asked |= {action[1]["name"] for action in call["actions"] if action[0] in ("Ask", "Force")}
 
 
@@ -78,12 +78,12 @@ def faults(records: Mapping[str, Iterable[lines.Line]]) -> Iterator[str]:
             # A lost host whose connections stay open is frozen, or cut off.
             what, when = ("kill", closed) if closed else ("pause", max(last_report, each.last))
             yield f"{what} {host} at {when - began:.1f}"
-        else:
-            for at, process, _ in each.killed[:1]:
-                line = each.lines.get(process, "").strip()
-                has_number = any(letter.isdigit() for letter in line)
-                moment = f"when {shlex.quote(f'[{host} {process}] {line}')}" if has_number else f"at {at - began:.1f}"
-                yield f"kill {shlex.quote(f'{host}:{process}')} {moment}"
+        elif each.killed:
+            at, process = each.killed
+            line = each.lines.get(process, "").strip()
+            has_number = any(letter.isdigit() for letter in line)
+            moment = f"when {shlex.quote(f'[{host} {process}] {line}')}" if has_number else f"at {at - began:.1f}"
+            yield f"kill {shlex.quote(f'{host}:{process}')} {moment}"
 
 
 def arguments(described: lines.Described, mode: str, processes: int, program: str, wanted: Sequence[str]) -> list[str]:

@@ -5,7 +5,6 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from entrypoint.observe.report.bill import Bill
 from entrypoint.observe.report.columns import Series
 from entrypoint.observe.report.host import Host, Process
 from entrypoint.observe.report.job import JobRecord
@@ -20,7 +19,8 @@ MOST_SPANS = 20_000
 NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_seconds", "steps_per_second"}
 
 
-def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, Any]:
+def content(job: JobRecord, verdicts: list[Verdict], price: float | None = None) -> dict[str, Any]:
+    """Return the content. `price`: USD per host-hour; None if it is not known."""
     index = {host.name: at for at, host in enumerate(job.hosts)}
     count = max(1, min(job.limit, math.ceil(job.seconds / job.width)))
     about = job.about
@@ -46,11 +46,7 @@ def content(job: JobRecord, verdicts: list[Verdict], bill: Bill) -> dict[str, An
         ],
         "said": _logged(job, index),
         "stacks": _stacks(job),
-        "bill": {
-            "total": digits(bill.total), "idle": digits(bill.idle), "price": bill.price,
-            "phases": [[phase, digits(seconds)] for phase, seconds in bill.phases.items()],
-            "hosts": [[digits(bill.hosts[host.name][phase]) for phase in bill.phases] for host in job.hosts],
-        },
+        "bill": _bill(job, price),
     }  # fmt: skip
 
 
@@ -233,3 +229,21 @@ def _stacks(job: JobRecord) -> list[dict[str, Any]]:
             if room > 0:
                 found.append({**stack, "at": digits(stack["at"]), "host": host.name})
     return found
+
+
+def _bill(job: JobRecord, price: float | None) -> dict[str, Any]:
+    """Return host-seconds by phase, in the order of a job. Idle are those in which hosts waited."""
+    hosts = []
+    for host in job.hosts:
+        sums = dict.fromkeys(ORDER, 0.0)
+        for span in job.spans[host.name]:
+            sums[span.phase] += span.end - span.start
+        hosts.append(sums)
+    phases = {phase: seconds for phase in ORDER if (seconds := sum(sums[phase] for sums in hosts)) > 0}
+    return {
+        "total": digits(sum(phases.values())),
+        "idle": digits(sum(seconds for phase, seconds in phases.items() if phase in IDLE)),
+        "price": price,
+        "phases": [[phase, digits(seconds)] for phase, seconds in phases.items()],
+        "hosts": [[digits(sums[phase]) for phase in phases] for sums in hosts],
+    }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.base.wording import listed
 from entrypoint.launcher.job.rules import parse_rules, thresholds
 from entrypoint.observe.report import phases
 from entrypoint.observe.report.columns import Columns
@@ -127,8 +128,7 @@ def _put_together(job: JobRecord) -> None:
     known = {host.name for host in job.hosts}
     job.missing = [text(name) for name in (job.about.hosts or ())[:2000] if name not in known]
     if job.missing:
-        shown = ", ".join(job.missing[:8]) + (f" and {len(job.missing) - 8} more" if len(job.missing) > 8 else "")
-        job.notes.append(f"no record of {shown}")
+        job.notes.append(f"no record of {listed(job.missing, 8)}")
     if not job.outcome and job.hosts:
         job.notes.append("no record says how the job ended: the coordinator was lost, or the job still runs")
     users = job.trainers() or [

@@ -4,7 +4,6 @@ import gc
 from collections.abc import Mapping
 from pathlib import Path
 
-from entrypoint.observe.report.bill import bill_of
 from entrypoint.observe.report.content import content
 from entrypoint.observe.report.job import gather
 from entrypoint.observe.report.render import line_of, render
@@ -28,7 +27,7 @@ def make(
     try:
         job = gather(records, within)
         verdicts = judge(job, {**job.rules, **(rules or {})})
-        page = content(job, verdicts, bill_of(job, job.price if price is None else price))
+        page = content(job, verdicts, job.price if price is None else price)
     finally:
         if is_on:
             gc.enable()

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -184,10 +185,10 @@ class Story:
 
 def test_a_fault_is_injected_once_when_its_time_has_come():
     story = Story("kill algo-2 at 3")
-    assert story.injector.next_look(0.0) == 3.0
+    assert story.injector.next_look() == 3.0
     assert story.at(2.99) == []
     assert story.at(3.01) == [("kill", "algo-2")]
-    assert story.at(3.1) == [] and story.injector.next_look(3.1) is None
+    assert story.at(3.1) == [] and story.injector.next_look() == inf
     assert story.said == ["fault after 3.01 s: kill algo-2 at 3"]
     assert story.injector.report() == ["fault: kill algo-2 at 3, after 3.01 s"]
 
@@ -202,7 +203,7 @@ def test_all_hosts_are_frozen_before_the_first_is_killed():
 def test_a_fault_that_lasts_is_ended():
     story = Story("cut algo-2 at 1 for 2")
     assert story.at(1.5) == [("cut", "algo-2")]
-    assert story.injector.next_look(1.5) == 3.5
+    assert story.injector.next_look() == 3.5
     assert story.at(3.49) == []
     assert story.at(3.5) == [("heal", "algo-2")]
     assert story.at(9.0) == []
@@ -212,7 +213,7 @@ def test_a_fault_that_lasts_is_ended():
 
 def test_a_text_is_waited_for_on_any_host():
     story = Story("kill algo-2 when 'epoch 2'")
-    assert story.injector.next_look(0.0) is None
+    assert story.injector.next_look() == inf
     assert not story.injector.note_output(b"[algo-1 script] epoch 1\n[algo-1 script] epoch 11")
     assert story.at(1.0) == []
     assert story.injector.note_output(b"[algo-3 script] epoch 20")
@@ -222,7 +223,7 @@ def test_a_text_is_waited_for_on_any_host():
 
 def test_what_is_not_there_yet_is_looked_for_now_and_then():
     story = Story("kill algo-2:orted", there=())
-    assert story.at(1.0) == [] and story.injector.next_look(1.0) == pytest.approx(1.05)
+    assert story.at(1.0) == [] and story.injector.next_look() == pytest.approx(1.05)
     story.engine.there.add("orted")
     assert story.at(1.01) == []
     assert story.at(1.06) == [("kill", "algo-2")]
@@ -263,7 +264,7 @@ def test_late_hosts_start_late_and_hidden_ones_are_shown():
     story = Story("late algo-2 for 3", "hide algo-3 for 2")
     assert [story.injector.starts_at(host) for host in HOSTS] == [0.0, 3.0, 0.0]
     assert story.at(0.01, "algo-1") == []
-    assert story.injector.next_look(0.01) == 2.0
+    assert story.injector.next_look() == 2.0
     assert story.at(2.0) == [("heal", "algo-3")]
     assert story.at(3.0) == []
     assert story.said == [

@@ -65,7 +65,7 @@ def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
             "program": job.program.name,
             "source": job.program.source,
             "code": str(job.paths.code),
-            "channel": str(job.paths.base / "input" / "data" / "code"),
+            "channel": str(job.paths.input_data / "code"),
             "result": str(job.paths.prepared),
             "modules": modules(here),
             "servers": _servers_of_gpus(job, rows),

@@ -176,23 +176,26 @@ def url():
 
 
 class TestOfS3:
-    def client_of(self, url: str):
-        import boto3
+    @pytest.fixture
+    def answered(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have boto3 ask the stand-in."""
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
+        for name, value in zip(names, [*KEYS.values(), url], strict=True):
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
 
-        return lambda: boto3.client("s3", **KEYS, endpoint_url=url)
-
-    def test_objects_are_begun_to_be_read(self, tmp_path: Path, url: str) -> None:
-        (origin,) = origins(request(), {}, tmp_path / "samples", self.client_of(url))
+    def test_objects_are_begun_to_be_read(self, tmp_path: Path, answered: None) -> None:
+        (origin,) = origins(request(), {}, tmp_path / "samples")
         taken = take(origin, 30)
         assert (taken.records, taken.files, taken.of_files, taken.of_size) == (30, 3, 3, 30_000)
         assert taken.part == pytest.approx(0.01)
         assert (tmp_path / "samples/training/part-2.csv").read_bytes() == b"row of s3\n" * 10
 
     @pytest.mark.parametrize("uri", ["s3://rehearsed/nothing/here", "s3://no-such-bucket/rows"])
-    def test_what_is_not_there(self, tmp_path: Path, url: str, uri: str) -> None:
+    def test_what_is_not_there(self, tmp_path: Path, answered: None, uri: str) -> None:
         words = r"(no object below it|NoSuchBucket).*--channel training=FOLDER"
         with pytest.raises(ConfigError, match=words):
-            origins(request(uri), {}, tmp_path / "samples", self.client_of(url))
+            origins(request(uri), {}, tmp_path / "samples")
 
     def test_no_credentials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in [name for name in os.environ if name.startswith("AWS_")]:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoint.base.errors import ExitCode
+from entrypoint.base.errors import ExitCode, clip
 from entrypoint.base.values import replace
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome import report
-from entrypoint.launcher.outcome.outcome import Cause, Exit, Kind, Outcome, clip, failed, stopped, succeeded
+from entrypoint.launcher.outcome.outcome import Cause, Exit, Kind, Outcome, failed, stopped, succeeded
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 RAISED = """\

@@ -3,7 +3,7 @@
 import pytest
 from records import HostRecord, trained
 
-from entrypoint.observe.report.bill import bill_of
+from entrypoint.observe.report.content import content
 from entrypoint.observe.report.job import gather
 from entrypoint.observe.report.phases import of_process
 
@@ -105,8 +105,8 @@ def test_a_process_that_still_ran():
 
 def test_the_bill_is_all_there_is():
     job = gather({"algo-1": trained("algo-1", 2, seconds=60).data, "algo-2": trained("algo-2", 2, seconds=20).data})
-    bill = bill_of(job)
-    assert bill.total == pytest.approx(66 + 26)
-    assert bill.phases["train"] == pytest.approx(58 + 18)
-    assert bill.idle == pytest.approx(3.5 + 3.5 + 1.0)
-    assert (bill.price, bill_of(job, price=3.6).price) == (None, 3.6)
+    bill = content(job, [])["bill"]
+    assert bill["total"] == pytest.approx(66 + 26)
+    assert dict(bill["phases"])["train"] == pytest.approx(58 + 18)
+    assert bill["idle"] == pytest.approx(3.5 + 3.5 + 1.0)
+    assert (bill["price"], content(job, [], price=3.6)["bill"]["price"]) == (None, 3.6)

@@ -115,7 +115,6 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_line_that_means_harm_spoils_nothing(text):
     """It also does not spoil the page, which is made of it with all rules."""
-    from entrypoint.observe.report.bill import bill_of
     from entrypoint.observe.report.content import content
     from entrypoint.observe.report.render import render
     from entrypoint.observe.report.rules.judge import judge
@@ -126,8 +125,8 @@ def test_a_line_that_means_harm_spoils_nothing(text):
     job = gather({"algo-1": packed(good + bad.encode())})
     assert job.outcome and job.seconds < 200
     assert job.hosts[0].columns.total(("cpu", "user")) == pytest.approx(4.0 * 35, rel=0.2)
-    json.loads(json.dumps(content(job, judge(job, job.rules), bill_of(job)), allow_nan=False))
-    assert "</html>" in render(content(job, judge(job, job.rules), bill_of(job)))
+    json.loads(json.dumps(content(job, judge(job, job.rules)), allow_nan=False))
+    assert "</html>" in render(content(job, judge(job, job.rules)))
 
 
 def test_very_many_names_have_an_end():
