@@ -129,7 +129,7 @@ def measure_one(step: plan.Step, state: State, interrupted: Callable[[], int]) -
         check_tree(changed())
     except Refused as error:
         return str(error)
-    images = usable_images() if step.images else set()
+    images = usable_images(step) if step.images else set()
     if lacks := step.missing(images):
         return f"it lacks {'; '.join(lacks)}"
     if warning := unquiet():
@@ -157,10 +157,10 @@ def measure_one(step: plan.Step, state: State, interrupted: Callable[[], int]) -
     return ""
 
 
-def usable_images() -> set[str]:
+def usable_images(step: plan.Step) -> set[str]:
     """Return the images that are there, without those of ours that hold another launcher than the commit."""
     images = plan.images_here()
-    for image in sorted(filter(plan.is_ours, images)):
+    for image in sorted(filter(plan.is_ours, step.used(images))):
         if why := other_launcher(image):
             say(f"left out image {image}: {why}")
             images.remove(image)

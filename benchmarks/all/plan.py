@@ -53,6 +53,11 @@ class Step:
         lacks = [f"image {image} ({HOW.get(image, './build.sh')})" for image in self.images if image not in images]
         return lacks + [f"program {tool} (apt-get install {tool})" for tool in self.tools if not shutil.which(tool)]
 
+    def used(self, images: Collection[str]) -> set[str]:
+        """Return those of these images that it measures."""
+        words = [word for command in self.commands(images) for word in command]
+        return {image for image in images if image in self.images or any(word.endswith(image) for word in words)}
+
     def repeated_by(self, commands: tuple[Command, ...]) -> str:
         """Return the command for the page, without paths of this machine."""
         if len(commands) > 1 or self.in_image:
