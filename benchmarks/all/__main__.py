@@ -127,6 +127,7 @@ def measure_one(step: plan.Step, state: State, interrupted: Callable[[], int]) -
     """Run the commands of a benchmark that have not ended well yet. Return what went wrong, "" if nothing did."""
     try:
         check_tree(changed())
+        state.check_commit()
     except Refused as error:
         return str(error)
     images = usable_images(step) if step.images else set()

@@ -83,6 +83,13 @@ class State:
                 f"found figures of another machine ({was}); wanted this one ({now}); go on there, or {self.anew}"
             )
 
+    def check_commit(self) -> None:
+        """Raise Refused if another commit has been checked out since the command began."""
+        if (found := machine.commit()) != self.of["commit"]:
+            raise Refused(
+                f"found commit {found} checked out; wanted {self.of['commit']}, of which the other figures are"
+            )
+
     @property
     def anew(self) -> str:
         return "measure all anew: --fresh"
