@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks import machine
+
 DEEPFM = Path(__file__).resolve().parents[1] / "examples" / "deepfm"
 SHARDS = 4  # files, of which the last is kept aside
 
@@ -56,7 +58,7 @@ def run_job(job: Job, data: Path, rows: int, engine: str, image: str | None) -> 
     with tempfile.TemporaryDirectory(prefix="deepfm-job-") as output:
         began = time.monotonic()
         command = job.command(data, output, engine, image)
-        log = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        log = machine.run_gently(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         seconds = time.monotonic() - began
     try:
         if log.returncode:

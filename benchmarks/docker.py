@@ -1,13 +1,16 @@
 """Run docker's command line, label what this process starts, so that all of it can be removed, and write configs."""
 
 import json
+import os
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-LABEL, SESSION = "sagemaker-tf-entrypoint.benchmarks", uuid.uuid4().hex[:8]
+LABEL = "sagemaker-tf-entrypoint.benchmarks"
+SESSION_VARIABLE = "BENCHMARKS_SESSION"  # benchmarks.all passes its own, and removes what its benchmarks have left
+SESSION = os.environ.get(SESSION_VARIABLE) or uuid.uuid4().hex[:8]
 MARK = f"{LABEL}={SESSION}"
 
 
@@ -38,7 +41,7 @@ def write_config(base: Path, host: str, hosts: Sequence[str], hyperparameters: M
 
 
 def remove_all() -> None:
-    """Remove every container and network of this process."""
+    """Remove every container and network of this session."""
     mark = ("--filter", f"label={MARK}")
     if containers := docker("ps", "-aq", *mark).split():
         docker("rm", "-f", "-v", *containers, check=False)

@@ -9,13 +9,15 @@ until there were --kills of them. Exit status 1 if
     a job fails by itself, or the last of a story has not taken as many steps as a job that nobody has killed.
 
 Prints the area under the ROC curve of each story and of as many trainings that nobody has killed. The rows are TFRecord
-files as examples/deepfm/make_rows.py makes them.
+files as examples/deepfm/make_rows.py makes them; without --data it makes some.
 
     python benchmarks/kills.py --mode ps --data data/training
-    python benchmarks/kills.py --mode mpi --engine docker --data data/training
+    python -m benchmarks.kills --mode ps --json kills.json
+    python -m benchmarks.kills --mode mpi --engine docker --json kills.json --add
 """
 
 import argparse
+import contextlib
 import json
 import os
 import queue
@@ -36,6 +38,7 @@ from pathlib import Path
 DEEPFM = Path(__file__).resolve().parents[1] / "examples" / "deepfm"
 PS = ["sagemaker_entrypoint_ps_workers=server"]
 PATIENCE = 300.0  # seconds for a job
+ROWS = 10_000
 
 
 @dataclass
@@ -193,7 +196,7 @@ def check(job: Job, over: int, whole: Job) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="folder of TFRecord files, two at least"
+        "--data", type=Path, metavar="DIR", help=f"folder of TFRecord files, two at least; default: {ROWS:,} made rows"
     )
     parser.add_argument("--mode", choices=["ps", "mpi", "single"], required=True)
     parser.add_argument("--engine", default="process", help="of entrypoint local; Horovod is in the image only")
@@ -210,8 +213,19 @@ def main() -> None:
         "--batch-size", type=int, default=16, help="small, so that training is long enough to be killed"
     )
     parser.add_argument("--unkilled", type=int, help="trainings to compare with; default: as many as stories")
-    parser.add_argument("--json", type=Path, help="file for the raw figures")
+    parser.add_argument("--json", type=Path, help="file for the raw figures; only with python -m")
+    parser.add_argument("--add", action="store_true", help="keep what --json has of other modes")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # jobs then end with this process
+    with contextlib.ExitStack() as stack:
+        if args.data is None:
+            from benchmarks.deepfm_job import rows_of  # as a module only
+
+            args.data = stack.enter_context(rows_of(args.seed, ROWS))
+        measure(args)
+
+
+def measure(args: argparse.Namespace) -> None:
     draw = random.Random(args.seed)
     args.until = time.monotonic() + 60 * args.minutes
 
@@ -238,9 +252,27 @@ def main() -> None:
     print("| | AUC, mean (each) |\n|---|---|")
     print(f"| killed and resumed | {aucs([jobs[-1] for jobs in stories])} |\n| not killed | {aucs(wholes)} |")
     if args.json:
-        raw = {"stories": stories, "not killed": [[job] for job in wholes]}
-        plain = {name: [[{**vars(job), "log": None} for job in jobs] for jobs in each] for name, each in raw.items()}
-        args.json.write_text(json.dumps(plain, indent=1))
+        write(args, stories, wholes)
+
+
+def write(args: argparse.Namespace, stories: list[list[Job]], wholes: list[Job]) -> None:
+    """Write the record, a run for each training; with --add, beside the runs of other modes."""
+    from benchmarks import machine  # as a module only
+
+    names = ("hosts", "engine", "epochs", "batch_size", "seed")
+    record = json.loads(args.json.read_text()) if args.add and args.json.exists() else machine.head("kills")
+    record["limits"] |= {name: getattr(args, name) for name in names}
+    record["runs"] = [run for run in record["runs"] if run["mode"] != args.mode]
+    for kind, trainings in {"killed": stories, "not killed": [[job] for job in wholes]}.items():
+        for number, jobs in enumerate(trainings, 1):
+            killed = [job for job in jobs if job.killed]
+            record["runs"].append({
+                "mode": args.mode, "kind": kind, "round": number, "kills": len(killed),
+                "at_checkpoint": sum(job.while_writing for job in killed),
+                "resumed": sum(bool(job.resumed) for job in jobs),
+                "measures": {"auc": jobs[-1].auc, "steps": max(jobs[-1].step, jobs[-1].first_step)},
+            })  # fmt: skip
+    machine.write(args.json, record)
 
 
 def whole_training(args: argparse.Namespace) -> Job:

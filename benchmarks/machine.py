@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -45,12 +46,36 @@ def head(what: str, limits: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def parser(about: str | None, rounds: int | None = None, counted: str = "of all cases, in turns") -> ArgumentParser:
-    """Return a parser with the options of every benchmark: `--json FILE`, and `--rounds N` unless `rounds` is None."""
+    """Return a parser with the options of every benchmark: `--json FILE`, and `--rounds N` unless `rounds` is None.
+
+    The process cleans up on SIGTERM from now on, as on Ctrl-C.
+    """
+    end_on_sigterm()
     made = ArgumentParser(description=about, formatter_class=RawDescriptionHelpFormatter)
     if rounds is not None:
         made.add_argument("--rounds", type=int, default=rounds, help=f"{counted}; default: {rounds}")
     made.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     return made
+
+
+def end_on_sigterm() -> None:
+    """Raise SystemExit on SIGTERM, so that containers, networks and folders are removed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+def run_gently(command: list[str], **more: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a command that cleans up on SIGINT, as `entrypoint local` does; if this process is to end, wait for that.
+
+    `subprocess.run` would kill the command, and its containers would stay.
+    """
+    with subprocess.Popen(command, text=True, **more) as process:
+        try:
+            printed, errors = process.communicate()
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, printed, errors)
 
 
 def write(path: Path, record: dict[str, Any]) -> None:

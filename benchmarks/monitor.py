@@ -10,6 +10,7 @@ step takes, against the same job without it.
 """
 
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -81,7 +82,9 @@ def run(processes: int, seconds: float, environment: dict[str, str]) -> dict[str
             figures = watch(job, seconds) if environment["ENTRYPOINT_MONITOR"] == "true" else {}
             log, _ = job.communicate()
         finally:
-            job.kill()
+            if job.poll() is None:
+                job.send_signal(signal.SIGINT)  # it ends its hosts
+                job.communicate()
         if job.returncode:
             raise SystemExit(f"{log}\nmonitor: the job ended with exit code {job.returncode}")
         sizes = [path.stat().st_size for path in Path(folder).glob("out/algo-1/ml/output/data/record/*.gz")]

@@ -141,6 +141,8 @@ def main() -> None:
 
 
 def one_job(args: argparse.Namespace, workers: int) -> list[dict[str, Any]]:
+    from benchmarks import machine
+
     with tempfile.TemporaryDirectory(prefix="ps-loop-") as folder:
         code = shutil.copytree(DEEPFM, Path(folder) / "code", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(__file__, code)
@@ -149,7 +151,7 @@ def one_job(args: argparse.Namespace, workers: int) -> list[dict[str, Any]]:
         command += ["--hosts", str(1 + workers), "--output", f"{folder}/out"]
         command += ["--channel", f"training={args.data.resolve()}"]
         command += ["--hyperparameters", "sagemaker_entrypoint_ps_workers=server", "sagemaker_entrypoint_ps_count=1"]
-        log = subprocess.run([*command, *passed], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        log = machine.run_gently([*command, *passed], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     runs = [{"workers": workers, **json.loads(found)} for found in re.findall(r"MEASURED (\{.*\})", log.stdout)]
     if log.returncode or len(runs) != args.rounds * len(LOOPS):
         raise SystemExit(f"{log.stdout}\nps_loop: the job ended with exit code {log.returncode} after {len(runs)} runs")

@@ -38,13 +38,13 @@ def one_run(arguments: argparse.Namespace, way: dict[str, str]) -> dict[int, flo
         "steps": arguments.steps, "skip-steps": 2, "cycle-time-ms": arguments.cycle_time_ms, **way,
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="bench-resnet-") as output:
-        result = subprocess.run(
+        result = machine.run_gently(
             [
                 sys.executable, "-m", "entrypoint", "local", str(TRAIN), "--hosts", "2", "--mode", "mpi",
                 "--processes-per-host", "2", "--engine", "docker", "--image", arguments.image, "--output", output,
                 "--hyperparameters", *(f"{name}={value}" for name, value in hyperparameters.items()),
             ],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
     rows = {int(ranks): float(step) / 1000 for ranks, _, step, _ in ROW.findall(result.stdout)}
     if result.returncode or sorted(rows) != [1, 2, 4]:

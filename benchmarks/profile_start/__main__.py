@@ -5,11 +5,15 @@ Needs root, Docker and the image. Prints tables; --json FILE keeps the figures.
 """
 
 import statistics
+import sys
 from typing import Any
 
 from benchmarks import machine
 from benchmarks.profile_start import jobs, phases
 from benchmarks.profile_start.jobs import CASES, Ran
+from benchmarks.profile_start.kernel import Unseen
+
+TRIES = 5  # of a job that a busy machine hides
 
 PREPARED = ("the user's code prepared", "prepare", "exit")
 SCRIPT = ("to the script's exec", "train.py", "exec")
@@ -82,6 +86,18 @@ def _row(name: str, seconds: list[float]) -> str:
     return f"{name:64} {figures[0]:8.1f} ms ({figures[1]:.1f} to {figures[2]:.1f})"
 
 
+def seen(image: str, case: jobs.Case, ours: bool) -> Ran:
+    """Run a job until the kernel's reports show it, at most TRIES times."""
+    for left in reversed(range(TRIES)):
+        try:
+            return jobs.run(image, case, ours)
+        except Unseen as error:
+            if not left:
+                raise
+            print(f"once more: {error}", file=sys.stderr, flush=True)
+    raise AssertionError
+
+
 def main() -> None:
     parser = machine.parser(__doc__, rounds=7, counted="counted ones, after one that is not")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest")
@@ -94,7 +110,7 @@ def main() -> None:
     for number in range(arguments.rounds + 1):
         for case in arguments.cases:
             for side, image in images.items():
-                ran = jobs.run(image, CASES[case], ours=side != "floor")
+                ran = seen(image, CASES[case], ours=side != "floor")
                 if number:
                     head = {"case": case, "title": CASES[case].title, "hosts": len(ran.hosts), "side": side}
                     machine.add(record, {**head, "round": number, **measured(case, side, ran)}, arguments.json)

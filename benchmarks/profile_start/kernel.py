@@ -43,6 +43,10 @@ class Seen:
     ended: int | None = None
 
 
+class Unseen(SystemExit):
+    """A job whose processes the kernel's reports do not show: it has no figures. A busy machine causes it."""
+
+
 class Kernel:
     """Listen from `with` on; `seen` grows meanwhile."""
 
@@ -66,10 +70,10 @@ class Kernel:
     def below(self, pid: int) -> list[Seen]:
         """Return the newest process of this number and its descendants, in the order of their beginning."""
         if self.is_deaf:
-            raise SystemExit("the kernel had more to tell than we could hear")
+            raise Unseen("the kernel had more to tell than we could hear")
         top = next((seen for seen in reversed(self.seen) if seen.pid == pid), None)
         if top is None:
-            raise SystemExit(f"no process {pid} was seen; 0: the container had ended before Docker said its number")
+            raise Unseen(f"no process {pid} was seen; 0: the container had ended before Docker said its number")
         found, members = [top], {pid: top}
         for seen in self.seen[self.seen.index(top) + 1 :]:
             if seen.parent in members and seen.pid not in members:

@@ -14,9 +14,12 @@ from benchmarks.report import (
     chaos,
     cost,
     deepfm,
+    kills,
     many_hosts,
     monitor,
+    pipe,
     profile,
+    promises,
     pull,
     side_by_side,
     words,
@@ -40,6 +43,8 @@ PAGES = {  # what: (title, what its template takes beside the record)
     "monitor": ("What the monitor costs", monitor.context),
     "allreduce": ("Horovod's allreduce under our launcher and by hand", allreduce.context),
     "pull": ("What is pulled", pull.context),
+    "pipe": ("Pipe mode", pipe.context),
+    "kills": ("Trainings that are killed, and go on", kills.context),
 }
 LOST = "## Slower, or short of our aim"  # README links to it
 COST = "What a job costs beside its script"
@@ -86,6 +91,8 @@ def page(record: dict[str, Any]) -> str:
 
 def pages(found: Records) -> dict[str, str]:
     """Return the text of each page, by its path below the root; of a file in IN_BLOCKS, the text of its block."""
+    commits = commits_of(found)
+    found = {what: {**record, "mixed": len(commits) > 1} for what, record in found.items()}
     sides = found.get("side-by-side")
     of_cost = cost.context(sides, found.get("many-hosts"), found.get("pull")) if sides else {}
     listed = [(what, PAGES[what][0], record, page(record)) for what, record in found.items()]
@@ -94,14 +101,27 @@ def pages(found: Records) -> dict[str, str]:
         listed.append(("cost", COST, record, render("cost", record=record, **of_cost)))
     of_sides = headlines(sides, of_cost) if sides else {}
     made = {
-        f"{FOLDER}/README.md": (render("headlines", **of_sides) + "\n" if sides else "")
-        + render("index", pages=listed),
+        f"{FOLDER}/README.md": "\n".join(
+            [
+                render("promises", **promises.context(found)),
+                *([render("headlines", **of_sides)] if sides else []),
+                render("index", pages=listed, commits=commits),
+            ]
+        ),
         "README.md": render("readme", **of_sides) if sides else "",
     }
     for what, title, _, text in listed:
         path = f"{FOLDER}/{what}.md"
         made[path] = text if path in IN_BLOCKS else f"{MADE}\n\n# {title}\n\n{text}"
     return made
+
+
+def commits_of(found: Records) -> dict[str, list[str]]:
+    """Return {commit: what was measured on it}."""
+    commits: dict[str, list[str]] = {}
+    for what, record in found.items():
+        commits.setdefault(record["commit"], []).append(what)
+    return commits
 
 
 def headlines(record: dict[str, Any], of_cost: dict[str, Any]) -> dict[str, Any]:
@@ -121,6 +141,8 @@ def headlines(record: dict[str, Any], of_cost: dict[str, Any]) -> dict[str, Any]
         "slower": LOST,
         "anchor": re.sub(r"[^\w -]", "", LOST.lstrip("# ")).lower().replace(" ", "-"),
         "folder": FOLDER,
+        "first": [(*promise.key, promise.row) for promise in promises.FIRST],
+        "headlines": promises.HEADLINES,
         **of_cost,
     }
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import machine
 from benchmarks.report import __main__ as report
-from benchmarks.report import cost, many_hosts, pages, side_by_side, words
+from benchmarks.report import cost, many_hosts, pages, promises, side_by_side, words
 from benchmarks.report.figures import BadRecord, Measured, Ratio, measured, ratio, ratio_of_rounds, read
 from benchmarks.side_by_side.aims import AIMS
 
@@ -376,7 +376,7 @@ def test_random_jobs_by_mode_and_fault():
         ("{", "wanted: a JSON file that a benchmark wrote"),
         ("[]", "no what, date, commit, command, machine, runs"),
         (json.dumps({**head("chaos"), "runs": [{"case": "a"}]}), "run 1 has no measures"),
-        (json.dumps({**head("pipe"), "runs": []}), "is of 'pipe', which has no page"),
+        (json.dumps({**head("threads"), "runs": []}), "is of 'threads', which has no page"),
     ],
     ids=["no JSON", "no record", "no measures", "no page"],  # by itself, pytest would take the text, which has the load
 )
@@ -527,3 +527,129 @@ def test_the_readme_has_three_rows_counts_the_losses_and_links_to_them():
         (anchor,) = re.findall(rf"\[the losses[^]]*\]\({pages.FOLDER}/README\.md#([\w-]+)\)", block)
         heading = pages.LOST.removeprefix("## ").lower().replace(",", "").replace(" ", "-")
         assert anchor == heading
+
+
+# ---- what README promises --------------------------------------------------------------------------------------------
+
+
+def promised(runs: list, **more) -> dict[str, list[str]]:
+    """Return the cells of the table of promises, by the promise."""
+    made = pages.pages({"side-by-side": record("side-by-side", runs, date="2026-01-02", commit="abc1234", **more)})
+    index = made[f"{pages.FOLDER}/README.md"]
+    assert index.startswith("## What README promises\n"), "it comes first"
+    return {name: cells for name, *cells in tables(index.splitlines())["README promises"]}
+
+
+def test_the_table_of_promises_has_our_worst_case_and_the_best_peer():
+    runs = both("raise-mpi-2-rank-0", {"gone_s": 0.2}, {"gone_s": 154.0}, group="failure")
+    runs += both("raise-mpi-4-rank-3", {"gone_s": 0.4}, {"cut": 180}, group="failure")
+    runs += [run("raise-mpi-4-rank-3", "drivers", gone_s=20.0, group="failure")]
+    runs += [run("raise-mpi-4-rank-3", "mpirun", gone_s=2.0, group="failure")]
+    runs += both("kill-ps-2-worker", {"gone_s": 12.0}, {"cut": 60}, group="failure")
+    runs += both("start-mpi-2x1", {"start_s": 0.5, "tail_s": 0.1}, {"start_s": 0.4, "tail_s": 31.0})
+    runs += both("stop-mpi-2", {"told_s": 0.05}, {}, group="stop")
+    made = "2026-01-02, `abc1234`"
+    found = promised(runs)
+    assert found["a rank raises, until all hosts are gone"][1:] == [
+        "0.20 s",
+        "154 s (AWS toolkit)",
+        "770 times sooner",
+        made,
+    ]
+    assert found["a script raises, until all hosts are gone"] == [
+        "within seconds", "0.40 s (worst of 2: the case raise-mpi-4-rank-3)", "2.00 s (mpirun, by hand)",
+        "5.0 times sooner", made,
+    ]  # fmt: skip
+    assert found["a host is killed, until all others are gone"] == [
+        "within seconds", "**12.0 s: not kept**", "not ended after 60 s (AWS toolkit)", "more than 5.0 times sooner",
+        made,
+    ]  # fmt: skip
+    assert found["start, to the script's first line"][-2] == "1.2 times as long"
+    assert found["SIGTERM, until it has reached every script"][1:] == ["0.050 s", "never (AWS toolkit)", "", made]
+    assert found["an install fails, until all hosts are gone"] == ["within seconds", "not measured", "", "", ""]
+    assert found["`entrypoint accept` on SageMaker"][:2] == ["at most $1.38", "not measured (never run on SageMaker)"]
+    (said,) = re.findall(r"Of \d+ promises, .* does better\.", promises_text(runs))
+    measured_ones = [cells for cells in found.values() if not cells[1].startswith("not measured")]
+    unknown = len(found) - len(measured_ones)
+    assert said == f"Of {len(found)} promises, {unknown} were not measured, 1 is not kept, and in 1 a peer does better."
+
+
+def promises_text(runs: list) -> str:
+    return " ".join(
+        pages.render("promises", **promises.context({"side-by-side": record("side-by-side", runs)})).split()
+    )
+
+
+def test_without_any_figure_each_promise_is_not_measured():
+    table = promises.context({})
+    assert all(cells[2].startswith("not measured") for cells in table["lines"])
+    assert table["unknown"] == len(promises.PROMISES) and table["broken"] == table["beaten"] == 0
+
+
+def by_hand_of_readme() -> str:
+    before, _, rest = (ROOT / "README.md").read_text().partition(pages.BEGIN)
+    return " ".join((before + rest.partition(pages.END)[2]).split())
+
+
+def test_every_figure_of_the_readme_is_among_the_promises():
+    readme = by_hand_of_readme()
+    quotes = [promise.quote for promise in promises.PROMISES if promise not in promises.FIRST]
+    assert [quote for quote in quotes if quote not in readme] == [], "README says it in other words now"
+    for quote in quotes:
+        readme = readme.replace(quote, "")
+    figures = r"[^.]*(?:\$ ?\d(?!\d*456)|\b(?:milli)?seconds?\b|\bminutes?\b|\d+ (?:s|ms|MB|%)\b|\btimes\b)[^.]*"
+    assert re.findall(figures, readme) == [], "a promise with a figure that is not in benchmarks/report/promises.py"
+
+
+def test_the_rows_of_the_readme_are_promises_with_the_same_figures():
+    index = tables(block_of(FOLDER / "README.md").splitlines())["README promises"]
+    of_promises = {name: cells for name, *cells in index}
+    for name, ours, *_ in tables(block_of(ROOT / "README.md").splitlines())["median"]:
+        row, _, unit = name.rpartition(", ")
+        assert of_promises[row][1] == f"{ours} {unit}"
+
+
+def test_pages_of_different_commits_say_so():
+    sides = both("start-mpi-2x1", {"start_s": 0.5, "tail_s": 0.1}, {"start_s": 4.0, "tail_s": 31.0})
+    found = {"side-by-side": record("side-by-side", sides, commit="aaa"), "chaos": record("chaos", [], commit="bbb+")}
+    note = "Other pages are of [other commits](README.md#all-pages)."
+    made = {path: " ".join(text.split()) for path, text in pages.pages(found).items()}
+    assert all(note in made[f"{pages.FOLDER}/{what}.md"] for what in ("side-by-side", "chaos", "cost"))
+    index = made[f"{pages.FOLDER}/README.md"]
+    assert "**The pages are of 2 commits**" in index and "`aaa` (side-by-side); `bbb+` (chaos)." in index
+    found["chaos"]["commit"] = "aaa"
+    made = pages.pages(found)
+    assert not any("commits" in text for text in made.values())
+    assert "All pages are of commit `aaa`." in made[f"{pages.FOLDER}/README.md"]
+
+
+# ---- Pipe mode and killed trainings ----------------------------------------------------------------------------------
+
+
+def test_pipe_mode_against_the_operator_and_a_file():
+    rates = {"operator": 100.0, "our reader": 200.0, "file": 250.0}
+    runs = [
+        {"format": "TFRecord", "record": "1 KB", "reader": reader, "round": number, "load": 0.5,
+         "measures": {"records_per_s": rate * number, "cpu_s_per_gb": 1.0}}
+        for number in (1, 2, 3) for reader, rate in rates.items()
+    ]  # fmt: skip
+    lines = page("pipe", runs, limits={"megabytes": 800})
+    text = " ".join(lines)
+    assert "**In Pipe mode our reader is 2.00 times as fast as sagemaker-tensorflow's operator.**" in text
+    assert "page cache: TFRecord of 1 KB 0.80 (**missed**)." in text
+    cells = ["TFRecord", "1 KB", "our reader", "400 (200 to 600)", "1.00 (1.00 to 1.00)"]
+    assert cells in tables(lines)["format"]
+    assert "operator.**" not in " ".join(page("pipe", [each for each in runs if each["reader"] != "operator"]))
+
+
+def test_killed_trainings_by_mode():
+    def training(mode, kind, number, auc, kills=0):
+        more = {"kills": kills, "at_checkpoint": kills // 2, "resumed": kills}
+        return {"mode": mode, "kind": kind, "round": number, **more, "measures": {"auc": auc, "steps": 9}}
+
+    runs = [training("ps", "killed", 1, 0.71, 3), training("ps", "killed", 2, 0.73, 3)]
+    lines = page("kills", [*runs, training("ps", "not killed", 1, 0.725)])
+    assert tables(lines)[""] == [
+        ["parameter servers", "6, 2", "2", "0.720 (0.710 0.730)", "0.725 (0.725)"],
+    ]
+    assert "Of 6 jobs of DeepFM that were killed at random moments, 2 of them" in " ".join(lines)
