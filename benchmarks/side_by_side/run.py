@@ -52,8 +52,9 @@ def run(
         killed = job.hosts[case.host] if case.event == "kill" else None
         left_at = scripts.ended_at() if scripts else None
         figures = measures(
-            case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes, left_at
-        )
+            case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes, left_at,
+            side=side,
+        )  # fmt: skip
         if keep:
             job.keep(keep / f"{case.name}-{side}", endings)
         return {
@@ -75,6 +76,8 @@ def befall(job: Job, case: Case) -> float | None:
     match case.event:
         case "raise":
             job.tell("raise", host)
+            return None
+        case "crash" | "hang":
             return None
         case "kill":
             return job.kill(host)
