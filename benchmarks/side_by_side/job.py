@@ -118,7 +118,8 @@ class Job:
         docker(
             "create", "--name", self._name(host), "--hostname", f"ip-10-0-0-{number + 1}.ec2.internal", "--label", MARK,
             "--network", self._id, "--network-alias", host, "--cgroup-parent", self.usage.parent,
-            "--env", f"TRAINING_JOB_NAME={self._id}", *self._settings(), *[word for mount in mounts for word in ("-v", mount)],
+            "--env", f"TRAINING_JOB_NAME={self._id}", *self._settings(),
+            *[word for mount in mounts for word in ("-v", mount)],
             "--entrypoint", command[0], self._image, *command[1:],
         )  # fmt: skip
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable
 
-from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, OURS, RESTART, START, STOP, UNREAD, UNWATCHED, Case
 from benchmarks.docker import seconds
+from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, OURS, RESTART, START, STOP, UNREAD, UNWATCHED, Case
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import log_measures
 
@@ -23,7 +23,7 @@ def measures(
     cpu_s: float,
     printing_cpu_s: float | None,
     peak_bytes: int,
-    left_at: float | None = None,  # when the scripts' last process was gone, of real jobs
+    left_at: float | None = None,  # when the scripts' last process was gone, of real jobs; of restarts the last before
     side: str = OURS,
 ) -> dict[str, float]:
     """Return only what could be measured. A job that was cut has no end."""
@@ -36,7 +36,7 @@ def measures(
     over = max([end for end in ends if end is not None]) if ends and None not in ends else None
     all_there = len(by_name.get("first", [])) == case.processes
     if case.group == RESTART:
-        return _of_restart(case, marks)
+        return _of_restart(case, marks, left_at)
     if case.group == HANG:
         return _of_hang(by_name, endings, over, OUR_WORD if side in (OURS, UNWATCHED) else HOROVODS_WORD)
     found: dict[str, float] = {}
@@ -87,7 +87,7 @@ def _of_unread(
     return found
 
 
-def _of_restart(case: Case, marks: list[Mark]) -> dict[str, float]:
+def _of_restart(case: Case, marks: list[Mark], left_at: float | None) -> dict[str, float]:
     """Return figures of the attempt after the crash: whole, the script's own part, and the rest, the launcher's.
 
     A script's own part is from its last process's first line to the last one's first step, as elsewhere a start ends
@@ -99,11 +99,12 @@ def _of_restart(case: Case, marks: list[Mark]) -> dict[str, float]:
     first, steps = ([m.value for m in marks if m.what == what and m.value > crashed[0]] for what in ("first", "trains"))
     if not len(first) == len(steps) == case.processes:
         return {}
-    return {
+    found = {
         "again_s": max(steps) - crashed[0],
         "own_s": max(steps) - max(first),
         "resumed_s": max(first) - crashed[0],
     }
+    return found if left_at is None else found | {"left_s": left_at - crashed[0]}
 
 
 def _of_hang(
@@ -113,9 +114,7 @@ def _of_hang(
     if "hangs" not in by_name:
         return found
     at = by_name["hangs"][0]
-    said = [
-        seconds(line.partition(" ")[0]) for each in endings for line in each.log.splitlines() if word.search(line)
-    ]
+    said = [seconds(line.partition(" ")[0]) for each in endings for line in each.log.splitlines() if word.search(line)]
     if said:
         found["hang_told_s"] = min(said) - at
     if over is not None:

@@ -47,7 +47,8 @@ elif "TF_CONFIG" in os.environ:
     @tf.function
     def reduced(gradient):
         def of_replica(value):
-            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, value)
+            here = tf.identity(value)  # on the replica's device
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, here)
 
         return strategy.run(of_replica, (gradient,))
 
