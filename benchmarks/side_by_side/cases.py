@@ -9,7 +9,7 @@ LIMITS = {
     "otherwise": 60.0,
     "stop": 120.0,  # SageMaker's own limit: then it kills
     "success": 120.0,
-    "hang": 150.0,  # Horovod looks for stalls once a minute
+    "hang": 60.0,
     "12 hosts": 300.0,  # two cores import TensorFlow twelve times for the toolkit
 }
 MODES = {

@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterable
 
 from benchmarks.docker import seconds
-from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, OURS, RESTART, START, STOP, UNREAD, UNWATCHED, Case
+from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, RESTART, START, STOP, UNREAD, Case
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import log_measures
 
 FILLING = re.compile(r"\d{8}\.{91}$", re.MULTILINE)  # a line of programs/fills.py
-OUR_WORD = re.compile(r"no progress in any process for")
-HOROVODS_WORD = re.compile(r"tensors were submitted to be reduced")  # its warning of a stall
+TOLD = "no progress in any process for"  # our launcher's line of a hang; no other side has one
 COSTS_FROM = 10_000  # lines of each process: with fewer, other things than lines cost more
 
 
@@ -24,7 +23,6 @@ def measures(
     printing_cpu_s: float | None,
     peak_bytes: int,
     left_at: float | None = None,  # when the scripts' last process was gone, of real jobs; of restarts the last before
-    side: str = OURS,
 ) -> dict[str, float]:
     """Return only what could be measured. A job that was cut has no end."""
     marks = list(marks)
@@ -38,7 +36,7 @@ def measures(
     if case.group == RESTART:
         return _of_restart(case, marks, left_at)
     if case.group == HANG:
-        return _of_hang(by_name, endings, over, OUR_WORD if side in (OURS, UNWATCHED) else HOROVODS_WORD)
+        return _of_hang(by_name, endings, over)
     found: dict[str, float] = {}
     if all_there and case.group not in (FAILURE, STOP, UNREAD):
         found["start_s"] = max(by_name["first"]) - began
@@ -107,14 +105,12 @@ def _of_restart(case: Case, marks: list[Mark], left_at: float | None) -> dict[st
     return found if left_at is None else found | {"left_s": left_at - crashed[0]}
 
 
-def _of_hang(
-    by_name: dict[str, list[float]], endings: list[Ending], over: float | None, word: re.Pattern[str]
-) -> dict[str, float]:
+def _of_hang(by_name: dict[str, list[float]], endings: list[Ending], over: float | None) -> dict[str, float]:
     found: dict[str, float] = {}
     if "hangs" not in by_name:
         return found
     at = by_name["hangs"][0]
-    said = [seconds(line.partition(" ")[0]) for each in endings for line in each.log.splitlines() if word.search(line)]
+    said = [seconds(line.partition(" ")[0]) for each in endings for line in each.log.splitlines() if TOLD in line]
     if said:
         found["hang_told_s"] = min(said) - at
     if over is not None:

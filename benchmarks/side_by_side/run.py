@@ -54,9 +54,8 @@ def run(
         # The processes of the first attempt are gone before those of the second.
         left_at = scripts.ended_at(case.processes if case.group == RESTART else None) if scripts else None
         figures = measures(
-            case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes, left_at,
-            side=side,
-        )  # fmt: skip
+            case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes, left_at
+        )
         if keep:
             job.keep(keep / f"{case.name}-{side}", endings)
         return {

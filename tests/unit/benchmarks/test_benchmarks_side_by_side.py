@@ -41,11 +41,8 @@ def figures(
     event_at: float | None = None,
     killed: str | None = None,
     left_at: float | None = None,
-    **more: str,
 ):
-    return measures(
-        case, said, endings, event_at, killed, 5.0, printing_cpu_s=2.0, peak_bytes=7, left_at=left_at, **more
-    )
+    return measures(case, said, endings, event_at, killed, 5.0, printing_cpu_s=2.0, peak_bytes=7, left_at=left_at)
 
 
 def test_output_that_nobody_reads_is_counted_where_it_comes_late_and_where_it_is_lost():
@@ -159,7 +156,6 @@ def test_a_hang_counts_until_the_launchers_own_line_and_until_all_hosts_are_gone
     assert not ended_well(case, said, [endings[0], ended("algo-2", at, 0)], None)
     others = [ended("algo-1", None, None, log=f"{TIME} {horovod}\n"), ended("algo-2", None, None)]
     assert figures(case, said, others) == {}, "what Horovod prints is no word of our launcher's"
-    assert figures(case, said, others, side="mpirun") == {"hang_told_s": 20.0}
     assert figures(case, said[:-1], endings) == {}, "nothing hangs"
 
 
