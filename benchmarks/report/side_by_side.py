@@ -57,6 +57,7 @@ class Row:
     aim: Aim | None = None
     drivers: Measured | None = None
     drivers_cannot: str = ""
+    never: tuple[str, ...] = ()  # sides that ran and did not come to it
 
     @property
     def ratio_to_drivers(self) -> Ratio | None:
@@ -121,7 +122,9 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
                 if any(sides) or third:
                     rounds = tuple(ratio_of_rounds(runs, measure, case=case))
                     why = (cannot or {}).get(case, "")
-                    found.append(Row(case, title, section, measure, *sides, rounds, aim(case, measure), third, why))
+                    never = tuple(side for side in (*SIDES, DRIVERS) if _found(runs, measure, case, side) == "never")
+                    goal = aim(case, measure)
+                    found.append(Row(case, title, section, measure, *sides, rounds, goal, third, why, never))
     return found
 
 
@@ -228,7 +231,7 @@ def by_hand(record: dict[str, Any]) -> dict[str, Any]:
     for section, measures in SECTIONS.items():
         for measure in measures:
             for case, title in ((case, title) for case, (title, shown) in cases.items() if section in shown):
-                found = [_by_hand_cell(runs, measure, case, side) for side in sides]
+                found = [_found(runs, measure, case, side) for side in sides]
                 if any(found[1:]):
                     why = [reasons.get(case, {}).get(side) for side in sides]
                     tables.setdefault(measure, {})[title] = [
@@ -249,7 +252,8 @@ def by_hand(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _by_hand_cell(runs: list[Run], measure: str, case: str, side: str) -> Measured | str | None:
+def _found(runs: list[Run], measure: str, case: str, side: str) -> Measured | str | None:
+    """Return what was measured; `never` if the side ran and did not come to it."""
     found = measured(runs, measure, case=case, side=side)
     return "never" if found is None and measure in NEVER and where(runs, case=case, side=side) else found
 

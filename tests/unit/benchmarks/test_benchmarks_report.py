@@ -324,6 +324,8 @@ def test_a_hang_that_a_side_never_reports_is_shown_as_never():
     (told,) = tables(section)["case"]
     assert told == ["the case hang-mpi-2", "22.0", "never", "22.3", ">60", "<0.372"]
     assert "10 s here (600 s by default)" in " ".join(section)
+    without = tables(page("side-by-side", runs[:1]))["case"]
+    assert without == [["the case hang-mpi-2", "22.0", "not measured", "22.3", "not measured"]]
     by_hand = tables(lines[lines.index("## By hand") :])
     assert by_hand["Until the log reports the hang, s"] == [["the case hang-mpi-2", "22.0", "never"]]
     assert by_hand["Until all hosts are gone, s"] == [["the case hang-mpi-2", "22.3", ">60"]]
