@@ -1,22 +1,24 @@
 """Fill the page that compares the launcher with the AWS toolkit and, if measured, with SageMaker's SDK 3."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, ratio_of_rounds, where
-from benchmarks.side_by_side.aims import AIMS, Aim, aim
-from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, START
+from benchmarks.side_by_side.aims import AIMS, RESUMED_S, Aim, aim
+from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, HANG, HANG_AFTER_S, RESTART, START, UNWATCHED
 from benchmarks.side_by_side.rounds import CUTS, ORDER, TOGETHER
 
 SIDES = ("ours", "toolkit")
-NAMES = {DRIVERS: "SDK 3's drivers"}
+NAMES = {DRIVERS: "SDK 3's drivers", UNWATCHED: "ours, without its monitor"}
 LAUNCHER = "launcher"  # a section of its own, of the jobs in the first
 SECTIONS = {  # the group of cases: what is shown of it
     "start and tail": ("start_s", "tail_s"),
     "failure": ("gone_s",),
+    RESTART: ("again_s", "own_s", "resumed_s", "left_s"),
+    HANG: ("hang_told_s", "gone_s"),
     "stop": ("told_s", "gone_s"),
     "real job": ("wall_s", "start_s", "tail_s", "launcher_tail_s"),
     "unread output": ("told_s", "saved_s", "held_s", "gone_s", "lost_share"),
@@ -25,14 +27,18 @@ SECTIONS = {  # the group of cases: what is shown of it
 }
 NOT_PLOTTED = (
     ("stop", "told_s"),
+    *((section, each) for section in (RESTART, HANG) for each in SECTIONS[section]),
     ("real job", "start_s"),
     *(("unread output", each) for each in SECTIONS["unread output"]),
     *(("log", each) for each in SECTIONS["log"][2:]),
 )
+NEVER = ("told_s", "saved_s", "hang_told_s")  # what a run without it did not come to, however long it ran
+WATCHED = ("start_s", "tail_s", "gone_s", "launcher_memory_bytes", "launcher_cpu_s")
 MORE_IS_BETTER = ("lines_per_s",)
 PAIRS = (  # measures that share a table
     ("start_s", "tail_s"), ("launcher_memory_bytes", "launcher_cpu_s"),
     ("lines_per_s", "cpu_us_per_line"), ("told_s", "saved_s"), ("told_s", "gone_s"),
+    ("hang_told_s", "gone_s"),
 )  # fmt: skip
 FEW = 2  # cases that the table of aims names
 
@@ -51,6 +57,7 @@ class Row:
     aim: Aim | None = None
     drivers: Measured | None = None
     drivers_cannot: str = ""
+    never: tuple[str, ...] = ()  # sides that ran and did not come to it
 
     @property
     def ratio_to_drivers(self) -> Ratio | None:
@@ -115,7 +122,9 @@ def rows(runs: list[Run], cannot: Mapping[str, str] | None = None) -> list[Row]:
                 if any(sides) or third:
                     rounds = tuple(ratio_of_rounds(runs, measure, case=case))
                     why = (cannot or {}).get(case, "")
-                    found.append(Row(case, title, section, measure, *sides, rounds, aim(case, measure), third, why))
+                    never = tuple(side for side in (*SIDES, DRIVERS) if _found(runs, measure, case, side) == "never")
+                    goal = aim(case, measure)
+                    found.append(Row(case, title, section, measure, *sides, rounds, goal, third, why, never))
     return found
 
 
@@ -169,10 +178,44 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "exits": exits(record["runs"], cannot),
         "endings": endings,
         "paired": paired,
-        "cannot": list(dict.fromkeys(row.drivers_cannot for row in all_rows if row.drivers_cannot)) if drivers else [],
+        "cannot": list(dict.fromkeys(_why_not(all_rows))) if drivers else [],
+        "restarted": restarted(record["runs"]),
+        "watching": watching(record["runs"]),
+        "hang_after": HANG_AFTER_S,
         "by_hand": by_hand(record),
         "is_as_side_by_side": record["what"] == "side-by-side-on" and record.get("order") == order,
     }
+
+
+def _why_not(all_rows: list[Row]) -> Iterator[str]:
+    return (row.drivers_cannot for row in all_rows if row.drivers_cannot and row.section != RESTART)
+
+
+def restarted(runs: list[Run]) -> dict[str, Any]:
+    """Return the table of restarts, which our launcher alone has, and its aim; empty if there is none."""
+    cases = {run["case"]: run["title"] for run in where(runs, group=RESTART, side="ours")}
+    shown = {
+        title: {measure: measured(runs, measure, case=case, side="ours") for measure in SECTIONS[RESTART]}
+        for case, title in cases.items()
+    }
+    if not shown:
+        return {}
+    parts = [each["resumed_s"].median if each["resumed_s"] else None for each in shown.values()]
+    met = None if None in parts else max(part for part in parts if part is not None) <= RESUMED_S
+    return {"measures": SECTIONS[RESTART], "cases": shown, "aim": RESUMED_S, "met": met}
+
+
+def watching(runs: list[Run]) -> dict[str, Any]:
+    """Return what was measured with and without our monitor, and of SDK 3's drivers; empty if nothing was."""
+    cases = {run["case"]: run["title"] for run in where(runs, side=UNWATCHED)}
+    sides = [side for side in ("ours", UNWATCHED, DRIVERS) if any(where(runs, side=side))]
+    tables: dict[str, dict[str, list[Measured | None]]] = {}
+    for measure in WATCHED:
+        for case, title in cases.items():
+            found = {side: measured(runs, measure, case=case, side=side) for side in sides}
+            if found[UNWATCHED]:
+                tables.setdefault(measure, {})[title] = list(found.values())
+    return {"sides": [NAMES.get(side, side) for side in sides], "tables": tables} if cases else {}
 
 
 def by_hand(record: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +231,7 @@ def by_hand(record: dict[str, Any]) -> dict[str, Any]:
     for section, measures in SECTIONS.items():
         for measure in measures:
             for case, title in ((case, title) for case, (title, shown) in cases.items() if section in shown):
-                found = [measured(runs, measure, case=case, side=side) for side in sides]
+                found = [_found(runs, measure, case, side) for side in sides]
                 if any(found[1:]):
                     why = [reasons.get(case, {}).get(side) for side in sides]
                     tables.setdefault(measure, {})[title] = [
@@ -207,6 +250,12 @@ def by_hand(record: dict[str, Any]) -> dict[str, Any]:
         "endings": endings([{"right": right}]),
         "cannot": {side: why for side, why in cannot.items() if why},
     }
+
+
+def _found(runs: list[Run], measure: str, case: str, side: str) -> Measured | str | None:
+    """Return what was measured; `never` if the side ran and did not come to it."""
+    found = measured(runs, measure, case=case, side=side)
+    return "never" if found is None and measure in NEVER and where(runs, case=case, side=side) else found
 
 
 def slept(record: dict[str, Any]) -> str:

@@ -17,7 +17,19 @@ from pathlib import Path
 
 from benchmarks import docker, machine
 from benchmarks.side_by_side import drivers, images, quick, rounds
-from benchmarks.side_by_side.cases import BY_HAND, CASES, DRIVERS, LIMITS, OURS, SIDES, START, TOOLKIT, Case
+from benchmarks.side_by_side.cases import (
+    BY_HAND,
+    CASES,
+    DRIVERS,
+    LIMITS,
+    ON_REQUEST,
+    OURS,
+    SIDES,
+    START,
+    TOOLKIT,
+    UNWATCHED,
+    Case,
+)
 from benchmarks.side_by_side.run import run
 
 
@@ -39,6 +51,7 @@ def main() -> int:
         if DRIVERS in sides:
             names[DRIVERS] = names[TOOLKIT]  # as of AWS's images, which have keys for ssh, too
             drivers.asked()
+        names[UNWATCHED] = names[OURS]
         names |= {side: names[TOOLKIT] for side in sides if side in BY_HAND}
         measure(arguments, record, names, sides)
     finally:
@@ -62,7 +75,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--sides",
-        help=f"default: {','.join(SIDES)}; with --quick {OURS},{TOOLKIT}; others, by hand: {','.join(BY_HAND)}",
+        help=f"default: {','.join(SIDES)}; with --quick {OURS},{TOOLKIT}; others: {','.join(ON_REQUEST)}",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
@@ -83,10 +96,10 @@ def parse() -> argparse.Namespace:
         if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns) and (case.quick or not arguments.quick)
     ]
     arguments.sides = arguments.sides or ",".join(SIDES[:2] if arguments.quick else SIDES)
-    if unknown := set(arguments.sides.split(",")) - {*SIDES, *BY_HAND}:
+    if unknown := set(arguments.sides.split(",")) - {*SIDES, *ON_REQUEST}:
         parser.error(
             f"--sides: found {', '.join(sorted(unknown))}; "
-            f"wanted some of {', '.join((*SIDES, *BY_HAND))}, with commas between them"
+            f"wanted some of {', '.join((*SIDES, *ON_REQUEST))}, with commas between them"
         )
     if not arguments.chosen:
         parser.error(f"--cases: no case is called {arguments.cases}; --list shows them all")

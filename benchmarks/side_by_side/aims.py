@@ -24,11 +24,12 @@ AIMS = (
     Aim("launcher_tail_s", ("real-horovod-*", "real-maskrcnn-*"), 0.02, "tail, MPI, without what TensorFlow takes"),
     Aim("tail_s", ("start-*", "real-ps-*", "real-deepfm-*"), 0.5, "tail, otherwise"),
     Aim("gone_s", ("kill-mpi-2-worker",), 0.3, "MPI's other host killed to all hosts gone"),
-    Aim("gone_s", ("*-mpi-*",), 0.02, "failure to all hosts gone, MPI"),
+    Aim("gone_s", ("raise-mpi-*", "cut-mpi-*", "kill-mpi-*", "stop-mpi-*"), 0.02, "failure to all hosts gone, MPI"),
     Aim("launcher_memory_bytes", ("start-mpi-*", "start-ps-*"), 0.1, "the launcher's memory, MPI and PS"),
     Aim("launcher_memory_bytes", ("start-*",), 0.15, "the launcher's memory, otherwise"),
     Aim("cpu_us_per_line", ("log-*",), 0.3, "CPU per line of the log"),
 )
+RESUMED_S = 1.0  # at most, the launcher's part of a restart; no other side has one to compare it with
 
 
 def aim(case: str, measure: str) -> Aim | None:

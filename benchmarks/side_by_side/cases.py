@@ -9,6 +9,7 @@ LIMITS = {
     "otherwise": 60.0,
     "stop": 120.0,  # SageMaker's own limit: then it kills
     "success": 120.0,
+    "hang": 60.0,
     "12 hosts": 300.0,  # two cores import TensorFlow twelve times for the toolkit
 }
 MODES = {
@@ -18,20 +19,31 @@ MODES = {
     "mpi": {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_custom_mpi_options": '""'},
 }
 OURS, TOOLKIT, DRIVERS = "ours", "toolkit", "drivers"  # the sides; the last is what SageMaker's SDK 3 starts
+UNWATCHED = "ours-unwatched"  # ours without its monitor
 SIDES = (OURS, TOOLKIT, DRIVERS)
 MPIRUN, HOROVODRUN, GLOO, TORCHRUN, PLAIN = "mpirun", "horovodrun", "horovodrun-gloo", "torchrun", "plain"
-BY_HAND = (MPIRUN, HOROVODRUN, GLOO, TORCHRUN, PLAIN)  # further sides, only if asked for: by_hand.py starts them
+BY_HAND = (MPIRUN, HOROVODRUN, GLOO, TORCHRUN, PLAIN)  # by_hand.py starts them
+ON_REQUEST = (UNWATCHED, *BY_HAND)  # further sides, only if asked for
 NO_DRIVER = {"ps": "no driver for parameter servers", "mwms": "no driver that sets TF_CONFIG"}  # by mode
 NO_TORCH = "no torch in the image, which torchrun is a part of"
 WORDS = {"single": "plain scripts", "ps": "parameter servers", "mwms": "MultiWorkerMirrored", "mpi": "MPI"}  # by mode
+NO_RESTART = "nothing that restarts a job"
+NO_ELASTIC = "nothing that restarts a job but its elastic mode, for which the script has to be changed"
 START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
-UNREAD = "unread output"
+UNREAD, RESTART, HANG = "unread output", "restart", "hang"
+UNWATCHED_GROUPS = (START, FAILURE)
+HANG_AFTER_S = 10
+SETTINGS = {  # environment variables of our launcher, by group
+    # Without the back-off, nothing that the launcher does hides in it.
+    RESTART: {"ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0"},
+    HANG: {"ENTRYPOINT_HANG_AFTER": str(HANG_AFTER_S), "ENTRYPOINT_HANG_ACTION": "fail"},
+}
 FOR_EVER = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`event`: none; `raise` in the script, `kill` or `cut`, on `host` (counted from 0); `stop`: SIGTERM to all."""
+    """`event`: none; `raise`, `crash` or `hang` in the script, `kill` or `cut`, on `host`; `stop`: SIGTERM to all."""
 
     name: str
     title: str
@@ -42,7 +54,7 @@ class Case:
     program: str = "acts.py"
     arguments: tuple[tuple[str, str], ...] = ()
     event: str = ""
-    host: int = 0
+    host: int = 0  # counted from 0
     limit_s: float = LIMITS["success"]
     after_s: float | None = None  # the limit from its event, or the script's end, on; None: the same
     rounds: int | None = None  # at most; None: as many as asked for
@@ -57,14 +69,19 @@ class Case:
 
     def cannot(self, side: str) -> str:
         """Return why this side cannot run the case; "" if it can."""
-        if side == DRIVERS:
-            return NO_DRIVER.get(self.mode, "")
+        if side == UNWATCHED:
+            measured = self.mode == "single" and self.group in UNWATCHED_GROUPS
+            return "" if measured else "only start, tail and failures of plain scripts"
+        if side == DRIVERS and self.mode in NO_DRIVER:
+            return NO_DRIVER[self.mode]
+        if side == TORCHRUN:
+            return NO_TORCH
+        if side != OURS and self.group == RESTART:
+            return NO_ELASTIC if side in (HOROVODRUN, GLOO) and self.mode == "mpi" else NO_RESTART
         return self._cannot_by_hand(side) if side in BY_HAND else ""
 
     def _cannot_by_hand(self, side: str) -> str:
-        if side == TORCHRUN:
-            return NO_TORCH
-        if self.mode != ("single" if side == PLAIN else "mpi"):
+        if self.mode not in (("single", "mwms") if side == PLAIN else ("mpi",)):
             return f"nothing for {WORDS[self.mode]}"
         if side != PLAIN and self.event == "stop":
             return "nothing for a stop"
@@ -76,6 +93,12 @@ class Case:
     def hyperparameters(self) -> dict[str, str]:
         mpi = {"sagemaker_mpi_num_of_processes_per_host": str(self.ranks)} if self.mode == "mpi" else {}
         return {"sagemaker_program": f'"{self.program}"', **MODES[self.mode], **mpi, **dict(self.arguments)}
+
+    def settings(self, side: str) -> dict[str, str]:
+        """Return the environment variables that set our launcher on this side."""
+        if side not in (OURS, UNWATCHED):
+            return {}
+        return SETTINGS.get(self.group, {}) | ({"ENTRYPOINT_MONITOR": "false"} if side == UNWATCHED else {})
 
 
 WORKERS_SERVE = ("sagemaker_entrypoint_ps_workers", "server")
@@ -101,6 +124,16 @@ def _fault(event: str, name: str, title: str, mode: str, hosts: int, host: int, 
     return Case(
         name=f"{event}-{name}", title=title, group=FAILURE, mode=mode, hosts=hosts, event=event, host=host,
         arguments=(("seconds", "3600"),), limit_s=LIMITS[limit], quick=quick,
+    )  # fmt: skip
+
+
+def _steps(group: str, name: str, title: str, mode: str, hosts: int) -> Case:
+    fault = ("crashes-after", "100") if group == RESTART else ("hangs-in", "50")
+    return Case(
+        name=f"{group}-{name}", title=title, group=group, mode=mode, hosts=hosts, program="steps_job.py",
+        event="crash" if group == RESTART else "hang", host=hosts - 1,
+        arguments=(("steps", "200"), fault, ("on", f"algo-{hosts}")),
+        limit_s=LIMITS["success"], after_s=LIMITS["hang"] if group == HANG else None,
     )  # fmt: skip
 
 
@@ -143,9 +176,18 @@ CASES = (
     _fault("kill", "mwms-2-worker-1", "MWMS, 2 hosts: worker 1's host is killed", "mwms", 2, 1),
     _fault("kill", "mpi-2-coordinator", "MPI, 2 hosts: the coordinator's host is killed", "mpi", 2, 0),
     _fault("kill", "mpi-2-worker", "MPI, 2 hosts: the other host is killed", "mpi", 2, 1),
+    _fault("cut", "ps-2-chief", "PS, 2 hosts: the chief's network is cut", "ps", 2, 0),
     _fault("cut", "ps-2", "PS, 2 hosts: the worker's network is cut", "ps", 2, 1),
+    _fault("cut", "mwms-2-worker-0", "MWMS, 2 hosts: worker 0's network is cut", "mwms", 2, 0),
     _fault("cut", "mwms-2", "MWMS, 2 hosts: worker 1's network is cut", "mwms", 2, 1),
+    _fault("cut", "mpi-2-coordinator", "MPI, 2 hosts: the coordinator's network is cut", "mpi", 2, 0),
     _fault("cut", "mpi-2", "MPI, 2 hosts: the other host's network is cut", "mpi", 2, 1),
+    _steps(RESTART, "single-1", "single host: the script is killed", "single", 1),
+    _steps(RESTART, "mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 is killed", "mwms", 2),
+    _steps(RESTART, "mpi-2", "Horovod, 2 hosts: rank 1 is killed", "mpi", 2),
+    _steps(HANG, "single-1", "single host: the script sleeps", "single", 1),
+    _steps(HANG, "mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 sleeps", "mwms", 2),
+    _steps(HANG, "mpi-2", "Horovod, 2 hosts: rank 1 sleeps", "mpi", 2),
     _stop("single-1", "single host: SIGTERM", "single", 1, quick=True),
     _stop("ps-2", "PS, 2 hosts: SIGTERM to both", "ps", 2),
     _stop("mwms-2", "MWMS, 2 hosts: SIGTERM to both", "mwms", 2),

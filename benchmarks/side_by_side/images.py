@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.docker import docker
-from benchmarks.side_by_side.cases import BY_HAND
+from benchmarks.side_by_side.cases import BY_HAND, UNWATCHED
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -29,6 +29,7 @@ MADE_OF = {
     "toolkit": "the same layers (slimmed as ours are), with sagemaker-training 4.9.0 and sagemaker-tensorflow-training "
     "20.5.0 in our launcher's place, and curl",
     "drivers": "the toolkit's image, with what sagemaker-train 1.27.0 (SDK 3) sends in the channel sm_drivers",
+    UNWATCHED: "ours, started with `ENTRYPOINT_MONITOR=false`",
     **dict.fromkeys(BY_HAND, "the toolkit's image, whose launcher is not started"),
 }
 

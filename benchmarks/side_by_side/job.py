@@ -118,9 +118,13 @@ class Job:
         docker(
             "create", "--name", self._name(host), "--hostname", f"ip-10-0-0-{number + 1}.ec2.internal", "--label", MARK,
             "--network", self._id, "--network-alias", host, "--cgroup-parent", self.usage.parent,
-            "--env", f"TRAINING_JOB_NAME={self._id}", *[word for mount in mounts for word in ("-v", mount)],
+            "--env", f"TRAINING_JOB_NAME={self._id}", *self._settings(),
+            *[word for mount in mounts for word in ("-v", mount)],
             "--entrypoint", command[0], self._image, *command[1:],
         )  # fmt: skip
+
+    def _settings(self) -> list[str]:
+        return [word for pair in self.case.settings(self._side).items() for word in ("--env", "=".join(pair))]
 
     def _command(self, host: str) -> list[str]:
         """Return what SageMaker starts, or what a user starts by hand."""

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterable
 
-from benchmarks.side_by_side.cases import FAILURE, LOG, START, STOP, UNREAD, Case
+from benchmarks.docker import seconds
+from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, RESTART, START, STOP, UNREAD, Case
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import log_measures
 
 FILLING = re.compile(r"\d{8}\.{91}$", re.MULTILINE)  # a line of programs/fills.py
+TOLD = "no progress in any process for"  # our launcher's line of a hang; no other side has one
 COSTS_FROM = 10_000  # lines of each process: with fewer, other things than lines cost more
 
 
@@ -20,9 +22,10 @@ def measures(
     cpu_s: float,
     printing_cpu_s: float | None,
     peak_bytes: int,
-    left_at: float | None = None,  # when the scripts' last process was gone, of real jobs
+    left_at: float | None = None,  # when the scripts' last process was gone, of real jobs; of restarts the last before
 ) -> dict[str, float]:
     """Return only what could be measured. A job that was cut has no end."""
+    marks = list(marks)
     by_name: dict[str, list[float]] = {}
     for mark in marks:
         by_name.setdefault(mark.what, []).append(mark.value)
@@ -30,6 +33,10 @@ def measures(
     ends = [ending.finished for ending in endings if ending.host != killed]
     over = max([end for end in ends if end is not None]) if ends and None not in ends else None
     all_there = len(by_name.get("first", [])) == case.processes
+    if case.group == RESTART:
+        return _of_restart(case, marks, left_at)
+    if case.group == HANG:
+        return _of_hang(by_name, endings, over)
     found: dict[str, float] = {}
     if all_there and case.group not in (FAILURE, STOP, UNREAD):
         found["start_s"] = max(by_name["first"]) - began
@@ -78,12 +85,45 @@ def _of_unread(
     return found
 
 
+def _of_restart(case: Case, marks: list[Mark], left_at: float | None) -> dict[str, float]:
+    """Return figures of the attempt after the crash: whole, the script's own part, and the rest, the launcher's.
+
+    A script's own part is from its last process's first line to the last one's first step, as elsewhere a start ends
+    with the first line of the last process.
+    """
+    crashed = [mark.value for mark in marks if mark.what == "crashes"]
+    if not crashed:
+        return {}
+    first, steps = ([m.value for m in marks if m.what == what and m.value > crashed[0]] for what in ("first", "trains"))
+    if not len(first) == len(steps) == case.processes:
+        return {}
+    found = {
+        "again_s": max(steps) - crashed[0],
+        "own_s": max(steps) - max(first),
+        "resumed_s": max(first) - crashed[0],
+    }
+    return found if left_at is None else found | {"left_s": left_at - crashed[0]}
+
+
+def _of_hang(by_name: dict[str, list[float]], endings: list[Ending], over: float | None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    if "hangs" not in by_name:
+        return found
+    at = by_name["hangs"][0]
+    said = [seconds(line.partition(" ")[0]) for each in endings for line in each.log.splitlines() if TOLD in line]
+    if said:
+        found["hang_told_s"] = min(said) - at
+    if over is not None:
+        found["gone_s"] = over - at
+    return found
+
+
 def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed: str | None) -> bool:
     """Return whether all hosts ended as the job did: 0 after a success, else not 0; all saved after SIGTERM."""
     codes = [ending.exit_code for ending in endings if ending.host != killed]
     if None in codes:
         return False
-    if case.group == FAILURE:
+    if case.group in (FAILURE, HANG):
         return 0 not in codes
     what = "saved" if case.event == "stop" else "last"
     done = sum(mark.what == what for mark in marks) == case.processes

@@ -1,7 +1,7 @@
 """Order the runs. Sides take turns: ours, the toolkit, the SDK's drivers, ours, and so on.
 
-Nothing runs beside a run, with one exception: after the failure or the stop of several hosts the peers wait, asleep,
-for up to minutes. These runs, and only these, run side by side at the end of a round, begun one after another.
+Nothing runs beside a run, with one exception: after a hang, a stop, or the failure of several hosts the peers wait,
+asleep, for up to minutes. These runs, and only these, run side by side at the end of a round, begun one after another.
 """
 
 import threading
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from benchmarks import docker
-from benchmarks.side_by_side.cases import FAILURE, OURS, START, Case
+from benchmarks.side_by_side.cases import FAILURE, OURS, START, UNWATCHED, Case
 
 ORDER = (
     "One warm-up of start cases, not in the figures; then rounds. In a round each case runs on our side, then on each "
@@ -28,7 +28,7 @@ Do = Callable[[Case, str, Signal], Run]
 
 
 def waits(case: Case) -> bool:
-    return case.event == "stop" or (case.group == FAILURE and case.hosts > 1)
+    return case.event in ("stop", "hang") or (case.group == FAILURE and case.hosts > 1)
 
 
 def waits_in_its_tail(case: Case) -> bool:
@@ -43,10 +43,10 @@ def one_round(due: Iterable[tuple[Case, str]], do: Do, waits: Callable[[Case], b
         if not waits(case):
             yield do(case, side, None)
     for case, side in due:
-        if waits(case) and side == OURS:
+        if waits(case) and side in (OURS, UNWATCHED):
             yield do(case, side, None)
     longest_first = sorted(
-        [(case, side) for case, side in due if waits(case) and side != OURS],
+        [(case, side) for case, side in due if waits(case) and side not in (OURS, UNWATCHED)],
         key=lambda each: (each[0].group != START, -each[0].limit_s),  # nothing runs beside a start
     )
     yield from together(longest_first, do)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side.cases import LOG, REAL, START, Case
+from benchmarks.side_by_side.cases import LOG, REAL, RESTART, START, Case
 from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
 from benchmarks.side_by_side.scripts import Scripts
@@ -25,7 +25,8 @@ def run(
     """Run it. `at_work` is set when the case's event has happened, or its script has ended."""
     with contextlib.ExitStack() as stack:
         job = stack.enter_context(Job(case, side, images))
-        scripts = stack.enter_context(Scripts(case.program)) if case.group == REAL and case.mode == "mpi" else None
+        watched = case.group == RESTART or (case.group == REAL and case.mode == "mpi")
+        scripts = stack.enter_context(Scripts(case.program)) if watched else None
         limit_s, after_s = case.limit_s, case.after_s or case.limit_s
         cut_at = time.monotonic() + limit_s
         job.start()
@@ -50,7 +51,8 @@ def run(
         gone = job.wait(cut_at - time.monotonic())
         marks, endings = job.marks(), job.endings()
         killed = job.hosts[case.host] if case.event == "kill" else None
-        left_at = scripts.ended_at() if scripts else None
+        # The processes of the first attempt are gone before those of the second.
+        left_at = scripts.ended_at(case.processes if case.group == RESTART else None) if scripts else None
         figures = measures(
             case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes, left_at
         )
@@ -75,6 +77,8 @@ def befall(job: Job, case: Case) -> float | None:
     match case.event:
         case "raise":
             job.tell("raise", host)
+            return None
+        case "crash" | "hang":
             return None
         case "kill":
             return job.kill(host)

@@ -1,7 +1,7 @@
 """Find when the scripts' processes end, by the kernel: later than their last line, by what TensorFlow takes to exit.
 
-This is for jobs whose ranks all end by themselves. With parameter servers, a worker is a script on one side and a
-server on the other.
+This is for jobs whose ranks all end by themselves, and for restarts. With parameter servers, a worker is a script on
+one side and a server on the other.
 """
 
 import time
@@ -17,8 +17,8 @@ class Scripts(Kernel):
         super().__init__()
         self._program = program.encode()
 
-    def ended_at(self) -> float | None:
-        """Return when the last of them was gone, as `time.time()` counts; None if unknown."""
+    def ended_at(self, count: int | None = None) -> float | None:
+        """Return when all of them were gone, or so many, as `time.time()` counts; None if unknown."""
         ends = [
             seen.ended
             for seen in self.seen
@@ -27,4 +27,4 @@ class Scripts(Kernel):
         gone = [end for end in ends if end is not None]
         if self.is_deaf or not gone or None in ends:
             return None
-        return max(gone) / 1e9 + time.time() - time.monotonic()
+        return sorted(gone)[:count][-1] / 1e9 + time.time() - time.monotonic()

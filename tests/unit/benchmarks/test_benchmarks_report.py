@@ -299,6 +299,55 @@ def test_jobs_by_hand_have_a_section_of_their_own():
     assert "- mpirun has nothing for plain scripts." in section and "- torchrun has no torch." in section
 
 
+def test_restarts_have_a_section_that_says_what_the_others_have():
+    figures = {"again_s": 8.0, "own_s": 7.2, "left_s": 0.3}
+    runs = [run("restart-mpi-2", "ours", n, group="restart", resumed_s=0.8, **figures) for n in (1, 2)]
+    runs = [each | {"right": True} for each in runs]
+    lines = page("side-by-side", runs)
+    said = " ".join(lines[lines.index("## Restart after a crash") :])
+    assert tables(lines)["case"] == [["the case restart-mpi-2", "8.00", "7.20", "0.80", "0.30"]]
+    assert "at most 1.00 s (met)" in said and "submits the job again" in said and "`hvd.elastic`" in said
+    assert "ended as the job did: ours 2 of 2." in said
+    slow = [run("restart-mwms-2", "ours", n, group="restart", resumed_s=1.2, **figures) for n in (1, 2)]
+    assert "at most 1.00 s (**missed**)" in " ".join(page("side-by-side", [*runs, *slow]))
+    lost = [{**runs[0], "measures": {}}]
+    assert "(not shown)" in " ".join(page("side-by-side", lost)), "a run that did not resume shows no aim as met"
+    assert "Restart" not in " ".join(page("side-by-side", [run("start-single-1", "ours", start_s=0.3)]))
+
+
+def test_a_hang_that_a_side_never_reports_is_shown_as_never():
+    runs = both("hang-mpi-2", {"hang_told_s": 22.0, "gone_s": 22.3}, {"cut": 60, "codes": [None, None]}, group="hang")
+    runs += [run("hang-mpi-2", "mpirun", cut=60, group="hang")]
+    runs = [each | {"right": each["side"] == "ours"} for each in runs]
+    lines = page("side-by-side", runs)
+    section = lines[lines.index("## When a process hangs") :]
+    (told,) = tables(section)["case"]
+    assert told == ["the case hang-mpi-2", "22.0", "never", "22.3", ">60", "<0.372"]
+    assert "10 s here (600 s by default)" in " ".join(section)
+    without = tables(page("side-by-side", runs[:1]))["case"]
+    assert without == [["the case hang-mpi-2", "22.0", "not measured", "22.3", "not measured"]]
+    by_hand = tables(lines[lines.index("## By hand") :])
+    assert by_hand["Until the log reports the hang, s"] == [["the case hang-mpi-2", "22.0", "never"]]
+    assert by_hand["Until all hosts are gone, s"] == [["the case hang-mpi-2", "22.3", ">60"]]
+    assert "| failure to all hosts gone, MPI | 0.020 | not measured | not shown |" in lines, "a hang is no failure"
+
+
+def test_what_watching_costs_is_shown_beside_what_the_sdk_starts():
+    runs = [
+        run("start-single-1", side, hosts=1, start_s=s, launcher_memory_bytes=s * 1e8)
+        for side, s in (("ours", 0.2), ("toolkit", 4.0), ("drivers", 0.15), ("ours-unwatched", 0.1))
+    ]
+    without = page("side-by-side", runs[:-1])
+    lines = page("side-by-side", runs)
+    begin = lines.index("## What watching costs")
+    section = lines[begin : lines.index("## How it was measured")]
+    assert without == [*lines[:begin], *lines[lines.index("## How it was measured") :]], "nothing else changes"
+    assert "| Start, s | ours | ours, without its monitor | SDK 3's drivers |" in section
+    found = tables(section)
+    assert found["Start, s"] == [["the case start-single-1", "0.20", "0.10", "0.15"]]
+    assert found["Most memory, MB"] == [["the case start-single-1", "20.0", "10.0", "15.0"]]
+
+
 def test_output_that_only_we_lose_is_a_loss():
     runs = both("unread-end-1", {"lost_share": 0.9}, {"lost_share": 0.0}, group="unread output")
     (row,) = tables(page("side-by-side", runs))["better than ours"]

@@ -1,5 +1,6 @@
 """Test the pure parts of benchmarks/side_by_side: figures from marks and logs, aims, complaints of --quick."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from waiting import eventually
 from benchmarks.docker import seconds
 from benchmarks.side_by_side import by_hand, rounds
 from benchmarks.side_by_side.aims import AIMS, aim
-from benchmarks.side_by_side.cases import BY_HAND, CASES, FAILURE, LOG, SIDES, STOP, Case
+from benchmarks.side_by_side.cases import BY_HAND, CASES, FAILURE, HANG, LOG, ON_REQUEST, RESTART, SIDES, STOP, Case
 from benchmarks.side_by_side.drivers import call
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import label, log_measures
@@ -65,7 +66,8 @@ def test_a_job_whose_script_did_not_come_to_its_end_has_no_time_to_compare():
 
 def test_the_sdk_has_drivers_for_scripts_and_mpi_alone():
     assert {case.mode for case in CASES if not case.cannot("drivers")} == {"single", "mpi"}
-    assert not any(case.cannot(side) for case in CASES for side in ("ours", "toolkit"))
+    assert not any(case.cannot("ours") for case in CASES)
+    assert {case.group for case in CASES if case.cannot("toolkit")} == {RESTART}
     assert "'ppr:2:node'" in call(BY_NAME["start-mpi-2x2"]) and "count_per_node=4" in call(BY_NAME["start-mpi-2x2"])
     assert "MPI" not in call(BY_NAME["start-single-1"])
 
@@ -88,17 +90,73 @@ def test_by_hand_a_plain_script_is_started_alone_on_each_host():
         assert words == ["python", "/opt/ml/code/acts.py", "--seconds", "4"]
 
 
+def test_by_hand_each_worker_of_multi_worker_mirrored_has_its_tf_config():
+    for index, host in enumerate(hosts := ["algo-1", "algo-2"]):
+        env, tf_config, *words = by_hand.command(BY_NAME["start-mwms-2"], "plain", hosts, host)
+        assert [env, *words] == ["env", "python", "/opt/ml/code/acts.py", "--seconds", "4"]
+        name, _, value = tf_config.partition("=")
+        assert name == "TF_CONFIG" and json.loads(value) == {
+            "cluster": {"worker": ["algo-1:2222", "algo-2:2222"]},
+            "task": {"type": "worker", "index": index},
+        }
+
+
 def test_what_cannot_be_started_by_hand_has_a_reason():
-    assert not set(BY_HAND) & set(SIDES), "they are off unless asked for"
+    assert not set(ON_REQUEST) & set(SIDES), "they are off unless asked for"
     assert all("torch" in case.cannot("torchrun") for case in CASES)
-    assert {case.mode for case in CASES if not case.cannot("plain")} == {"single"}
+    assert {case.mode for case in CASES if not case.cannot("plain")} == {"single", "mwms"}
     for side in ("mpirun", "horovodrun", "horovodrun-gloo"):
         can = [case for case in CASES if not case.cannot(side)]
         assert {case.mode for case in can} == {"mpi"} and STOP not in {case.group for case in can}
-        assert {FAILURE, LOG} < {case.group for case in can}
+        assert {FAILURE, LOG, HANG} < {case.group for case in can}
+    for side in (*SIDES[1:], *ON_REQUEST):
+        assert all(case.cannot(side) for case in CASES if case.group == RESTART), "our launcher alone restarts a job"
+    assert "elastic" in BY_NAME["restart-mpi-2"].cannot("horovodrun")
+    assert BY_NAME["restart-mpi-2"].cannot("mpirun") == "nothing that restarts a job"
     assert BY_NAME["start-ps-2"].cannot("mpirun") == "nothing for parameter servers"
     assert BY_NAME["stop-mpi-2"].cannot("horovodrun") == "nothing for a stop"
     assert BY_NAME["real-maskrcnn-2"].cannot("horovodrun-gloo") and not BY_NAME["real-maskrcnn-2"].cannot("horovodrun")
+
+
+def test_our_launcher_alone_gets_settings_and_is_unwatched_in_plain_jobs():
+    assert BY_NAME["restart-mpi-2"].settings("ours") == {
+        "ENTRYPOINT_RESTARTS": "1",
+        "ENTRYPOINT_RESTART_BACKOFF": "0",
+    }
+    assert not any(case.settings(side) for case in CASES for side in (*SIDES[1:], *BY_HAND))
+    start = BY_NAME["start-plain-2"]
+    assert start.settings("ours") == {} and start.settings("ours-unwatched") == {"ENTRYPOINT_MONITOR": "false"}
+    unwatched = {case.name for case in CASES if not case.cannot("ours-unwatched")}
+    assert unwatched == {"start-single-1", "start-plain-2", "raise-single-1"}
+
+
+def test_a_restart_is_parted_into_the_scripts_time_and_the_launchers():
+    case = BY_NAME["restart-mpi-2"]
+    said = [*marks(case, first=101.0, trains=103.0), Mark("algo-2", "marks-7", "crashes", 105.0)]
+    again = [Mark(f"algo-{n + 1}", "marks-9", "first", 106.0 + n) for n in (0, 1)]
+    steps = [Mark(f"algo-{n + 1}", "marks-9", "trains", 109.0) for n in (0, 1)]
+    endings = [ended("algo-1", 112.0), ended("algo-2", 112.0)]
+    parts = {"again_s": 4.0, "own_s": 2.0, "resumed_s": 2.0}
+    assert figures(case, said + again + steps, endings) == parts
+    assert figures(case, said + again + steps, endings, left_at=105.5) == {**parts, "left_s": 0.5}
+    assert figures(case, said + again + steps[:1], endings) == {}, "not all processes made a step"
+    assert figures(case, said[:-1], endings) == {}, "nothing crashed"
+    last = marks(case, last=111.0)
+    assert ended_well(case, last, endings, None) and not ended_well(case, last[:1], endings, None)
+
+
+def test_a_hang_counts_until_the_launchers_own_line_and_until_all_hosts_are_gone():
+    case, at = BY_NAME["hang-mpi-2"], seconds(TIME)
+    said = [*marks(case, first=101.0, trains=103.0), Mark("algo-2", "marks-7", "hangs", at - 20)]
+    horovod = "[algo-1 rank 0] W One or more tensors were submitted to be reduced, gathered or broadcasted by subset"
+    ours = f"{TIME} {horovod}\n{TIME.replace('00:00', '00:02')} [algo-1] warning: no progress in any process for 10 s\n"
+    endings = [ended("algo-1", at + 3, 72, log=ours), ended("algo-2", at + 4, 72)]
+    assert figures(case, said, endings) == {"hang_told_s": 22.0, "gone_s": 24.0}
+    assert ended_well(case, said, endings, None)
+    assert not ended_well(case, said, [endings[0], ended("algo-2", at, 0)], None)
+    others = [ended("algo-1", None, None, log=f"{TIME} {horovod}\n"), ended("algo-2", None, None)]
+    assert figures(case, said, others) == {}, "what Horovod prints is no word of our launcher's"
+    assert figures(case, said[:-1], endings) == {}, "nothing hangs"
 
 
 def test_times_are_utc_to_the_microsecond():
@@ -141,6 +199,7 @@ def test_the_kernel_says_when_scripts_are_gone(tmp_path):
         process.stdin.close()
         process.wait()
         assert before <= eventually(scripts.ended_at, within=60) <= time.time()
+        assert scripts.ended_at(1) == pytest.approx(scripts.ended_at(), abs=0.01)
 
 
 def test_a_job_that_was_cut_has_no_end():
@@ -281,6 +340,22 @@ def test_both_peers_wait_together_at_the_end_of_a_round():
 
     assert len(list(rounds.one_round([(case, side) for side in SIDES], do))) == 3
     assert log == [("ours", False), ("toolkit", True), ("drivers", True)]
+
+
+def test_peers_that_hang_are_cut_together_at_the_end_of_a_round():
+    log, cases = [], [BY_NAME[name] for name in ("hang-single-1", "hang-mpi-2", "start-single-1")]
+
+    def do(case, side, at_work):
+        log.append((case.name, side, at_work is not None))
+        return {"case": case.name, "side": side}
+
+    sides = ("ours", "ours-unwatched", "toolkit")
+    due = [(case, side) for case in cases for side in sides if not case.cannot(side)]
+    assert len(list(rounds.one_round(due, do))) == 7
+    assert [(name, side) for name, side, together in log if together] == [
+        ("hang-single-1", "toolkit"),
+        ("hang-mpi-2", "toolkit"),
+    ]
 
 
 def test_in_a_quick_run_the_toolkit_sleeps_side_by_side_behind_mpirun_too():
