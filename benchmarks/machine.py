@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
-NOT_CODE = (":!docs", ":!*.md")  # changing these, as a benchmark's report does, changes no figure
+# Changing these, as a report does, changes no figure.
+NOT_CODE = (":!docs", ":!*.md", ":!tests/full_run.json")
 
 
 def head(what: str, limits: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -115,8 +116,8 @@ def keep(path: Path, record: dict[str, Any]) -> None:
 
 
 def commit() -> str:
-    """Return the short hash, with a + if code was changed since; "unknown" outside of a checkout, as in the image."""
-    found = said("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
+    """Return the last commit that changed code, with a + if code was changed since; "unknown" outside of a checkout."""
+    found = said("git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(ROOT), *NOT_CODE)
     changed = said("git", "-C", str(ROOT), "status", "--porcelain", "--", str(ROOT), *NOT_CODE)
     return f"{found}{'+' if changed else ''}" if found else "unknown"
 

@@ -101,7 +101,7 @@ class Tree:
         (self.repository / "code").write_text(text)
         git(self.repository, "add", ".")
         git(self.repository, "commit", "--quiet", "--message", text)
-        self.head = machine.said("git", "-C", str(self.repository), "rev-parse", "--short", "HEAD")
+        self.head = machine.said("git", "-C", str(self.repository), "log", "-1", "--format=%h")
         (self.base / "head").write_text(json.dumps({**machine.head("any"), "commit": self.head}))
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
