@@ -31,8 +31,9 @@ def plain(value: Any) -> Any:
 def reader(kind: Any) -> Callable[[Any], Any]:
     """Return the function that makes a value of this type from JSON.
 
-    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. It is made once for each
-    type, since a coordinator reads the reports of a thousand hosts.
+    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. A missing field has its
+    default; an unknown one is ignored. The function is made once for each type, since a coordinator reads the reports
+    of a thousand hosts.
     """
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:  # a type or None
@@ -49,7 +50,9 @@ def reader(kind: Any) -> Callable[[Any], Any]:
     if issubclass(kind, Value):
         make: Any = kind
         of_fields = {name: reader(each) for name, each in _types(make).items()}
-        return lambda value: make(**{name: read(value[name]) for name, read in of_fields.items()})
+        return lambda value: make(
+            **{name: of_fields[name](each) for name, each in _plainly(dict, value).items() if name in of_fields}
+        )
     return kind if issubclass(kind, Enum) else _finite if kind is float else partial(_plainly, kind)
 
 

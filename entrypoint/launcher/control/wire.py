@@ -7,7 +7,7 @@ from typing import Any
 from entrypoint.base.codec import plain, reader
 from entrypoint.launcher.policy.events import News, Report
 
-PROTOCOL = 12
+PROTOCOL = 13
 
 _KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 
@@ -21,7 +21,11 @@ class Refused(Exception):
 
 
 def to_json(message: Report | News) -> dict[str, Any]:
-    return {"protocol": PROTOCOL, **plain(message)}
+    """Return a message without the fields that have their defaults: of a thousand hosts, each message is read."""
+    known = message.defaults
+    values = {name: getattr(message, name) for name in message.fields}
+    told = {name: plain(value) for name, value in values.items() if name not in known or value != known[name]}
+    return {"protocol": PROTOCOL, **told}
 
 
 def report_from_json(data: Any, followers: Container[str]) -> Report:
