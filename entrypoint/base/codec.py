@@ -50,9 +50,13 @@ def reader(kind: Any) -> Callable[[Any], Any]:
     if issubclass(kind, Value):
         make: Any = kind
         of_fields = {name: reader(each) for name, each in _types(make).items()}
-        return lambda value: make(
-            **{name: of_fields[name](each) for name, each in _plainly(dict, value).items() if name in of_fields}
-        )
+        needed = [name for name in of_fields if name not in make.defaults]
+
+        def read_fields(value: Any) -> Any:
+            given = {name: value[name] for name in needed} | _plainly(dict, value)
+            return make(**{name: of_fields[name](each) for name, each in given.items() if name in of_fields})
+
+        return read_fields
     return kind if issubclass(kind, Enum) else _finite if kind is float else partial(_plainly, kind)
 
 
