@@ -28,11 +28,11 @@ def plain(value: Any) -> Any:
 
 
 @cache
-def reader(kind: Any) -> Callable[[Any], Any]:
+def reader(kind: Any, whole: bool = True) -> Callable[[Any], Any]:
     """Return the function that makes a value of this type from JSON.
 
-    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. A missing field has its
-    default; an unknown one is ignored. The function is made once for each type, since a coordinator reads the reports
+    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. Unless `whole`, a
+    missing field has its default; in both cases an unknown one is ignored. The function is made once for each type, since a coordinator reads the reports
     of a thousand hosts.
     """
     origin, inner = get_origin(kind), get_args(kind)
@@ -50,7 +50,7 @@ def reader(kind: Any) -> Callable[[Any], Any]:
     if issubclass(kind, Value):
         make: Any = kind
         of_fields = {name: reader(each) for name, each in _types(make).items()}
-        needed = [name for name in of_fields if name not in make.defaults]
+        needed = [name for name in of_fields if whole or name not in make.defaults]
 
         def read_fields(value: Any) -> Any:
             given = {name: value[name] for name in needed} | _plainly(dict, value)

@@ -46,7 +46,7 @@ def _message(kind: Any, data: Any) -> Any:
         if data["protocol"] != PROTOCOL:
             found = data["protocol"]
             raise Refused(f"protocol {found!r}, wanted {PROTOCOL}: the hosts of one job must run the same image")
-        message = reader(kind)(data)
+        message = reader(kind, whole=False)(data)
         for name, key in message.public_keys:
             # Other text could become another line of ssh's files, or an option in one.
             if not _KEY.fullmatch(key):
