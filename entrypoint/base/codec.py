@@ -31,9 +31,9 @@ def plain(value: Any) -> Any:
 def reader(kind: Any, whole: bool = True) -> Callable[[Any], Any]:
     """Return the function that makes a value of this type from JSON.
 
-    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. Unless `whole`, a
-    missing field has its default; in both cases an unknown one is ignored. The function is made once for each type, since a coordinator reads the reports
-    of a thousand hosts.
+    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. It ignores unknown fields.
+    Unless `whole`, a missing field has its default. The function is made once for each type, since a coordinator reads
+    the reports of a thousand hosts.
     """
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:  # a type or None
