@@ -28,11 +28,12 @@ def plain(value: Any) -> Any:
 
 
 @cache
-def reader(kind: Any) -> Callable[[Any], Any]:
+def reader(kind: Any, whole: bool = True) -> Callable[[Any], Any]:
     """Return the function that makes a value of this type from JSON.
 
-    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. It is made once for each
-    type, since a coordinator reads the reports of a thousand hosts.
+    The function raises KeyError, TypeError or ValueError if the JSON is not of this type. It ignores unknown fields.
+    Unless `whole`, a missing field has its default. The function is made once for each type, since a coordinator reads
+    the reports of a thousand hosts.
     """
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:  # a type or None
@@ -49,7 +50,13 @@ def reader(kind: Any) -> Callable[[Any], Any]:
     if issubclass(kind, Value):
         make: Any = kind
         of_fields = {name: reader(each) for name, each in _types(make).items()}
-        return lambda value: make(**{name: read(value[name]) for name, read in of_fields.items()})
+        needed = [name for name in of_fields if whole or name not in make.defaults]
+
+        def read_fields(value: Any) -> Any:
+            given = {name: value[name] for name in needed} | _plainly(dict, value)
+            return make(**{name: of_fields[name](each) for name, each in given.items() if name in of_fields})
+
+        return read_fields
     return kind if issubclass(kind, Enum) else _finite if kind is float else partial(_plainly, kind)
 
 

@@ -30,12 +30,13 @@ class Bucket:
         self._left, self._at = burst, clock()
         self._lock = threading.Lock()
 
-    def take(self) -> bool:
+    def take(self, size: int = 0) -> bool:
+        """Return whether one more request is allowed, and take what it and its message of so many bytes cost."""
         with self._lock:
             self._fill()
             if self._left < 1:
                 return False
-            self._left -= 1
+            self._left = max(-self._burst, self._left - 1 - size / PAID_BY_BYTES)
             return True
 
     def charge(self, size: int) -> None:

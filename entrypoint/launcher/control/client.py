@@ -30,6 +30,11 @@ AGAIN_SECONDS = 0.02  # seconds between two attempts to reach a host that hangs 
 UNACKNOWLEDGED_MS = 1000  # milliseconds within which the other's kernel must confirm what we sent
 _BLOCK = 1 << 16
 _MAX_HEAD = 1 << 14
+# A message of a host, as `post` begins it: its path, Connection, Content-Length, the token.
+_MESSAGE = re.compile(
+    rb"POST (/\w+) HTTP/1\.1\r\nHost: control\r\nConnection: (keep-alive|close)\r\n"
+    rb"Content-Type: application/json\r\nContent-Length: (\d+)\r\n(?:X-Entrypoint-Token: ([^\r\n]*)\r\n)?\r\n"
+)
 _STATUS = re.compile(rb"HTTP/1\.\d (\d{3})\b")
 _LENGTH = re.compile(rb"\r\nContent-Length:[ \t]*(\d+)[ \t]*(?:\r|$)", re.IGNORECASE)
 _STAYS = re.compile(rb"\r\nConnection:[ \t]*keep-alive[ \t]*(?:\r|$)", re.IGNORECASE)
@@ -94,6 +99,14 @@ def post(
         if link:
             stack.pop_all()
     return Answer(status=status, body=body, asked=asked, received=received, address=found, link=link, rest=rest)
+
+
+def message_in(text: bytes) -> tuple[str, bool, str, bytes] | None:
+    """Return (path, whether to keep the connection, token, body) if this is one whole message as `post` sends it."""
+    head = _MESSAGE.match(text)
+    if head is None or int(head[3]) != len(text) - head.end():
+        return None
+    return head[1].decode(), head[2] == b"keep-alive", (head[4] or b"").decode("latin-1"), text[head.end() :]
 
 
 def _whole(text: bytes) -> tuple[int, bytes, bytes, bool] | None:

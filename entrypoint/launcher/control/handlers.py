@@ -181,7 +181,7 @@ def _same(one: bytes, other: bytes) -> bool:
 def parse(text: bytes) -> Any:
     """Read JSON from a host, without double keys or deep nesting; raise Refused otherwise. wire.py checks the rest."""
     try:
-        return json.loads(text.decode(), object_pairs_hook=_no_double)
+        return _DECODER.decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise Refused(f"wanted a JSON object: {str(error)[:200]}") from None
 
@@ -191,3 +191,6 @@ def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         raise ValueError("the same key twice")
     return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_double)

@@ -12,7 +12,6 @@ Waitress documents none of this as an interface; the image pins its version. Of 
 all was sent. Of the server: the methods that are replaced here, and `active_channels`.
 """
 
-import contextlib
 import errno
 import resource
 import socket
@@ -36,6 +35,7 @@ from entrypoint.launcher.control.access import (
     Limits,
     canonical,
 )
+from entrypoint.launcher.control.client import message_in
 from entrypoint.launcher.control.handlers import RECORD, TOKEN_KEY, Control
 from entrypoint.launcher.control.links import LONGEST_BYTES, Keep
 from entrypoint.launcher.host.resource_limits import NAP_SECONDS, Shortage
@@ -55,30 +55,41 @@ class _Channel(HTTPChannel):
 
     def handle_read(self) -> None:
         super().handle_read()
-        if not self.requests or not _is_quick(self):
-            return
-        request, server = self.requests.pop(), self.server
-        shown, wanted = request.headers.get(TOKEN_KEY, ""), request.headers.get("CONNECTION", "").lower()
-        body = request.get_body_stream().read()
-        request.close()
+        if self.requests and _is_quick(self):
+            request = self.requests.pop()
+            shown, wanted = request.headers.get(TOKEN_KEY, ""), request.headers.get("CONNECTION", "")
+            body = request.get_body_stream().read()
+            request.close()
+            self._answer(request.path, wanted.lower() == "keep-alive", shown, body)
+
+    def received(self, data: bytes) -> bool:
+        """Answer what client.py sends if it came in one piece; waitress's parser, for everything else, costs more."""
+        message = None if self.request or self.requests else message_in(data)
+        if message is None:
+            return bool(super().received(data))
+        self._answer(*message)
+        return True
+
+    def _answer(self, path: str, stay: bool, shown: str, body: bytes) -> None:
+        server = self.server
         server.limits.of(self.party or "").charge(len(body))
-        code, text, who = server.control.answer("POST", request.path, self.addr[0], shown, body)
-        may_stay = wanted == "keep-alive" and who and server.keep
-        link = None
-        if may_stay and len(text) <= LONGEST_BYTES and self.socket.fileno() < _MOST:
-            with contextlib.suppress(OSError):  # no descriptor is left; the answer needs none
-                link = self.socket.dup()  # it survives waitress closing its own
+        code, text, who = server.control.answer("POST", path, self.addr[0], shown, body)
+        stays = stay and who and server.keep and len(text) <= LONGEST_BYTES and self.socket.fileno() < _MOST
         head = (
-            f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if link else 'close'}\r\n"
+            f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nConnection: {'keep-alive' if stays else 'close'}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
         )
         self.write_soon(head.encode() + text)  # as a task's thread would, but without one
-        self.close_when_flushed = True
         self.handle_write()
-        if link and self.total_outbufs_len:  # the follower does not read; it may ask again
-            link.close()
-        elif link:  # links.py reads it from now on
+        if not self.connected:
+            return
+        if stays and not self.total_outbufs_len:  # links.py reads it from now on
+            link = socket.socket(self.socket.family, self.socket.type, fileno=self.socket.detach())
+            self.handle_close()
             server.keep(who, link, partial(server.answer_again, Bucket(RATE, BURST), self.addr[0], shown), text)
+        else:  # if the follower does not read, it may ask again
+            self.close_when_flushed = True
+            self.handle_write()
 
     def service(self) -> None:
         request = self.requests[0]
@@ -168,9 +179,8 @@ class ControlServer(TcpWSGIServer):
 
         The connection has a limit of its own, so that nothing else on that host can use up what its launcher needs.
         """
-        if not limit.take():
+        if not limit.take(len(report)):
             return b""
-        limit.charge(len(report))
         code, text, _ = self.control.answer("POST", "/report", caller, shown, report)
         return text if code == HTTPStatus.OK else b""
 

@@ -7,7 +7,7 @@ from typing import Any
 from entrypoint.base.codec import plain, reader
 from entrypoint.launcher.policy.events import News, Report
 
-PROTOCOL = 12
+PROTOCOL = 13
 
 _KEY = re.compile(r"[a-z0-9-]+ [A-Za-z0-9+/]+={0,3}")  # as in a .pub file
 
@@ -21,7 +21,11 @@ class Refused(Exception):
 
 
 def to_json(message: Report | News) -> dict[str, Any]:
-    return {"protocol": PROTOCOL, **plain(message)}
+    """Return a message without the fields that have their defaults: of a thousand hosts, each message is read."""
+    known = message.defaults
+    values = {name: getattr(message, name) for name in message.fields}
+    told = {name: plain(value) for name, value in values.items() if name not in known or value != known[name]}
+    return {"protocol": PROTOCOL, **told}
 
 
 def report_from_json(data: Any, followers: Container[str]) -> Report:
@@ -42,7 +46,7 @@ def _message(kind: Any, data: Any) -> Any:
         if data["protocol"] != PROTOCOL:
             found = data["protocol"]
             raise Refused(f"protocol {found!r}, wanted {PROTOCOL}: the hosts of one job must run the same image")
-        message = reader(kind)(data)
+        message = reader(kind, whole=False)(data)
         for name, key in message.public_keys:
             # Other text could become another line of ssh's files, or an option in one.
             if not _KEY.fullmatch(key):

@@ -96,7 +96,7 @@ class Liveness:
     def _all_silent(self, now: float) -> bool:
         """Return whether the coordinator gets no report from any host that should be there."""
         facts, missed = self.facts, MISSED_HEARTBEATS * self.settings.heartbeat
-        there = [host for host in facts.others if not self.hosts.is_gone(host) and host in self.hosts.last_contact]
+        there = (host for host in facts.others if not self.hosts.is_gone(host) and host in self.hosts.last_contact)
         contact, unreached = self.hosts.last_contact, self.hosts.unreached
         silent = (now >= contact[host] + missed or unreached.get(host, float("-inf")) > contact[host] for host in there)
         return facts.is_coordinator and all(silent)

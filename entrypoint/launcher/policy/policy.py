@@ -178,7 +178,7 @@ class Policy:
             yield from self._settle_on(news.outcome, now)
 
     def _note_public_keys(self, host: str, public_keys: tuple[tuple[str, str], ...]) -> None:
-        if not any(spec.key_name for spec in self.facts.own.specs.values()):
+        if not (public_keys and any(spec.key_name for spec in self.facts.own.specs.values())):
             return  # this host needs no keys of others
         for key_name, key in public_keys:
             # Accept keys only from the hosts of the plan: such a key opens ssh.

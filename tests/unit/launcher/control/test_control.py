@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from waiting import eventually
 from werkzeug.test import Client
 
+from entrypoint.base.codec import plain
 from entrypoint.base.values import replace
 from entrypoint.launcher.control.access import (
     BURST,
@@ -132,14 +133,14 @@ def test_news_are_taken_from_the_coordinator():
     assert served.events == [Informed(news=NEWS)]
 
 
-GOOD = to_json(REPORT)
+GOOD = {**plain(REPORT), **to_json(REPORT)}  # with the fields that may be missing, too
 BAD_REPORTS = {
     # body: what the answer has to say
     "no protocol": ({k: v for k, v in GOOD.items() if k != "protocol"}, "malformed"),
     "not a host of the job": ({**GOOD, "host": "algo-9"}, "'algo-9' is not a follower"),
     "the coordinator itself": ({**GOOD, "host": "algo-1"}, "'algo-1' is not a follower"),
     "another host's name": ({**GOOD, "host": "algo-3"}, "127.44.0.2 is not algo-3"),
-    "missing field": ({k: v for k, v in GOOD.items() if k != "done"}, "malformed"),
+    "missing field": ({k: v for k, v in GOOD.items() if k != "host"}, "malformed"),
     "wrong type": ({**GOOD, "ready": 5}, "malformed"),
     "wrong cards": ({**GOOD, "public_keys": [["one"]]}, "malformed"),
     "a public key of two lines": (
