@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.docker import MARK
 from benchmarks.machine import ROOT, said
+from benchmarks.side_by_side import cases
 
 FILE = "{json}"  # stands for the JSON file in a command
 IMAGE = "sagemaker-tf-entrypoint:latest"
@@ -31,6 +32,8 @@ ON = (
     "start-single-1,start-mwms-2,start-mpi-2x1,start-mpi-8x1,raise-single-1,raise-mwms-2-worker-1,raise-mpi-2-rank-1,"
     "kill-mwms-2-worker-1,stop-single-1,stop-mwms-2"
 )
+
+ALL_SIDES = (*cases.SIDES, *(side for side in cases.ON_REQUEST if side != cases.TORCHRUN))
 
 Command = tuple[str, ...]
 
@@ -76,7 +79,7 @@ def _is(*commands: Command) -> Callable[[Collection[str]], tuple[Command, ...]]:
 
 def _pull(images: Collection[str]) -> tuple[Command, ...]:
     chosen = [f"{name}={image}" for name, image in PULLED.items() if image in images]
-    words = ("benchmarks.pull", "--ways", "own", "--rounds", "2", "--images", *chosen, "--json", FILE)
+    words = ("benchmarks.pull", "--ways", "own", "--rounds", "1", "--images", *chosen, "--json", FILE)
     return (python(*words),)
 
 
@@ -96,7 +99,7 @@ def _deepfm(part: str, *words: str) -> Command:
 
 
 def _kills(mode: str) -> Command:
-    few = ("--kills", "6", "--most", "3", "--unkilled", "2", "--minutes", "10")
+    few = ("--kills", "4", "--most", "2", "--unkilled", "2", "--minutes", "8")
     return python("benchmarks.kills", "--mode", mode, "--engine", "docker", *few, "--json", FILE, "--add")
 
 
@@ -106,8 +109,10 @@ STEPS = (  # the most important first; the sum is less than three hours
         commands=_is(python("benchmarks.profile_start", "--rounds", "5", "--json", FILE)),
     ),
     Step(
-        name="side_by_side", what="side-by-side", minutes=60, images=(IMAGE,), resumes=True,
-        commands=_is(python("benchmarks.side_by_side", "--rounds", "2", "--json", FILE, "--resume")),
+        name="side_by_side", what="side-by-side", minutes=70, images=(IMAGE,), resumes=True,
+        commands=_is(python(
+            "benchmarks.side_by_side", "--sides", ",".join(ALL_SIDES), "--rounds", "2", "--json", FILE, "--resume",
+        )),
     ),
     Step(
         name="monitor", what="monitor", minutes=7,
@@ -126,7 +131,7 @@ STEPS = (  # the most important first; the sum is less than three hours
     ),
     Step(name="pipe", what="pipe", minutes=4, images=(IMAGE,), in_image=True, commands=_pipe),
     Step(
-        name="pull", what="pull", minutes=13, images=(IMAGE, TOOLKIT), tools=("docker-registry", "dockerd"),
+        name="pull", what="pull", minutes=8, images=(IMAGE, TOOLKIT), tools=("docker-registry", "dockerd"),
         commands=_pull,
     ),
     Step(name="allreduce", what="allreduce", minutes=6, images=(IMAGE,), commands=_allreduce),
@@ -145,7 +150,7 @@ STEPS = (  # the most important first; the sum is less than three hours
         ),
     ),
     Step(
-        name="kills", what="kills", minutes=12, images=(IMAGE,), resumes=True,
+        name="kills", what="kills", minutes=9, images=(IMAGE,), resumes=True,
         commands=_is(_kills("ps"), _kills("mpi")),
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-MODES = ("single", "ps", "ps server", "mwms", "mpi")  # from which each case draws; `jax` only if it is asked for
+MODES = ("single", "ps", "ps server", "mwms", "mpi", "jax")  # from which each case draws
 OWN_FAULTS = ("slow", "pids", "freeze", "hangup")  # done by outside.py; all others are --fault of `entrypoint local`
 DEFAULTS = {"HEARTBEAT": 1.0, "PEER_TIMEOUT": 5.0, "START_TIMEOUT": 13.0, "STOP_GRACE": 3.0, "FAILURE_GRACE": 1.5,
             "KILL_TIMEOUT": 4.0, "RESTARTS": 0.0, "RESTART_BACKOFF": 0.3}  # fmt: skip

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from benchmarks.chaos.case import DEFAULTS, Case, Fault, Script
+from benchmarks.chaos.case import DEFAULTS, MODES, Case, Fault, Script
 from benchmarks.chaos.draw import KINDS, draw
 from benchmarks.chaos.observed import Deed, Injected, Observed, read_faults, read_journals
 from benchmarks.chaos.oracle import violations
@@ -307,7 +307,7 @@ def test_the_same_seed_draws_the_same_cases():
     assert cases != [draw(8, number, netns=True) for number in range(300)]
     drawn = {fault.kind for case in cases for fault in case.faults}
     assert drawn == {kind.split()[0] for kind in KINDS}
-    assert {case.mode for case in cases} == {"single", "ps", "ps server", "mwms", "mpi"}
+    assert {case.mode for case in cases} == set(MODES)
     of_jax = [draw(7, number, netns=True, only="jax") for number in range(50)]
     assert {case.mode for case in of_jax} == {"jax"}
     assert {process for case in of_jax for _, process in case.processes} <= {f"worker/{number}" for number in range(12)}
