@@ -181,6 +181,15 @@ def test_bytecode_is_fresh(image: str) -> None:
     assert inside(image, "python", "-c", program).stdout == ""
 
 
+def test_pip_removes_our_package_whole(image: str) -> None:
+    """An image that is built on ours may do without it."""
+    script = (
+        "pip uninstall -q -y --root-user-action ignore sagemaker-tf-entrypoint && ls -d /opt/venv/lib/*/*/entrypoint"
+    )
+    result = inside(image, "bash", "-c", script, check=False)
+    assert "No such file" in result.stderr, result.stdout + result.stderr
+
+
 def test_sshd_starts_with_keys_made_now(image: str) -> None:
     script = r"""
         set -e
