@@ -22,10 +22,11 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.all import plan
-from benchmarks.all.child import Interrupted, adopt_orphans, interrupts, run
+from benchmarks.all.child import Interrupted, interrupts, run
 from benchmarks.all.state import Refused, State, changed, check_tree, here, other_launcher
 from benchmarks.report.figures import BadRecord
 from benchmarks.report.pages import FOLDER
+from entrypoint.launcher.host.process import become_subreaper
 
 QUIET_SHARE = 0.1  # of all processors, busy with other work
 LOOK_SECONDS = 3.0
@@ -43,7 +44,7 @@ def main(steps: tuple[plan.Step, ...] = plan.STEPS) -> int:
         if given.plan:
             return show(wanted, state)
         with state.alone(), interrupts() as interrupted:
-            adopt_orphans()
+            become_subreaper()  # what a benchmark leaves is found below this process, and ended
             check_tree(changed())
             if given.fresh:
                 state.forget()

@@ -1,6 +1,5 @@
 """Run a benchmark as a child process, and leave no process, container or network of it behind, however it ends."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -14,10 +13,10 @@ import psutil
 
 from benchmarks import docker
 from benchmarks.machine import ROOT
+from entrypoint.simulate.watch import handled
 
 GRACE_SECONDS = 180.0  # for a benchmark to clean up; `entrypoint local` gives its hosts 120 of them
 LEFT_SECONDS = 20.0  # for processes that a benchmark has left behind
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Interrupted(Exception):
@@ -33,17 +32,8 @@ def interrupts() -> Iterator[Callable[[], int]]:
     """Remember the first signal to end, so that no clean-up is interrupted. Yield what returns it, or 0."""
     seen: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda number, _: seen.append(number)) for number in numbers}
-    try:
+    with handled(numbers, lambda number, _: seen.append(number)):
         yield lambda: seen[0] if seen else 0
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of processes whose parent ends below this one, so that they can be found and ended."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def run(command: list[str], log: Path, limit_s: float, interrupted: Callable[[], int]) -> str:

@@ -10,7 +10,6 @@ python -m benchmarks.side_by_side --quick
 import argparse
 import fnmatch
 import json
-import signal
 import sys
 import time
 from pathlib import Path
@@ -35,7 +34,7 @@ from benchmarks.side_by_side.run import run
 
 def main() -> int:
     arguments = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    machine.end_on_sigterm()
     record = machine.head("side-by-side-on" if arguments.on else "side-by-side", LIMITS)
     if arguments.resume and arguments.json.exists():
         record = json.loads(arguments.json.read_text())

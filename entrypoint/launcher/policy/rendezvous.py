@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.base.wording import listed
 from entrypoint.launcher.job.choices import Reaction
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.plan.plan import ALL_HOSTS, ANY, PREFLIGHT, PREPARE, Duty, Need
@@ -90,7 +91,7 @@ class Rendezvous:
         seconds = f"{now - facts.began:.0f} s"
         missing = self._missing()
         if missing:
-            yield events.Say(message=f"waiting for {listed(missing)} ({seconds})")
+            yield events.Say(message=f"waiting for {listed(missing, SHOWN)} ({seconds})")
             if not self._probing:
                 self._probing = self._nagging = True
                 yield events.Probe(hosts=tuple(missing))
@@ -104,7 +105,7 @@ class Rendezvous:
         late = [spec for spec in steps if (spec.host, spec.name) not in facts.attempt.ready]
         for name in dict.fromkeys(spec.name for spec in late):
             hosts = [spec.host for spec in late if spec.name == name]
-            yield events.Say(message=f"waiting for {name} of {listed(hosts)} ({seconds})")
+            yield events.Say(message=f"waiting for {name} of {listed(hosts, SHOWN)} ({seconds})")
 
     def is_over(self) -> bool:
         return (self.facts.host, PREFLIGHT) in self.facts.attempt.ready
@@ -151,7 +152,7 @@ class Rendezvous:
         if is_late and self._unreached and not self.is_over():
             error = _state(facts.hosts.reach.get(self._unreached[0]))
             lines = "\n".join(table(facts, self._unreached, now))
-            what = f"cannot reach {listed(self._unreached)}"
+            what = f"cannot reach {listed(self._unreached, SHOWN)}"
             facts.blame_host(now, facts.host, what, ExitCode.START_TIMEOUT, error=error, details=lines)
         if facts.is_coordinator and now >= facts.began + self.settings.start_timeout:
             self._steps = [spec for spec in self._steps if (spec.host, spec.name) not in facts.attempt.ready]
@@ -244,10 +245,6 @@ def _state(reach: Reach | None) -> str:
     if not reach.address:
         return f"its name does not resolve: {reach.why}"
     return f"it is at {reach.address}, " + (reach.why or "and its port answers")
-
-
-def listed(hosts: list[str], most: int = SHOWN) -> str:
-    return ", ".join(hosts[:most]) + (f" and {len(hosts) - most} more" if len(hosts) > most else "")
 
 
 def _by_reason(found: dict[str, str]) -> str:
