@@ -5,9 +5,12 @@ has ended and the host refuses a new one, it is lost; a launcher that is only bu
 And while the job already fails, a host that refuses connections is lost after two missed heartbeats.
 """
 
+from collections.abc import Iterator
+
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Cause, Confidence
+from entrypoint.launcher.policy.events import Knock
 from entrypoint.launcher.policy.facts import Facts
 
 MISSED_HEARTBEATS = 2  # heartbeats; a host that missed them may be gone
@@ -22,6 +25,7 @@ class Liveness:
         self.facts, self.hosts, self.settings = facts, facts.hosts, settings
         self.last = now
         self.look_at = now  # no host can have been silent for too long before
+        self._knocked: dict[str, float] = {}  # when we last checked whether a host takes a new connection
 
     def notice_own_pause(self, now: float) -> None:
         """Notice that this process was paused (SIGSTOP, a frozen machine). Then no host counts as silent."""
@@ -41,6 +45,21 @@ class Liveness:
         if not self.hosts.is_gone(host):  # else it has sent its last report
             self.hosts.note_link_ended(host, now)
             self.look_at = now
+            self._knocked.pop(host, None)
+
+    def knock(self, now: float) -> Iterator[Knock]:
+        """On the coordinator, check whether hosts whose connection has ended take a new one; a follower reports again.
+
+        The check is repeated with each heartbeat until the host reports or refuses. A host that is being killed may
+        still take a connection for a while: its kernel closes one socket after another.
+        """
+        ended = self.hosts.link_ended if self.facts.is_coordinator else {}
+        for host, at in ended.items():
+            refused = self.hosts.unreached.get(host, float("-inf")) >= at
+            due = now >= self._knocked.get(host, float("-inf")) + self.settings.heartbeat
+            if due and not refused and not self.hosts.is_gone(host):
+                self._knocked[host] = now
+                yield Knock(host=host)
 
     def watch(self, now: float) -> None:
         facts = self.facts

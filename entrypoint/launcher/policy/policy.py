@@ -109,8 +109,6 @@ class Policy:
                 self.liveness.note_unreached(host, now)
             case events.LinkEnded(host=host):
                 self.liveness.note_link_ended(host, now)
-                if facts.is_coordinator and not facts.hosts.is_gone(host):  # a follower reports again at once
-                    yield events.Knock(host=host)
             case events.Replaced(host=host):
                 facts.blame_host(now, host, "lost: its launcher was restarted", ExitCode.HOST_LOST)
             case events.Answered(host=host):
@@ -203,6 +201,7 @@ class Policy:
             return
         yield from self._write_public_keys()
         yield from self.rendezvous.advance(now)
+        yield from self.liveness.knock(now)
         if facts.outcome is None:
             yield from self._watch_the_clock(now)
             yield from self.rendezvous.check_gpus(now)

@@ -89,6 +89,27 @@ def test_a_launcher_that_is_killed_is_lost_soon(play, me, other):
     assert p.blamed == f"algo-{other} {CLOSED}"
 
 
+def test_a_host_that_takes_a_connection_while_it_is_killed_is_lost_soon(play):
+    p = running(play)
+    p.at(2.7, link_ended(2))  # its kernel still takes the connection of the first check
+    p.at(3.5, reported(3))
+    p.at(5.5, reported(3))
+    assert p.policy.facts.outcome is None and len(p.knocked) >= 3
+    p.at(5.6, unreached(2))
+    assert p.blamed == f"algo-2 {CLOSED}"
+    asked = len(p.knocked)
+    p.at(7, reported(3))
+    assert len(p.knocked) == asked
+
+
+def test_a_host_that_reports_again_is_not_checked_any_more(play):
+    p = running(play)
+    p.at(2.7, link_ended(2))
+    p.at(2.8, reported(2), reported(3))
+    p.at(4.8, reported(2), reported(3))
+    assert p.knocked == ["algo-2"] and p.policy.facts.outcome is None
+
+
 def test_whose_connection_ended_has_its_time_though_we_stood_still(play):
     p = running(play)
     p.at(2.7, link_ended(2), reported(3))
