@@ -3,14 +3,13 @@
 It imports no framework. When the script imports one, a few of its functions are wrapped: optimizers' `apply_gradients`
 has the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
 Horovod's own threads get a name. Only numbers are reported. If something fails here it is left out, and the training
-goes on as without it. Once TensorFlow is imported, the garbage collector leaves its modules alone.
+goes on as without it.
 
 It is one file, as each module beside it would be one more name on the path of users' scripts.
 """
 
 import contextlib
 import functools
-import gc
 import math
 import os
 import sys
@@ -253,16 +252,6 @@ def name_threads(module: Any) -> None:
     module.HorovodBasics.init = init
 
 
-def freeze(_: Any) -> None:
-    """Exempt all objects so far from garbage collection: modules that were imported, which are no garbage.
-
-    Python collects three times as it ends, which takes a second with TensorFlow's half a million objects, and with
-    them exempt a tenth of that. Objects that the script makes later are collected as always, so that what their
-    finalizers write is not lost.
-    """
-    gc.freeze()
-
-
 WRAPPED: dict[str, Callable[[Any], None]] = {
     **dict.fromkeys(
         (
@@ -279,7 +268,6 @@ WRAPPED: dict[str, Callable[[Any], None]] = {
         ("keras.src.callbacks", "keras.src.callbacks.callback_list", "keras.callbacks", "tf_keras.src.callbacks"),
         lambda module: wrap(module.CallbackList, "on_train_batch_end", of_fit),
     ),
-    "tensorflow": freeze,
     "horovod.common.basics": name_threads,
     "horovod.tensorflow.mpi_ops": reductions,
     "horovod.tensorflow": wrapped_tapes,

@@ -282,34 +282,6 @@ def test_horovods_threads_have_a_name(tmp_path):
     assert done.stdout.split() == ["True", "True"], done.stderr
 
 
-ENDS = """
-import gc
-import tensorflow
-kept = gc.get_freeze_count() - len(tensorflow.OBJECTS)
-class Writer:
-    def __init__(self):
-        self.file, self.me = open("written", "w"), self
-Writer().file.write("the end")
-print(kept >= 0, len(tensorflow.OBJECTS))
-"""
-
-
-def test_a_process_ends_without_collecting_tensorflow(tmp_path):
-    """What its own objects have not written yet is written, although only a collection finds them."""
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").write_text("OBJECTS = [[n] for n in range(100_000)]")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{tmp_path}:{ON_PATH}",
-        "ENTRYPOINT_MARKS": "x",
-        "ENTRYPOINT_PROCESS": "rank 0",
-    }
-    command, options = [sys.executable, "-c", ENDS], {"capture_output": True, "text": True, "timeout": 240}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, **options)
-    assert done.stdout.split() == ["True", "100000"], done.stderr
-    assert (tmp_path / "written").read_text() == "the end"
-
-
 def test_a_distribution_of_keras_3_on_jax_is_a_strategy(monkeypatch):
     """Only with a client of jax's coordinator: without it, each process is alone."""
     spec = importlib.util.spec_from_file_location("looks_on", ON_PATH / "entrypoint_looks_on.py")
