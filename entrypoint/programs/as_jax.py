@@ -13,7 +13,6 @@ itself. When the program does,
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import importlib
 import os
@@ -85,22 +84,15 @@ def keep_handler(module: Any) -> None:
 
     @functools.wraps(initialize)
     def keeping(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = exchange_action(None)
+        before = entrypoint_looks_on.exchange_sigterm(None)
         try:
             return initialize(self, *args, **kwargs)
         finally:
-            of_jax, manager = exchange_action(before), self.preemption_sync_manager
+            of_jax, manager = entrypoint_looks_on.exchange_sigterm(before), self.preemption_sync_manager
             if manager is not None and not callable(signal.getsignal(signal.SIGTERM)):
                 self.preemption_sync_manager = Manager(manager, of_jax)
 
     module.State.initialize = keeping
-
-
-def exchange_action(action: Any) -> Any:
-    """Return what the kernel does on SIGTERM, as C has it, and set another action unless it is None."""
-    before = ctypes.create_string_buffer(256)  # more than a `struct sigaction` has
-    ctypes.CDLL(None).sigaction(signal.SIGTERM, action, before)
-    return before
 
 
 class Manager:
@@ -114,7 +106,7 @@ class Manager:
 
     def reached_sync_point(self, step: int) -> bool:
         if self.action is not None:
-            exchange_action(self.action)
+            entrypoint_looks_on.exchange_sigterm(self.action)
             self.action = None
         return bool(self.inner.reached_sync_point(step))
 

@@ -17,7 +17,7 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
 
 # On the PYTHONPATH behind the user's code and before Debian's own sitecustomize. It reports to the monitor what is
-# trained, and then runs the sitecustomize that it hides.
+# trained, keeps the action on SIGTERM, and then runs the sitecustomize that it hides.
 LOOKS_ON = Path(__file__).resolve().parents[2] / "programs" / "on_path"
 
 
@@ -95,7 +95,7 @@ class Spawner:
         defaults = {**stalls, **dict(spec.env_defaults)}
         given = {**defaults, **self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
         several = len(self._job.cluster.training) > 1 or spec.duty is Duty.RANK
-        if spec.program and self._job.settings.monitor and several:
+        if spec.program and several:
             code, *rest = given.get("PYTHONPATH", "").split(os.pathsep)
             count["PYTHONPATH"] = os.pathsep.join([*filter(None, [code]), str(LOOKS_ON), *rest])
         part = self._machine.part_of(spec, given, cpus)

@@ -5,6 +5,8 @@ has the variables that are trained, Keras' callbacks count the steps of `fit`, a
 Horovod's own threads get a name. Only numbers are reported. If something fails here it is left out, and the training
 goes on as without it.
 
+Without a monitor nothing is counted. The action on SIGTERM is kept in any case.
+
 It is one file, as each module beside it would be one more name on the path of users' scripts.
 """
 
@@ -252,7 +254,40 @@ def name_threads(module: Any) -> None:
     module.HorovodBasics.init = init
 
 
+def keep_sigterm(module: Any) -> None:
+    """Have MultiWorkerMirroredStrategy leave SIGTERM as the script has it.
+
+    TensorFlow's handler notes the signal for programs on Google's TPUs, and the script trains on until it is killed.
+    """
+    extended = module.CollectiveAllReduceExtended
+    inner = extended.__init__
+
+    @functools.wraps(inner)
+    def init(*args: Any, **kwargs: Any) -> None:
+        before = exchange_sigterm(None)
+        try:
+            inner(*args, **kwargs)
+        finally:
+            exchange_sigterm(before)
+
+    extended.__init__ = init
+
+
+def exchange_sigterm(action: Any) -> Any:
+    """Return what the kernel does on SIGTERM, as C has it, and set another action unless it is None."""
+    import ctypes
+    import signal
+
+    before = ctypes.create_string_buffer(256)  # more than a `struct sigaction` has
+    ctypes.CDLL(None).sigaction(signal.SIGTERM, action, before)
+    return before
+
+
+UNWATCHED: dict[str, Callable[[Any], None]] = {
+    "tensorflow.python.distribute.collective_all_reduce_strategy": keep_sigterm,
+}
 WRAPPED: dict[str, Callable[[Any], None]] = {
+    **UNWATCHED,
     **dict.fromkeys(
         (
             "keras.src.optimizers.optimizer", "keras.src.optimizers.legacy.optimizer_v2",
@@ -356,7 +391,7 @@ def forked() -> None:
 
 
 def begin() -> Finder:
-    """Start watching."""
-    sys.meta_path.insert(0, finder := Finder(WRAPPED))
+    """Start changing what the script imports, and watching if a monitor listens."""
+    sys.meta_path.insert(0, finder := Finder(WRAPPED if os.environ.get(SOCKET) else UNWATCHED))
     os.register_at_fork(after_in_child=forked)
     return finder

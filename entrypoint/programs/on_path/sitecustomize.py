@@ -1,7 +1,7 @@
 """Start what a Python of the training needs of this folder, and then run the next `sitecustomize`.
 
 Python imports a module of this name when it starts. This folder stands in PYTHONPATH behind the user's code (a
-`sitecustomize` there comes first, and then nothing is watched) and before Debian's Python, which has a `sitecustomize`,
+`sitecustomize` there comes first, and then nothing is changed) and before Debian's Python, which has a `sitecustomize`,
 too. A program with ENTRYPOINT_TF1=shim has put it first. A Python that imports no framework loses a millisecond.
 """
 
@@ -13,7 +13,7 @@ FRAMEWORKS = ("keras", "tf_keras", "tensorflow", "horovod")
 
 
 class First:
-    """Wait for the first module of a framework, and start watching then. It finds no module itself."""
+    """Wait for the first module of a framework, and change modules from then on. It finds no module itself."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]
@@ -32,7 +32,7 @@ if sys.version_info >= (3, 10) and "TF1_SHIM_FOLDER" in os.environ:  # no older 
     import entrypoint_tf1
 
     entrypoint_tf1.begin_again()
-if os.environ.get("ENTRYPOINT_MARKS") and os.environ.get("ENTRYPOINT_PROCESS"):  # a monitor listens
+if os.environ.get("ENTRYPOINT_PROCESS"):  # a process of the job
     sys.meta_path.insert(0, First)  # type: ignore[arg-type]
 
 _HERE = os.path.dirname(__file__)  # noqa: PTH120 - pathlib takes longer to import than all of this

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ports import unused_port
 
 from entrypoint.base.secrets import NONE
 from entrypoint.observe.monitor.script_socket import Marks
@@ -280,6 +281,30 @@ def test_horovods_threads_have_a_name(tmp_path):
     }
     done = subprocess.run([sys.executable, "-c", INITS], env=environment, capture_output=True, text=True, timeout=240)
     assert done.stdout.split() == ["True", "True"], done.stderr
+
+
+STRATEGY = """
+import json, os, signal, sys
+if "handled" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+import tensorflow as tf
+tf.distribute.MultiWorkerMirroredStrategy()
+os.kill(os.getpid(), signal.SIGTERM)
+print("still here")
+"""
+
+
+@pytest.mark.parametrize("monitor", ["", pytest.param("x", marks=pytest.mark.more)])
+@pytest.mark.parametrize("words, code", [([], -15), pytest.param(["handled"], 7, marks=pytest.mark.more)])
+def test_the_strategy_leaves_sigterm_as_the_script_has_it(words, code, monitor):
+    config = {"cluster": {"worker": [f"127.0.0.1:{unused_port()}"]}, "task": {"type": "worker", "index": 0}}
+    environment = {
+        **os.environ, "PYTHONPATH": str(ON_PATH), "ENTRYPOINT_MARKS": monitor, "ENTRYPOINT_PROCESS": "worker/0",
+        "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": "",
+    }  # fmt: skip
+    command = [sys.executable, "-c", STRATEGY, *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
 
 
 def test_a_distribution_of_keras_3_on_jax_is_a_strategy(monkeypatch):
