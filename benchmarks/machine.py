@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
 # Changing these, as a report does, changes no figure.
-NOT_CODE = (":!docs", ":!*.md", ":!tests/full_run.json")
+NOT_CODE = (":!docs", ":!*.md", ":!tests/full_run.json", ":!tests/unit", ":!tests/local", ":!tests/cluster/test_*.py")
 
 
 def head(what: str, limits: dict[str, Any] | None = None) -> dict[str, Any]:

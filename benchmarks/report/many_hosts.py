@@ -10,6 +10,7 @@ PLOT = "many-hosts.svg"
 LEFT_OUT = (  # of the page: parts of a plan, and the CPU time of all hosts, which share processes here and nowhere else
     "read_config_s", "plan_digest_s", "plan_mwms_digest_s", "plan_ps_digest_s", "rendezvous_cpu_s", "end_cpu_s",
 )  # fmt: skip
+MODEL = {"rendezvous_s": "rendezvous_coordinator_cpu_s", "told_all_s": "end_coordinator_cpu_s"}  # its own part
 
 
 def by_hosts(runs: list[Run]) -> dict[str, dict[int, Measured]]:
@@ -19,6 +20,20 @@ def by_hosts(runs: list[Run]) -> dict[str, dict[int, Measured]]:
         measure: {hosts: figure for hosts in counts if (figure := measured(runs, measure, hosts=hosts))}
         for measure in dict.fromkeys(name for run in runs for name in run["measures"])
     }
+
+
+def modelled(found: dict[str, dict[int, Measured]], hosts: int) -> dict[str, float]:
+    """Return what a measure would be, in seconds, if each host had a core: a few hosts' time and the coordinator's.
+
+    The few have a core each, or nearly. Beyond them, only the coordinator's work grows with the number of hosts.
+    """
+    model = {}
+    for measure, cpu in MODEL.items():
+        figures, own = found.get(measure, {}), found.get(cpu, {}).get(hosts)
+        few = next(iter(figures.values()), None)
+        if hosts in figures and len(figures) > 1 and own and few and own.median is not None and few.median is not None:
+            model[measure] = few.median + own.median
+    return model
 
 
 def exponent(figures: dict[int, Measured]) -> float | None:
@@ -44,6 +59,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "found": found,
         "left_out": LEFT_OUT,
         "judged": judged,
+        "modelled": modelled(found, AIMED_AT),
         "aimed_at": AIMED_AT,
         "plot": PLOT,
         "counts": sorted({run["hosts"] for run in record["runs"]}),

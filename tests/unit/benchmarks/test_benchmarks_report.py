@@ -368,6 +368,15 @@ def test_growth_is_that_between_the_two_largest_jobs():
     assert many_hosts.exponent({10: Measured((5.0,))}) is None
 
 
+def test_with_a_core_for_each_host_only_the_coordinators_work_grows():
+    found = {
+        "rendezvous_s": {10: Measured((0.25,)), 1000: Measured((8.0,))},
+        "rendezvous_coordinator_cpu_s": {10: Measured((0.125,)), 1000: Measured((0.75,))},
+    }
+    assert many_hosts.modelled(found, 1000) == {"rendezvous_s": 1.0}
+    assert many_hosts.modelled(found, 300) == {}
+
+
 def test_aims_at_a_thousand_hosts():
     runs = [
         {"hosts": hosts, "round": 1, "measures": {"rendezvous_s": hosts / 50, "told_all_s": 1.0}}
