@@ -50,6 +50,20 @@ def test_one_host_is_told_and_every_script_hears_of_it(hosts, figure, mode):
 
 
 @pytest.mark.tensorflow
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.more)])
+def test_a_strategy_of_tensorflow_does_not_keep_a_script_from_ending(hosts, count):
+    code = (
+        "import time\nimport tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n"
+        "print('asleep', flush=True)\ntime.sleep(600)\n"
+    )
+    job = hosts(count, "train.py", code={"train.py": code}, hyperparameters=MWMS)
+    job.all_say("asleep")
+    job.signal(signal.SIGTERM)
+    assert job.end(within=90) == [143] * count  # ENTRYPOINT_STOP_GRACE is 100 s
+    assert all("killed by SIGTERM" in host.log for host in job.hosts.values())
+
+
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("workers, scripts", [pytest.param("script", 2, marks=pytest.mark.more), ("server", 1)])
 def test_parameter_servers_stay_until_all_have_saved(hosts, workers, scripts):
     job = hosts(

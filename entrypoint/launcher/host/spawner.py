@@ -12,7 +12,7 @@ from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.channels import SHARDS
 from entrypoint.launcher.job.job import MARKS, Job
-from entrypoint.launcher.plan.plan import ATTEMPT, Duty, Plan, ProcessSpec
+from entrypoint.launcher.plan.plan import ATTEMPT, Duty, Plan, ProcessSpec, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
 
@@ -94,8 +94,8 @@ class Spawner:
         stalls = _stall_settings(self._job.settings.hang_after) if spec.duty is Duty.RANK else {}
         defaults = {**stalls, **dict(spec.env_defaults)}
         given = {**defaults, **self._environment, **(self._prepared["env"] if spec.program and self._prepared else {})}
-        several = len(self._job.cluster.training) > 1 or spec.duty is Duty.RANK
-        if spec.program and several:
+        in_cluster = len(self._job.cluster.training) > 1 or spec.role in (Role.RANK, Role.WORKER)
+        if spec.program and in_cluster:
             code, *rest = given.get("PYTHONPATH", "").split(os.pathsep)
             count["PYTHONPATH"] = os.pathsep.join([*filter(None, [code]), str(LOOKS_ON), *rest])
         part = self._machine.part_of(spec, given, cpus)
