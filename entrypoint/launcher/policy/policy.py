@@ -50,7 +50,7 @@ class Policy:
         actions = [action for event in happened for action in self._note(event, now)]
         if not quiet:
             actions += self._advance(now)
-            self._due = None
+            self._due = self._next_deadline(now)  # here, and not when it is asked for, so that a replay has the same
         return actions
 
     def _are_signs_of_life(self, happened: Sequence[Event]) -> bool:
@@ -247,9 +247,7 @@ class Policy:
 
     def deadline(self, now: float) -> float:
         """Return when to call the policy with Due, if nothing happens before."""
-        if self._due is None:
-            self._due = self._next_deadline(now)
-        return self._due
+        return self._next_deadline(now) if self._due is None else self._due
 
     def _next_deadline(self, now: float) -> float:
         facts = self.facts

@@ -50,6 +50,7 @@ class Life:
     def on(self, at: float, *happened: events.Event):
         actions = self.policy.on(happened, BEGAN + at)
         assert self.history.note(happened, BEGAN + at, actions) == actions
+        self.policy.deadline(BEGAN + at)  # as the launcher's loop asks before it waits
         self.lines += [["decided", BEGAN + at, line] for line in self.written]
         self.written.clear()
         for action in actions:
@@ -98,6 +99,20 @@ def test_a_history_is_played_to_the_same_decisions(life):
     assert played.differs is None and played.same_outcome and played.incomplete == []
     assert (played.outcome.kind, played.outcome.exit_code) == ("failed", 1)
     assert len(played.steps) == len(life.decisions)
+
+
+def test_a_report_before_the_next_deadline_decides_nothing_in_a_replay_either(tmp_path):
+    life = Life(tmp_path, hosts=3)
+    life.on(0.1, events.Prepared(flags=frozenset()), events.Ended(name="prepare", exit=Exit(code=0)))
+    met = [Report(host=f"algo-{n}", ready=frozenset({"prepare", "preflight"})) for n in (2, 3)]
+    life.on(0.2, *(events.Reported(report=report) for report in met))
+    life.on(0.3, events.Probed(found=tuple(Reach(host=report.host, address="127.0.0.2") for report in met)))
+    assert events.Knock(host="algo-2") in life.on(1.0, events.LinkEnded(host="algo-2"))
+    life.on(1.9, events.Due())
+    assert not life.on(2.5, events.Reported(report=met[1]))  # another check is due, but not before the deadline
+    assert life.on(2.9, events.Due()) == [events.Knock(host="algo-2")]
+    played = timeline.play(timeline.read(life.record))
+    assert played.differs is None and played.incomplete == []
 
 
 def test_minutes_in_which_nothing_happens_cost_next_to_nothing(life):
