@@ -33,18 +33,18 @@ def of_stop(case: Case) -> Iterator[Finding]:
     took = run.ended.ended - acted
     killed = [f"{host.name} {each.name}" for host in run.hosts for each in host.processes if "SIGKILL" in each.how]
     if killed:
-        # A warning: the handler of MultiWorkerMirroredStrategy does not end a process, and often nothing needs saving.
+        # A warning: often nothing needs saving.
         yield (error if case.request.spot else warning)(
             "stop",
             f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after "
             f"{duration(case.request.stop_grace)}",
-            catch(case),
+            _CATCH,
         )
     elif took > SAGEMAKER_GRACE_SECONDS:
         yield error(
             "stop",
             f"it took {duration(took)} to end; SageMaker kills after {SAGEMAKER_GRACE_SECONDS:.0f} s",
-            catch(case),
+            _CATCH,
         )
     else:
         yield fine("stop", f"SIGTERM ended it within {duration(took)}")
@@ -57,11 +57,6 @@ def _ended_before(check: str, run: Seen, what: str) -> Finding:
         found = f"this time it failed by itself, before anything was done to it: {run.cause}"
         return warning(check, found, f"see {run.log}")
     return note(check, f"it ended before {what}", "a larger sample: --records")
-
-
-def catch(case: Case) -> str:
-    """Return advice on handling SIGTERM in the mode of the job."""
-    return f"{_CATCH}, after the strategy is made, which installs its own" if case.request.mode == "mwms" else _CATCH
 
 
 def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
@@ -79,7 +74,7 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
             "stop",
             "it saves nothing when it is stopped: the last checkpoint was "
             f"{duration(max(0.0, acted - max(before)))} old",
-            catch(case),
+            _CATCH,
         )
     else:
         yield warning("stop", "it saves neither a checkpoint nor a model when it is stopped", f"{_CATCH}; {_KEEP}")
