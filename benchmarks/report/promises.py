@@ -76,7 +76,7 @@ PROMISES = (
     ),
     Promise(
         row="a process hangs, until the log shows where", quote="When a job [hangs](docs/monitoring.md#when-it-hangs)",
-        measure="told_s", cases=("hang-*",),
+        measure="hang_told_s", cases=("hang-*",),
     ),
     Promise(
         row="SIGTERM, until it has reached every script", quote="SIGTERM reaches every script and rank",
@@ -100,7 +100,7 @@ HEADLINES = (  # the rows of the comparison with AWS's toolkit, with case and me
     ("kill-mpi-2-coordinator", "gone_s", "MPI: the first host is killed, until all hosts are gone"),
     ("start-mpi-2x1", "launcher_memory_bytes", "memory of the launcher, MPI, 2 hosts"),
 )
-NEVER = ("told_s", "resumed_s")  # a side without a figure never came to it
+NEVER = ("told_s", "hang_told_s", "resumed_s")  # a side without a figure never came to it
 HEADS = ("README promises", "it says", "this image", "best peer", "this image is", "measured")
 
 

@@ -606,8 +606,10 @@ def test_the_table_of_promises_has_our_worst_case_and_the_best_peer():
     runs += both("kill-ps-2-worker", {"gone_s": 12.0}, {"cut": 60}, group="failure")
     runs += both("start-mpi-2x1", {"start_s": 0.5, "tail_s": 0.1}, {"start_s": 0.4, "tail_s": 31.0})
     runs += both("stop-mpi-2", {"told_s": 0.05}, {}, group="stop")
+    runs += both("hang-mpi-2", {"hang_told_s": 22.0, "gone_s": 22.3}, {"cut": 60}, group="hang")
     made = "2026-01-02, `abc1234`"
     found = promised(runs)
+    assert found["a process hangs, until the log shows where"][1:3] == ["22.0 s", "never (AWS toolkit)"]
     assert found["a rank raises, until all hosts are gone"][1:] == [
         "0.20 s",
         "154 s (AWS toolkit)",
