@@ -48,10 +48,11 @@ class Liveness:
             self._knocked.pop(host, None)
 
     def knock(self, now: float) -> Iterator[Knock]:
-        """On the coordinator, check whether hosts whose connection has ended take a new one; a follower reports again.
+        """Have the coordinator check whether hosts whose connection has ended take a new one.
 
-        The check is repeated with each heartbeat until the host reports or refuses. A host that is being killed may
-        still take a connection for a while: its kernel closes one socket after another.
+        A follower needs no check, since it reports again at once. The check is repeated with each heartbeat until the
+        host reports or refuses. A host that is being killed may still take a connection for a while: its kernel closes
+        one socket after another.
         """
         ended = self.hosts.link_ended if self.facts.is_coordinator else {}
         for host, at in ended.items():
