@@ -348,10 +348,11 @@ say_what_it_has() {
     run docker run --rm --network none "$NAME:$tag" entrypoint doctor
 }
 
+# The commit, and whether a file that decides what the image does differs from it. Changed pages do not count.
 revision() {
-    local commit
+    local commit files=(Dockerfile build.sh container entrypoint sagemaker_tf_data pyproject.toml)
     if commit=$(git rev-parse --verify --quiet HEAD 2>/dev/null); then
-        [[ -z $(git status --porcelain 2>/dev/null) ]] || commit+=-modified
+        [[ -z $(git status --porcelain -- "${files[@]}" 2>/dev/null) ]] || commit+=-modified
         printf '%s' "$commit"
     else
         printf unknown

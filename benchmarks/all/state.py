@@ -13,6 +13,7 @@ from benchmarks.report.figures import BadRecord, read
 
 WORK = ".measuring"  # folder beside the JSON files: the state, logs, and files of benchmarks that have not ended
 SAME = ("cpus", "cpu", "memory_gib", "kernel", "docker")  # of a machine
+MODIFIED = "-modified"  # build.sh appends it to the revision
 BUILT_FROM = ("Dockerfile", "container", "entrypoint", "sagemaker_tf_data", "pyproject.toml")  # an image of ours
 
 
@@ -44,6 +45,8 @@ def other_launcher(image: str) -> str:
     revision = machine.said("docker", "image", "inspect", "-f", form, image)
     if not revision:
         return "its labels name no commit"
+    if revision.endswith(MODIFIED):
+        return f"it was built of commit {revision[:8]} with changes; commit them, then build it again"
     same = ["git", "-C", str(machine.ROOT), "diff", "--quiet", revision, "HEAD", "--", *BUILT_FROM]
     differs = subprocess.run(same, capture_output=True).returncode
     return f"its launcher, of commit {revision[:8]}, differs from this commit's" if differs else ""

@@ -19,7 +19,7 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
     return {
         "table": table(runs, formats),
         "to_operator": _range([each[OPERATOR] for each in ratios.values() if OPERATOR in each]),
-        "behind": {f"{kind} of {size}": each[FILE] for (kind, size), each in ratios.items() if FILE in each},
+        "behind": {f"{kind} of {size}": behind(each) for (kind, size), each in ratios.items() if FILE in each},
         "least": 1 - MOST_BEHIND,
         "rounds": len({run["round"] for run in runs}),
         "loads": (min(loads), max(loads)) if loads else None,
@@ -50,6 +50,11 @@ def to_others(runs: list[Run]) -> dict[str, float]:
         for reader in dict.fromkeys(run["reader"] for run in runs)
     }
     return {reader: rates[OURS] / rate for reader, rate in rates.items() if reader != OURS and OURS in rates}
+
+
+def behind(ratios: dict[str, float]) -> tuple[float, float | None]:
+    """Return how many times as fast as the file our reader is, and the operator; None: it was not measured."""
+    return ratios[FILE], ratios[FILE] / ratios[OPERATOR] if OPERATOR in ratios else None
 
 
 def _range(values: list[float]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Run, measured, ratio, where
-from benchmarks.side_by_side.cases import BY_HAND, DRIVERS
+from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, HANG_AFTER_S
 
 PEERS = {"toolkit": "AWS toolkit", DRIVERS: "SDK 3's drivers", **{side: f"{side}, by hand" for side in BY_HAND}}
 
@@ -75,8 +75,8 @@ PROMISES = (
         says="a fraction of a second", measure="launcher_tail_s", cases=("real-*",), most=1.0,
     ),
     Promise(
-        row="a process hangs, until the log shows where", quote="When a job [hangs](docs/monitoring.md#when-it-hangs)",
-        measure="hang_told_s", cases=("hang-*",),
+        row=f"a process hangs, until the log shows where (of which `ENTRYPOINT_HANG_AFTER` is {HANG_AFTER_S} s)",
+        quote="When a job [hangs](docs/monitoring.md#when-it-hangs)", measure="hang_told_s", cases=("hang-*",),
     ),
     Promise(
         row="SIGTERM, until it has reached every script", quote="SIGTERM reaches every script and rank",
@@ -84,7 +84,7 @@ PROMISES = (
     ),
     Promise(
         row="`entrypoint rehearse` runs the job", quote="for a minute on simulated hosts", says="for a minute",
-        why="no benchmark",
+        why="a setting: `--seconds`, by default 60",
     ),
     Promise(
         row="`entrypoint accept` on SageMaker", quote="for at most $1.38 in us-east-1", says="at most $1.38",

@@ -31,6 +31,7 @@ NO_RESTART = "nothing that restarts a job"
 NO_ELASTIC = "nothing that restarts a job but its elastic mode, for which the script has to be changed"
 START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
 UNREAD, RESTART, HANG = "unread output", "restart", "hang"
+INSTALL = "install"  # the event of a case whose package cannot be installed on one host
 UNWATCHED_GROUPS = (START, FAILURE)
 HANG_AFTER_S = 10
 SETTINGS = {  # environment variables of our launcher, by group
@@ -43,7 +44,11 @@ FOR_EVER = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`event`: none; `raise`, `crash` or `hang` in the script, `kill` or `cut`, on `host`; `stop`: SIGTERM to all."""
+    """Describe one job and its event.
+
+    `event`: "" is none; `raise`, `crash` and `hang` happen in the script; `kill`, `cut` and `install` (it fails) on
+    `host`; `stop` is SIGTERM to all hosts.
+    """
 
     name: str
     title: str
@@ -83,6 +88,8 @@ class Case:
     def _cannot_by_hand(self, side: str) -> str:
         if self.mode not in (("single", "mwms") if side == PLAIN else ("mpi",)):
             return f"nothing for {WORDS[self.mode]}"
+        if self.event == INSTALL:
+            return "nothing that installs requirements.txt"
         if side != PLAIN and self.event == "stop":
             return "nothing for a stop"
         if side == GLOO and self.example == "maskrcnn":
@@ -182,6 +189,10 @@ CASES = (
     _fault("cut", "mwms-2", "MWMS, 2 hosts: worker 1's network is cut", "mwms", 2, 1),
     _fault("cut", "mpi-2-coordinator", "MPI, 2 hosts: the coordinator's network is cut", "mpi", 2, 0),
     _fault("cut", "mpi-2", "MPI, 2 hosts: the other host's network is cut", "mpi", 2, 1),
+    _fault(INSTALL, "single-1", "single host: the install fails", "single", 1, 0),
+    _fault(INSTALL, "ps-2-worker", "PS, 2 hosts: the install fails on the worker's host", "ps", 2, 1),
+    _fault(INSTALL, "mwms-2-worker-1", "MWMS, 2 hosts: the install fails on worker 1's host", "mwms", 2, 1),
+    _fault(INSTALL, "mpi-2", "MPI, 2 hosts: the install fails on the other host", "mpi", 2, 1),
     _steps(RESTART, "single-1", "single host: the script is killed", "single", 1),
     _steps(RESTART, "mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 is killed", "mwms", 2),
     _steps(RESTART, "mpi-2", "Horovod, 2 hosts: rank 1 is killed", "mpi", 2),

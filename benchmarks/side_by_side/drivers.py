@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side.cases import CASES, DRIVERS, Case
+from benchmarks.side_by_side.cases import CASES, DRIVERS, INSTALL, Case
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-sdk-v3/bin/python"
@@ -50,8 +50,8 @@ def asked() -> dict[str, Asked]:
     cases = [case for case in CASES if not case.cannot(DRIVERS)]
     with tempfile.TemporaryDirectory(prefix="side-sdk-") as folder:
         (Path(folder) / "src").mkdir()
-        for case in cases:
-            (Path(folder) / "src" / case.program).touch()
+        for file in ("requirements.txt", *(case.program for case in cases)):
+            (Path(folder) / "src" / file).touch()
         said = subprocess.run(
             [PYTHON, ROOT / "tests/sdk/drivers/submit_calls.py"],
             input=json.dumps({"commands": [], "names": {}, "blocks": [IMPORTS, *map(call, cases)]}),
@@ -68,11 +68,12 @@ def call(case: Case) -> str:
     if case.mode == "mpi":
         dealt = ["--map-by", f"ppr:{case.ranks}:node"]
         how = f", distributed=MPI(process_count_per_node={case.processes}, mpi_additional_options={dealt})"
+    needs = ", requirements='requirements.txt'" if case.event == INSTALL else ""
     return (
         "ModelTrainer(training_image='image', role='arn:aws:iam::123456789012:role/Training', "
         f"compute=Compute(instance_type='ml.c5.xlarge', instance_count={case.hosts}), "
         f"hyperparameters={dict(case.arguments)}, "
-        f"source_code=SourceCode(source_dir='src', entry_script={case.program!r}){how}).train()"
+        f"source_code=SourceCode(source_dir='src', entry_script={case.program!r}{needs}){how}).train()"
     )
 
 

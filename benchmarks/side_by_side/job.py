@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.docker import MARK, docker, seconds
 from benchmarks.side_by_side import by_hand, drivers, material
-from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, OURS, Case
+from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, INSTALL, OURS, Case
 from benchmarks.side_by_side.output import Output
 from benchmarks.side_by_side.usage import Usage
 
@@ -86,6 +86,11 @@ class Job:
         code.mkdir(exist_ok=True)
         for file in (self.case.program, "marks.py"):  # no more: our launcher reads what the code uses
             shutil.copy(HERE / "programs" / file, code)
+        if self.case.event == INSTALL:
+            shutil.copytree(HERE / "programs/needed", base / "bench/needed")
+            (code / "requirements.txt").write_text("/bench/needed\n")
+            if number == self.case.host:
+                (base / "bench/no-install").touch()
         channels = ["code", "sm_drivers"] if self._asked else []
         hyperparameters = self.case.hyperparameters
         if self._asked:
@@ -152,7 +157,7 @@ class Job:
         return at
 
     def cut(self, host: str) -> float:
-        """Nothing goes in or out of the host's network public key any more, and nobody is told; when."""
+        """Stop all traffic of the host's network interface, without closing a connection; return when."""
         docker(
             "run", "--rm", "--label", MARK, "--network", f"container:{self._name(host)}", "--cap-add", "NET_ADMIN",
             "-v", f"{SILENCE}:/silence.py:ro", "--entrypoint", "python", self._ours, "/silence.py", "on",
@@ -177,11 +182,12 @@ class Job:
                     what, _, value = line.partition(" ")
                     yield Mark(host, file.name, what, float(value))
 
-    def see(self, what: str, within: float) -> bool:
-        """Wait until every process of the script has written that mark; False if not by then, or if a host is gone."""
+    def see(self, what: str, within: float, processes: int | None = None) -> bool:
+        """Wait until so many processes (default: the whole script) have written that mark; False if a host is gone."""
+        processes = processes or self.case.processes
         deadline = time.monotonic() + within
         look_at_hosts = time.monotonic() + 5
-        while sum(mark.what == what for mark in self._read_marks()) < self.case.processes:
+        while sum(mark.what == what for mark in self._read_marks()) < processes:
             if time.monotonic() > deadline:
                 return False
             if time.monotonic() > look_at_hosts:

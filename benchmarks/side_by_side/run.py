@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side.cases import LOG, REAL, RESTART, START, Case
+from benchmarks.side_by_side.cases import INSTALL, LOG, REAL, RESTART, START, Case
 from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
 from benchmarks.side_by_side.scripts import Scripts
@@ -40,7 +40,10 @@ def run(
         if job.output and case.unread_s < case.limit_s and job.see("trains", case.limit_s):
             time.sleep(case.unread_s)
             job.output.read_on()
-        if case.event and job.see("trains", case.limit_s):
+        if case.event == INSTALL:
+            if job.see("fails", case.limit_s, processes=1):
+                cut_at = time.monotonic() + after_s
+        elif case.event and job.see("trains", case.limit_s):
             time.sleep(SETTLE_S)
             event_at = befall(job, case)
             limit_s, cut_at = after_s, time.monotonic() + after_s

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from benchmarks import machine
-from benchmarks.all import plan
+from benchmarks.all import plan, state
 from benchmarks.report import pages
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -154,6 +154,28 @@ def test_a_failure_stops_nothing_and_the_next_call_runs_only_what_is_left(tree):
     assert tree.run()[0] == 0 and tree.ran() == []
     (tree.folder / "chaos.json").unlink()
     assert tree.run()[0] == 0 and tree.ran() == ["a"], "a state without its figures is none"
+
+
+def test_an_image_of_another_launcher_is_left_out_and_the_reason_is_said(tree, monkeypatch):
+    docker = tree.base / "bin/docker"
+    docker.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(machine, "ROOT", tree.repository)
+
+    def why(revision: str) -> str:
+        docker.write_text(f"#!/bin/sh\necho {revision}\n")
+        docker.chmod(0o755)
+        return state.other_launcher("image")
+
+    old = machine.said("git", "-C", str(tree.repository), "rev-parse", "HEAD")
+    assert why(old) == ""
+    assert why(f"{old}-modified").startswith(f"it was built of commit {old[:8]} with changes; commit them")
+    assert why("") == "its labels name no commit"
+    tree.commit("a page")
+    assert why(old) == "", "the launcher is the same"
+    (tree.repository / "entrypoint").write_text("another launcher")
+    tree.commit("a launcher")
+    assert why(old) == f"its launcher, of commit {old[:8]}, differs from this commit's"
 
 
 def test_some_can_be_picked_and_the_plan_runs_nothing(tree):

@@ -127,7 +127,7 @@ def test_our_launcher_alone_gets_settings_and_is_unwatched_in_plain_jobs():
     start = BY_NAME["start-plain-2"]
     assert start.settings("ours") == {} and start.settings("ours-unwatched") == {"ENTRYPOINT_MONITOR": "false"}
     unwatched = {case.name for case in CASES if not case.cannot("ours-unwatched")}
-    assert unwatched == {"start-single-1", "start-plain-2", "raise-single-1"}
+    assert unwatched == {"start-single-1", "start-plain-2", "raise-single-1", "install-single-1"}
 
 
 def test_a_restart_is_parted_into_the_scripts_time_and_the_launchers():
@@ -221,6 +221,16 @@ def test_a_failure_counts_from_the_scripts_own_word():
     case = BY_NAME["raise-ps-2-worker"]
     said = [*marks(case, first=102.0), Mark("algo-2", "marks-7", "fails", 107.0)]
     assert figures(case, said, [ended("algo-1", 108.0, 1), ended("algo-2", 107.5, 1)])["gone_s"] == 1.0
+
+
+def test_a_failed_install_counts_from_its_own_mark_and_no_script_runs():
+    case = BY_NAME["install-mwms-2-worker-1"]
+    endings = [ended("algo-1", 108.0, 1), ended("algo-2", 107.5, 1)]
+    assert figures(case, [Mark("algo-2", "marks-7", "fails", 107.0)], endings) == {"gone_s": 1.0}
+    assert ended_well(case, [], endings, None) and not ended_well(case, [], [ended("algo-1", 108.0, 0)], None)
+    assert case.cannot("plain") and not case.cannot("toolkit")
+    assert "requirements='requirements.txt'" in call(BY_NAME["install-mpi-2"])
+    assert "requirements" not in call(BY_NAME["raise-mpi-2-rank-1"])
 
 
 def test_a_stop_is_right_if_all_scripts_have_saved():
