@@ -9,7 +9,7 @@ from benchmarks.report import words
 from benchmarks.report.figures import Measured, Run, measured, ratio, where
 from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, HANG_AFTER_S
 
-PEERS = {"toolkit": "AWS toolkit", DRIVERS: "SDK 3's drivers", **{side: f"{side}, by hand" for side in BY_HAND}}
+PEERS = {"toolkit": "AWS toolkit", DRIVERS: "SDK 3's drivers", **{side: f"{side} by hand" for side in BY_HAND}}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -618,7 +618,7 @@ def test_the_table_of_promises_has_our_worst_case_and_the_best_peer():
         made,
     ]
     assert found["a script raises, until all hosts are gone"] == [
-        "within seconds", "0.40 s (worst of 2: the case raise-mpi-4-rank-3)", "2.00 s (mpirun, by hand)",
+        "within seconds", "0.40 s (worst of 2: the case raise-mpi-4-rank-3)", "2.00 s (mpirun by hand)",
         "5.0 times sooner", made,
     ]  # fmt: skip
     assert found["a host is killed, until all others are gone"] == [
