@@ -105,44 +105,44 @@ def _kills(mode: str) -> Command:
 
 STEPS = (  # the most important first; the sum is less than three hours
     Step(
-        name="profile", what="profile", minutes=4, images=(IMAGE,),
+        name="profile", what="profile", minutes=2, images=(IMAGE,),
         commands=_is(python("benchmarks.profile_start", "--rounds", "5", "--json", FILE)),
     ),
     Step(
-        name="side_by_side", what="side-by-side", minutes=70, images=(IMAGE,), resumes=True,
+        name="side_by_side", what="side-by-side", minutes=82, images=(IMAGE,), resumes=True,
         commands=_is(python(
             "benchmarks.side_by_side", "--sides", ",".join(ALL_SIDES), "--rounds", "2", "--json", FILE, "--resume",
         )),
     ),
     Step(
-        name="monitor", what="monitor", minutes=7,
+        name="monitor", what="monitor", minutes=6,
         commands=_is(python("benchmarks.monitor", "--rounds", "3", "--seconds", "20", "--json", FILE)),
     ),
     Step(
-        name="many_hosts", what="many-hosts", minutes=6,
+        name="many_hosts", what="many-hosts", minutes=4,
         commands=_is(python("benchmarks.many_hosts", "--json", FILE)),
     ),
     Step(
-        name="chaos", what="chaos", minutes=29,
+        name="chaos", what="chaos", minutes=22,
         commands=_is(python(
             "benchmarks.chaos", "--seed", "20261126", "--jobs", "1000", "--least-faults", "2", "--at-once", "8",
             "--shrink-seconds", "0", "--minutes", "45", "--json", FILE,
         )),
     ),
-    Step(name="pipe", what="pipe", minutes=4, images=(IMAGE,), in_image=True, commands=_pipe),
+    Step(name="pipe", what="pipe", minutes=3, images=(IMAGE,), in_image=True, commands=_pipe),
     Step(
-        name="pull", what="pull", minutes=8, images=(IMAGE, TOOLKIT), tools=("docker-registry", "dockerd"),
+        name="pull", what="pull", minutes=7, images=(IMAGE, TOOLKIT), tools=("docker-registry", "dockerd"),
         commands=_pull,
     ),
-    Step(name="allreduce", what="allreduce", minutes=6, images=(IMAGE,), commands=_allreduce),
+    Step(name="allreduce", what="allreduce", minutes=4, images=(IMAGE,), commands=_allreduce),
     Step(
-        name="side_by_side_on", what="side-by-side-on", minutes=14, images=(LIKE_AWS,), resumes=True,
+        name="side_by_side_on", what="side-by-side-on", minutes=15, images=(LIKE_AWS,), resumes=True,
         commands=_is(python(
             "benchmarks.side_by_side", "--on", LIKE_AWS, "--cases", ON, "--rounds", "2", "--json", FILE, "--resume",
         )),
     ),
     Step(
-        name="deepfm", what="deepfm", minutes=18, images=(IMAGE,), resumes=True,
+        name="deepfm", what="deepfm", minutes=24, images=(IMAGE,), resumes=True,
         commands=_is(
             _deepfm("scaling", "--rounds", "2", "--processes", "1", "2", "4", "--embedding-sizes", "8"),
             _deepfm("hyperparameters", "--rounds", "2", "--rows", "50000"),
@@ -150,7 +150,7 @@ STEPS = (  # the most important first; the sum is less than three hours
         ),
     ),
     Step(
-        name="kills", what="kills", minutes=9, images=(IMAGE,), resumes=True,
+        name="kills", what="kills", minutes=7, images=(IMAGE,), resumes=True,
         commands=_is(_kills("ps"), _kills("mpi")),
     ),
 )  # fmt: skip
