@@ -88,6 +88,7 @@ class Job:
             shutil.copy(HERE / "programs" / file, code)
         if self.case.event == INSTALL:
             shutil.copytree(HERE / "programs/needed", base / "bench/needed")
+            shutil.copy(HERE / "programs/marks.py", base / "bench/needed")
             (code / "requirements.txt").write_text("/bench/needed\n")
             if number == self.case.host:
                 (base / "bench/no-install").touch()

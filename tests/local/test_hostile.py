@@ -90,8 +90,9 @@ def malformed(rng: random.Random, genuine: bytes) -> bytes:
         return post(path, b"FFFFFFFFFFFFFFFF\r\nx", "Transfer-Encoding: chunked")
     if kind == 10:
         method = rng.choice(["GET", "PUT", "DELETE", "TRACE", "CONNECT", "PATCH", "POST", "\x00", "get"])
-        # Not "/": there the coordinator shows the live page to the job's hosts.
-        target = rng.choice(["/nothing", "*", "//report", "/../..", "/news?x", "/report"])
+        target = rng.choice(["/", "*", "//report", "/../..", "/news?x", "/report"])
+        if (method, target) == ("GET", "/"):  # the live page, which the coordinator shows to the job's hosts
+            target = "/nothing"
         return f"{method} {target} HTTP/1.{rng.randrange(4)}\r\n\r\n".encode()
     if kind == 11:
         return post(path, genuine)[: rng.randrange(1, 120)]  # half of it

@@ -4,8 +4,9 @@ pip calls the package's own build backend (PEP 517), so it needs no package inde
 """
 
 import os
-import time
 import zipfile
+
+from marks import mark
 
 INFO = "needed-1.dist-info"
 FILES = {
@@ -18,8 +19,7 @@ FILES = {
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Write the wheel, and return its file's name. On the host that is to fail, mark when, and raise."""
     if os.path.exists("/bench/no-install"):  # noqa: PTH110
-        with open(f"/bench/marks-{os.getpid()}", "a") as file:
-            file.write(f"fails {time.time():.6f}\n")
+        mark("fails")
         raise RuntimeError("this package cannot be built here")
     name = "needed-1-py3-none-any.whl"
     record = "".join(f"{each},,\n" for each in (*FILES, f"{INFO}/RECORD"))
