@@ -201,6 +201,8 @@ RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /pa
     python -OO -m compileall -q __init__.py train.py base launcher observe programs record && cd .. && \
     find entrypoint -name '*.opt-2.pyc' -printf '%p,,\n' | tee -a sagemaker_tf_entrypoint-*.dist-info/RECORD | grep -c .
 COPY container/train /package/bin/
+# Libraries ask for `tensorflow`, and it is called tensorflow-cpu here, or the other way round: it has both names.
+RUN python /src/entrypoint/programs/prepare/pins.py /package/lib/python3.11/site-packages
 
 
 # ---- the image ------------------------------------------------------------------------------------------------------------

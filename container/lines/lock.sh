@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Write locked.txt, gpu-locked.txt and gpu-jax-locked.txt of a line anew: the versions of its requirements.txt, gpu.txt and
-# gpu-jax.txt, with their hashes in the index.
+# gpu-jax.txt, with their hashes in the index. Write image_lines.json, which the launcher and the doctor read, too.
 #
 #     container/lines/lock.sh 2.14
 #
@@ -36,3 +36,19 @@ if [[ -f $folder/gpu-jax.txt ]]; then lock gpu-jax.txt >"$scratch/gpu-jax-locked
 mv "$scratch/locked" "$folder/locked.txt"
 mv "$scratch/gpu-locked" "$folder/gpu-locked.txt"
 if [[ -f $scratch/gpu-jax-locked ]]; then mv "$scratch/gpu-jax-locked" "$folder/gpu-jax-locked.txt"; fi
+
+# By line, for GPUs with another name: what lies in its image.
+python3 - "$HERE" >"$HERE/../../entrypoint/programs/prepare/image_lines.json" <<'EOF'
+import json, pathlib, re, sys
+
+def pins(*files):
+    texts = (file.read_text().partition("# ==== part 4")[0] for file in files)
+    return {name: version for text in texts for name, version in re.findall(r"^([a-z][\w.-]*)==(\S+)", text, re.M)}
+
+lines = {}
+for folder in sorted(path.parent for path in pathlib.Path(sys.argv[1]).glob("*/requirements.txt")):
+    lines[folder.name] = pins(folder / "requirements.txt")
+    lines[f"{folder.name}-gpu"] = pins(folder / "requirements.txt", folder / "gpu.txt")
+    del lines[f"{folder.name}-gpu"]["tensorflow-cpu"]
+print(json.dumps(lines, indent=1, sort_keys=True))
+EOF

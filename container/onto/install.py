@@ -63,7 +63,9 @@ def main() -> None:
     pyproject = (BUILD / "pyproject.toml").read_text()
     with tempfile.TemporaryDirectory() as scratch:
         install_needed(pyproject, Path(scratch))
-    shutil.rmtree(PACKAGES / "bin", ignore_errors=True)  # programs made by pip, which would not find `packages/`
+    for program in (PACKAGES / "bin").iterdir():  # those made by pip would not find `packages/`; uv needs nothing
+        if program.name != "uv":
+            program.unlink()
     copy_ours(pyproject)
     compileall.compile_dir(TARGET, quiet=1)  # the job's user may not be able to write here
     BIN.mkdir()

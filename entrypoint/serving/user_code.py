@@ -29,7 +29,7 @@ Context = namedtuple(
 )
 Ask = Callable[[bytes], tuple[int, bytes]]  # a request to the model -> (status, body)
 
-RUN_PIP = Path(__file__).parents[1] / "programs" / "run_pip.py"
+INSTALLER = Path(__file__).parents[1] / "programs" / "prepare" / "installer.py"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 
@@ -76,9 +76,10 @@ def _install(folder: Path) -> None:
     if (folder / "lib").is_dir():
         print(f"serve: {requirements} is not installed: {folder / 'lib'} has what the code needs", flush=True)
         return
-    pip = [sys.executable, str(RUN_PIP), "install", "--quiet", "--disable-pip-version-check"]
-    if code := subprocess.run([*pip, "-r", str(requirements)], cwd=folder).returncode:
-        raise CodeError(f"{requirements} could not be installed (pip's exit code {code}); the log has pip's own words")
+    installed = subprocess.run([sys.executable, str(INSTALLER), str(folder)], stdout=subprocess.PIPE, text=True)
+    print(installed.stdout, end="", flush=True)
+    if installed.returncode:
+        raise CodeError((installed.stdout.strip().splitlines() or [f"{requirements} cannot be installed"])[-1])
 
 
 class UserCode:

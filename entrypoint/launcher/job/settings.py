@@ -124,6 +124,12 @@ def group_names(text: str) -> tuple[str, ...] | None:
     return tuple(names) if all(names) and len(set(names)) == len(names) else None
 
 
+@_wanting("names of packages with commas between them, such as tensorflow,numpy")
+def _packages(text: str) -> tuple[str, ...] | None:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return names if all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) for name in names) else None
+
+
 @_wanting("own, same or off, or of single groups train=same,evaluation=off, each once")
 def _channel_groups(text: str) -> tuple[tuple[str, ChannelGroup], ...] | None:
     """Return `same`, or `train=same,evaluation=off`, as pairs. A kind without a stem has the stem ""."""
@@ -243,6 +249,13 @@ class Settings(Value):
         "them at the start, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
         "`tensorflow.compat.v1`, without version 2's behaviour, and what that lacks (`tf.contrib`) is refused at the "
         "start. For programs in Python.",
+    )
+    replace: tuple[str, ...] = _setting(
+        (),
+        _packages,
+        "Packages of the image that were built for one another (`tensorflow`, `numpy` and so on), with commas between "
+        "them, which `requirements.txt` may replace all the same; with `tensorflow`, those that it is built with, too. "
+        "Whether TensorFlow and Horovod load is then checked before anything starts ([rules](user-code.md#requirements)).",
     )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")

@@ -17,6 +17,8 @@ from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
 from sources import check, fetch
+from pins import installed as there
+from pins import pins
 from unusable import Unusable, reason
 from variables import variables
 
@@ -48,7 +50,7 @@ def main() -> int:
             modules_of(program, code)  # raise before anything is installed
         several = len(task["resource_config"]["hosts"]) > 1
         fingerprints = fingerprints_of(code) if several else {}
-        install(program, code)
+        install(program, code, replace=task["replace"], mode=task["mode"])
     except Unusable as wrong:
         print(wrong, flush=True)
         return CODE_ERROR
@@ -90,6 +92,7 @@ def main() -> int:
     try:
         target = Path(task["result"])  # the supervisor reads it after we have ended well
         target.touch(mode=0o600)  # it may hold secrets
+        env.update(keep(task))
         target.write_text(json.dumps(result))
     except OSError as error:
         folder = target.parent
@@ -145,6 +148,14 @@ def environment(task: dict, path: list[str]) -> dict[str, str]:
     of_images = {"S3_REGION": found["SAGEMAKER_REGION"] or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
     unset = {key: value for key, value in of_images.items() if value and key not in os.environ}
     return {**found, **unset, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def keep(task: dict) -> dict[str, str]:
+    """Return the variables by which pip and uv of the user's programs keep what was built for one another, too."""
+    file = Path(task["result"]).with_name("constraints.txt")
+    file.write_text(pins(there(), task["replace"]).constraints)
+    names = ("PIP_CONSTRAINT", "UV_CONSTRAINT")
+    return {name: " ".join(filter(None, [os.environ.get(name), str(file)])) for name in names}
 
 
 def lacks(modules: list[str], path: list[str]) -> str:

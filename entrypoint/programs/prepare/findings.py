@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pins import installed
+
 # TensorFlow's, not that of SageMaker's SDK, which scripts that submit jobs use.
 ESTIMATOR = re.compile(
     r"\btf\.estimator\b"
@@ -87,14 +89,10 @@ def digest(text: str | bytes) -> str:
 
 def software() -> dict[str, str]:
     """Return versions of what a job consists of: Python, the packages that matter most, and the rest as one digest."""
-    installed: dict[str, str] = {}
-    for entry in sys.path:
-        for path in Path(entry).glob("*.dist-info") if entry else ():
-            name, _, version = path.name.removesuffix(".dist-info").partition("-")
-            installed.setdefault(name.lower().replace("_", "-"), version)
+    there = {name: each.version for name, each in installed().items()}
     found = {"Python": sys.version.split()[0]}
-    found |= {name: installed.get(name, "") for name in NAMED}
-    found["the set of Python packages"] = digest(json.dumps(sorted(installed.items())))
+    found |= {name: there.get(name, "") for name in NAMED}
+    found["the set of Python packages"] = digest(json.dumps(sorted(there.items())))
     with contextlib.suppress(OSError):
         found["the set of Debian packages"] = digest(Path("/var/lib/dpkg/status").read_bytes())
     return found

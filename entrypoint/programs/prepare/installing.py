@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -57,7 +58,8 @@ def module_of(program: str, code: Path, path: list[str]) -> str:
     return next((name for name in names if PathFinder.find_spec(name.partition(".")[0], path)), names[-1])
 
 
-def install(program: str, code: Path) -> None:
+def install(program: str, code: Path, *, replace: Sequence[str] = (), mode: str = "") -> None:
+    """Install the code as a package, if it is one, and its requirements, as `installer.install` does."""
     package = is_package(program, code)
     requirements = (code / "requirements.txt").is_file()
     if not package and not program.endswith(".py"):
@@ -74,6 +76,6 @@ def install(program: str, code: Path) -> None:
                 flush=True,
             )
     elif package or requirements:
-        from with_pip import run_pip
+        import installer
 
-        run_pip(package, code)
+        installer.install(code, package=package, replace=replace, mode=mode)

@@ -24,4 +24,9 @@ def reason(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.strerror is None and error.args and isinstance(error.args[0], list):
         text = str(error.args[0][0][-1])  # shutil.Error, of copytree
-    return re.sub(r"//[^/\s]*@", "//", " ".join(text.split())) or type(error).__name__
+    return masked(" ".join(text.split())) or type(error).__name__
+
+
+def masked(text: str) -> str:
+    """Return a text without the users and passwords of URLs in it."""
+    return re.sub(r"//[^/\s@]*@", "//", text)

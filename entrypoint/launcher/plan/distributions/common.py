@@ -74,6 +74,7 @@ def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
             "mode": job.mode,
             "ps_workers": job.settings.ps_workers,
             "tf1": job.settings.tf1,
+            "replace": job.settings.replace,
             "more_path": [
                 *([str(STAND_INS)] if job.smdistributed else []),
                 *([str(LIBRARY)] if LIBRARY.is_dir() else []),

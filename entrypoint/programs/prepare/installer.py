@@ -1,0 +1,301 @@
+"""Install requirements and the package of the code: by uv, or by pip where a form is pip's own. One at a time.
+
+What was built for one another stays (pins.py): requirements resolve to what fits, or are refused before anything is
+downloaded. It is not part of installing.py, since most jobs install nothing, and its imports take some milliseconds.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from codeartifact import index_of
+from pins import TENSORFLOWS, Installed, Pins, add_aliases, installed, pins
+from pip_options import RUN_PIP, Uv, configured, for_uv
+from refusals import Resolve, of_pins, of_uv
+from unusable import Unusable, masked
+from wanted import Files, read
+
+OUR_PROGRAMS = Path(__file__).parents[3] / "bin"  # uv lies there in images that are led by our entrypoint
+UNREACHED = (
+    " (no package index was reached: under network isolation, or in a VPC without a way to one, a job has only what the "
+    "image or the code brings)"
+)
+LAST_RETRY = "Retry(total=0,"  # in pip's line about an index that it did not reach
+NO_CONNECTION = re.compile(r"client error \(Connect\)|dns error|tcp connect error|operation timed out", re.IGNORECASE)
+CHANGE = re.compile(r"^ ([-+~]) (\S+?)==(\S+)")
+IMPORTS = {
+    "TensorFlow": "import tensorflow",
+    "Horovod": "import horovod.tensorflow as hvd; hvd.init",
+}
+
+
+class Ended(NamedTuple):
+    """Hold how a program ended, and what it wrote to stderr."""
+
+    code: int
+    text: str
+
+
+def install(code: Path, *, package: bool = False, replace: Sequence[str] = (), mode: str = "") -> None:
+    """Install the code's requirements.txt, and with `package` the code itself. Raise Unusable if that fails.
+
+    `replace` names distributions that a requirement may replace although they were built for others.
+    """
+    requirements = code / "requirements.txt"
+    files = read(requirements) if requirements.is_file() else Files([], [], [])
+    _Installation(code, package, requirements.is_file(), files, replace, mode).run()
+
+
+class _Installation:
+    def __init__(
+        self, code: Path, package: bool, listed: bool, files: Files, replace: Sequence[str], mode: str
+    ) -> None:
+        self.code, self.package, self.listed, self.files, self.mode = code, package, listed, files, mode
+        self.what = "requirements.txt" if listed else "the package"
+        self.words = [*(["."] if package else []), *(["-r", "requirements.txt"] if listed else [])]
+        self.before = installed()
+        self.pins = pins(self.before, replace)
+        self.environment = dict(os.environ)
+
+    def run(self) -> None:
+        if refused := of_pins(self.files.wanted, self.pins, self.before):
+            raise self._unusable(refused)
+        with contextlib.suppress(OSError):  # without the names, whoever asks for them gets a twin of the same version
+            add_aliases(self.before)
+        began = time.monotonic()
+        with _one_at_a_time(), tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            constraints = folder / "constraints.txt"
+            constraints.write_text(self.pins.constraints)
+            tool = self._install(folder, constraints)
+        self._say_what_changed(tool, time.monotonic() - began)
+
+    def _install(self, folder: Path, constraints: Path) -> str:
+        """Install with one of the two tools; return its name."""
+        options = self._options()
+        uv = _find_uv()
+        how = for_uv(options, self.files.options) if uv else "uv is not here"
+        how = _only_pip(self.files, options, self.package) or how
+        if isinstance(how, Uv):
+            done = self._by_uv(str(uv), how, folder, constraints)
+            if done.code == 0:
+                return "uv"
+            self._judge(str(uv), how, folder, constraints, done)
+            how = "uv did not read something as pip may"
+        print(f"pip installs, and not uv: {how}", flush=True)
+        self._by_pip(constraints)
+        return "pip"
+
+    def _options(self) -> dict[str, str]:
+        """Return pip's options. Those of the job itself come into the environment, where no command line shows them."""
+        environment = self.environment
+        environment.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")  # without a network, that takes 15 s
+        if cache := environment.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
+            # The next job in the pool finds what this one has fetched and built.
+            environment.setdefault("UV_CACHE_DIR", str(Path(environment.get("PIP_CACHE_DIR") or cache) / "uv"))
+            environment.setdefault("PIP_CACHE_DIR", str(Path(cache) / "pip"))
+        asks_for_more = self.listed or (self.code / "pyproject.toml").is_file()
+        if self.package and not asks_for_more and find_spec("setuptools"):
+            environment.setdefault("PIP_NO_BUILD_ISOLATION", "false")  # else a plain setup.py would take a network
+        if self.listed and (arn := environment.get("CA_REPOSITORY_ARN")):
+            try:
+                environment["PIP_INDEX_URL"] = index_of(arn)
+            except Unusable as wrong:
+                raise self._unusable(str(wrong)) from None
+        return configured(environment)
+
+    def _by_uv(self, uv: str, how: Uv, folder: Path, constraints: Path) -> Ended:
+        command, environment = self._uv(uv, how, folder, constraints)
+        if self.pins.free and self._replaces_tensorflow():
+            planned = _run([*command, "--dry-run", *self.words], self.code, environment, show=False)
+            if planned.code:
+                return planned
+            twins = [name for name in TENSORFLOWS if name in self.before]
+            _run([uv, "pip", "uninstall", "--python", sys.executable, *twins], self.code, environment)
+        return _run([*command, *self.words], self.code, environment)
+
+    def _uv(self, uv: str, how: Uv, folder: Path, constraints: Path) -> tuple[list[str], dict[str, str]]:
+        options = folder / "options.txt"
+        options.touch(mode=0o600)  # it may hold passwords
+        options.write_text("\n".join([*how.lines, ""]))
+        environment = {**how.environment, "UV_PYTHON_DOWNLOADS": "never", **self.environment}
+        cache = Path(environment.get("UV_CACHE_DIR") or how.environment.get("UV_CACHE_DIR") or _default_cache())
+        if not _is_writable(cache):
+            environment["UV_NO_CACHE"] = "1"
+        elif _device(cache) != _device(Path(sys.prefix)):
+            environment.setdefault("UV_LINK_MODE", "copy")  # uv would try a link first, and warn
+        command = [
+            uv, "pip", "install", "--python", sys.executable, "--no-config", "--no-sources", "--no-progress",
+            "--color", "never", "--index-strategy", "unsafe-best-match",  # as pip does
+            "--constraints", str(constraints), *how.arguments, *(["-r", str(options)] if how.lines else []),
+        ]  # fmt: skip
+        return command, environment
+
+    def _replaces_tensorflow(self) -> bool:
+        names = {each.requirement.name.lower() for each in self.files.wanted if each.requirement}
+        return bool(names & self.pins.free & set(TENSORFLOWS))
+
+    def _judge(self, uv: str, how: Uv, folder: Path, constraints: Path, done: Ended) -> None:
+        """Raise Unusable for what pip could not install either; return where pip may."""
+        if NO_CONNECTION.search(done.text):
+            raise self._unusable(_last_cause(done.text) + UNREACHED)
+        if done.code == 2 or "pre-release" in done.text:
+            return
+        command, environment = self._uv(uv, how, folder, constraints)
+
+        def resolve(requirements: Iterable[str]) -> dict[str, str] | None:
+            words = ["--dry-run", "--output-format", "json", *requirements]
+            return _resolved(subprocess.run([*command, *words], cwd=self.code, env=environment, capture_output=True))
+
+        raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, Resolve(resolve)))
+
+    def _by_pip(self, constraints: Path) -> None:
+        command = [sys.executable, str(RUN_PIP), "install", "-c", str(constraints), *self.words]
+        pip = _run(command, self.code, self.environment)
+        if pip.code:
+            found = [line.strip() for line in pip.text.splitlines() if line.lower().startswith("error:")]
+            of_versions = [line for line in found if line.startswith("ERROR: Cannot install")]
+            text = (of_versions or found or [f"pip ended with exit code {pip.code}: see its lines above"])[-1]
+            raise self._unusable(text + (UNREACHED if LAST_RETRY in pip.text else ""))
+
+    def _say_what_changed(self, tool: str, seconds: float) -> None:
+        """Log it. Raise Unusable if what was to stay did not, or if what was replaced does not load."""
+        after = installed()
+        changed = [name for name, version in self.pins.versions.items() if name in self.before]
+        changed = [name for name in changed if name not in after or after[name].version != self.pins.versions[name]]
+        if changed:
+            raise self._unusable(f"it has replaced {_changes(changed, self.before, after)}, which was to stay as built")
+        new = [name for name in after if name not in self.before or after[name].version != self.before[name].version]
+        print(f"installed {len(new)} packages by {tool} in {seconds:.1f} s", flush=True)
+        replaced = [name for name in new if name in self.before]
+        if replaced:
+            print(f"replaced in the image: {_changes(sorted(replaced), self.before, after)}", flush=True)
+        if built := [name for name in replaced if name in self.pins.free]:
+            self._check_what_loads(_changes(sorted(built), self.before, after), after)
+
+    def _check_what_loads(self, replaced: str, after: Mapping[str, Installed]) -> None:
+        for name, program in IMPORTS.items():
+            if name.lower() not in after:
+                continue
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, errors="replace")
+            if done.returncode == 0:
+                print(f"ENTRYPOINT_REPLACE: {name} loads after {replaced}", flush=True)
+                continue
+            why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            text = f"{name} does not load after ENTRYPOINT_REPLACE let it replace {replaced}: {why}"
+            if name == "TensorFlow" or self.mode == "mpi":
+                raise self._unusable(text)
+            print(f"warning: {text}", flush=True)
+
+    def _unusable(self, why: str) -> Unusable:
+        return Unusable(f"{self.what} in {self.code} cannot be installed: {masked(why)}")
+
+
+def _changes(names: Iterable[str], before: Mapping[str, Installed], after: Mapping[str, Installed]) -> str:
+    there = ((name, before[name].version, after[name].version if name in after else "none") for name in names)
+    return ", ".join(f"{name} {old} -> {new}" for name, old, new in there)
+
+
+def _only_pip(files: Files, options: Mapping[str, str], package: bool) -> str:
+    """Return what only pip reads, or installs as it is meant; "" if nothing is."""
+    if options.get("require-hashes") or any("--hash" in each.options for each in files.wanted):
+        return "hashes in requirements"
+    if other := next((each.options for each in files.wanted if each.options), ""):
+        return f"{other.split('=')[0].split()[0]} in requirements"
+    if files.missing:
+        return f"{files.missing[0]} cannot be read"
+    if not _is_writable(Path(next((entry for entry in sys.path if entry.endswith("-packages")), sys.prefix))):
+        return "its folder of packages cannot be written, and pip takes the user's own"
+    return ""
+
+
+def _find_uv() -> str | None:
+    beside = Path(sys.executable).with_name("uv")
+    return next((str(each) for each in (beside, OUR_PROGRAMS / "uv") if each.is_file()), shutil.which("uv"))
+
+
+def _default_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "uv"
+
+
+def _is_writable(folder: Path) -> bool:
+    there = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
+    return os.access(there, os.W_OK)
+
+
+def _device(folder: Path) -> int:
+    return next((each for each in (folder, *folder.parents) if each.exists()), Path("/")).stat().st_dev
+
+
+def _resolved(done: subprocess.CompletedProcess[bytes]) -> dict[str, str] | None:
+    """Return the versions to come, by uv's report; None if there is no solution."""
+    if done.returncode:
+        return None
+    changes = json.loads(done.stdout or b"{}").get("changes", [])
+    return {each["name"]: each["version"] for each in changes if each["action"] != "uninstalled"}
+
+
+def _last_cause(text: str) -> str:
+    """Return the address that was not reached and why, of uv's chain of causes."""
+    lines = [
+        re.sub(r"^\s*(error|cause):\s*", "", line) for line in text.splitlines() if re.match(r"\s*(error|cause):", line)
+    ]
+    where = next((line for line in lines if line.startswith("Failed to")), "")
+    return f"ERROR: {where}: {lines[-1]}" if where and lines else f"ERROR: {lines[-1] if lines else text.strip()}"
+
+
+def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], *, show: bool = True) -> Ended:
+    """Run a tool and pass on what it writes to stderr, but for one line each package."""
+    kept: list[str] = []
+    tool = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE)
+    copier = threading.Thread(target=_copy, args=(tool.stderr, kept, show), daemon=True)
+    copier.start()
+    tool.wait()
+    copier.join(timeout=5)  # what a build has left running may keep the other end open for ever
+    changes = [found for line in kept if (found := CHANGE.match(line))]
+    if show and (added := [f"{found[2]}-{found[3]}" for found in changes if found[1] != "-"]):
+        print(f"Successfully installed {' '.join(added)}", flush=True)
+    return Ended(tool.returncode, "".join(kept))
+
+
+def _copy(lines: IO[bytes], kept: list[str], show: bool) -> None:
+    for line in lines:
+        text = line.decode("utf-8", "replace")
+        kept.append(text)
+        if show and not CHANGE.match(text):
+            os.write(2, masked(text).encode("utf-8", "replace"))
+
+
+def main() -> int:
+    """Install the requirements of the folder that the command line names, for a program that is not a job."""
+    try:
+        install(Path(sys.argv[1]))
+    except Unusable as wrong:
+        print(wrong, flush=True)
+        return 65
+    return 0
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Let only one installation run at a time: hosts that are simulated on one machine share its Python."""
+    name = re.sub(r"\W", "_", sys.prefix)
+    with open(Path(tempfile.gettempdir()) / f"entrypoint-install{name}-{os.getuid()}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

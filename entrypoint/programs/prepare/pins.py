@@ -1,0 +1,161 @@
+"""Keep what was built for one another at its versions: TensorFlow, Keras, NumPy, protobuf, Horovod and the like.
+
+`constraints` is the text that pip and uv obey: each of these at the version that is installed, and within it what they
+ask of others. So requirements resolve to versions that fit, or are refused before anything is installed. A distribution
+may be called `tensorflow-cpu` where libraries ask for `tensorflow`; `add_aliases` makes the second name known.
+
+Run by path with a folder, it adds the aliases there: the Dockerfile does that.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+# One TensorFlow by several names; each brings the same folder, so that no two of them can be installed.
+TENSORFLOWS = (
+    "tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-cpu-aws", "tensorflow-intel",
+    "tensorflow-macos", "intel-tensorflow", "tf-nightly", "tf-nightly-cpu", "tf-nightly-gpu",
+)  # fmt: skip
+ALIASES = ("tensorflow", "tensorflow-cpu")  # that an image answers to, whichever of TENSORFLOWS it has
+KEPT = {
+    *TENSORFLOWS, "keras", "keras-nightly", "tf-keras", "tensorflow-estimator", "tensorboard", "tensorflow-io",
+    "tensorflow-io-gcs-filesystem", "sagemaker-tensorflow", "ml-dtypes", "numpy", "protobuf", "horovod", "mpi4py",
+    "jax", "jaxlib", "torch", "torchvision", "torchaudio",
+}  # fmt: skip
+KEPT_FAMILIES = re.compile(r"nvidia-(?!ml-py)|jax-cuda")
+LAST_WITH_PKG_RESOURCES = 81  # of setuptools
+INSTALLER = "sagemaker-tf-entrypoint"
+
+
+class Installed(NamedTuple):
+    """Hold a distribution that Python finds: its folder of metadata, and what that says."""
+
+    name: str
+    version: str
+    folder: Path
+
+    def requires(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (name, specifier, marker) of each requirement that is no extra's."""
+        for line in self._header("Requires-Dist"):
+            requirement, _, marker = line.partition(";")
+            found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^]]*\])?\s*(.*)", requirement)
+            if found and not re.search(r"\bextra\s*==", marker):
+                yield normalized(found[1]), found[2].strip().strip("()"), marker.strip()
+
+    def _header(self, key: str) -> Iterator[str]:
+        file = self.folder / ("METADATA" if self.folder.suffix == ".dist-info" else "PKG-INFO")
+        try:
+            with file.open(encoding="utf-8", errors="replace") as lines:
+                for line in lines:
+                    if not line.strip():  # what follows is the description
+                        return
+                    if line.startswith(f"{key}: "):
+                        yield line.partition(": ")[2].strip()
+        except OSError:
+            return
+
+
+class Pins(NamedTuple):
+    """Hold what stays at its version, and what may be replaced although it would stay."""
+
+    versions: Mapping[str, str]  # distribution -> version
+    ranges: tuple[str, ...] = ()  # requirements of those, on others
+    barred: tuple[str, ...] = ()  # other names of an installed TensorFlow, which must not come beside it
+    free: frozenset[str] = frozenset()
+
+    @property
+    def constraints(self) -> str:
+        """Return them as a file of constraints for pip and uv."""
+        exact = [f"{name}=={version}" for name, version in sorted(self.versions.items())]
+        return "\n".join([*exact, *(f"{name}<0" for name in self.barred), *self.ranges, ""])
+
+
+def normalized(name: str) -> str:
+    """Return a distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def installed(path: Iterable[str] | None = None) -> dict[str, Installed]:
+    """Return the distributions in these folders, of `sys.path` by default, by normalized name; the first one wins."""
+    found: dict[str, Installed] = {}
+    for entry in sys.path if path is None else path:
+        try:
+            names = os.listdir(entry) if entry else []  # noqa: PTH208 - names suffice, and there are thousands
+        except OSError:
+            continue
+        for name in names:
+            stem, suffix = os.path.splitext(name)  # noqa: PTH122
+            if suffix in (".dist-info", ".egg-info"):
+                distribution, _, version = stem.partition("-")
+                if suffix == ".egg-info":
+                    version = re.sub(r"-py\d.*", "", version)
+                key = normalized(distribution)
+                found.setdefault(key, Installed(key, version, Path(entry, name)))
+    return found
+
+
+def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
+    """Return what stays of these distributions. `replace` names what may change, with what it asks for itself."""
+    kept = {name: each for name, each in there.items() if name in KEPT or KEPT_FAMILIES.match(name)}
+    free = _freed(kept, replace)
+    kept = {name: each for name, each in kept.items() if name not in free}
+    versions = {name: each.version for name, each in kept.items()}
+    twin = next((versions[name] for name in TENSORFLOWS if name in versions), "")
+    barred: tuple[str, ...] = ()
+    if twin:
+        versions |= {name: versions.get(name, twin) for name in ALIASES}
+        barred = tuple(name for name in TENSORFLOWS if name not in versions)
+    ranges = {
+        f"{name}{specifier}{f'; {marker}' if marker else ''}"
+        for each in kept.values()
+        for name, specifier, marker in each.requires()
+        if specifier and name not in versions and name not in free
+    }
+    old = there.get("setuptools")
+    if old and "tensorboard" in kept and int(old.version.split(".")[0]) <= LAST_WITH_PKG_RESOURCES:
+        ranges.add(f"setuptools<={LAST_WITH_PKG_RESOURCES}.999")  # TensorBoard imports pkg_resources of it
+    return Pins(versions, tuple(sorted(ranges)), barred, frozenset(free))
+
+
+def _freed(kept: Mapping[str, Installed], replace: Collection[str]) -> set[str]:
+    """Return the names in `replace`, TensorFlow by all of its names, and what of `kept` they are built with."""
+    free: set[str] = set()
+    left = [normalized(name) for name in replace]
+    while left:
+        name = left.pop()
+        if name not in free:
+            free.add(name)
+            left += TENSORFLOWS if name in TENSORFLOWS else ()
+            left += [other for other, _, _ in kept[name].requires() if other in kept] if name in kept else []
+    return free
+
+
+def add_aliases(there: dict[str, Installed], folder: Path | None = None) -> list[str]:
+    """Make TensorFlow known by both of its usual names, beside its metadata or in `folder`. Return the names added.
+
+    Raise OSError if that cannot be written. `pip check`, importlib.metadata, pip and uv then find it by either name.
+    """
+    real = next((there[name] for name in TENSORFLOWS if name in there), None)
+    added = [name for name in ALIASES if real and name not in there]
+    for name in added:
+        assert real
+        stem = f"{name.replace('-', '_')}-{real.version}.dist-info"
+        place = (folder or real.folder.parent) / stem
+        place.mkdir(parents=True, exist_ok=True)
+        texts = {
+            "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {real.version}\n"
+            f"Summary: another name of {real.name}, which is installed\nRequires-Dist: {real.name}=={real.version}\n",
+            "INSTALLER": f"{INSTALLER}\n",
+        }
+        for file, text in texts.items():
+            (place / file).write_text(text)
+        (place / "RECORD").write_text("".join(f"{stem}/{file},,\n" for file in (*texts, "RECORD")))
+        there[name] = Installed(name, real.version, place)
+    return added
+
+
+if __name__ == "__main__":
+    print(*add_aliases(installed(), Path(sys.argv[1])))

@@ -1,0 +1,120 @@
+"""Say in uv's words what pip's configuration asks for: variables PIP_*, pip.conf, and options in requirements files.
+
+What uv has no word for is pip's own: pip then installs.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
+IGNORED = {
+    "disable-pip-version-check", "root-user-action", "no-color", "progress-bar", "no-input", "quiet", "verbose",
+    "no-warn-script-location", "no-python-version-warning", "no-compile", "exists-action", "config-file", "isolated",
+}  # fmt: skip
+FLAGS = {"no-deps": "--no-deps", "break-system-packages": "--break-system-packages"}
+IN_FILES = {"--index-url", "-i", "--pypi-url", "--extra-index-url", "--find-links", "-f", "--no-index", "--no-binary",
+            "--only-binary"}  # fmt: skip
+FALSE = ("0", "false", "no", "off", "n", "f", "")
+RETRIES, CONNECT_SECONDS = "1", "3"  # so that a host without a network learns that within ten seconds
+
+
+class Uv(NamedTuple):
+    """Hold how uv is to be called."""
+
+    arguments: list[str]
+    lines: list[str]  # of a requirements file; they may hold passwords, which a command line would show
+    environment: dict[str, str]
+
+
+def configured(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return pip's options outside of requirements files: option -> value, without `--`."""
+    home = Path(environment.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser())
+    shared = [Path(each, "pip") for each in environment.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":") if each]
+    folders = [*shared, Path("/etc"), home / "pip", Path("~/.pip").expanduser(), Path(sys.prefix)]
+    given = environment.get("PIP_CONFIG_FILE", "")
+    there = [each for each in folders if (each / "pip.conf").is_file()] if given != os.devnull else []
+    found: dict[str, str] = {}
+    if there or Path(given).is_file():  # pip knows best how to merge them; it takes half a second
+        listed = subprocess.run(
+            [sys.executable, str(RUN_PIP), "config", "list"], env=dict(environment), capture_output=True, text=True
+        )
+        lines = [line.partition("=") for line in listed.stdout.splitlines()]
+        for section in ("global.", "install."):
+            found |= {key.removeprefix(section): _literal(text) for key, _, text in lines if key.startswith(section)}
+    for key, value in environment.items():
+        if key.startswith("PIP_") and value:
+            found[key.removeprefix("PIP_").lower().replace("_", "-")] = value
+    return found
+
+
+def _literal(text: str) -> str:
+    try:
+        return str(ast.literal_eval(text))
+    except (SyntaxError, ValueError):
+        return text
+
+
+def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]]) -> Uv | str:
+    """Return how uv does the same; or, if it cannot, what is pip's own."""
+    uv = Uv([], [], {"UV_HTTP_RETRIES": RETRIES, "UV_HTTP_CONNECT_TIMEOUT": CONNECT_SECONDS})
+    indexes = [words for words in in_files if words[0] in ("--index-url", "-i", "--pypi-url")]
+    if len(indexes) > 1:
+        return "--index-url twice in requirements"
+    for words in in_files:
+        match words:
+            case ["--pre"]:
+                uv.arguments.append("--prerelease=allow")
+            case ["--trusted-host", host]:
+                uv.environment["UV_INSECURE_HOST"] = f"{uv.environment.get('UV_INSECURE_HOST', '')} {host}".strip()
+            case [name, *_] if name not in IN_FILES:
+                return f"{name} in requirements"
+    for name, value in options.items():
+        values = value.split()
+        off = value.lower() in FALSE
+        match name:
+            case "index-url" if not indexes:
+                uv.lines.append(f"--index-url {value}")
+            case "extra-index-url":
+                uv.lines += [f"--extra-index-url {each}" for each in values]
+            case "find-links":
+                uv.lines += [f"--find-links {each if '://' in each else Path(each).absolute()}" for each in values]
+            case "no-index":
+                uv.lines += [] if off else ["--no-index"]
+            case "no-binary" | "only-binary":
+                uv.lines += [f"--{name} {each}" for each in value.replace(",", " ").split()]
+            case "constraint":
+                uv.arguments += [word for each in values for word in ("--constraints", each)]
+            case "pre":
+                uv.arguments += [] if off else ["--prerelease=allow"]
+            case "trusted-host":
+                known = uv.environment.get("UV_INSECURE_HOST", "").split()
+                uv.environment["UV_INSECURE_HOST"] = " ".join([*known, *values])
+            case "no-build-isolation":  # for pip, "false" turns isolation off, and "true" leaves it on
+                uv.arguments += ["--no-build-isolation"] if off else []
+            case "no-deps" | "break-system-packages":
+                uv.arguments += [] if off else [FLAGS[name]]
+            case "cert":
+                uv.environment["SSL_CERT_FILE"] = value
+            case "proxy":
+                proxy = value if "://" in value else f"http://{value}"
+                uv.environment |= {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
+            case "timeout" | "default-timeout":
+                uv.environment["UV_HTTP_TIMEOUT"] = value.partition(".")[0] or "1"
+            case "retries":
+                uv.environment["UV_HTTP_RETRIES"] = value
+            case "cache-dir":
+                uv.environment["UV_CACHE_DIR"] = str(Path(value, "uv"))
+            case "no-cache-dir":
+                uv.environment["UV_NO_CACHE"] = "1"
+            case "keyring-provider" if value in ("disabled", "subprocess"):
+                uv.environment["UV_KEYRING_PROVIDER"] = value
+            case "index-url":
+                pass
+            case _ if name not in IGNORED:
+                return f"PIP_{name.upper().replace('-', '_')}"
+    return uv
