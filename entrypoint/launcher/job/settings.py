@@ -255,7 +255,8 @@ class Settings(Value):
         _packages,
         "Packages of the image that were built for one another (`tensorflow`, `numpy` and so on), with commas between "
         "them, which `requirements.txt` may replace all the same; with `tensorflow`, those that it is built with, too. "
-        "Whether TensorFlow and Horovod load is then checked before anything starts ([rules](user-code.md#requirements)).",
+        "Whether TensorFlow and Horovod load is then checked before anything starts: "
+        "[user-code.md](user-code.md#requirements).",
     )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")

@@ -16,9 +16,9 @@ from pathlib import Path
 from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
-from sources import check, fetch
 from pins import installed as there
 from pins import pins
+from sources import check, fetch
 from unusable import Unusable, reason
 from variables import variables
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from codeartifact import index_of
-from pins import TENSORFLOWS, Installed, Pins, add_aliases, installed, pins
+from pins import TENSORFLOWS, Installed, add_aliases, installed, pins
 from pip_options import RUN_PIP, Uv, configured, for_uv
 from refusals import Resolve, of_pins, of_uv
 from unusable import Unusable, masked
@@ -29,8 +29,8 @@ from wanted import Files, read
 
 OUR_PROGRAMS = Path(__file__).parents[3] / "bin"  # uv lies there in images that are led by our entrypoint
 UNREACHED = (
-    " (no package index was reached: under network isolation, or in a VPC without a way to one, a job has only what the "
-    "image or the code brings)"
+    " (no package index was reached: under network isolation, or in a VPC without a way to one, a job has only what "
+    "the image or the code brings)"
 )
 LAST_RETRY = "Retry(total=0,"  # in pip's line about an index that it did not reach
 NO_CONNECTION = re.compile(r"client error \(Connect\)|dns error|tcp connect error|operation timed out", re.IGNORECASE)

@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
 IGNORED = {
@@ -23,7 +23,8 @@ FALSE = ("0", "false", "no", "off", "n", "f", "")
 RETRIES, CONNECT_SECONDS = "1", "3"  # so that a host without a network learns that within ten seconds
 
 
-class Uv(NamedTuple):
+@dataclass
+class Uv:
     """Hold how uv is to be called."""
 
     arguments: list[str]

@@ -4,16 +4,15 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pins import TENSORFLOWS, Installed, Pins, normalized
-from wanted import Wanted
+from wanted import Requirement, Wanted
 
 LINES = Path(__file__).with_name("image_lines.json")  # line of our images -> name -> version
 DEPENDS = re.compile(
-    r"([A-Za-z0-9._-]+(?:\[[^]]*\])?[<>=!~][^\s{]*|[A-Za-z0-9._-]+) depends on ([A-Za-z0-9._-]+)(?:\{[^}]*\})?([<>=!~]\S*)"
+    r"([A-Za-z0-9._-]+(?:\[[^]]*\])?(?:[<>=!~][^\s{]*)?) depends on ([A-Za-z0-9._-]+)(?:\{[^}]*\})?([<>=!~]\S*)"
 )
-REQUIRED = re.compile(r"(?:you require|^And|and) ([A-Za-z0-9][A-Za-z0-9._-]*)")
 LONGEST = 600  # characters of uv's own words
 SHOWN = 3  # of several refusals
 
@@ -42,12 +41,15 @@ def of_pins(wanted: Sequence[Wanted], pins: Pins, there: Mapping[str, Installed]
             continue
         if name in pins.barred:
             wishes.append(Wish(each, name, ""))
-        elif name in pins.versions and not each.requirement.url:
-            if not each.requirement.specifier.contains(pins.versions[name], prereleases=True):
-                wishes.append(Wish(each, name, str(each.requirement.specifier)))
+        elif name in pins.versions and not each.requirement.url and not _fits(each.requirement, pins.versions[name]):
+            wishes.append(Wish(each, name, str(each.requirement.specifier)))
     texts = [_direct(wish, pins, there) for wish in wishes]
     more = f"; and {len(texts) - SHOWN} more lines" if len(texts) > SHOWN else ""
     return "; ".join(texts[:SHOWN]) + more
+
+
+def _fits(requirement: Any, version: str) -> bool:
+    return bool(requirement.specifier.contains(version, prereleases=True))
 
 
 def _direct(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
@@ -57,8 +59,8 @@ def _direct(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
         return f"{asks}, and {own} {pins.versions[own]} is here, whose files it would overwrite: leave it out"
     version = pins.versions[wish.name]
     return (
-        f"{asks}, and {wish.name} is {version} here{_built_with(wish.name, pins)}: write {wish.name}=={version} or leave "
-        f"it out{_elsewhere(wish, pins)}"
+        f"{asks}, and {wish.name} is {version} here{_built_with(wish.name, pins)}: "
+        f"write {wish.name}=={version} or leave it out{_elsewhere(wish, pins)}"
     )
 
 
@@ -69,17 +71,10 @@ def _built_with(name: str, pins: Pins) -> str:
 
 def _elsewhere(wish: Wish, pins: Pins) -> str:
     """Return where the wish can be met: in another of our images, by replacing what is here, or in one's own image."""
-    from wanted import Requirement
-
     own = ".".join(pins.versions.get("tensorflow", "").split(".")[:2])
     for line, versions in json.loads(LINES.read_text()).items():
         version = versions.get(wish.name) or (versions["tensorflow-cpu"] if wish.name == "tensorflow" else "")
-        if (
-            not line.endswith("-gpu")
-            and line != own
-            and version
-            and Requirement(f"x{wish.specifier}").specifier.contains(version, prereleases=True)
-        ):
+        if not line.endswith("-gpu") and line != own and version and _fits(Requirement(f"x{wish.specifier}"), version):
             return f"; the image of ./build.sh --tensorflow {line} has {wish.name} {version}"
     return f"; or build on an image that has it (./build.sh --on IMAGE), or set ENTRYPOINT_REPLACE={wish.name}"
 
