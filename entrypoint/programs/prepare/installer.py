@@ -35,6 +35,7 @@ UNREACHED = (
 LAST_RETRY = "Retry(total=0,"  # in pip's line about an index that it did not reach
 NO_CONNECTION = re.compile(r"client error \(Connect\)|dns error|tcp connect error|operation timed out", re.IGNORECASE)
 CHANGE = re.compile(r"^ ([-+~]) (\S+?)==(\S+)")
+RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 IMPORTS = {
     "TensorFlow": "import tensorflow",
     "Horovod": "import horovod.tensorflow as hvd; hvd.init",
@@ -73,7 +74,8 @@ class _Installation:
         if refused := of_pins(self.files.wanted, self.pins, self.before):
             raise self._unusable(refused)
         with contextlib.suppress(OSError):  # without the names, whoever asks for them gets a twin of the same version
-            add_aliases(self.before)
+            for name in add_aliases(self.before):
+                print(f"TensorFlow {self.before[name].version}, which is here, is known as {name}, too", flush=True)
         began = time.monotonic()
         with _one_at_a_time(), tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
@@ -191,10 +193,11 @@ class _Installation:
                 continue
             done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, errors="replace")
             if done.returncode == 0:
-                print(f"ENTRYPOINT_REPLACE: {name} loads after {replaced}", flush=True)
+                print(f"ENTRYPOINT_REPLACE: {name} still loads", flush=True)
                 continue
-            why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            text = f"{name} does not load after ENTRYPOINT_REPLACE let it replace {replaced}: {why}"
+            raised = [line for line in done.stderr.splitlines() if RAISED.match(line)]
+            why = (raised or done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            text = f"ENTRYPOINT_REPLACE let it replace {replaced}, after which {name} does not load: {why}"
             if name == "TensorFlow" or self.mode == "mpi":
                 raise self._unusable(text)
             print(f"warning: {text}", flush=True)

@@ -112,7 +112,7 @@ def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
         f"{name}{specifier}{f'; {marker}' if marker else ''}"
         for each in kept.values()
         for name, specifier, marker in each.requires()
-        if specifier and name not in versions and name not in free
+        if specifier and name not in {*versions, *free, *barred}
     }
     old = there.get("setuptools")
     if old and "tensorboard" in kept and int(old.version.split(".")[0]) <= LAST_WITH_PKG_RESOURCES:
