@@ -202,7 +202,8 @@ RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /pa
     find entrypoint -name '*.opt-2.pyc' -printf '%p,,\n' | tee -a sagemaker_tf_entrypoint-*.dist-info/RECORD | grep -c .
 COPY container/train /package/bin/
 # Libraries ask for `tensorflow`, and it is called tensorflow-cpu here, or the other way round: it has both names.
-RUN python /src/entrypoint/programs/prepare/pins.py /package/lib/python3.11/site-packages
+# constraints.txt, which pip and uv obey, is for images made FROM this one; a job makes its own.
+RUN python /src/entrypoint/programs/prepare/pins.py /package/lib/python3.11/site-packages > /constraints.txt
 
 
 # ---- the image ------------------------------------------------------------------------------------------------------------
@@ -230,6 +231,7 @@ FROM ${DEVICE}
 COPY --from=system / /
 COPY --from=build /opt/venv /opt/venv
 COPY --from=pins /pins/image /opt/sagemaker-tf-entrypoint/
+COPY --from=package /constraints.txt /opt/sagemaker-tf-entrypoint/
 COPY container/usr /usr
 COPY --from=package /package /opt/venv
 

@@ -155,7 +155,8 @@ def keep(task: dict) -> dict[str, str]:
     file = Path(task["result"]).with_name("constraints.txt")
     file.write_text(pins(there(), task["replace"]).constraints)
     names = ("PIP_CONSTRAINT", "UV_CONSTRAINT")
-    return {name: " ".join(filter(None, [os.environ.get(name), str(file)])) for name in names}
+    kept = {name: " ".join(filter(None, [os.environ.get(name), str(file)])) for name in names}
+    return {**kept, "UV_PYTHON": os.environ.get("UV_PYTHON") or sys.executable}
 
 
 def lacks(modules: list[str], path: list[str]) -> str:

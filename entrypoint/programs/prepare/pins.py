@@ -4,7 +4,7 @@
 ask of others. So requirements resolve to versions that fit, or are refused before anything is installed. A distribution
 may be called `tensorflow-cpu` where libraries ask for `tensorflow`; `add_aliases` makes the second name known.
 
-Run by path with a folder, it adds the aliases there: the Dockerfile does that.
+Run by path with a folder, it adds the aliases there and prints the constraints: the Dockerfile does that.
 """
 
 import os
@@ -158,4 +158,6 @@ def add_aliases(there: dict[str, Installed], folder: Path | None = None) -> list
 
 
 if __name__ == "__main__":
-    print(*add_aliases(installed(), Path(sys.argv[1])))
+    found = installed()
+    add_aliases(found, Path(sys.argv[1]))
+    print(pins(found).constraints, end="")

@@ -1,0 +1,109 @@
+"""Train with strangers' libraries on two hosts: each case of cases_*.py on the image of one line (TEST_LINE).
+
+ZOO_RESULTS=1 writes what ran into results.json. Packages are downloaded once, into the folder ZOO_CACHE.
+"""
+
+import fcntl
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from case import RESULTS, Case, results
+from cases_others import CASES as OTHERS
+from cases_tensorflow import CASES as TENSORFLOW
+from containers import BUSY, Cluster, Ending
+
+from images import LINE
+
+SCRIPTS = Path(__file__).with_name("scripts")
+CASES = [case for case in (*TENSORFLOW, *OTHERS) if LINE in case.lines]
+CACHE = Path(os.environ.get("ZOO_CACHE") or Path(tempfile.gettempdir(), "sagemaker-tf-entrypoint-zoo"))
+PATIENCE = 600.0  # seconds: when to give up
+REFUSED_SECONDS = 20.0  # that a job may take whose requirements cannot be met
+REPLICAS = ("mwms", "mpi", "jax")  # modes in which each process holds the whole model
+INDEX = re.compile(r"(PIP|UV)_(?!CACHE)\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|(HTTPS?|NO|ALL)_PROXY", re.IGNORECASE)
+
+
+@pytest.mark.timeout(2 * PATIENCE)
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.library}-{case.mode}" for case in CASES])
+def test_a_library(image: str, tmp_path: Path, case: Case) -> None:
+    with kept(case) as result, Cluster(image, tmp_path, **job(case, tmp_path / "code")) as running:
+        endings = list(running.wait(within=PATIENCE).values())
+        log = "\n".join(ending.log for ending in endings)
+        codes = [ending.exit_code for ending in endings]
+        if case.refused:
+            assert codes == [65, 65]
+            assert all(case.refused in (ending.failure or "") for ending in endings)
+            assert max(ending.finished - ending.started for ending in endings) < REFUSED_SECONDS
+            result |= {"result": "refused"}
+            return
+        result |= {"version": version(case, log), "seconds": seconds(endings)}
+        if case.fails:
+            assert 0 not in codes
+            assert any(case.fails in (ending.failure or "") for ending in endings)
+            result |= {"result": "fails"}
+            return
+        assert codes == [0, 0]
+        assert "zoo: loss " in log
+        assert "zoo: loads" in log
+        told = set(re.findall(r"zoo: weights (\w+) on (\S+)", log))
+        assert len({host for _, host in told}) >= (2 if case.mode in REPLICAS else 1)
+        assert case.mode == "single" or len({digest for digest, _ in told}) == 1
+        result |= {"result": "trains"}
+
+
+def job(case: Case, code: Path) -> dict[str, object]:
+    """Make the code of a case in a folder; return what `Cluster` is told of its job."""
+    code.mkdir()
+    for name in (case.script, "shown.py"):
+        (code / name).write_text((SCRIPTS / name).read_text())
+    (code / "requirements.txt").write_text("\n".join([*case.requirements, ""]))
+    CACHE.mkdir(exist_ok=True)
+    here = {name: value for name, value in os.environ.items() if INDEX.fullmatch(name) and value}
+    paths = {value for value in here.values() if value.startswith("/") and Path(value).exists()}
+    caches = {"UV_CACHE_DIR": "/cache/uv", "PIP_CACHE_DIR": "/cache/pip"}
+    return {
+        "program": case.script,
+        "code": code,
+        "hosts": 2,
+        "mode": case.mode,
+        "hyperparameters": case.arguments,
+        "environment": {**BUSY, **here, **caches, "ZOO_LIBRARY": case.library.partition("[")[0], **case.environment},
+        "mounts": [f"{CACHE}:/cache", *(f"{path}:{path}:ro" for path in sorted(paths))],
+    }
+
+
+def version(case: Case, log: str) -> str:
+    name = re.escape(case.library.partition("[")[0])
+    found = re.search(rf"zoo: version (\S+)|Successfully installed .*?\b{name}-(\d\S*)", log)
+    assert found, f"no version of {case.library} in the log"
+    return found[1] or found[2]
+
+
+def seconds(endings: list[Ending]) -> float:
+    """Return how long the slower host has installed."""
+    found = [re.search(r"installed \d+ packages by \w+ in ([\d.]+) s", ending.log) for ending in endings]
+    return max(float(each[1]) for each in found if each)
+
+
+@contextmanager
+def kept(case: Case) -> Iterator[dict[str, str | float]]:
+    """Yield the result of a case, and write it to results.json if that is asked for; one that broke is taken out."""
+    result: dict[str, str | float] = {}
+    passed = False
+    try:
+        yield result
+        passed = True
+    finally:
+        if os.environ.get("ZOO_RESULTS"):
+            CACHE.mkdir(exist_ok=True)
+            with (CACHE / "results.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                found = {name: each for name, each in results().items() if name != case.key(LINE)}
+                found |= {case.key(LINE): result} if passed else {}
+                RESULTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
