@@ -1,6 +1,7 @@
 """Train with strangers' libraries on two hosts: each case of cases_*.py on the image of one line (TEST_LINE).
 
-ZOO_RESULTS=1 writes what ran into results.json. Packages are downloaded once, into the folder ZOO_CACHE.
+ZOO_RESULTS=1 writes what ran into results.json. Packages are downloaded once, into the folder ZOO_CACHE. ZOO_MOUNTS has
+more volumes for the containers (FOLDER:PLACE, by spaces): changed sources of the launcher, say.
 """
 
 import fcntl
@@ -74,7 +75,11 @@ def job(case: Case, code: Path) -> dict[str, object]:
         "mode": case.mode,
         "hyperparameters": case.arguments,
         "environment": {**BUSY, **here, **caches, "ZOO_LIBRARY": case.library.partition("[")[0], **case.environment},
-        "mounts": [f"{CACHE}:/cache", *(f"{path}:{path}:ro" for path in sorted(paths))],
+        "mounts": [
+            f"{CACHE}:/cache",
+            *os.environ.get("ZOO_MOUNTS", "").split(),
+            *(f"{path}:{path}:ro" for path in sorted(paths)),
+        ],
     }
 
 
