@@ -20,6 +20,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, NamedTuple
 
+if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program, on other images
+    sys.path.append(packages)
+
 from codeartifact import index_of
 from pins import TENSORFLOWS, Installed, add_aliases, installed, pins
 from pip_options import RUN_PIP, Uv, configured, for_uv
@@ -180,7 +183,8 @@ class _Installation:
         if changed:
             raise self._unusable(f"it has replaced {_changes(changed, self.before, after)}, which was to stay as built")
         new = [name for name in after if name not in self.before or after[name].version != self.before[name].version]
-        print(f"installed {len(new)} packages by {tool} in {seconds:.1f} s", flush=True)
+        count = f"{len(new)} package{'s' if len(new) > 1 else ''}" if new else "nothing that was not here"
+        print(f"installed {count} by {tool} in {seconds:.1f} s", flush=True)
         replaced = [name for name in new if name in self.before]
         if replaced:
             print(f"replaced in the image: {_changes(sorted(replaced), self.before, after)}", flush=True)

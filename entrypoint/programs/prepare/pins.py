@@ -28,6 +28,8 @@ KEPT = {
 KEPT_FAMILIES = re.compile(r"nvidia-(?!ml-py)|jax-cuda")
 LAST_WITH_PKG_RESOURCES = 81  # of setuptools
 INSTALLER = "sagemaker-tf-entrypoint"
+PACKAGES = Path(__file__).parents[3]  # that of this file
+OURS = str(PACKAGES) if PACKAGES.name == "packages" else ""  # a folder that only our programs see, on other images
 
 
 class Installed(NamedTuple):
@@ -81,7 +83,7 @@ def normalized(name: str) -> str:
 def installed(path: Iterable[str] | None = None) -> dict[str, Installed]:
     """Return the distributions in these folders, of `sys.path` by default, by normalized name; the first one wins."""
     found: dict[str, Installed] = {}
-    for entry in sys.path if path is None else path:
+    for entry in [entry for entry in sys.path if entry != OURS] if path is None else path:
         try:
             names = os.listdir(entry) if entry else []  # noqa: PTH208 - names suffice, and there are thousands
         except OSError:
