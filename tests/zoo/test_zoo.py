@@ -24,6 +24,7 @@ from images import LINE
 SCRIPTS = Path(__file__).with_name("scripts")
 CASES = [case for case in (*TENSORFLOW, *OTHERS) if LINE in case.lines]
 CACHE = Path(os.environ.get("ZOO_CACHE") or Path(tempfile.gettempdir(), "sagemaker-tf-entrypoint-zoo"))
+PROGRAM = "train.py"  # what is called as a library would hide it
 PATIENCE = 600.0  # seconds: when to give up
 REFUSED_SECONDS = 20.0  # that a job may take whose requirements cannot be met
 REPLICAS = ("mwms", "mpi", "jax")  # modes in which each process holds the whole model
@@ -61,15 +62,15 @@ def test_a_library(image: str, tmp_path: Path, case: Case) -> None:
 def job(case: Case, code: Path) -> dict[str, object]:
     """Make the code of a case in a folder; return what `Cluster` is told of its job."""
     code.mkdir()
-    for name in (case.script, "shown.py"):
-        (code / name).write_text((SCRIPTS / name).read_text())
+    for name, place in ((case.script, PROGRAM), ("shown.py", "shown.py")):
+        (code / place).write_text((SCRIPTS / name).read_text())
     (code / "requirements.txt").write_text("\n".join([*case.requirements, ""]))
     CACHE.mkdir(exist_ok=True)
     here = {name: value for name, value in os.environ.items() if INDEX.fullmatch(name) and value}
     paths = {value for value in here.values() if value.startswith("/") and Path(value).exists()}
     caches = {"UV_CACHE_DIR": "/cache/uv", "PIP_CACHE_DIR": "/cache/pip"}
     return {
-        "program": case.script,
+        "program": PROGRAM,
         "code": code,
         "hosts": 2,
         "mode": case.mode,
