@@ -4,6 +4,7 @@ See benchmarks/README.md.
 
 python -m benchmarks.side_by_side --rounds 5 --json docs/benchmarks/side-by-side.json
 python -m benchmarks.side_by_side --on IMAGE --rounds 5 --json docs/benchmarks/side-by-side-on.json
+python -m benchmarks.side_by_side --installs --rounds 3 --json docs/benchmarks/installs.json
 python -m benchmarks.side_by_side --quick
 """
 
@@ -23,19 +24,21 @@ from benchmarks.side_by_side.cases import (
     LIMITS,
     ON_REQUEST,
     OURS,
+    PACKAGES,
     SIDES,
     START,
     TOOLKIT,
     UNWATCHED,
     Case,
 )
-from benchmarks.side_by_side.run import run
+from benchmarks.side_by_side.run import run, run_packages
 
 
 def main() -> int:
     arguments = parse()
     machine.end_on_sigterm()
-    record = machine.head("side-by-side-on" if arguments.on else "side-by-side", LIMITS)
+    what = "side-by-side-on" if arguments.on else "installs" if arguments.installs else "side-by-side"
+    record = machine.head(what, LIMITS)
     if arguments.resume and arguments.json.exists():
         record = json.loads(arguments.json.read_text())
     try:
@@ -52,6 +55,8 @@ def main() -> int:
             drivers.asked()
         names[UNWATCHED] = names[OURS]
         names |= {side: names[TOOLKIT] for side in sides if side in BY_HAND}
+        if arguments.installs:
+            record["uv"] = images.program(names[OURS], "uv")
         measure(arguments, record, names, sides)
     finally:
         docker.remove_all()
@@ -74,7 +79,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--sides",
-        help=f"default: {','.join(SIDES)}; with --quick {OURS},{TOOLKIT}; others: {','.join(ON_REQUEST)}",
+        help=f"default: {','.join(SIDES)}; --quick or --installs {OURS},{TOOLKIT}; others: {','.join(ON_REQUEST)}",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
@@ -83,6 +88,7 @@ def parse() -> argparse.Namespace:
         "--on", metavar="IMAGE", help="an image with the toolkit, such as AWS's own; ours is put on it by build.sh --on"
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the last log of each case and side there")
+    parser.add_argument("--installs", action="store_true", help="the cases that install packages, and no others")
     parser.add_argument(
         "--quick", action="store_true", help="some cases, slow ones again; exit code 1 for what cannot be noise"
     )
@@ -92,9 +98,11 @@ def parse() -> argparse.Namespace:
     arguments.chosen = [
         case
         for case in CASES
-        if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns) and (case.quick or not arguments.quick)
+        if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)
+        and (case.quick or not arguments.quick)
+        and (case.group == PACKAGES) == arguments.installs
     ]
-    arguments.sides = arguments.sides or ",".join(SIDES[:2] if arguments.quick else SIDES)
+    arguments.sides = arguments.sides or ",".join(SIDES[:2] if arguments.quick or arguments.installs else SIDES)
     if unknown := set(arguments.sides.split(",")) - {*SIDES, *ON_REQUEST}:
         parser.error(
             f"--sides: found {', '.join(sorted(unknown))}; "
@@ -129,6 +137,8 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
     had = {(each["case"], each["side"], each["round"]) for each in record["runs"]}
 
     def do(case: Case, side: str, at_work: rounds.Signal = None) -> rounds.Run:
+        if case.packages and not case.event:
+            return run_packages(case, side, names, arguments.keep)
         return run(quick.shortened(case, side) if arguments.quick else case, side, names, at_work, arguments.keep)
 
     if not arguments.quick:

@@ -1,5 +1,7 @@
 """List the cases. A case is one job; its event is the fault or stop that happens to it."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # How long a job may take before it is cut and shown as cut, in seconds.
@@ -10,6 +12,7 @@ LIMITS = {
     "stop": 120.0,  # SageMaker's own limit: then it kills
     "success": 120.0,
     "hang": 60.0,
+    "install": 900.0,
     "12 hosts": 300.0,  # two cores import TensorFlow twelve times for the toolkit
 }
 MODES = {
@@ -32,6 +35,10 @@ NO_ELASTIC = "nothing that restarts a job but its elastic mode, for which the sc
 START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
 UNREAD, RESTART, HANG = "unread output", "restart", "hang"
 INSTALL = "install"  # the event of a case whose package cannot be installed on one host
+PACKAGES = "packages"  # the group of cases that install real packages, from an index of this machine
+ISOLATED, SILENT = "isolated", "silent"  # events: no way to an index; an index that answers nothing
+UNREACHED = (ISOLATED, SILENT)
+SAME_PIP = "the toolkit's pip for requirements"
 UNWATCHED_GROUPS = (START, FAILURE)
 HANG_AFTER_S = 10
 SETTINGS = {  # environment variables of our launcher, by group
@@ -47,7 +54,7 @@ class Case:
     """Describe one job and its event.
 
     `event`: "" is none; `raise`, `crash` and `hang` happen in the script; `kill`, `cut` and `install` (it fails) on
-    `host`; `stop` is SIGTERM to all hosts.
+    `host`; `stop` is SIGTERM to all hosts; `isolated` and `silent` last from the start on.
     """
 
     name: str
@@ -64,6 +71,8 @@ class Case:
     after_s: float | None = None  # the limit from its event, or the script's end, on; None: the same
     rounds: int | None = None  # at most; None: as many as asked for
     example: str = ""  # a folder of examples/ whose modules and data the program uses
+    packages: int = 0  # that requirements.txt brings
+    cached: bool = False  # the hosts have a warm pool's folder, in which the job before has left its cache
     unread_s: float = 0.0  # seconds from the script's first mark on in which nobody reads its one host's output
     quick: bool = False
 
@@ -81,6 +90,8 @@ class Case:
             return NO_DRIVER[self.mode]
         if side == TORCHRUN:
             return NO_TORCH
+        if side == DRIVERS and self.group == PACKAGES:
+            return SAME_PIP
         if side != OURS and self.group == RESTART:
             return NO_ELASTIC if side in (HOROVODRUN, GLOO) and self.mode == "mpi" else NO_RESTART
         return self._cannot_by_hand(side) if side in BY_HAND else ""
@@ -88,7 +99,7 @@ class Case:
     def _cannot_by_hand(self, side: str) -> str:
         if self.mode not in (("single", "mwms") if side == PLAIN else ("mpi",)):
             return f"nothing for {WORDS[self.mode]}"
-        if self.event == INSTALL:
+        if self.event == INSTALL or self.group == PACKAGES:
             return "nothing that installs requirements.txt"
         if side != PLAIN and self.event == "stop":
             return "nothing for a stop"
@@ -157,6 +168,22 @@ def _log(name: str, title: str, mode: str, hosts: int, ranks: int, lines: int, r
         arguments=(("lines", str(lines)),), limit_s=LIMITS["12 hosts" if hosts == 12 else "success"], rounds=rounds,
         quick=name == "single-1",
     )  # fmt: skip
+
+
+def _installs() -> Iterator[Case]:
+    for hosts, cached, count in itertools.product((1, 2), (False, True), (1, 10, 110)):
+        packages = "1 package" if count == 1 else f"{count} packages"
+        title = f"{packages}, {'1 host' if hosts == 1 else f'{hosts} hosts'}{', warm pool' if cached else ''}"
+        yield Case(
+            name=f"packages-{count}-hosts-{hosts}{'-cached' if cached else ''}", mode="single", hosts=hosts,
+            title=title, group=PACKAGES, packages=count, cached=cached, arguments=(("seconds", "0"),),
+            limit_s=LIMITS["install"],
+        )  # fmt: skip
+    for event, title in ((ISOLATED, "no way out"), (SILENT, "an index that does not answer")):
+        yield Case(
+            name=f"packages-{event}", title=title, group=PACKAGES, mode="single", hosts=1, packages=1, event=event,
+            arguments=(("seconds", "0"),), limit_s=LIMITS["install"],
+        )  # fmt: skip
 
 
 CASES = (
@@ -232,4 +259,5 @@ CASES = (
     _log("mpi-2x2", "MPI, 2 hosts x 2 ranks, 25,000 lines each", "mpi", 2, 2, 25_000),
     # Labels do not vary from round to round.
     _log("mpi-12x1", "MPI, 12 hosts x 1 rank, 500 lines each", "mpi", 12, 1, 500, rounds=1),
+    *_installs(),
 )  # fmt: skip

@@ -74,6 +74,13 @@ def _ca_bundle() -> str | None:
     return next((path for path in named if path and Path(path).is_file()), None)
 
 
+def program(image: str, name: str) -> dict[str, int]:
+    """Return what a program takes in an image: its bytes, and those in a registry (gzip, as docker compresses)."""
+    script = f'file=$(command -v {name}) && stat -c %s "$file" && gzip -6 -c "$file" | wc -c'
+    whole, packed = docker("run", "--rm", "--network", "none", "--entrypoint", "sh", image, "-c", script).split()
+    return {"bytes": int(whole), "compressed_bytes": int(packed)}
+
+
 def described(side: str, image: str, made_of: str = "") -> dict[str, str | int]:
     """Describe an image. `bytes`: what `docker images` shows; `files_bytes`: the files that a container sees."""
     seen = docker("run", "--rm", "--network", "none", "--entrypoint", "du", image, "-sxb", "/").split()[0]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.docker import MARK, docker, seconds
-from benchmarks.side_by_side import by_hand, drivers, material
-from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, INSTALL, OURS, Case
+from benchmarks.side_by_side import by_hand, drivers, index, material
+from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, INSTALL, ISOLATED, OURS, SILENT, TOOLKIT, Case
 from benchmarks.side_by_side.output import Output
 from benchmarks.side_by_side.usage import Usage
 
@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 SILENCE = HERE.parents[1] / "entrypoint/simulate/arp_off.py"
 POLL_S = 0.01
 QUIET_S = 0.2
+WARM_POOL = "/opt/ml/sagemaker/warmpoolcache"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Job:
         with self._stack:
             self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=self._id)))
             self.usage = self._stack.enter_context(Usage(self._id, self.case.program))
-            docker("network", "create", "--label", MARK, self._id)
+            internal = ["--internal"] if self.case.event == ISOLATED else []
+            docker("network", "create", "--label", MARK, *internal, self._id)
             self._stack.callback(docker, "network", "rm", self._id, check=False)
             self._stack.callback(docker, "rm", "-f", "-v", *map(self._name, self.hosts), check=False)
             for number, host in enumerate(self.hosts):
@@ -92,6 +94,8 @@ class Job:
             (code / "requirements.txt").write_text("/bench/needed\n")
             if number == self.case.host:
                 (base / "bench/no-install").touch()
+        if self.case.packages:
+            (code / "requirements.txt").write_text(index.requirements(self.case.packages))
         channels = ["code", "sm_drivers"] if self._asked else []
         hyperparameters = self.case.hyperparameters
         if self._asked:
@@ -117,6 +121,8 @@ class Job:
         (base / "bench/host").write_text(host)
         mounts = [f"{base / part}:/opt/ml/{part}" for part in ("input", "model", "output", "code")]
         mounts += [f"{base}/bench:/bench", f"{self._folder}/shared:/shared"]
+        if self.case.cached:
+            mounts.append(f"{index.cache(self.case.name, self._side).name}/{host}:{WARM_POOL}")
         command = self._command(host)
         if self.case.unread_s:
             self.output = self._stack.enter_context(Output(base / "bench/output"))
@@ -130,7 +136,21 @@ class Job:
         )  # fmt: skip
 
     def _settings(self) -> list[str]:
-        return [word for pair in self.case.settings(self._side).items() for word in ("--env", "=".join(pair))]
+        settings = self.case.settings(self._side) | (self._index() if self.case.packages else {})
+        return [word for pair in settings.items() for word in ("--env", "=".join(pair))]
+
+    def _index(self) -> dict[str, str]:
+        """Return what SageMaker and the user set for the install."""
+        if self.case.event == ISOLATED:
+            return {}
+        here = docker("network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", self._id)
+        port = index.silent()[0].getsockname()[1] if self.case.event == SILENT else index.port()
+        found = {"PIP_INDEX_URL": f"http://{here}:{port}/simple/", "PIP_TRUSTED_HOST": here}
+        if self.case.cached:
+            found["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = WARM_POOL
+            if self._side == TOOLKIT:  # it does not look there: this is what a user can do
+                found["PIP_CACHE_DIR"] = f"{WARM_POOL}/pip"
+        return found
 
     def _command(self, host: str) -> list[str]:
         """Return what SageMaker starts, or what a user starts by hand."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from benchmarks.docker import seconds
-from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, RESTART, START, STOP, UNREAD, Case
+from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, RESTART, START, STOP, UNREACHED, UNREAD, Case
 from benchmarks.side_by_side.job import Ending, Mark
 from benchmarks.side_by_side.lines import log_measures
 
@@ -40,8 +40,9 @@ def measures(
     found: dict[str, float] = {}
     if all_there and case.group not in (FAILURE, STOP, UNREAD):
         found["start_s"] = max(by_name["first"]) - began
-    if case.group in (FAILURE, STOP) or case.event == "stop":
-        event_at = max(by_name["fails"]) if "fails" in by_name else event_at
+    if case.group in (FAILURE, STOP) or case.event in ("stop", *UNREACHED):
+        # A build that fails may be tried again, by another tool.
+        event_at = began if case.event in UNREACHED else min(by_name.get("fails", [event_at]))
         if over is not None and event_at is not None:
             found["gone_s"] = over - event_at
         told = {"heard": "told_s"} if case.group == STOP else {"heard": "told_s", "saved": "saved_s"}
@@ -123,7 +124,7 @@ def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed:
     codes = [ending.exit_code for ending in endings if ending.host != killed]
     if None in codes:
         return False
-    if case.group in (FAILURE, HANG):
+    if case.group in (FAILURE, HANG) or case.event in UNREACHED:
         return 0 not in codes
     what = "saved" if case.event == "stop" else "last"
     done = sum(mark.what == what for mark in marks) == case.processes

@@ -1,18 +1,32 @@
 """Run a case once on one side, from the first container to the figures."""
 
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side.cases import INSTALL, LOG, REAL, RESTART, START, Case
+from benchmarks.side_by_side import index
+from benchmarks.side_by_side.cases import INSTALL, LOG, REAL, RESTART, START, UNREACHED, Case
 from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
 from benchmarks.side_by_side.scripts import Scripts
 
 SETTLE_S = 1.0  # between the last process's first mark and the case's event
+
+
+def run_packages(case: Case, side: str, images: Mapping[str, str], keep: Path | None = None) -> dict[str, Any]:
+    """Run a job that installs packages, directly after the same one without them. `install_s`: what it starts later."""
+    bare = run(dataclasses.replace(case, packages=0, cached=False), side, images)
+    if case.cached and not list(Path(index.cache(case.name, side).name).iterdir()):
+        run(case, side, images)
+    result = run(case, side, images, keep=keep)
+    starts = [each["measures"].get("start_s") for each in (result, bare)]
+    if None not in starts:
+        result["measures"]["install_s"] = round(starts[0] - starts[1], 4)
+    return result
 
 
 def run(
@@ -43,7 +57,7 @@ def run(
         if case.event == INSTALL:
             if job.see("fails", case.limit_s, processes=1):
                 cut_at = time.monotonic() + after_s
-        elif case.event and job.see("trains", case.limit_s):
+        elif case.event and case.event not in UNREACHED and job.see("trains", case.limit_s):
             time.sleep(SETTLE_S)
             event_at = befall(job, case)
             limit_s, cut_at = after_s, time.monotonic() + after_s

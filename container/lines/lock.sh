@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Write locked.txt, gpu-locked.txt and gpu-jax-locked.txt of a line anew: the versions of its requirements.txt, gpu.txt and
-# gpu-jax.txt, with their hashes in the index. Write image_lines.json, which the launcher and the doctor read, too.
+# gpu-jax.txt, with their hashes in the index. Write image_lines.json and image_requires.json, which the launcher and the
+# doctor read.
 #
 #     container/lines/lock.sh 2.14
 #
-# Those are complete, so nothing is resolved here. It needs uv: `pip install uv`.
+# Those are complete, so nothing is resolved here. It needs uv (`pip install uv`), and a python3 with pip.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -52,3 +53,29 @@ for folder in sorted(path.parent for path in pathlib.Path(sys.argv[1]).glob("*/r
     del lines[f"{folder.name}-gpu"]["tensorflow-cpu"]
 print(json.dumps(lines, indent=1, sort_keys=True))
 EOF
+
+# What those that stay at their versions ask of others, which the doctor has no image to read in. Left out is what has no
+# wheel for this Python, and NVIDIA's libraries, which ask only for one another.
+PYTHONPATH=$HERE/../../entrypoint/programs/prepare python3 - >"$scratch/requires" <<'EOF'
+import json, pathlib, subprocess, sys
+from pins import KEPT
+from refusals import LINES
+
+def requires(pins):
+    tags = [f"manylinux{each}_x86_64" for each in ("2014", *(f"_2_{minor}" for minor in range(5, 37)))]
+    words = [word for tag in (*tags, "any") for word in ("--platform", tag)]
+    asked = "--quiet --dry-run --report - --no-deps --ignore-installed --only-binary :all: --target none --python-version 3.11"
+    command = [sys.executable, "-m", "pip", "install", *asked.split(), *words, *pins]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["install"]
+
+found = {}
+for versions in json.loads(LINES.read_text()).values():
+    kept = versions.keys() & KEPT - {"horovod", "mpi4py", "sagemaker-tensorflow"}
+    for each in requires(f"{name}=={versions[name]}" for name in kept if f"{name}=={versions[name]}" not in found):
+        asks = [text for text in each["metadata"].get("requires_dist", []) if "extra ==" not in text]
+        name = each["metadata"]["name"].replace("_", "-").lower()
+        if asks := [text for text in asks if set(text) & set("<>=~!")]:
+            found[f"{name}=={each['metadata']['version']}"] = asks
+print(json.dumps(found, indent=1, sort_keys=True))
+EOF
+mv "$scratch/requires" "$HERE/../../entrypoint/programs/prepare/image_requires.json"

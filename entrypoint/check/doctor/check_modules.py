@@ -18,7 +18,7 @@ from entrypoint.check.doctor.aws_images import (
 )
 from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.context import tried
-from entrypoint.check.doctor.requirements import Requirements, folders_of, requirements_of
+from entrypoint.check.doctor.requirements import Requirements, folders_of, of_requirements, requirements_of
 from entrypoint.check.doctor.source import Source, Use, UseKind, matches, text_of, value_of
 from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding, Place, error, note, warning
@@ -31,7 +31,7 @@ _LACKING = {
 }
 _INSTEAD = {
     **_LACKING,
-    "jax": "the image of ./build.sh --tensorflow 2.21, which has it, or jax in requirements.txt beside the script",
+    "jax": "the image of ./build.sh --tensorflow 2.21, which has it",
     "sagemaker_tensorflow": 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data',
 }
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
@@ -45,6 +45,7 @@ _Make = Callable[..., Finding]
 def of_modules(case: Case) -> Iterator[Finding]:
     """Yield imports and commands that are missing when the script reaches them."""
     brought = requirements_of(case)
+    yield from of_requirements(case, brought)
     yield from _of_imports(case, brought)
     make = _severity(case, "git", AWS_COMMANDS)
     for place, line in brought.from_git:

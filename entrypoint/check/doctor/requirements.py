@@ -1,18 +1,34 @@
-"""Read what a program's requirements install: requirements.txt, setup.py, pyproject.toml, and SDK v3's file."""
+"""Find what a program's requirements install, and which of them cannot be met on the job's image.
 
+Read are requirements.txt, SDK v3's file, what scripts give to `pip install`, and by their words setup.py and
+pyproject.toml.
+"""
+
+import ast
 import json
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from entrypoint.check.doctor.api_names import STARTS_PROGRAMS
 from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of
+from entrypoint.check.doctor.check_request import AWS_IMAGE
+from entrypoint.check.doctor.context import tried
 from entrypoint.check.doctor.planned_job import SOURCE
-from entrypoint.check.doctor.subject import Case
-from entrypoint.check.finding import Place
+from entrypoint.check.doctor.source import UseKind, matches, texts_of
+from entrypoint.check.doctor.subject import LINES, Case, tensorflow_of
+from entrypoint.check.finding import Finding, Place, error, note, warning
 
-MOST_FILES = 20  # files that include one another by -r
-_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^]]*\])?\s*([=<>!~;@#]|$)")
+RESOLVE = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "resolve.py"
+MANY = 30  # packages, whose installation takes long enough to be worth a line
+_PIP = re.compile(r"\bpip3?\s+install\s+([^\n;&|]*)")
+_REMEDY = re.compile(r": (?:write )?(?=write |leave it out)|(?<= fits)(?:; or |; )")
 _QUOTED = re.compile(r"""["']([A-Za-z0-9][\w.-]*)[^"']*["']""")
 
 
@@ -24,19 +40,22 @@ class Requirements:
     commands: frozenset[str] = frozenset()
     whole: bool = True  # whether the modules of every line are known
     from_git: tuple[tuple[Place, str], ...] = ()  # lines that pip needs git for
+    refused: tuple[tuple[Place, str], ...] = ()  # what the image cannot have, and why
+    coming: int | None = None  # packages that would be installed; None if that is unknown
+    unresolved: str = ""  # why it is
 
 
 def requirements_of(case: Case) -> Requirements:
-    """Return what the requirements files of a program install."""
+    """Return what the requirements files of a program install, and what of them and of its calls of pip is refused."""
+    files = _files(case)
+    calls = [each for each in _of_pip(case)] if _line_of(case) else []
+    answer = _resolved(case, files, calls) if files or calls else {"wanted": []}
     names, whole, from_git = set(), True, []
-    for path, number, line in _lines(case):
-        if re.search(r"\bgit\+|^git://|^-e\s+git", line):
-            from_git.append((Place(file=_shown(case, path), line=number), line))
-        name = _NAME.match(line)
-        if name and "://" not in line.partition("@")[0]:
-            names.add(name[1])
-        elif not line.startswith("-") or line.startswith(("-e", "--editable")):
-            whole = False
+    for path, number, line, name in answer["wanted"]:
+        if re.search(r"\bgit\+|^git://", line):
+            from_git.append((_place(case, path, number), line))
+        names |= {name} - {""}
+        whole = whole and bool(name)
     for folder in folders_of(case):
         for path in (folder / "setup.py", folder / "setup.cfg", folder / "pyproject.toml"):
             if path.is_file():
@@ -48,7 +67,39 @@ def requirements_of(case: Case) -> Requirements:
         commands=frozenset(COMMANDS_OF[name] for name in names if name in COMMANDS_OF),
         whole=whole and all(map(is_known, names)),
         from_git=tuple(from_git),
+        refused=tuple((_place(case, path, number), why) for path, number, why in answer.get("refused", [])),
+        coming=answer.get("coming"),
+        unresolved=answer.get("unresolved", ""),
     )
+
+
+def of_requirements(case: Case, brought: Requirements) -> Iterator[Finding]:
+    """Yield the requirements that a host would refuse, in its words, and how long a long list becomes."""
+    certain = tensorflow_of(case.image)
+    for place, why in brought.refused:
+        found, *instead = _REMEDY.split(why, maxsplit=1)
+        in_script = Path(place.file).suffix in (".py", ".sh")
+        yield (error if certain and not in_script else warning)(
+            "requirement-refused",
+            found if certain else f"on the image of TensorFlow {_line_of(case)}, {found}",
+            instead[0].removeprefix("write ") if instead else "what an index has for Python 3.11 on Linux",
+            place=place,
+        )
+    files = [Place(file=_shown(case, path)) for path in _files(case)[:1]]
+    if brought.unresolved and certain:
+        yield note(
+            "requirements-unresolved",
+            f"only the requirements' own versions were compared with the image's: {brought.unresolved}",
+            "the doctor where an index is reached; else the job's first lines say what is refused",
+            place=files[0],
+        )
+    if (brought.coming or 0) > MANY:
+        yield note(
+            "requirements-long",
+            f"the requirements install {brought.coming} packages on each host at each start",
+            "an image FROM ours that has them, for a job that starts often (docs/image.md)",
+            place=files[0],
+        )
 
 
 def folders_of(case: Case) -> tuple[Path, ...]:
@@ -63,24 +114,63 @@ def folders_of(case: Case) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def _lines(case: Case) -> Iterator[tuple[Path, int, str]]:
-    """Yield (file, number, text) of each line with a requirement, including those of files named by -r."""
+def _files(case: Case) -> list[Path]:
+    """Return the requirements files. On a host, those of a shell script are not installed unless it does so."""
+    if case.code.main.path.suffix == ".sh" and not case.code.mentions(r"\bpip3?\s+install\b.*\s(-r|--requirement)\b"):
+        return []
     named = json.loads(case.request.launch.uploads.get(SOURCE) or "{}").get("requirements")  # for SDK v3
-    names = ("requirements.txt", Path(str(named or "")).name)
-    left = [folder / name for folder in folders_of(case) for name in names if name]
-    seen: set[Path] = set()
-    while left and len(seen) < MOST_FILES:
-        path = left.pop(0)
-        if path in seen or not path.is_file():
-            continue
-        seen.add(path)
-        for number, line in enumerate(_text(path).splitlines(), 1):
-            line = re.sub(r"(^|\s)#(?!egg=).*", "", line).strip()
-            other = re.match(r"(?:-r|--requirement)[\s=]*(\S+)", line)
-            if other:
-                left.append(path.parent / other[1])
-            elif line:
-                yield path, number, line
+    names = dict.fromkeys(["requirements.txt", Path(str(named or "")).name])
+    paths = (folder / name for folder in folders_of(case) for name in names if name)
+    return [path for path in dict.fromkeys(paths) if path.is_file()]
+
+
+def _of_pip(case: Case) -> Iterator[tuple[str, int, str]]:
+    """Yield (file, line, requirement) of what scripts install by pip, unless that may fail or not be reached."""
+    for source in case.code.sources:
+        if source.path.suffix == ".sh":
+            calls = [(number, line) for number, line in enumerate(source.text.splitlines(), 1) if "||" not in line]
+        else:
+            calls = [
+                (use.line, " ".join(texts_of(ast.walk(use.node))))
+                for use in source.uses
+                if use.kind is UseKind.CALL and matches(use.name, STARTS_PROGRAMS) and not tried(source, use.node)
+            ]
+        for number, text in calls:
+            for found in _PIP.finditer(re.sub(r"(^|\s)#.*", "", text)):
+                with suppress(ValueError):  # quotes that end in another line
+                    yield from ((source.shown, number, word) for word in shlex.split(found[1]) if word[0] != "-")
+
+
+def _line_of(case: Case) -> str:
+    """Return the line of our images whose versions the job has, as far as that is known; "" if it has others'."""
+    version, tag = tensorflow_of(case.image), case.image.rpartition(":")[2]
+    if AWS_IMAGE.match(case.image) or (version and version not in LINES):
+        return ""
+    return f"{'.'.join(map(str, case.tensorflow))}{'-gpu' if 'gpu' in tag else ''}"
+
+
+def _resolved(case: Case, files: list[Path], calls: list[tuple[str, int, str]]) -> dict[str, Any]:
+    """Return the answer of the program that knows what a host does."""
+    texts = [_text(path) for path in files]
+    asked = {
+        "files": [str(path) for path in files],
+        "lines": calls,
+        "image": _line_of(case),
+        "replace": case.job.settings.replace if case.job else (),
+        "environment": {
+            name: value
+            for name, value in case.environment.items()
+            if name.startswith("PIP_") or name == "CA_REPOSITORY_ARN" or any(f"${{{name}}}" in text for text in texts)
+        },
+        "index": not case.request.body.get("EnableNetworkIsolation"),
+    }
+    command = [sys.executable, str(RESOLVE)]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=300)
+    return dict(json.loads(done.stdout))
+
+
+def _place(case: Case, path: str, line: int) -> Place:
+    return Place(file=_shown(case, Path(path)), line=line)
 
 
 def _shown(case: Case, path: Path) -> str:

@@ -411,8 +411,8 @@ class Settings(Value):
 SETTINGS: dict[str, Setting] = {name: vars(Settings)[name] for name in Settings.fields}
 # Constants for users. Our tests change them, as facts of a machine, by environment variables that are on no page.
 CONSTANTS = {
-    "heartbeat", "kill_timeout", "monitor_interval", "outside_grace", "ps_chief_first", "ps_quiet", "restart_backoff",
-    "ssh_port",
+    "evaluator_grace", "heartbeat", "kill_timeout", "monitor_interval", "outside_grace", "ps_chief_first", "ps_quiet",
+    "restart_backoff", "ssh_port",
 }  # fmt: skip
 FOR_USERS = [name for name, setting in SETTINGS.items() if not setting.machine and name not in CONSTANTS]
 

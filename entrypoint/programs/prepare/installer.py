@@ -162,7 +162,10 @@ class _Installation:
 
         def resolve(requirements: Iterable[str]) -> dict[str, str] | None:
             words = ["--dry-run", "--output-format", "json", *requirements]
-            return _resolved(subprocess.run([*command, *words], cwd=self.code, env=environment, capture_output=True))
+            try:
+                return _resolved(subprocess.run([*command, *words], env=environment, capture_output=True, timeout=15))
+            except subprocess.TimeoutExpired:  # a refusal is not to wait for advice
+                return None
 
         raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, Resolve(resolve)))
 

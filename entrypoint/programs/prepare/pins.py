@@ -60,11 +60,20 @@ class Installed(NamedTuple):
             return
 
 
+class Range(NamedTuple):
+    """Hold what one that stays asks of another distribution."""
+
+    name: str
+    specifier: str
+    marker: str
+    owner: str
+
+
 class Pins(NamedTuple):
     """Hold what stays at its version, and what may be replaced although it would stay."""
 
     versions: Mapping[str, str]  # distribution -> version
-    ranges: tuple[str, ...] = ()  # requirements of those, on others
+    ranges: tuple[Range, ...] = ()
     barred: tuple[str, ...] = ()  # other names of an installed TensorFlow, which must not come beside it
     free: frozenset[str] = frozenset()
 
@@ -72,7 +81,8 @@ class Pins(NamedTuple):
     def constraints(self) -> str:
         """Return them as a file of constraints for pip and uv."""
         exact = [f"{name}=={version}" for name, version in sorted(self.versions.items())]
-        return "\n".join([*exact, *(f"{name}<0" for name in self.barred), *self.ranges, ""])
+        ranges = [f"{each.name}{each.specifier}{f'; {each.marker}' if each.marker else ''}" for each in self.ranges]
+        return "\n".join([*exact, *(f"{name}<0" for name in self.barred), *dict.fromkeys(ranges), ""])
 
 
 def normalized(name: str) -> str:
@@ -111,14 +121,17 @@ def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
         versions |= {name: versions.get(name, twin) for name in ALIASES}
         barred = tuple(name for name in TENSORFLOWS if name not in versions)
     ranges = {
-        f"{name}{specifier}{f'; {marker}' if marker else ''}"
+        Range(name, specifier, marker, f"{each.name} {each.version}")
         for each in kept.values()
         for name, specifier, marker in each.requires()
         if specifier and name not in {*versions, *free, *barred}
     }
     old = there.get("setuptools")
     if old and "tensorboard" in kept and int(old.version.split(".")[0]) <= LAST_WITH_PKG_RESOURCES:
-        ranges.add(f"setuptools<={LAST_WITH_PKG_RESOURCES}.999")  # TensorBoard imports pkg_resources of it
+        # TensorBoard imports pkg_resources of it.
+        ranges.add(
+            Range("setuptools", f"<={LAST_WITH_PKG_RESOURCES}.999", "", f"tensorboard {versions['tensorboard']}")
+        )
     return Pins(versions, tuple(sorted(ranges)), barred, frozenset(free))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pins import TENSORFLOWS, Installed, Pins, normalized
+from pins import TENSORFLOWS, Installed, Pins, Range, normalized
 from wanted import Requirement, Wanted
 
 LINES = Path(__file__).with_name("image_lines.json")  # line of our images -> name -> version
@@ -24,11 +24,11 @@ class Resolve(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """Hold what a line asks of a distribution that stays as it is."""
+    """Hold what a line asks of a distribution that stays, or of one of which those that stay ask something, too."""
 
     wanted: Wanted
-    name: str  # of the distribution that stays
-    specifier: str  # what is asked of it
+    name: str
+    specifier: str
     through: str = ""  # the dependency that asks, if it is not the line itself
 
 
@@ -36,45 +36,73 @@ def of_pins(wanted: Sequence[Wanted], pins: Pins, there: Mapping[str, Installed]
     """Return why requirements cannot be met, by their own versions alone; "" if nothing speaks against them."""
     wishes = []
     for each in wanted:
-        name = normalized(each.requirement.name) if each.requirement else ""
-        if each.constraint or not name or (each.requirement.marker and not each.requirement.marker.evaluate()):
+        requirement = each.requirement
+        if each.constraint or not requirement or requirement.url or not _counts(requirement.marker):
             continue
+        name, exact = normalized(requirement.name), re.fullmatch(r"==\s*([^*,]+)", str(requirement.specifier))
         if name in pins.barred:
             wishes.append(Wish(each, name, ""))
-        elif name in pins.versions and not each.requirement.url and not _fits(each.requirement, pins.versions[name]):
-            wishes.append(Wish(each, name, str(each.requirement.specifier)))
-    texts = [_direct(wish, pins, there) for wish in wishes]
+        elif name in pins.versions:
+            if not _fits(str(requirement.specifier), pins.versions[name]):
+                wishes.append(Wish(each, name, str(requirement.specifier)))
+        elif exact and any(not _fits(each.specifier, exact[1]) for each in _ranges(name, pins)):
+            wishes.append(Wish(each, name, str(requirement.specifier)))
+    texts = [
+        f"{wish.wanted.at} asks for {wish.wanted.text}, and {_state(wish, pins, there)}: "
+        f"{_what_is_here(wish, pins, there)}{_elsewhere(wish, pins)}"
+        for wish in wishes
+    ]
     more = f"; and {len(texts) - SHOWN} more lines" if len(texts) > SHOWN else ""
     return "; ".join(texts[:SHOWN]) + more
 
 
-def _fits(requirement: Any, version: str) -> bool:
-    return bool(requirement.specifier.contains(version, prereleases=True))
+def _counts(marker: Any) -> bool:
+    return marker is None or bool(marker.evaluate({"extra": ""}))
 
 
-def _direct(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
-    asks = f"{wish.wanted.at} asks for {wish.wanted.text}"
+def _fits(specifier: str, version: str) -> bool:
+    return bool(Requirement(f"x{specifier}").specifier.contains(version, prereleases=True))
+
+
+def _ranges(name: str, pins: Pins) -> list[Range]:
+    """Return what those that stay ask of a distribution, on this machine."""
+    ranges = [each for each in pins.ranges if each.name == name]
+    return [each for each in ranges if not each.marker or _counts(Requirement(f"x; {each.marker}").marker)]
+
+
+def _state(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
+    """Return what stands against a wish."""
+    own = next((name for name in TENSORFLOWS if name in pins.versions), "")
     if wish.name in pins.barred:
-        own = next(name for name in TENSORFLOWS if name in pins.versions)
-        return f"{asks}, and {own} {pins.versions[own]} is here, whose files it would overwrite: leave it out"
-    version = pins.versions[wish.name]
-    return (
-        f"{asks}, and {wish.name} is {version} here{_built_with(wish.name, pins)}: "
-        f"write {wish.name}=={version} or leave it out{_elsewhere(wish, pins)}"
-    )
+        return f"{own} {pins.versions[own]} is here, whose files it would overwrite"
+    if wish.name in pins.versions:
+        why = (
+            f", which {_tensorflow(pins)} and what is built with it need"
+            if own and wish.name not in TENSORFLOWS
+            else ""
+        )
+        return f"{wish.name} is {pins.versions[wish.name]} here{why}"
+    asked = _ranges(wish.name, pins)[0]
+    return f"{asked.owner}, which is here, asks for {wish.name}{asked.specifier}"
 
 
-def _built_with(name: str, pins: Pins) -> str:
-    own = pins.versions.get("tensorflow")
-    return f", which TensorFlow {own} and what is built with it need" if own and name not in TENSORFLOWS else ""
+def _tensorflow(pins: Pins) -> str:
+    return f"TensorFlow {pins.versions['tensorflow']}"
+
+
+def _what_is_here(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
+    version = pins.versions.get(wish.name) or (there[wish.name].version if wish.name in there else "")
+    return f"write {wish.name}=={version} or leave it out" if version else "leave it out"
 
 
 def _elsewhere(wish: Wish, pins: Pins) -> str:
-    """Return where the wish can be met: in another of our images, by replacing what is here, or in one's own image."""
+    """Return where a wish can be met: in another of our images, by replacing what is here, or in one's own image."""
+    if wish.name not in pins.versions:
+        return ""
     own = ".".join(pins.versions.get("tensorflow", "").split(".")[:2])
     for line, versions in json.loads(LINES.read_text()).items():
-        version = versions.get(wish.name) or (versions["tensorflow-cpu"] if wish.name == "tensorflow" else "")
-        if not line.endswith("-gpu") and line != own and version and _fits(Requirement(f"x{wish.specifier}"), version):
+        version = versions.get(wish.name) or (versions.get("tensorflow-cpu", "") if wish.name == "tensorflow" else "")
+        if not line.endswith("-gpu") and line != own and version and _fits(wish.specifier, version):
             return f"; the image of ./build.sh --tensorflow {line} has {wish.name} {version}"
     return f"; or build on an image that has it (./build.sh --on IMAGE), or set ENTRYPOINT_REPLACE={wish.name}"
 
@@ -85,26 +113,34 @@ def of_uv(text: str, wanted: Sequence[Wanted], pins: Pins, there: Mapping[str, I
         return _of_failure(text)
     cause = " ".join(text.partition("No solution found when resolving dependencies")[2].partition("\nhint:")[0].split())
     cause = cause.removeprefix(":").strip().removeprefix("cause:").strip()
-    named = {normalized(name) for name in re.findall(r"you require ([A-Za-z0-9][A-Za-z0-9._-]*)", cause)}
-    named |= {normalized(name) for name in re.findall(r"and ([A-Za-z0-9][A-Za-z0-9._-]*)(?=[=<>!~]| we can)", cause)}
-    blamed = [
-        each for each in wanted if each.requirement and normalized(each.requirement.name) in named - {*pins.versions}
-    ]
+    named = {normalized(name) for name in re.findall(r"(?:you require|\band) (?!you )([A-Za-z0-9][\w.-]*)", cause)}
+    theirs = {*pins.versions, *(each.name for each in pins.ranges)}
+    blamed = [each for each in wanted if each.requirement and normalized(each.requirement.name) in named]
+    blamed = [each for each in blamed if normalized(each.requirement.name) not in pins.versions] or blamed
     asked = [
         (package, normalized(name), specifier.rstrip(",."))
         for package, name, specifier in DEPENDS.findall(cause)
-        if normalized(name) in pins.versions or normalized(name) in pins.barred
+        if normalized(name) in theirs
     ]
     if not blamed or not asked:
-        return f"{', '.join(each.at for each in blamed[:SHOWN])}{': ' if blamed else ''}{cause[:LONGEST]}"
+        return _in_its_own_words(cause, blamed)
     first, (package, name, specifier) = blamed[0], asked[0]
     wish = Wish(first, name, specifier, package)
-    asks = f"{first.at} asks for {first.text}"
     own = normalized(re.split(r"[\[<>=!~]", package)[0])
     needs = "which needs" if own == normalized(first.requirement.name) else f"for which {package} needs"
-    version = pins.versions.get(name) or next(pins.versions[each] for each in TENSORFLOWS if each in pins.versions)
-    state = f"{asks}, {needs} {name}{specifier}, and {name} is {version} here{_built_with(name, pins)}"
-    return f"{state}: {_instead(first, there, resolve)}{_elsewhere(wish, pins)}"
+    return (
+        f"{first.at} asks for {first.text}, {needs} {name}{specifier}, and {_state(wish, pins, there)}: "
+        f"{_instead(first, there, resolve)}{_elsewhere(wish, pins)}"
+    )
+
+
+def _in_its_own_words(cause: str, blamed: Sequence[Wanted]) -> str:
+    """Return what uv says of requirements that contradict one another, or that no index has."""
+    cause = cause.removesuffix(".").removesuffix(", we can conclude that your requirements are unsatisfiable")
+    lines = " and ".join(each.at for each in blamed[:SHOWN])
+    if len(blamed) == 1 and (found := re.fullmatch(r"Because (.*) and you require \S+", cause)):
+        return f"{lines} asks for {blamed[0].text}, but {found[1][:LONGEST]}"
+    return f"{lines}{': ' if lines else ''}{cause[:LONGEST]}"
 
 
 def _instead(blamed: Wanted, there: Mapping[str, Installed], resolve: Resolve) -> str:
@@ -122,10 +158,10 @@ def _instead(blamed: Wanted, there: Mapping[str, Installed], resolve: Resolve) -
 def _of_failure(text: str) -> str:
     """Return the line of uv's that says why something could not be built, fetched or read."""
     heads = re.findall(r"^\s*(?:error|cause): (.*)", text, re.MULTILINE)
-    built = re.search(r"Failed to build `([^`]+)`", text)
+    built = re.search(r"Failed to build `([^`@]+?)(?: @ [^`]*)?`", text)
     inner = text.rpartition("[stderr]")[2].partition("\nhint:")[0] if "[stderr]" in text else ""
     lines = [line.strip() for line in inner.splitlines() if line.strip()]
     own = next((line for line in lines if re.search(r": (fatal )?error: ", line)), lines[-1] if lines else "")
     if own:
-        return f"ERROR: {built[1] + ': ' if built else ''}{own[:LONGEST]}"
+        return f"ERROR: {built[1] if built else 'a package'} could not be built from its sources: {own[:LONGEST]}"
     return f"ERROR: {': '.join(heads)[:LONGEST]}" if heads else f"ERROR: {text.strip()[-LONGEST:]}"

@@ -32,7 +32,7 @@ def test_versions_of_tensorflow_and_what_is_built_with_it_stay(tmp_path: Path) -
         **{"tensorflow": "2.14.1", "tensorflow-cpu": "2.14.1", "tensorboard": "2.14.1"},
         **{"numpy": "1.26.4", "keras": "2.14.0"},
     }
-    assert found.ranges == ("setuptools<=81.999", "wrapt<1.15,>=1.11.0")
+    assert found.constraints.endswith("\nsetuptools<=81.999\nwrapt<1.15,>=1.11.0\n")
     assert "tf-nightly<0\n" in found.constraints and "numpy==1.26.4\n" in found.constraints
 
 
@@ -51,7 +51,7 @@ def test_what_may_be_replaced_takes_along_what_it_is_built_with(tmp_path: Path, 
     there = installed(site(tmp_path, *CPU, tensorflow_cpu="numpy<2|keras<2.15|wrapt<1.15"))
     before, after = pins(there), pins(there, [replace])
     assert before.versions.keys() - after.versions.keys() == freed
-    assert not any(each.startswith("numpy") for each in after.ranges)  # TensorFlow's own wish would hold it
+    assert not any(each.name == "numpy" for each in after.ranges)  # TensorFlow's own wish would hold it
 
 
 @pytest.mark.parametrize("real, other", [("tensorflow-cpu", "tensorflow"), ("tensorflow", "tensorflow-cpu")])
