@@ -1,0 +1,38 @@
+"""Train by Horovod on mel spectrograms that librosa makes of chirps, which soundfile writes and librosa reads."""
+
+import tempfile
+
+import horovod.tensorflow.keras as hvd
+import librosa
+import numpy as np
+import soundfile
+import tensorflow as tf
+from shown import agree, falls, loads, model_dir
+
+RATE = 8000
+hvd.init()
+draws = np.random.default_rng(hvd.rank())
+
+
+def spectrogram(rises):
+    low = draws.uniform(300, 1500)
+    sound = librosa.chirp(fmin=low, fmax=low * (2 if rises else 1.01), sr=RATE, duration=0.5)
+    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+        soundfile.write(file.name, sound + draws.normal(0, 0.01, sound.shape), RATE)
+        read, _ = librosa.load(file.name, sr=RATE)
+    mel = librosa.feature.melspectrogram(y=read, sr=RATE, n_fft=512, hop_length=256, n_mels=24)
+    return librosa.power_to_db(mel, ref=np.max)[:, :15, None] / np.float32(80) + 1
+
+
+y = draws.integers(0, 2, 128)
+x = np.stack([spectrogram(each) for each in y]).astype("float32")
+layers = [tf.keras.layers.Conv2D(8, 3, activation="relu"), tf.keras.layers.Flatten()]
+model = tf.keras.Sequential([tf.keras.Input((24, 15, 1)), *layers, tf.keras.layers.Dense(1, "sigmoid")])
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.002)), "binary_crossentropy")
+starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+found = model.fit(x, y, epochs=6, verbose=0, callbacks=[starts]).history["loss"]
+falls(found[0], found[-1])
+agree(model.get_weights())
+path = model_dir() / "model.keras"
+model.save(path)
+loads(model.predict(x[:8], verbose=0), tf.keras.models.load_model(path, compile=False).predict(x[:8], verbose=0))

@@ -1,0 +1,39 @@
+"""Train by Horovod to tell circles from squares, which OpenCV draws, encodes as PNG, decodes and blurs in tf.data."""
+
+import cv2
+import horovod.tensorflow.keras as hvd
+import numpy as np
+import tensorflow as tf
+from shown import agree, falls, loads, model_dir
+
+hvd.init()
+draws = np.random.default_rng(hvd.rank())
+
+
+def drawn(is_circle):
+    image = np.zeros((32, 32, 3), np.uint8)
+    at, size = draws.integers(11, 21, 2).tolist(), int(draws.integers(6, 10))
+    corners = cv2.boxPoints((at, (2 * size, 2 * size), 30.0)).astype(np.int32)
+    cv2.circle(image, at, size, (250, 200, 100), -1) if is_circle else cv2.fillPoly(image, [corners], (250, 200, 100))
+    return cv2.imencode(".png", image)[1].tobytes()
+
+
+def decoded(png):
+    image = cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_GRAYSCALE)
+    return cv2.GaussianBlur(cv2.resize(image, (16, 16)), (3, 3), 0)[..., None] / np.float32(255)
+
+
+y = draws.integers(0, 2, 512)
+data = tf.data.Dataset.from_tensor_slices([drawn(each) for each in y])
+data = data.map(lambda png: tf.ensure_shape(tf.numpy_function(decoded, [png], tf.float32), [16, 16, 1]))
+x = np.stack(list(data.as_numpy_iterator()))
+layers = [tf.keras.layers.Conv2D(8, 3, activation="relu"), tf.keras.layers.Flatten()]
+model = tf.keras.Sequential([tf.keras.Input((16, 16, 1)), *layers, tf.keras.layers.Dense(1, "sigmoid")])
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.005)), "binary_crossentropy")
+starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+found = model.fit(x, y, epochs=4, verbose=0, callbacks=[starts]).history["loss"]
+falls(found[0], found[-1])
+agree(model.get_weights())
+path = model_dir() / "model.keras"
+model.save(path)
+loads(model.predict(x[:8], verbose=0), tf.keras.models.load_model(path, compile=False).predict(x[:8], verbose=0))

@@ -1,0 +1,37 @@
+"""Train by Horovod on what scikit-image measures in pictures: histograms of gradients, regions and textures."""
+
+import horovod.tensorflow.keras as hvd
+import numpy as np
+import tensorflow as tf
+from shown import agree, falls, loads, model_dir
+from skimage import draw, feature, filters, measure, transform
+
+hvd.init()
+draws = np.random.default_rng(hvd.rank())
+
+
+def features(is_ring):
+    image = draws.uniform(0, 0.3, (40, 40))
+    at, size = draws.integers(14, 26, 2), int(draws.integers(8, 12))
+    image[draw.disk(at, size, shape=image.shape)] += 0.6
+    if is_ring:
+        image[draw.disk(at, size - 4, shape=image.shape)] -= 0.6
+    small = transform.resize(filters.gaussian(image, 1), (32, 32))
+    shape = measure.regionprops(measure.label(small > filters.threshold_otsu(small)))[0]
+    gradients = feature.hog(small, orientations=4, pixels_per_cell=(8, 8), cells_per_block=(1, 1))
+    return np.append(gradients, [shape.solidity, shape.extent, shape.eccentricity]).astype("float32")
+
+
+y = draws.integers(0, 2, 200)
+x = np.stack([features(each) for each in y])
+model = tf.keras.Sequential(
+    [tf.keras.Input((67,)), tf.keras.layers.Dense(16, "relu"), tf.keras.layers.Dense(1, "sigmoid")]
+)
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)), "binary_crossentropy")
+starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+found = model.fit(x, y, epochs=8, verbose=0, callbacks=[starts]).history["loss"]
+falls(found[0], found[-1])
+agree(model.get_weights())
+path = model_dir() / "model.keras"
+model.save(path)
+loads(model.predict(x[:8], verbose=0), tf.keras.models.load_model(path, compile=False).predict(x[:8], verbose=0))
