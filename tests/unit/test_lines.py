@@ -1,11 +1,13 @@
 """Test container/lines: what is locked is what is pinned."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 LINES = Path(__file__).resolve().parents[2] / "container/lines"
+PREPARE = LINES.parents[1] / "entrypoint/programs/prepare"
 GPU_PATCH = LINES.parent / "gpu/horovod.patch"
 FOR_GPUS = [path.parent.name for path in sorted(LINES.glob("*/gpu.txt"))]
 NAMES = [path.name for path in sorted(LINES.iterdir()) if path.is_dir()]
@@ -27,6 +29,15 @@ def test_a_line_is_locked_as_it_is_pinned(name: str) -> None:
     pinned, locked = parts(LINES / name / "requirements.txt"), parts(LINES / name / "locked.txt")
     assert pinned == locked, f"wanted: container/lines/lock.sh {name}"
     assert len(pinned) == 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_launcher_knows_what_is_pinned_and_what_tensorflow_asks_for(name: str) -> None:
+    lines, requires = (json.loads((PREPARE / f"image_{what}.json").read_text()) for what in ("lines", "requires"))
+    pinned = {pin for part in parts(LINES / name / "requirements.txt")[:3] for pin in part}
+    assert {f"{package}=={version}" for package, version in lines[name].items()} == pinned
+    for package, line in (("tensorflow-cpu", name), ("tensorflow", f"{name}-gpu")):
+        assert any(each.startswith("wrapt") for each in requires[f"{package}=={lines[line][package]}"])
 
 
 @pytest.mark.parametrize("name", FOR_GPUS)

@@ -1,24 +1,20 @@
 """List what our images have, what AWS's have and ours lack, and which packages bring which modules.
 
-Ours are the pins of container/lines. AWS's come from the public repository aws/deep-learning-containers: stage
+Ours are those of image_lines.json. AWS's come from the public repository aws/deep-learning-containers: stage
 `sagemaker` of tensorflow/training/docker/2.14/py3/Dockerfile.cpu (commit 67c7ae4946, February 2024; those of 2.16, 2.18
 and 2.19 install the same packages), and docker/tensorflow/2.21/Dockerfile.cpu with cpu/pyproject.toml and cpu/uv.lock
 (August 2026). docs/differences.md shows the part that users meet.
 """
 
-_BOTH = """
-absl-py astunparse bcrypt blinker boto3 botocore certifi cffi charset-normalizer click cloudpickle cryptography
-cython flask flatbuffers gast gevent google-pasta greenlet grpcio h5py horovod idna inotify-simple invoke
-itsdangerous jinja2 jmespath joblib keras libclang markdown markdown-it-py markupsafe mdurl ml-dtypes mpi4py
-narwhals numpy nvidia-ml-py opt-einsum packaging paramiko pip protobuf psutil py-spy pycparser pygments pynacl
-python-dateutil pyyaml requests retrying rich s3transfer sagemaker-training scikit-learn scipy setuptools six
-tensorboard tensorboard-data-server tensorflow-cpu termcolor threadpoolctl typing-extensions urllib3 waitress
-werkzeug wheel wrapt zope-event zope-interface
-"""
-_LINES = {
-    (2, 14): """google-auth google-auth-oauthlib oauthlib pyasn1 pyasn1-modules requests-oauthlib sagemaker-tensorflow
-    tensorflow-estimator tensorflow-io tensorflow-io-gcs-filesystem""",
-    (2, 21): "jax jaxlib namex optree pillow tf-keras",
+import json
+from pathlib import Path
+
+_LINES = {  # line of our images -> its packages
+    (int(line.partition(".")[0]), int(line.partition(".")[2])): " ".join(versions)
+    for line, versions in json.loads(
+        (Path(__file__).parents[2] / "programs/prepare/image_lines.json").read_text()
+    ).items()
+    if not line.endswith("-gpu")
 }
 # Modules of the image that come from none of the pins.
 _OWN = {"entrypoint", "sagemaker_tf_data", "smdistributed", "tensorflow_core"}
@@ -144,7 +140,7 @@ def _of_line(table: dict[tuple[int, int], str], line: tuple[int, int]) -> list[s
 
 def distributions(line: tuple[int, int]) -> frozenset[str]:
     """Return the packages of our image of a line."""
-    return frozenset([*_BOTH.split(), *_of_line(_LINES, line)])
+    return frozenset(_of_line(_LINES, line))
 
 
 def own_modules(distribution: str) -> frozenset[str]:
@@ -159,7 +155,7 @@ def modules_of(distribution: str) -> frozenset[str]:
 
 def is_known(distribution: str) -> bool:
     """Return whether the modules that scripts import of a package are in these tables."""
-    return distribution in _BRING or any(distribution in each for each in (_BOTH.split(), *_LINES.values()))
+    return distribution in _BRING or any(distribution in distributions(line) for line in _LINES)
 
 
 def ours(line: tuple[int, int]) -> frozenset[str]:

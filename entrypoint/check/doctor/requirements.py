@@ -28,7 +28,7 @@ from entrypoint.check.finding import Finding, Place, error, note, warning
 RESOLVE = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "resolve.py"
 MANY = 30  # packages, whose installation takes long enough to be worth a line
 _PIP = re.compile(r"\bpip3?\s+install\s+([^\n;&|]*)")
-_REMEDY = re.compile(r": (?:write )?(?=write |leave it out)|(?<= fits)(?:; or |; )")
+_REMEDY = re.compile(r": (?=write |leave it out)|(?<= fits); (?:or )?")
 _QUOTED = re.compile(r"""["']([A-Za-z0-9][\w.-]*)[^"']*["']""")
 
 
@@ -48,7 +48,7 @@ class Requirements:
 def requirements_of(case: Case) -> Requirements:
     """Return what the requirements files of a program install, and what of them and of its calls of pip is refused."""
     files = _files(case)
-    calls = [each for each in _of_pip(case)] if _line_of(case) else []
+    calls = list(_of_pip(case)) if _line_of(case) else []
     answer = _resolved(case, files, calls) if files or calls else {"wanted": []}
     names, whole, from_git = set(), True, []
     for path, number, line, name in answer["wanted"]:
@@ -116,7 +116,8 @@ def folders_of(case: Case) -> tuple[Path, ...]:
 
 def _files(case: Case) -> list[Path]:
     """Return the requirements files. On a host, those of a shell script are not installed unless it does so."""
-    if case.code.main.path.suffix == ".sh" and not case.code.mentions(r"\bpip3?\s+install\b.*\s(-r|--requirement)\b"):
+    main = case.code.main
+    if main.path.suffix == ".sh" and not re.search(r"\bpip3?\s+install\b.*\s(-r|--requirement)\b", main.text):
         return []
     named = json.loads(case.request.launch.uploads.get(SOURCE) or "{}").get("requirements")  # for SDK v3
     names = dict.fromkeys(["requirements.txt", Path(str(named or "")).name])

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import io
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,3 +33,12 @@ def looks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in set(sys.modules) - before:
         if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == check_imports.LOOK.parent:
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test ask a package index, or depend on what this machine's pip and uv are told."""
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    for name, value in {"UV_OFFLINE": "1", "UV_NO_CACHE": "1", "PIP_CONFIG_FILE": os.devnull}.items():
+        monkeypatch.setenv(name, value)

@@ -150,6 +150,21 @@ CASES: dict[str, Ill] = {
         severity="warning",
         well={"change": {}},
     ),
+    # --- requirements ---
+    "requirement-refused": Ill(
+        script=SCRIPT,
+        change={},
+        requirements="six\nnumpy==2.3.5\n",
+        line="numpy",
+        well={"change": {"AlgorithmSpecification": {"TrainingImage": f"{IMAGE.rpartition(':')[0]}:2.21"}}},
+    ),
+    "requirements-unresolved": Ill(
+        script=SCRIPT,
+        change={},
+        requirements="no-such-package\n",
+        severity="note",
+        well={"change": {"EnableNetworkIsolation": True}},  # which has a warning of its own
+    ),
     # --- whether the script runs ---
     "syntax": Ill(script="import os\nprint 'x'\n", line="print", well={"script": SCRIPT}),
     "tf1-name": Ill(
@@ -423,6 +438,7 @@ OF_LAUNCHES = {
     "local-mode",
     "command-keeps-sigterm",
     "entry-missing",
+    "requirements-long",  # test_doctor_requirements.py has it
     # Of shell scripts: test_doctor_shell.py has them.
     "interpreter-missing",
     "line-ends",

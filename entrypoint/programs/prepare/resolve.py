@@ -1,0 +1,154 @@
+"""Tell `entrypoint doctor` how a job's requirements fare on an image, before there is a job. Nothing is installed.
+
+Standard input: {"files": requirements files, "lines": [[file, line, requirement], ...] of pip's calls in scripts,
+"image": a line of image_lines.json, "" for an image that is not ours, "replace": of ENTRYPOINT_REPLACE, "environment":
+of the job, as far as pip reads it, "index": whether one may be asked}. Standard output: {"wanted": [[file, line,
+requirement, name of the distribution or ""], ...], "refused": [[file, line, why], ...], "coming": how many packages
+would be installed, None if that is unknown, "unresolved": why it is unknown}.
+
+uv sees the image as a folder of metadata, and does what it does on a host, without installing. It builds metadata of
+source distributions that have none, as pip does.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from installer import NO_CONNECTION, _find_uv, _Installation, _resolved
+from pins import Installed, Pins, add_aliases, installed, pins
+from pip_options import configured, for_uv
+from refusals import LINES, Resolve, of_pins, of_uv
+from unusable import masked
+from wanted import Files, Requirement, Wanted, _wanted, read
+
+REQUIRES = LINES.with_name("image_requires.json")  # distribution==version -> what it asks of others
+TARGET = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_36")  # of the images
+MARKERS = {
+    "python_version": "3.11", "python_full_version": "3.11.2", "implementation_name": "cpython", "os_name": "posix",
+    "platform_python_implementation": "CPython", "platform_machine": "x86_64", "platform_system": "Linux",
+    "sys_platform": "linux",
+}  # fmt: skip
+# Of this machine's own configuration of pip: what leads to an index. The rest is the job's.
+LEADS = ("index-url", "extra-index-url", "find-links", "cert", "proxy", "trusted-host", "timeout", "default-timeout")
+SECONDS = 30.0  # for uv
+# Without an index, uv has what its cache has; without a password, it may find nothing.
+UNREACHED = re.compile(
+    f"{NO_CONNECTION.pattern}|connectivity is disabled|network (is|was) disabled|authentication credentials",
+    re.IGNORECASE,
+)
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    os.environ.update(asked["environment"])
+    files = Files([], [], [])
+    for file in asked["files"]:
+        for every, more in zip(files, read(Path(file)), strict=True):
+            every.extend(more)
+    answer: dict[str, Any] = {"refused": [], "coming": None, "unresolved": ""}
+    answer["wanted"] = [
+        (str(each.file), each.line, masked(each.text), each.requirement.name if each.requirement else "")
+        for each in files.wanted
+        if not each.constraint
+    ]
+    if asked["image"]:
+        with tempfile.TemporaryDirectory() as scratch:
+            there = image(asked["image"], Path(scratch, "image"))
+            kept = pins(there, asked["replace"])
+            in_scripts = [_wanted(Path(file), line, text, constraint=False) for file, line, text in asked["lines"]]
+            alone = (
+                (each, of_pins([on_image], kept, there)) for each, on_image in _on_image(files.wanted + in_scripts)
+            )
+            answer["refused"] = [(str(each.file), each.line, masked(why)) for each, why in alone if why]
+            if asked["index"] and asked["files"] and not answer["refused"]:
+                planned = _Planned(Path(asked["files"][0]).parent, files, there, kept)
+                answer |= planned.resolved(asked["files"], asked["environment"], Path(scratch))
+    json.dump(answer, sys.stdout)
+
+
+def image(line: str, folder: Path) -> dict[str, Installed]:
+    """Write the metadata of what the image of a line has, with the aliases, into a folder; return it."""
+    requires = json.loads(REQUIRES.read_text())
+    for name, version in json.loads(LINES.read_text())[line].items():
+        place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        place.mkdir(parents=True)
+        asks = [f"Requires-Dist: {each}" for each in requires.get(f"{name}=={version}", [])]
+        text = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *asks, ""]
+        (place / "METADATA").write_text("\n".join(text))
+    there = installed([str(folder)])
+    add_aliases(there)
+    return there
+
+
+def _on_image(wanted: Iterable[Wanted]) -> Iterable[tuple[Wanted, Wanted]]:
+    """Yield each that counts on the image, as it is and without its marker, which this Python may judge otherwise."""
+    for each in wanted:
+        marker = each.requirement and each.requirement.marker
+        if not marker:
+            yield each, each
+        elif marker.evaluate(MARKERS):
+            plain = Requirement(str(each.requirement))
+            plain.marker = None
+            yield each, each._replace(requirement=plain)
+
+
+class _Planned(_Installation):
+    """Resolve what would be installed beside what lies in the image."""
+
+    def __init__(self, code: Path, files: Files, there: Mapping[str, Installed], kept: Pins) -> None:
+        super().__init__(code, False, True, files, (), "")
+        self.before, self.pins = dict(there), kept
+
+    def resolved(self, paths: Sequence[str], of_job: Mapping[str, str], scratch: Path) -> dict[str, Any]:
+        """Return the part of the answer that takes an index."""
+        if "CA_REPOSITORY_ARN" in of_job:
+            return {"unresolved": "their index is CodeArtifact's (CA_REPOSITORY_ARN), which takes the job's role"}
+        mine = configured(self.environment)
+        options = {name: value for name, value in mine.items() if name in LEADS or _variable(name) in of_job}
+        uv, how = _find_uv(), for_uv(options, self.files.options)
+        if not uv or isinstance(how, str):
+            return {
+                "unresolved": f"pip resolves them on a host, because of {how}" if uv else "uv is not installed here"
+            }
+        constraints = scratch / "constraints.txt"
+        constraints.write_text(self.pins.constraints)
+        command, environment = self._uv(uv, how, scratch, constraints)
+        folder = next(iter(self.before.values())).folder.parent
+        command += [*TARGET, "--target", str(folder), "--dry-run", "--output-format", "json"]
+
+        in_files = scratch / "in_files.txt"
+        in_files.write_text("\n".join(" ".join(words) for words in self.files.options))
+
+        def plan(words: Iterable[str]) -> subprocess.CompletedProcess[bytes]:
+            call = [*command, *words]
+            return subprocess.run(call, cwd=self.code, env=environment, capture_output=True, timeout=SECONDS)
+
+        try:
+            done = plan(word for path in paths for word in ("-r", path))
+            text = done.stderr.decode("utf-8", "replace")
+            if (coming := _resolved(done)) is not None:
+                return {"coming": len(coming)}
+            if UNREACHED.search(text):
+                return {"unresolved": "no package index was reached"}
+            resolve = Resolve(lambda requirements: _resolved(plan(["-r", str(in_files), *requirements])))
+            why = masked(of_uv(text, self.files.wanted, self.pins, self.before, resolve))
+        except subprocess.TimeoutExpired:
+            return {"unresolved": f"that took more than {SECONDS:.0f} s"}
+        if "No solution found" not in text or "pre-release" in text:  # pip may find one, or a host build what we do not
+            return {"unresolved": why}
+        at = next((each for each in self.files.wanted if why.startswith(each.at)), None)
+        return {"refused": [(str(at.file), at.line, why) if at else (paths[0], 0, why)]}
+
+
+def _variable(option: str) -> str:
+    return f"PIP_{option.upper().replace('-', '_')}"
+
+
+if __name__ == "__main__":
+    main()

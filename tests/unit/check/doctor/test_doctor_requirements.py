@@ -1,0 +1,142 @@
+"""Test that the doctor finds requirements that an image cannot meet, in the words of the host that would refuse."""
+
+import importlib.metadata
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from looking import IMAGE, SCRIPT, found, look
+from test_doctor_image import ON_AWS
+
+from entrypoint.check.doctor.doctor import Report, examine
+from entrypoint.check.doctor.requirements import RESOLVE
+from entrypoint.check.finding import Finding
+
+pytestmark = pytest.mark.usefixtures("looks_here")
+OF = {
+    name: {"AlgorithmSpecification": {"TrainingImage": f"{IMAGE.rpartition(':')[0]}:{name}"}}
+    for name in ("2.21", "2.14-gpu", "mine")
+}
+
+
+def wheel(folder: Path, name: str, version: str = "1.0", requires: str = "") -> None:
+    folder.mkdir(exist_ok=True)
+    about = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
+        asks = f"Requires-Dist: {requires}\n" if requires else ""
+        file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{asks}")
+        file.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{about}/RECORD", "")
+
+
+def refused(report: Report) -> list[Finding]:
+    return [each for each in report.findings if each.check == "requirement-refused"]
+
+
+@pytest.mark.parametrize(
+    ("requirements", "change", "severities"),
+    [
+        ("numpy==2.0.2\n", {}, ["error"]),
+        ("numpy==2.3.5\n", OF["2.21"], []),
+        ("numpy==2.3.5\n", OF["2.14-gpu"], ["error"]),
+        ("numpy==2.3.5\n", OF["mine"], ["warning"]),
+        ("numpy==2.3.5\n", ON_AWS, []),
+        ("numpy==2.3.5\n", {"Environment": {"ENTRYPOINT_REPLACE": "numpy"}}, []),
+        ("numpy>=1.20,<2\ntensorflow\nprotobuf==3.20.3\n", {}, []),
+        ("tensorflow-gpu\ntf-nightly\nkeras>=3\n", {}, ["error"] * 3),
+        ("tensorflow-gpu\n", OF["2.14-gpu"], ["error"]),
+        # As the image's Python evaluates them, and not this one.
+        ("numpy==2.3.5; python_version > '3.11'\nnumpy==2.3.5; sys_platform != 'linux'\n", {}, []),
+        ("numpy==2.3.5; python_version == '3.11' and platform_machine == 'x86_64'\n", {}, ["error"]),
+        ("-r more.txt\n", {}, ["error"]),
+        ("-c more.txt\n", {}, []),
+    ],
+)
+def test_versions_that_the_image_does_not_have(requirements: str, change: dict, severities, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("numpy==2.3.5\n")
+    assert [str(each.severity) for each in refused(look(tmp_path, SCRIPT, change, requirements))] == severities
+
+
+def test_a_refusal_names_its_line_and_what_to_write(tmp_path: Path) -> None:
+    (finding,) = refused(look(tmp_path, SCRIPT, {}, "# ours\nsix\nnumpy==2.3.5\n"))
+    assert (finding.place.file, finding.place.line) == (str(tmp_path / "requirements.txt"), 3)
+    assert finding.found.startswith("line 3 asks for numpy==2.3.5, and numpy is 1.26.4 here")
+    assert finding.instead.startswith("numpy==1.26.4 or leave it out; the image of ./build.sh --tensorflow 2.21")
+
+
+def test_a_library_that_asks_for_another_tensorflow(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "needy", "2.0", "tensorflow>=2.16")
+    wheel(tmp_path / "wheels", "needy", "1.0", "tensorflow>=2.10")
+    needy = f"--no-index\n--find-links {tmp_path}/wheels\nneedy{{}}\n"
+    (finding,) = refused(look(tmp_path, SCRIPT, {}, needy.format(">=2")))
+    assert (str(finding.severity), finding.place.line) == ("error", 3)
+    assert "needy>=2, which needs tensorflow>=2.16, and tensorflow is 2.14.1 here" in finding.found
+    assert finding.instead.startswith("needy==1.0, which fits")
+    assert look(tmp_path, SCRIPT, {}, needy.format("")).findings == ()
+    assert look(tmp_path, SCRIPT, OF["2.21"], needy.format(">=2")).findings == ()
+    wheel(tmp_path / "wheels", "wanting", "1.0", "wrapt>=1.15")  # TensorFlow 2.14 asks for less
+    (finding,) = refused(look(tmp_path, SCRIPT, {}, needy.format("").replace("needy", "wanting")))
+    assert "wrapt" in finding.found
+
+
+@pytest.mark.skipif(
+    not any(True for each in importlib.metadata.distributions() if each.name == "tensorflow-cpu"),
+    reason="this Python has no TensorFlow that stays",
+)
+@pytest.mark.parametrize("asked", ["needy>=2", "tensorflow==2.16.1\nsix", "needy==3"])
+def test_a_host_says_the_same(asked: str, tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "needy", "2.0", "tensorflow>=2.16")
+    wheel(tmp_path / "wheels", "needy", "1.0")
+    requirements = f"--no-index\n--find-links {tmp_path}/wheels\n{asked}\n"
+    (finding,) = refused(look(tmp_path, SCRIPT, {}, requirements))
+    command = [sys.executable, RESOLVE.with_name("installer.py"), tmp_path]
+    host = subprocess.run(command, capture_output=True, text=True)
+    assert host.returncode == 65 and finding.found in host.stdout
+
+
+def test_a_list_that_becomes_long(tmp_path: Path) -> None:
+    for number in range(30):
+        wheel(tmp_path / "wheels", f"p{number}", requires=f"p{number + 1}")
+    wheel(tmp_path / "wheels", "p30")
+    requirements = f"--no-index\n--find-links {tmp_path}/wheels\n"
+    report = look(tmp_path, SCRIPT, {}, f"{requirements}p0\n")
+    assert [(each.check, str(each.severity)) for each in report.findings] == [("requirements-long", "note")]
+    assert "31 packages" in report.findings[0].found
+    assert look(tmp_path, SCRIPT, {}, f"{requirements}p1\nsix\n").findings == ()
+
+
+@pytest.mark.parametrize(
+    ("requirements", "environment", "why"),
+    [
+        ("a-package-of-ours\n", {}, "no package index was reached"),
+        ("a-package-of-ours\n", {"CA_REPOSITORY_ARN": "arn:aws:codeartifact:r:1:repository/d/n"}, "CodeArtifact"),
+        ("--require-hashes\na-package-of-ours\n", {}, "--require-hashes"),
+    ],
+)
+def test_without_an_index_versions_alone_are_compared(requirements, environment, why, tmp_path: Path) -> None:
+    report = look(tmp_path, SCRIPT, {"Environment": environment}, requirements)
+    assert found(report, "requirements-unresolved") == [("note", 0)]
+    assert why in next(each.found for each in report.findings)
+    report = look(tmp_path, SCRIPT, {"Environment": environment}, f"{requirements}numpy>=2\n")
+    assert [each.check for each in report.findings] == ["requirement-refused"]
+
+
+def test_what_scripts_install_by_pip(tmp_path: Path) -> None:
+    calls = """
+import subprocess, sys
+subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", "keras>=3", "six"])
+try:
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "keras>=3"])
+except subprocess.CalledProcessError:
+    pass
+"""
+    report = look(tmp_path, f"{calls}{SCRIPT}", {})
+    assert [(str(each.severity), each.place.line) for each in refused(report)] == [("warning", 3)]
+    (tmp_path / "requirements.txt").write_text("numpy>=2\n")  # no host installs it for a shell script by itself
+    shell = tmp_path / "train.sh"
+    shell.write_text("#!/bin/bash\npip3 install six 'tensorflow==2.16.1' # keras>=3\npip install numpy==2 || true\n")
+    assert found(examine([str(shell)]), "requirement-refused") == [("warning", 2)]
+    shell.write_text("#!/bin/bash\npip install -r requirements.txt\n")
+    assert found(examine([str(shell)]), "requirement-refused") == [("warning", 1)]
