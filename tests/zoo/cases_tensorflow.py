@@ -3,7 +3,49 @@
 from case import Case
 
 KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}  # for what is written for it, on the line whose tf.keras is Keras 3
+L14, L21 = ("2.14",), ("2.21",)
 
 CASES: list[Case] = [
     Case("tensorflow-hub", ("tensorflow-hub",), "mwms", environment=KERAS_2),
+    Case("tensorflow-text", ("tensorflow-text",), "mwms", environment=KERAS_2),
+    Case("tensorflow-recommenders", ("tensorflow-recommenders",), "ps", environment=KERAS_2),
+    Case("tensorflow-ranking", ("tensorflow-ranking",), "mwms", environment=KERAS_2),
+    Case("tensorflow-probability", ("tensorflow-probability",), "mpi", environment=KERAS_2),
+    Case("tensorflow-datasets", ("tensorflow-datasets",), "mwms", environment=KERAS_2),
+    Case("tensorflow-addons", ("tensorflow-addons",), "mwms", environment=KERAS_2),
+    Case("tensorflow-model-optimization", ("tensorflow-model-optimization",), "mwms", environment=KERAS_2),
+    Case("tensorflow-decision-forests", ("tensorflow-decision-forests",), "single", L14),
+    Case(
+        "tensorflow-decision-forests",
+        ("tensorflow-decision-forests",),
+        "single",
+        L21,
+        refused="asks for tensorflow-decision-forests",
+        why="2.21: its last version is for TensorFlow 2.19; ydf, which follows it, needs no TensorFlow.",
+    ),
+    Case("tensorflow-io", ("tensorflow-io",), "mwms", environment=KERAS_2),
+    Case("tensorflow-gnn", ("tensorflow-gnn",), "mwms", environment=KERAS_2),
+    Case("tensorflow-transform", ("tensorflow-transform",), "mwms", environment=KERAS_2),
+    Case("tf-models-official", ("tf-models-official",), "mwms", environment=KERAS_2),
+    Case("tf-agents", ("tf-agents",), "mwms", environment=KERAS_2),
+    Case("tf-slim", ("tf-slim",), "mpi", environment=KERAS_2),
+    Case("keras-hub", ("keras-hub",), "jax", L21),
+    Case("keras-cv", ("keras-cv",), "mwms", environment=KERAS_2),
+    Case("keras-tuner", ("keras-tuner",), "single"),
+    Case("keras-rs", ("keras-rs",), "jax", L21),
+    Case("autokeras", ("autokeras",), "single"),
+    Case("deepctr", ("deepctr",), "ps", environment=KERAS_2),
+    Case("spektral", ("spektral",), "mpi", environment=KERAS_2),
+    Case("larq", ("larq",), "mwms", L14),
+    Case("larq", ("larq",), "mwms", L21, refused="asks for larq", why="2.21: it needs NumPy below 2."),
+    Case("stardist", ("stardist",), "mpi", environment=KERAS_2),
+    Case("gpflow", ("gpflow",), "mpi", environment=KERAS_2),
+    Case("dm-sonnet", ("dm-sonnet",), "mpi", environment=KERAS_2),
+    Case(
+        "segmentation-models",
+        ("segmentation-models",),
+        "mwms",
+        environment={**KERAS_2, "SM_FRAMEWORK": "tf.keras"},
+    ),
+    Case("neural-structured-learning", ("neural-structured-learning",), "mwms", environment=KERAS_2),
 ]

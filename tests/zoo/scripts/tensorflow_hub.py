@@ -8,13 +8,13 @@ import tensorflow_hub as hub
 from shown import agree, falls, loads, model_dir, rank
 
 
-class Encoder(tf.Module):
+class Encoder(tf.train.Checkpoint):
     """Encode texts as a module of TensorFlow Hub does."""
 
     def __init__(self):
         super().__init__()
         self.table = tf.Variable(np.random.default_rng(0).normal(size=(64, 16)).astype("float32"))
-        self.trainable_variables_ = [self.table]
+        self.variables = self.trainable_variables = [self.table]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def __call__(self, texts):

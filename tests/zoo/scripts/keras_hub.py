@@ -1,0 +1,26 @@
+"""Train a small BERT classifier of KerasHub by Keras 3's fit on JAX, on all hosts together."""
+
+import keras
+import keras_hub
+import numpy as np
+from shown import agree, falls, loads, model_dir
+
+from sagemaker_tf_data import initialize_jax
+
+place = initialize_jax()
+keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
+words = np.random.default_rng(place.rank).integers(2, 50, (320, 12)).astype("int32")
+labels = (words[:, :4] > 25).any(1).astype("int32")
+x = {"token_ids": words, "segment_ids": np.zeros_like(words), "padding_mask": np.ones_like(words)}
+backbone = keras_hub.models.BertBackbone(
+    vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=32, max_sequence_length=12
+)
+model = keras_hub.models.BertTextClassifier(backbone=backbone, num_classes=2, preprocessor=None, dropout=0.0)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(keras.optimizers.Adam(0.005), loss, jit_compile=True)
+found = model.fit(x, labels, batch_size=16, epochs=5, verbose=0).history["loss"]
+falls(found[0], found[-1])
+agree(model.get_weights())
+path, rows = str(model_dir() / "bert.keras"), {name: values[:4] for name, values in x.items()}
+model.save(path)
+loads(model.predict(rows, verbose=0), keras.saving.load_model(path).predict(rows, verbose=0))

@@ -1,0 +1,32 @@
+"""Train a binarized network of Larq, on all hosts by MultiWorkerMirrored."""
+
+import larq as lq
+import numpy as np
+import tensorflow as tf
+from shown import agree, falls, loads, model_dir, rank
+
+BINARY = {"input_quantizer": "ste_sign", "kernel_quantizer": "ste_sign", "kernel_constraint": "weight_clip"}
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+draws = np.random.default_rng(rank())
+labels = draws.integers(0, 2, 320)
+images = (draws.normal(size=(320, 8, 8, 1)) + labels[:, None, None, None]).astype("float32")
+data = tf.data.Dataset.from_tensor_slices((images, labels)).repeat().batch(16)
+with strategy.scope():
+    layers = [
+        tf.keras.Input((8, 8, 1)),
+        lq.layers.QuantConv2D(16, 3, kernel_quantizer="ste_sign", kernel_constraint="weight_clip"),
+        tf.keras.layers.BatchNormalization(scale=False),
+        tf.keras.layers.Flatten(),
+        lq.layers.QuantDense(2, **BINARY),
+        tf.keras.layers.BatchNormalization(scale=False),
+        tf.keras.layers.Activation("softmax"),
+    ]
+    model = tf.keras.Sequential(layers)
+    model.compile(tf.keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
+found = model.fit(data, epochs=5, steps_per_epoch=20, verbose=0).history["loss"]
+lq.models.summary(model)
+falls(found[0], found[-1])
+agree(model.get_weights())
+path = str(model_dir() / "binary.h5")
+model.save(path)
+loads(model(images[:4]), tf.keras.models.load_model(path)(images[:4]))

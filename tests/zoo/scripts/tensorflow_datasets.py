@@ -1,0 +1,42 @@
+"""Write a data set with a builder of tensorflow-datasets, and train on this worker's even split of it."""
+
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from shown import agree, falls, loads, model_dir, rank
+
+
+class Sums(tfds.core.GeneratorBasedBuilder):
+    """Make rows of four numbers and their sum."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = {"x": tfds.features.Tensor(shape=(4,), dtype=np.float32), "y": tfds.features.Scalar(np.float32)}
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features), supervised_keys=("x", "y"))
+
+    def _split_generators(self, downloads):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for number, x in enumerate(np.random.default_rng(0).normal(size=(640, 4)).astype(np.float32)):
+            yield number, {"x": x, "y": x.sum()}
+
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+builder = Sums(data_dir=tempfile.mkdtemp())
+builder.download_and_prepare()
+mine = tfds.even_splits("train", n=2, drop_remainder=True)[rank()]
+data = builder.as_dataset(split=mine, as_supervised=True, shuffle_files=True)
+rows = next(iter(data.batch(8)))[0]
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(1)])
+    model.compile(tf.keras.optimizers.SGD(0.05), "mse")
+found = model.fit(data.cache().repeat().batch(16), epochs=5, steps_per_epoch=20, verbose=0).history["loss"]
+falls(found[0], found[-1])
+agree(model.get_weights())
+path = str(model_dir() / "sums.keras")
+model.save(path)
+loads(model(rows), tf.keras.models.load_model(path)(rows))

@@ -1,0 +1,44 @@
+"""Train two towers by tensorflow-recommenders' Retrieval task with parameter servers; export its BruteForce index."""
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_recommenders as tfrs
+from shown import agree, falls, loads, model_dir
+
+
+class Towers(tfrs.Model):
+    """Hold embeddings of users and films whose products are large where a user has seen a film."""
+
+    def __init__(self):
+        super().__init__()
+        self.users, self.films = tf.keras.layers.Embedding(20, 8), tf.keras.layers.Embedding(10, 8)
+        self.task = tfrs.tasks.Retrieval()
+
+    def compute_loss(self, inputs, training=False):
+        return self.task(self.users(inputs["user"]), self.films(inputs["film"]), compute_metrics=not training)
+
+
+def rows(context):
+    """Return batches in which each user has seen two films."""
+    users = np.random.default_rng(context.input_pipeline_id).integers(0, 20, 640)
+    data = tf.data.Dataset.from_tensor_slices({"user": users, "film": (users + users % 2) % 10})
+    return data.repeat().batch(16, drop_remainder=True)
+
+
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+if resolver.task_type == "worker":
+    tf.distribute.Server(resolver.cluster_spec(), "worker", resolver.task_id, protocol="grpc").join()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+with strategy.scope():
+    model = Towers()
+    model.compile(tf.keras.optimizers.Adagrad(0.3))
+creator = tf.keras.utils.experimental.DatasetCreator(rows)
+found = model.fit(creator, epochs=4, steps_per_epoch=20, verbose=0).history["loss"]
+falls(found[0], found[-1])
+agree(model.get_weights())
+index = tfrs.layers.factorized_top_k.BruteForce(k=3)
+index.index(tf.constant(model.films.get_weights()[0]))
+queries, folder = tf.constant(model.users.get_weights()[0][:5]), str(model_dir() / "1")
+scores, _ = index(queries)
+tf.saved_model.save(index, folder)
+loads(scores, tf.saved_model.load(folder)(queries)[0])
