@@ -37,11 +37,7 @@ MARKERS = {
 # Of this machine's own configuration of pip: what leads to an index. The rest is the job's.
 LEADS = ("index-url", "extra-index-url", "find-links", "cert", "proxy", "trusted-host", "timeout", "default-timeout")
 SECONDS = 30.0  # for uv
-# Without an index, uv has what its cache has; without a password, it may find nothing.
-UNREACHED = re.compile(
-    f"{NO_CONNECTION.pattern}|connectivity is disabled|network (is|was) disabled|authentication credentials",
-    re.IGNORECASE,
-)
+UNREACHED = re.compile(f"{NO_CONNECTION.pattern}|authentication credentials", re.IGNORECASE)
 
 
 def main() -> None:
@@ -134,7 +130,7 @@ class _Planned(_Installation):
             text = done.stderr.decode("utf-8", "replace")
             if (coming := _resolved(done)) is not None:
                 return {"coming": len(coming)}
-            if UNREACHED.search(text):
+            if UNREACHED.search(text) or (os.environ.get("UV_OFFLINE") and ["--no-index"] not in self.files.options):
                 return {"unresolved": "no package index was reached"}
             resolve = Resolve(lambda requirements: _resolved(plan(["-r", str(in_files), *requirements])))
             why = masked(of_uv(text, self.files.wanted, self.pins, self.before, resolve))

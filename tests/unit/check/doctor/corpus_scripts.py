@@ -140,6 +140,11 @@ except Exception:
 ### doc_says_aws | one | |
 '''aws s3 cp a b; import pandas'''
 print("git clone it")
+### tensorflow_required | mpi | | tensorflow>=2.10,<2.15
+import horovod.tensorflow as hvd
+hvd.init()
+### numpy_ceiling | one | | numpy>=1.22,<2
+import numpy as np
 ### tfds_hub | one | | tensorflow-datasets\ntensorflow-hub
 import tensorflow_datasets as tfds, tensorflow_hub as hub, tqdm
 """
@@ -188,6 +193,10 @@ subprocess.Popen(["unzip", "a.zip"]).wait()
 import six
 ### git_named | one | command-missing | n @ git+https://github.com/o/n.git
 print(1)
+### keras_3_required | one | requirement-refused | keras>=3.0
+import keras
+### gpu_required | one | requirement-refused | tensorflow-gpu==2.4.1
+import tensorflow as tf
 ### session | one | tf1-name |
 import tensorflow as tf
 s = tf.Session()
