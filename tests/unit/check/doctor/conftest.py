@@ -11,24 +11,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from entrypoint.check.doctor import check_imports
+from entrypoint.check.doctor import check_imports, requirements
 
 
 @pytest.fixture
 def looks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the launcher's own program look at a script in this process: its start is most of the time of a script."""
+    """Let the launcher's own programs look at a script in this process: their start is most of the time of a script."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(check_imports.LOOK.parent))
-    look_at = importlib.import_module("look")
 
-    def run(_command: list[str], *, input: str, **_: object) -> SimpleNamespace:
+    def run(command: list[str], *, input: str, **_: object) -> SimpleNamespace:
+        program = importlib.import_module(Path(command[1]).stem)
         out = io.StringIO()
         with monkeypatch.context() as patch, contextlib.redirect_stdout(out):
             patch.setattr(sys, "stdin", io.StringIO(input))
-            look_at.main()
+            patch.setattr(os, "environ", os.environ.copy())
+            program.main()
         return SimpleNamespace(stdout=out.getvalue())
 
-    monkeypatch.setattr(check_imports, "subprocess", SimpleNamespace(run=run))
+    for module in (check_imports, requirements):
+        monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run))
     yield
     for name in set(sys.modules) - before:
         if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == check_imports.LOOK.parent:
