@@ -25,7 +25,7 @@ if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program
 
 from codeartifact import index_of
 from pins import TENSORFLOWS, Installed, add_aliases, installed, pins
-from pip_options import RUN_PIP, Uv, configured, for_uv
+from pip_options import PATIENCE, RUN_PIP, Uv, configured, for_uv
 from refusals import Resolve, of_pins, of_uv
 from unusable import Unusable, masked
 from wanted import Files, read
@@ -36,8 +36,13 @@ UNREACHED = (
     "the image or the code brings)"
 )
 LAST_RETRY = "Retry(total=0,"  # in pip's line about an index that it did not reach
+UNTRUSTED = (
+    " (the index was reached, and its certificate is of no CA that is known here: PIP_CERT names a file with one, and "
+    "--trusted-host HOST in requirements.txt takes the index without one)"
+)
 NO_CONNECTION = re.compile(r"client error \(Connect\)|dns error|tcp connect error|operation timed out", re.IGNORECASE)
-CHANGE = re.compile(r"^ ([-+~]) (\S+?)==(\S+)")
+CHANGE = re.compile(r"^ ([-+~]) (\S+?)==(\S+)", re.MULTILINE)
+DISAGREES = re.compile(r"^The package `([^`]+)` requires `([A-Za-z0-9._-]+)", re.MULTILINE)
 RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 IMPORTS = {
     "TensorFlow": "import tensorflow",
@@ -129,14 +134,35 @@ class _Installation:
                 return planned
             twins = [name for name in TENSORFLOWS if name in self.before]
             _run([uv, "pip", "uninstall", "--python", sys.executable, *twins], self.code, environment)
-        return _run([*command, *self.words], self.code, environment)
+        done = _run([*command, *self.words], self.code, environment)
+        if done.code == 0 and CHANGE.search(done.text):
+            self._mend(uv, command, environment)
+        return done
+
+    def _mend(self, uv: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Resolve once more, with those packages of the image of which something was replaced that they ask for.
+
+        Like pip, uv does not ask what is installed whether it gets on with what comes.
+        """
+        check = [uv, "pip", "check", "--python", sys.executable]
+        found = DISAGREES.findall(_run(check, self.code, environment, show=False).text)
+        after = installed()
+        hurt = {name for name, asked in found if asked in after and _is_new(asked, self.before, after)}
+        if hurt := {name for name in hurt if name in self.before and name not in self.pins.versions}:
+            mended = _run([*command, *self.words, *sorted(hurt)], self.code, environment)
+            if mended.code:
+                print(f"warning: pip check has something to say about {', '.join(sorted(hurt))}", flush=True)
 
     def _uv(self, uv: str, how: Uv, folder: Path, constraints: Path) -> tuple[list[str], dict[str, str]]:
         options = folder / "options.txt"
         options.touch(mode=0o600)  # it may hold passwords
         options.write_text("\n".join([*how.lines, ""]))
-        environment = {**how.environment, "UV_PYTHON_DOWNLOADS": "never", **self.environment}
-        cache = Path(environment.get("UV_CACHE_DIR") or how.environment.get("UV_CACHE_DIR") or _default_cache())
+        own = {"UV_PYTHON_DOWNLOADS": "never", **PATIENCE, **self.environment}
+        bundles = filter(
+            None, map(own.get, ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"))
+        )  # that pip knows
+        environment = {**own, **({"SSL_CERT_FILE": first} if (first := next(bundles, "")) else {}), **how.environment}
+        cache = Path(environment.get("UV_CACHE_DIR") or _default_cache())
         if not _is_writable(cache):
             environment["UV_NO_CACHE"] = "1"
         elif _device(cache) != _device(Path(sys.prefix)):
@@ -155,10 +181,12 @@ class _Installation:
     def _judge(self, uv: str, how: Uv, folder: Path, constraints: Path, done: Ended) -> None:
         """Raise Unusable for what pip could not install either; return where pip may."""
         if NO_CONNECTION.search(done.text):
-            raise self._unusable(_last_cause(done.text) + UNREACHED)
+            why = UNTRUSTED if "invalid peer certificate" in done.text else UNREACHED
+            raise self._unusable(_last_cause(done.text) + why)
         if done.code == 2 or "pre-release" in done.text:
             return
-        command, environment = self._uv(uv, how, folder, constraints)
+        where = Uv(how.arguments, [*how.lines, *map(" ".join, self.files.options)], how.environment)
+        command, environment = self._uv(uv, where, folder, constraints)
 
         def resolve(requirements: Iterable[str]) -> dict[str, str] | None:
             words = ["--dry-run", "--output-format", "json", *requirements]
@@ -185,7 +213,7 @@ class _Installation:
         changed = [name for name in changed if name not in after or after[name].version != self.pins.versions[name]]
         if changed:
             raise self._unusable(f"it has replaced {_changes(changed, self.before, after)}, which was to stay as built")
-        new = [name for name in after if name not in self.before or after[name].version != self.before[name].version]
+        new = [name for name in after if _is_new(name, self.before, after)]
         count = f"{len(new)} package{'s' if len(new) > 1 else ''}" if new else "nothing that was not here"
         print(f"installed {count} by {tool} in {seconds:.1f} s", flush=True)
         replaced = [name for name in new if name in self.before]
@@ -211,6 +239,10 @@ class _Installation:
 
     def _unusable(self, why: str) -> Unusable:
         return Unusable(f"{self.what} in {self.code} cannot be installed: {masked(why)}")
+
+
+def _is_new(name: str, before: Mapping[str, Installed], after: Mapping[str, Installed]) -> bool:
+    return name not in before or after[name].version != before[name].version
 
 
 def _changes(names: Iterable[str], before: Mapping[str, Installed], after: Mapping[str, Installed]) -> str:

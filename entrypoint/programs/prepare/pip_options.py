@@ -20,7 +20,8 @@ FLAGS = {"no-deps": "--no-deps", "break-system-packages": "--break-system-packag
 IN_FILES = {"--index-url", "-i", "--pypi-url", "--extra-index-url", "--find-links", "-f", "--no-index", "--no-binary",
             "--only-binary"}  # fmt: skip
 FALSE = ("0", "false", "no", "off", "n", "f", "")
-RETRIES, CONNECT_SECONDS = "1", "3"  # so that a host without a network learns that within ten seconds
+# So that a host without a network learns that within ten seconds.
+PATIENCE = {"UV_HTTP_RETRIES": "1", "UV_HTTP_CONNECT_TIMEOUT": "3"}
 
 
 @dataclass
@@ -62,7 +63,7 @@ def _literal(text: str) -> str:
 
 def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]]) -> Uv | str:
     """Return how uv does the same; or, if it cannot, what is pip's own."""
-    uv = Uv([], [], {"UV_HTTP_RETRIES": RETRIES, "UV_HTTP_CONNECT_TIMEOUT": CONNECT_SECONDS})
+    uv = Uv([], [], {})
     indexes = [words for words in in_files if words[0] in ("--index-url", "-i", "--pypi-url")]
     if len(indexes) > 1:
         return "--index-url twice in requirements"

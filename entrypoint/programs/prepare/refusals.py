@@ -11,7 +11,7 @@ from wanted import Requirement, Wanted
 
 LINES = Path(__file__).with_name("image_lines.json")  # line of our images -> name -> version
 DEPENDS = re.compile(
-    r"([A-Za-z0-9._-]+(?:\[[^]]*\])?(?:[<>=!~][^\s{]*)?) depends on ([A-Za-z0-9._-]+)(?:\{[^}]*\})?([<>=!~]\S*)"
+    r"([A-Za-z0-9._-]+(?:\[[^]]*\])?(?:[<>=!~][^\s{]*)?) depends? on ([A-Za-z0-9._-]+)(?:\{[^}]*\})?([<>=!~]\S*)"
 )
 LONGEST = 600  # characters of uv's own words
 SHOWN = 3  # of several refusals
@@ -140,6 +140,8 @@ def _in_its_own_words(cause: str, blamed: Sequence[Wanted]) -> str:
     lines = " and ".join(each.at for each in blamed[:SHOWN])
     if len(blamed) == 1 and (found := re.fullmatch(r"Because (.*) and you require \S+", cause)):
         return f"{lines} asks for {blamed[0].text}, but {found[1][:LONGEST]}"
+    if len(blamed) > 1 and (found := re.fullmatch(r"Because you require (.*)", cause)):
+        return f"{lines} contradict one another: {found[1][:LONGEST]}"
     return f"{lines}{': ' if lines else ''}{cause[:LONGEST]}"
 
 
