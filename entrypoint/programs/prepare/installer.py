@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -158,6 +159,8 @@ class _Installation:
         options.touch(mode=0o600)  # it may hold passwords
         options.write_text("\n".join([*how.lines, ""]))
         own = {"UV_PYTHON_DOWNLOADS": "never", **PATIENCE, **self.environment}
+        if ssl.get_default_verify_paths().cafile:  # pip trusts the system's CAs; uv has a list of its own
+            own.setdefault("UV_SYSTEM_CERTS", "1")
         bundles = filter(
             None, map(own.get, ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"))
         )  # that pip knows
