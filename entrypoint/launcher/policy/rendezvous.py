@@ -21,7 +21,7 @@ PROBE_AGAIN_SECONDS = 0.5  # seconds between two attempts to reach hosts that ar
 REACH_SECONDS = 120.0  # seconds for these attempts: all hosts are up, so only a name may still be missing
 SHOWN = 20  # hosts that a table lists
 ALL_MEET = 64  # hosts of the largest job in which each host tries to reach every other
-ALIKE_SHOWN = 5  # hosts that are named whose GPUs cannot be used for the same reason
+ALIKE_SHOWN = 5  # hosts that are named whose GPUs cannot be used for the same reason, or packages that differ
 REMEDY = "Take instances without GPUs, or an image of your own whose TensorFlow is for GPUs and finds CUDA's libraries"
 
 
@@ -214,10 +214,15 @@ def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[t
     usual = max(counts, key=lambda value: (counts[value], value == values.get(coordinator)))
     other = next(host for host in sorted(values) if values[host] == usual)
     return [
-        (host, f"{thing} is {value or 'absent'}; on {other} it is {usual or 'absent'}")
+        (host, f"{thing} is {_apart(value, usual)}; on {other} it is {_apart(usual, value)}")
         for host, value in sorted(values.items())
         if value != usual
     ]
+
+
+def _apart(value: str, other: str) -> str:
+    """Return the lines of a value that another one lacks. Most values are of one line."""
+    return listed([line for line in value.split("\n") if line not in other.split("\n")], ALIKE_SHOWN) or "absent"
 
 
 def table(facts: Facts, hosts: list[str], now: float) -> list[str]:

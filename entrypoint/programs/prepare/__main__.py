@@ -49,7 +49,7 @@ def main() -> int:
         if package:
             modules_of(program, code)  # raise before anything is installed
         several = len(task["resource_config"]["hosts"]) > 1
-        fingerprints = fingerprints_of(code) if several else {}
+        fingerprints, before = (fingerprints_of(code), there()) if several else ({}, {})
         install(program, code, replace=task["replace"], mode=task["mode"])
     except Unusable as wrong:
         print(wrong, flush=True)
@@ -62,7 +62,7 @@ def main() -> int:
     if lacking := lacks(task["modules"], path):
         print(lacking, flush=True)
         return CONFIG_ERROR
-    installed = software() if several else {}
+    installed = software(before) if several else {}
     given = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])

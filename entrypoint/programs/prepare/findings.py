@@ -4,10 +4,10 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pins import installed
+from pins import Installed, installed
 
 # TensorFlow's, not that of SageMaker's SDK, which scripts that submit jobs use.
 ESTIMATOR = re.compile(
@@ -87,11 +87,17 @@ def digest(text: str | bytes) -> str:
     return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:12]
 
 
-def software() -> dict[str, str]:
-    """Return versions of what a job consists of: Python, the packages that matter most, and the rest as one digest."""
+def software(before: Mapping[str, Installed] | None = None) -> dict[str, str]:
+    """Return versions of what a job consists of: Python, the packages that matter most, and the rest as one digest.
+
+    What requirements have installed is named in lines; `before` is what was there.
+    """
     there = {name: each.version for name, each in installed().items()}
     found = {"Python": sys.version.split()[0]}
     found |= {name: there.get(name, "") for name in NAMED}
+    if before is not None:
+        new = [f"{name} {there[name]}" for name in there if name not in before or before[name].version != there[name]]
+        found["installed by requirements"] = "\n".join(sorted(new))
     found["the set of Python packages"] = digest(json.dumps(sorted(there.items())))
     with contextlib.suppress(OSError):
         found["the set of Debian packages"] = digest(Path("/var/lib/dpkg/status").read_bytes())

@@ -102,6 +102,15 @@ def test_the_software_is_named_by_its_versions(prepare):
     assert found["horovod"] == "" or found["horovod"][0].isdigit()
 
 
+def test_what_requirements_installed_is_named(prepare):
+    """Where hosts get different versions, the log then names the package."""
+    before = prepare["there"]()
+    numpy = before.pop("numpy").version
+    before["pytest"] = before["pytest"]._replace(version="0")
+    found = prepare["software"](before)["installed by requirements"].splitlines()
+    assert found == [f"numpy {numpy}", f"pytest {pytest.__version__}"]
+
+
 TABLE = {
     # values by host: who differs from whom
     "all alike": ({"a": "1", "b": "1", "c": "1"}, []),
@@ -109,6 +118,11 @@ TABLE = {
     "the coordinator": ({"a": "2", "b": "1", "c": "1"}, [("a", "x is 2; on b it is 1")]),
     "one of two: the coordinator is right": ({"a": "2", "b": "1"}, [("b", "x is 1; on a it is 2")]),
     "absent": ({"a": "1", "b": "", "c": "1"}, [("b", "x is absent; on a it is 1")]),
+    "some lines of many": (
+        {"a": "u 1\nv 1\nw 1", "b": "t 1\nu 2\nw 1", "c": "u 1\nv 1\nw 1"},
+        [("b", "x is t 1, u 2; on a it is u 1, v 1")],
+    ),
+    "one line more": ({"a": "u 1", "b": "u 1\nv 2"}, [("b", "x is v 2; on a it is absent")]),
     "all different": ({"a": "1", "b": "2", "c": "3"}, [("b", "x is 2; on a it is 1"), ("c", "x is 3; on a it is 1")]),
 }
 
