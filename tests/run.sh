@@ -18,9 +18,9 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
                   table; if all pass, tests/full_run.json records it, ring by ring. A run without --all prints what it
                   leaves out
-  --ring RING     unit, local, cluster, sdk, benchmarks, lines or gpu; may be repeated. Without it: all but lines and
-                  gpu, after ruff, mypy and the strict build of the site of docs/
-  --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks and lines
+  --ring RING     unit, local, cluster, sdk, benchmarks, lines, zoo or gpu; may be repeated. Without it: all but lines,
+                  zoo and gpu, after ruff, mypy and the strict build of the site of docs/
+  --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks, lines and zoo
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
 
@@ -59,8 +59,8 @@ read_arguments() {
         case $1 in
             --ring)
                 case ${2-} in
-                    unit | local | cluster | sdk | benchmarks | lines | gpu) rings+=("$2") ;;
-                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk, benchmarks, lines or gpu" ;;
+                    unit | local | cluster | sdk | benchmarks | lines | zoo | gpu) rings+=("$2") ;;
+                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk, benchmarks, lines, zoo or gpu" ;;
                 esac
                 shift 2
                 ;;
@@ -315,6 +315,15 @@ line_ring() {
     ./build.sh "${options[@]}" && TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" "${tests[@]}" -n 3
 }
 
+zoo_ring() {
+    local line image status=0
+    for line in $(find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort); do
+        image=${IMAGE%:*}:${line/#$DEFAULT_LINE/latest}
+        ./build.sh --tensorflow "$line" && TEST_LINE=$line TEST_IMAGE=$image ring "zoo-$line" tests/zoo -n 2 || status=$?
+    done
+    return $status
+}
+
 # What tests/gpu/on_gpu.sh runs on a GPU, on CPUs.
 gpu_ring() {
     local line
@@ -357,7 +366,7 @@ costs() { "$VENV/bin/python" tests/costs.py "$@"; }
 # Prints what the tests have cost. A default run fails if that exceeds the budget.
 judge_costs() {
     local growth=()
-    if [[ $all == yes ]] || by_name lines || by_name gpu || ((${#pytest_arguments[@]} > 0)); then growth=(--growth); fi
+    if [[ $all == yes ]] || by_name lines || by_name zoo || by_name gpu || ((${#pytest_arguments[@]} > 0)); then growth=(--growth); fi
     costs containers "$scratch/counts"
     cp "$scratch/counts" "$HERE/.test-costs"
     costs judge "$scratch/counts" ${growth[@]+"${growth[@]}"}
@@ -417,7 +426,7 @@ main() {
     make_venv
 
     # The image is built while what needs no containers runs.
-    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines || by_name gpu); then
+    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines || by_name zoo || by_name gpu); then
         why_no_docker='not asked for'
     elif get_docker; then
         begin image build_image
@@ -481,6 +490,7 @@ main() {
         done
     fi
 
+    if by_name zoo && [[ -z $why_no_docker ]]; then step zoo zoo_ring || true; fi
     if by_name gpu; then step gpu gpu_ring || true; fi
 
     step costs judge_costs || true

@@ -182,7 +182,7 @@ def _installs() -> Iterator[Case]:
     for event, title in ((ISOLATED, "no way out"), (SILENT, "an index that does not answer")):
         yield Case(
             name=f"packages-{event}", title=title, group=PACKAGES, mode="single", hosts=1, packages=1, event=event,
-            arguments=(("seconds", "0"),), limit_s=LIMITS["install"],
+            arguments=(("seconds", "0"),), limit_s=LIMITS["install"], rounds=1,
         )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 SILENCE = HERE.parents[1] / "entrypoint/simulate/arp_off.py"
 POLL_S = 0.01
 QUIET_S = 0.2
+INDEX = "packages"  # its host
 WARM_POOL = "/opt/ml/sagemaker/warmpoolcache"
 
 
@@ -136,16 +137,17 @@ class Job:
         )  # fmt: skip
 
     def _settings(self) -> list[str]:
-        settings = self.case.settings(self._side) | (self._index() if self.case.packages else {})
-        return [word for pair in settings.items() for word in ("--env", "=".join(pair))]
-
-    def _index(self) -> dict[str, str]:
-        """Return what SageMaker and the user set for the install."""
-        if self.case.event == ISOLATED:
-            return {}
+        reached = self.case.packages and self.case.event != ISOLATED
+        settings = self.case.settings(self._side) | (self._of_index() if reached else {})
         here = docker("network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", self._id)
+        # Caches know an index by its address, which is another one in each job's network: so it has a name.
+        host = ["--add-host", f"{INDEX}:{here}"] if reached else []
+        return [*host, *(word for pair in settings.items() for word in ("--env", "=".join(pair)))]
+
+    def _of_index(self) -> dict[str, str]:
+        """Return what SageMaker and the user set for the install."""
         port = index.silent()[0].getsockname()[1] if self.case.event == SILENT else index.port()
-        found = {"PIP_INDEX_URL": f"http://{here}:{port}/simple/", "PIP_TRUSTED_HOST": here}
+        found = {"PIP_INDEX_URL": f"http://{INDEX}:{port}/simple/", "PIP_TRUSTED_HOST": INDEX}
         if self.case.cached:
             found["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = WARM_POOL
             if self._side == TOOLKIT:  # it does not look there: this is what a user can do

@@ -27,7 +27,7 @@ SPARE_FILES = 100
 _NOT_INHERITED = ("SM_", "SAGEMAKER_", "TRAINING_JOB_", "ENTRYPOINT_", "TF_CONFIG")
 _INSTALL = {
     "tensorflow": "TensorFlow for its parameter servers (pip install 'sagemaker-tf-entrypoint[tensorflow]')",
-    "jax": "jax (pip install jax)",
+    "jax": "jax (wanted a Python with TensorFlow 2.21 and jax: beside TensorFlow 2.14, jax of today breaks it)",
     "mpi4py": "mpi4py (pip install 'sagemaker-tf-entrypoint[mpi]')",
 }
 

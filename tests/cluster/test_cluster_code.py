@@ -51,7 +51,7 @@ def sums(ending: Ending) -> list[int]:
 
 
 def test_hosts_that_reach_nobody_but_one_another(cluster: StartCluster, tmp_path: Path) -> None:
-    """Network isolation: no S3 and no index. pip needs neither, since the image has all requirements."""
+    """Network isolation: no S3 and no index. Neither is needed, since the image has all requirements."""
     files = {"train.py": (PROGRAMS / "tells.py").read_text(), "requirements.txt": "numpy\nboto3>=1\n"}
     code = archived(tmp_path / "channel", files)
     hyperparameters = {**IN_CHANNEL, **TWO_RANKS}
@@ -60,8 +60,7 @@ def test_hosts_that_reach_nobody_but_one_another(cluster: StartCluster, tmp_path
         assert sh("docker", "network", "inspect", "-f", "{{.Internal}}", network).stdout.strip() == "true"
         for ending in all_well(job.wait()):
             assert sums(ending) == [10, 10]
-            assert ending.log.count("Requirement already satisfied: numpy") == 1
-            assert "Retrying" not in ending.log
+            assert ending.log.count("installed nothing that was not here by uv in ") == 1
 
 
 @pytest.fixture
@@ -93,8 +92,8 @@ def test_requirements_that_would_take_a_network(alone: RunAlone) -> None:
     assert code == 65, log
     assert "cards" not in log
     first = (output / "failure").read_text().splitlines()[0]
-    assert "No matching distribution found for no-such-distribution-of-ours" in first
-    assert "pip did not reach its index: under network isolation" in first
+    assert "no-such-distribution-of-ours" in first
+    assert "no package index was reached: under network isolation" in first
 
 
 # ---- an image that brings its code ---------------------------------------------------------------------------------
@@ -108,7 +107,7 @@ ENV SAGEMAKER_PROGRAM=train.py ENTRYPOINT_MODE=mpi ENTRYPOINT_PROCESSES_PER_HOST
 
 @pytest.fixture
 def derived(image: str, tmp_path: Path) -> Iterator[str]:
-    """Build an image as users make it: ours, code, and the program to run; with a library that pip has to build."""
+    """Build an image as users make it: ours, code, and the program to run; with a library that has to be built."""
     library = {f"library/{name}": text for name, text in package("testlibrary", "answer = 42\n").items()}
     script = (PROGRAMS / "tells.py").read_text() + "import testlibrary\nprint('answer', testlibrary.answer)\n"
     write(tmp_path / "src", {"train.py": script, "requirements.txt": "./library\n", **library})
@@ -125,5 +124,5 @@ def test_an_image_that_brings_its_code(derived: str, tmp_path: Path) -> None:
         for ending in all_well(job.wait()):
             assert sums(ending) == [10, 10]
             assert ending.log.count("] answer 42") == 2
-            assert ending.log.count("Created wheel for testlibrary") == 1
+            assert ending.log.count("Built testlibrary") == 1
             assert ending.log.count("Successfully installed testlibrary-1") == 1

@@ -1,6 +1,5 @@
 """Test how the user's code gets to the host and is run."""
 
-import functools
 import http.server
 import io
 import json
@@ -14,6 +13,7 @@ import pytest
 from builders import package
 from hosts import LONG, PROGRAMS
 from moto_server import moto
+from package_index import Server
 from processes import processes_with
 from variants import variants
 from waiting import eventually
@@ -38,7 +38,7 @@ def tarball(path, files):
 
 
 def pip_into(tmp_path) -> dict[str, str]:
-    """Return an environment in which pip installs into a folder of the test, not into this Python."""
+    """Return an environment in which pip, and not uv, installs into a folder of the test, not into this Python."""
     return {"PIP_TARGET": str(tmp_path / "site"), "PIP_NO_INDEX": "1"}
 
 
@@ -245,6 +245,7 @@ def test_requirements_are_installed_first(hosts, tmp_path):
     job = hosts(1, "train.py", code=code, environment=pip_into(tmp_path))
     assert job.end() == [0]
     assert "answer 42" in job[1].log
+    assert "pip installs, and not uv: PIP_TARGET" in job[1].log
 
 
 @pytest.mark.more  # test_several_hosts.py has it
@@ -257,31 +258,6 @@ def test_requirements_that_cannot_be_installed(hosts):
     assert "told" not in job[1].log
 
 
-class Index(http.server.SimpleHTTPRequestHandler):
-    """A package index, and CodeArtifact in front of it."""
-
-    def do_POST(self) -> None:
-        self.reply({"authorizationToken": "geheim"})
-
-    def do_GET(self) -> None:
-        if self.path.startswith("/v1/repository/endpoint"):
-            if "repository=mine" in self.path:
-                return self.reply({"repositoryEndpoint": f"http://{self.headers['Host']}/pypi/mine/"})
-            return self.reply({"message": "not authorized to perform codeartifact:GetRepositoryEndpoint"}, 403)
-        self.path = self.path.replace("/pypi/mine", "")
-        super().do_GET()
-
-    def reply(self, value, status: int = 200) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_) -> None:
-        pass
-
-
 @pytest.fixture
 def index(tmp_path):
     """Return an environment in which pip knows one package, testlibrary 1, which it builds and installs elsewhere."""
@@ -290,20 +266,16 @@ def index(tmp_path):
     place = tmp_path / "index/simple/testlibrary"
     place.mkdir(parents=True)
     tarball(place / "testlibrary-1.tar.gz", {f"testlibrary-1/{name}": text for name, text in files.items()})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Index, directory=tmp_path / "index"))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    yield {
-        "PIP_CONFIG_FILE": "/dev/null",
-        "PIP_INDEX_URL": f"{url}/simple",
-        "PIP_EXTRA_INDEX_URL": "",
-        "PIP_FIND_LINKS": "",
-        "PIP_TARGET": str(tmp_path / "site"),
-        "HOME": str(tmp_path / "home"),
-        "NO_PROXY": "*",
-    }
-    server.shutdown()
-    server.server_close()
+    with Server(tmp_path / "index") as server:
+        yield {
+            "PIP_CONFIG_FILE": "/dev/null",
+            "PIP_INDEX_URL": f"{server.url}/simple",
+            "PIP_EXTRA_INDEX_URL": "",
+            "PIP_FIND_LINKS": "",
+            "PIP_TARGET": str(tmp_path / "site"),
+            "HOME": str(tmp_path / "home"),
+            "NO_PROXY": "*",
+        }
 
 
 def test_a_warm_pool_keeps_what_pip_has_built(hosts, index, tmp_path):
@@ -354,7 +326,8 @@ def test_an_index_with_a_password(hosts):
     }
     job = hosts(1, "train.py", code={"train.py": TELL, "requirements.txt": "testlibrary\n"}, environment=environment)
     assert job.end() == [65]
-    assert "No matching distribution found for testlibrary" in job.failures[0]
+    assert "127.0.0.1:1/simple/testlibrary/" in job.failures[0]
+    assert "no package index was reached: under network isolation" in job.failures[0]
     assert "geheim" not in job[1].log + job.failures[0]
 
 

@@ -3,14 +3,16 @@
 from case import Case
 
 KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}  # for what is written for it, on the line whose tf.keras is Keras 3
+SERVERS = {"ENTRYPOINT_PS_WORKERS": "server"}  # the script runs on the first host alone
 L14, L21 = ("2.14",), ("2.21",)
 
 CASES: list[Case] = [
     Case("tensorflow-hub", ("tensorflow-hub",), "mwms", environment=KERAS_2),
     Case("tensorflow-text", ("tensorflow-text",), "mwms", environment=KERAS_2),
-    Case("tensorflow-recommenders", ("tensorflow-recommenders",), "ps", environment=KERAS_2),
+    Case("tensorflow-recommenders", ("tensorflow-recommenders",), "ps", environment={**KERAS_2, **SERVERS}),
     Case("tensorflow-ranking", ("tensorflow-ranking",), "mwms", environment=KERAS_2),
-    Case("tensorflow-probability", ("tensorflow-probability",), "mpi", environment=KERAS_2),
+    Case("tensorflow-probability", ("tensorflow-probability<0.23",), "mpi", L14),
+    Case("tensorflow-probability", ("tensorflow-probability",), "mpi", L21, environment=KERAS_2),
     Case("tensorflow-datasets", ("tensorflow-datasets",), "mwms", environment=KERAS_2),
     Case("tensorflow-addons", ("tensorflow-addons",), "mwms", environment=KERAS_2),
     Case("tensorflow-model-optimization", ("tensorflow-model-optimization",), "mwms", environment=KERAS_2),
@@ -27,7 +29,8 @@ CASES: list[Case] = [
     Case("tensorflow-gnn", ("tensorflow-gnn",), "mwms", environment=KERAS_2),
     Case("tensorflow-transform", ("tensorflow-transform",), "mwms", environment=KERAS_2),
     Case("tf-models-official", ("tf-models-official",), "mwms", environment=KERAS_2),
-    Case("tf-agents", ("tf-agents",), "mwms", environment=KERAS_2),
+    Case("tf-agents", ("tf-agents", "tensorflow-probability<0.23"), "mwms", L14),
+    Case("tf-agents", ("tf-agents",), "mwms", L21, environment=KERAS_2),
     Case("tf-slim", ("tf-slim",), "mpi", environment=KERAS_2),
     Case("keras-hub", ("keras-hub",), "jax", L21),
     Case("keras-cv", ("keras-cv",), "mwms", environment=KERAS_2),
@@ -39,7 +42,8 @@ CASES: list[Case] = [
     Case("larq", ("larq",), "mwms", L14),
     Case("larq", ("larq",), "mwms", L21, refused="asks for larq", why="2.21: it needs NumPy below 2."),
     Case("stardist", ("stardist",), "mpi", environment=KERAS_2),
-    Case("gpflow", ("gpflow",), "mpi", environment=KERAS_2),
+    Case("gpflow", ("gpflow", "tensorflow-probability<0.23"), "mpi", L14),
+    Case("gpflow", ("gpflow",), "mpi", L21, environment=KERAS_2),
     Case("dm-sonnet", ("dm-sonnet",), "mpi", environment=KERAS_2),
     Case(
         "segmentation-models",

@@ -93,7 +93,7 @@ def version(case: Case, log: str) -> str:
 
 def seconds(endings: list[Ending]) -> float:
     """Return how long the slower host has installed."""
-    found = [re.search(r"installed \d+ packages by \w+ in ([\d.]+) s", ending.log) for ending in endings]
+    found = [re.search(r"installed \d+ packages? by \w+ in ([\d.]+) s", ending.log) for ending in endings]
     return max(float(each[1]) for each in found if each)
 
 

@@ -26,6 +26,8 @@ KEPT = {
     "jax", "jaxlib", "torch", "torchvision", "torchaudio",
 }  # fmt: skip
 KEPT_FAMILIES = re.compile(r"nvidia-(?!ml-py)|jax-cuda")
+# What libraries check when they are imported, and their metadata does not say: by line of TensorFlow, what fits.
+UNSTATED = {"tensorflow-probability": {"2.14": "<0.23", "2.15": "<0.24", "2.16": "<0.25", "2.17": "<0.25"}}
 LAST_WITH_PKG_RESOURCES = 81  # of setuptools
 INSTALLER = "sagemaker-tf-entrypoint"
 PACKAGES = Path(__file__).parents[3]  # that of this file
@@ -126,6 +128,10 @@ def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
         for name, specifier, marker in each.requires()
         if specifier and name not in {*versions, *free, *barred}
     }
+    line = ".".join(versions.get("tensorflow", "").split(".")[:2])
+    for name, fits in UNSTATED.items():
+        if line in fits:
+            ranges.add(Range(name, fits[line], "", f"TensorFlow {versions['tensorflow']}"))
     old = there.get("setuptools")
     if old and "tensorboard" in kept and int(old.version.split(".")[0]) <= LAST_WITH_PKG_RESOURCES:
         # TensorBoard imports pkg_resources of it.

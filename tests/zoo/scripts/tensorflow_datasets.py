@@ -15,7 +15,8 @@ class Sums(tfds.core.GeneratorBasedBuilder):
 
     def _info(self):
         features = {"x": tfds.features.Tensor(shape=(4,), dtype=np.float32), "y": tfds.features.Scalar(np.float32)}
-        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features), supervised_keys=("x", "y"))
+        features = tfds.features.FeaturesDict(features)
+        return tfds.core.DatasetInfo(builder=self, features=features, supervised_keys=("x", "y"))
 
     def _split_generators(self, downloads):
         return {"train": self._generate_examples()}
