@@ -124,5 +124,5 @@ def test_an_image_that_brings_its_code(derived: str, tmp_path: Path) -> None:
         for ending in all_well(job.wait()):
             assert sums(ending) == [10, 10]
             assert ending.log.count("] answer 42") == 2
-            assert ending.log.count("Built testlibrary") == 1
+            assert ending.log.count("Built file:///opt/ml/code/library") == 1
             assert ending.log.count("Successfully installed testlibrary-1") == 1
