@@ -20,7 +20,7 @@ from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.context import tried
 from entrypoint.check.doctor.requirements import Requirements, folders_of, of_requirements, requirements_of
 from entrypoint.check.doctor.source import Source, Use, UseKind, matches, text_of, value_of
-from entrypoint.check.doctor.subject import Case, tensorflow_of
+from entrypoint.check.doctor.subject import LINES, Case, tensorflow_of
 from entrypoint.check.finding import Finding, Place, error, note, warning
 
 _LACKING = {
@@ -34,6 +34,10 @@ _INSTEAD = {
     "jax": "the image of ./build.sh --tensorflow 2.21, which has it",
     "sagemaker_tensorflow": 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data',
 }
+_FOR_KERAS_2 = (
+    "tensorflow_addons",
+    "official",
+)  # their last versions fail with Keras 3, of which their metadata is silent
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
@@ -83,11 +87,14 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             make = note  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
+        remedy = f"{package or name.split('.')[0]} in requirements.txt beside the script"
+        if name in _FOR_KERAS_2 and case.tensorflow > LINES[0]:
+            remedy = f"the image of 2.14 (build.sh), and {remedy}: it needs Keras 2"
         yield make(
             "module-missing",
             f"{name} is not in the image of TensorFlow {version}{more}; neither the script's folder nor its "
             "requirements bring it: ModuleNotFoundError",
-            _INSTEAD.get(name, f"{package or name.split('.')[0]} in requirements.txt beside the script"),
+            _INSTEAD.get(name, remedy),
             place=use.place,
         )
 

@@ -49,10 +49,20 @@ def test_jax_is_in_the_image_of_another_line(tmp_path: Path) -> None:
     script = f"import jax\n{SCRIPT}"
     (told,) = (each for each in look(tmp_path, script, {}).findings if each.check == "module-missing")
     assert (told.severity, "--tensorflow 2.21" in told.instead) == (Severity.ERROR, True)
+    assert "requirements.txt" not in told.instead
     (tmp_path / "alone.py").write_text("import jax\njax.distributed.initialize()\n")
     assert found(examine([str(tmp_path / "alone.py")]), "module-missing") == [("note", 1)]
     mine = {"AlgorithmSpecification": {"TrainingImage": IMAGE.rpartition(":")[0] + ":mine"}}
     assert found(look(tmp_path, script, mine), "module-missing") == [("note", 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"), [("2.14", "tensorflow-addons in"), ("2.21", "the image of 2.14 (build.sh), and")]
+)
+def test_no_remedy_is_a_library_that_the_line_breaks(line: str, told: str, tmp_path: Path) -> None:
+    change = {"AlgorithmSpecification": {"TrainingImage": f"{IMAGE.rpartition(':')[0]}:{line}"}}
+    (finding,) = look(tmp_path, f"import tensorflow_addons as tfa\n{SCRIPT}", change).findings
+    assert finding.instead.startswith(told)
 
 
 @pytest.mark.parametrize("version", ["2.14.1-cpu-py310-ubuntu20.04", "2.19.0-cpu-py312-ubuntu22.04"])
