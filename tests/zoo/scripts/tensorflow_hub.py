@@ -31,8 +31,8 @@ data = tf.data.Dataset.from_tensor_slices((texts, good.astype("float32"))).repea
 with strategy.scope():
     layers = [hub.KerasLayer(handle, input_shape=[], dtype=tf.string, trainable=True), tf.keras.layers.Dense(1)]
     model = tf.keras.Sequential(layers)
-    model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
-found = model.fit(data, epochs=5, steps_per_epoch=20, verbose=0).history["loss"]
+    model.compile(tf.keras.optimizers.Adam(0.02), tf.keras.losses.BinaryCrossentropy(from_logits=True))
+found = model.fit(data, epochs=4, steps_per_epoch=8, verbose=0).history["loss"]
 falls(found[0], found[-1])
 agree(model.get_weights())
 folder = model_dir() / "1"

@@ -26,7 +26,7 @@ points = np.stack([np.cos(angle) + side, np.sin(angle) * (1 - 2 * side)], 1) + d
 points = tf.constant(points, tf.float32)
 flow, optimizer, losses = new_flow(), tf.keras.optimizers.Adam(0.01), []
 hvd.broadcast_variables(flow.trainable_variables, root_rank=0)
-for _ in range(60):
+for _ in range(30):
     with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
         loss = -tf.reduce_mean(flow.log_prob(points))
     gradients = tape.gradient(loss, flow.trainable_variables)

@@ -27,7 +27,7 @@ with strategy.scope():
     agent.initialize()
 train = tf.function(lambda batch: strategy.run(lambda one: agent.train(one).loss, (batch,)))
 batches, losses = iter(strategy.experimental_distribute_dataset(data)), []
-for _ in range(100):
+for _ in range(40):
     losses.append(float(strategy.reduce("MEAN", train(next(batches)), axis=None)))
 falls(losses[0], losses[-1])
 agree(each.numpy() for each in agent.policy.variables())

@@ -29,7 +29,7 @@ saver, losses = tf.train.Saver(slim.get_model_variables()), []
 with tf.Session() as session:
     session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
     session.run(hvd.broadcast_global_variables(0))
-    losses = [session.run(train, {x: images, y: labels}) for _ in range(50)]
+    losses = [session.run(train, {x: images, y: labels}) for _ in range(30)]
     falls(losses[0], losses[-1])
     agree(session.run(slim.get_model_variables()))
     before, path = session.run(scores, {x: images[:4]}), saver.save(session, str(model_dir() / "slim"))
