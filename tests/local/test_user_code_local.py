@@ -331,6 +331,25 @@ def test_an_index_with_a_password(hosts):
     assert "geheim" not in job[1].log + job.failures[0]
 
 
+# A network that drops all packets, as a VPC's without a way out does.
+HOLE = (
+    "ip link set lo up && ip link add hole0 type veth peer name hole1 && ip addr add 10.9.9.1/24 dev hole0 && "
+    'ip link set hole0 arp off && ip link set hole0 up && ip link set hole1 up && exec "$@"'
+)
+
+
+@pytest.mark.parametrize("tool", ["uv", "pip"])
+def test_an_index_that_no_packet_reaches(hosts, netns, tmp_path, tool):
+    """It is given up within seconds: left alone, uv takes 45 s, and pip a minute and a half."""
+    own = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://10.9.9.9/simple", "NO_PROXY": "*"}
+    own |= {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", **({} if tool == "uv" else {"PIP_TARGET": str(tmp_path)})}
+    code = {"train.py": TELL, "requirements.txt": "testlibrary\n"}
+    before = {"algo-1": ["unshare", "--net", "sh", "-c", HOLE, "sh"]}
+    job = hosts(1, "train.py", code=code, environment=own, before=before)
+    assert job.end(within=30) == [65]
+    assert "no package index was reached: under network isolation" in job.failures[0]
+
+
 def test_requirements_beside_a_shell_script_are_left_to_it(hosts):
     """As on the AWS images."""
     job = hosts(1, "train.sh", code={"train.sh": "echo told\n", "requirements.txt": "no-such-distribution\n"})

@@ -26,7 +26,7 @@ if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program
 
 from codeartifact import index_of
 from pins import TENSORFLOWS, Installed, add_aliases, installed, pins
-from pip_options import PATIENCE, RUN_PIP, Uv, configured, for_uv
+from pip_options import IN_FILES, OF_INDEX, PATIENCE, RUN_PIP, Uv, configured, for_uv
 from refusals import Resolve, of_pins, of_uv
 from unusable import Unusable, masked
 from wanted import Files, read
@@ -106,8 +106,21 @@ class _Installation:
             self._judge(str(uv), how, folder, constraints, done)
             how = "uv did not read something as pip may"
         print(f"pip installs, and not uv: {how}", flush=True)
+        if uv and self._is_cut_off(uv, options, folder, constraints):
+            self.environment |= {"PIP_RETRIES": "1", "PIP_TIMEOUT": "1"}
         self._by_pip(constraints)
         return "pip"
+
+    def _is_cut_off(self, uv: str, options: Mapping[str, str], folder: Path, constraints: Path) -> bool:
+        """Return whether no index is reached. pip itself would try for minutes, as it does for one that is slow."""
+        in_files = [words for words in self.files.options if words[0] in IN_FILES]
+        how = for_uv({name: value for name, value in options.items() if name in OF_INDEX}, in_files)
+        if not isinstance(how, Uv):
+            return False
+        where = Uv(how.arguments, [*how.lines, *map(" ".join, in_files)], {**how.environment, "UV_HTTP_RETRIES": "0"})
+        command, environment = self._uv(uv, where, folder, constraints)
+        asked = [*command, "--dry-run", "--no-deps", "--reinstall", "pip"]
+        return bool(NO_CONNECTION.search(_run(asked, self.code, environment, show=False).text))
 
     def _options(self) -> dict[str, str]:
         """Return pip's options. Those of the job itself come into the environment, where no command line shows them."""
@@ -161,10 +174,10 @@ class _Installation:
         own = {"UV_PYTHON_DOWNLOADS": "never", **PATIENCE, **self.environment}
         if ssl.get_default_verify_paths().cafile:  # pip trusts the system's CAs; uv has a list of its own
             own.setdefault("UV_SYSTEM_CERTS", "1")
-        bundles = filter(
-            None, map(own.get, ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"))
-        )  # that pip knows
-        environment = {**own, **({"SSL_CERT_FILE": first} if (first := next(bundles, "")) else {}), **how.environment}
+        for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # which pip reads
+            if own.get(name):
+                own.setdefault("SSL_CERT_FILE", own[name])
+        environment = {**own, **how.environment}
         cache = Path(environment.get("UV_CACHE_DIR") or _default_cache())
         if not _is_writable(cache):
             environment["UV_NO_CACHE"] = "1"

@@ -19,6 +19,7 @@ IGNORED = {
 FLAGS = {"no-deps": "--no-deps", "break-system-packages": "--break-system-packages"}
 IN_FILES = {"--index-url", "-i", "--pypi-url", "--extra-index-url", "--find-links", "-f", "--no-index", "--no-binary",
             "--only-binary"}  # fmt: skip
+OF_INDEX = {"index-url", "extra-index-url", "no-index", "trusted-host", "cert", "proxy", "keyring-provider"}
 FALSE = ("0", "false", "no", "off", "n", "f", "")
 # So that a host without a network learns that within ten seconds.
 PATIENCE = {"UV_HTTP_RETRIES": "1", "UV_HTTP_CONNECT_TIMEOUT": "3"}
