@@ -82,7 +82,7 @@ def of_requirements(case: Case, brought: Requirements) -> Iterator[Finding]:
         yield (error if certain and not in_script else warning)(
             "requirement-refused",
             found if certain else f"on the image of TensorFlow {_line_of(case)}, {found}",
-            instead[0].removeprefix("write ") if instead else "what an index has for Python 3.11 on Linux",
+            instead[0].removeprefix("write ") if instead else "a version that an index has for Python 3.11 on Linux",
             place=place,
         )
     files = [Place(file=_shown(case, path)) for path in _files(case)[:1]]

@@ -91,7 +91,7 @@ def of_data(case: Case) -> Iterator[Finding]:
 def of_end(case: Case) -> Iterator[Finding]:
     """Yield how the plain run ended."""
     run = case.plain
-    took = f"after {duration(run.seconds)}"
+    took = f"after {duration(run.seconds)}" if run.processes else "before the script began"
     if run.is_whole:
         yield fine("end", f"the sample was trained to its end {took}, exit code 0 on all hosts")
         if not any(host.saved for host in run.hosts) and not case.request.moved:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.finding import Finding
+from entrypoint.check.finding import Finding, goes
 from entrypoint.check.rehearse import check_cost, check_run, check_stops
 from entrypoint.check.rehearse.data_sources import origins
-from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for
+from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, requirements
 from entrypoint.check.rehearse.results import RunName, Seen, seen
 from entrypoint.check.rehearse.runs import run, shows_reads
 from entrypoint.check.rehearse.sample import RECORDS, take
@@ -84,15 +84,19 @@ def rehearse(options: Options, environment: Mapping[str, str], log: Log) -> tupl
 def _rehearse(
     options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], log: Log
 ) -> tuple[Case, list[Finding]]:
-    log(f"samples of {options.records:,} records of each channel")
-    found = origins(asked.described.request, options.channels, samples)
-    taken = tuple(take(origin, options.records) for origin in found)
     hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
     hosts = sum(len(group.hosts) for group in groups_of(asked, hosts)) or hosts
     engine = options.engine or (EngineName.NETNS if asked.fixed else EngineName.PROCESS)
-    case = Case(request=asked, engine=engine, hosts=hosts, samples=taken, price=options.price, speedup=options.speedup)
+    case = Case(request=asked, engine=engine, hosts=hosts, price=options.price, speedup=options.speedup)
+    # This machine's Python may take what the image refuses, and would then have its own packages replaced.
+    required = requirements(asked) if engine != EngineName.DOCKER else []
+    if not goes(required):
+        return case, required
+    log(f"samples of {options.records:,} records of each channel")
+    found = origins(asked.described.request, options.channels, samples)
+    case = replace(case, samples=tuple(take(origin, options.records) for origin in found))
     case = replace(case, runs=_Stage(options, asked, case, environment, log).runs())
-    return case, [finding for check in CHECKS for finding in check(case)]
+    return case, [*required, *(finding for check in CHECKS for finding in check(case))]
 
 
 class _Stage:

@@ -13,7 +13,9 @@ from entrypoint.check.doctor.context import never_taken
 from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out, title_of
 from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs, written
 from entrypoint.check.doctor.program import read_code
+from entrypoint.check.doctor.requirements import of_requirements, requirements_of
 from entrypoint.check.doctor.subject import Case
+from entrypoint.check.finding import Finding
 from entrypoint.check.rehearse.subject import Request
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import Mode
@@ -65,6 +67,12 @@ def asked_for(
     if job.problems:
         raise ConfigError(f"{name}: our launcher refuses the job: {'; '.join(job.problems)}")
     return _asked(job, *_program(job, source), others=len(jobs) - 1)
+
+
+def requirements(asked: Asked) -> list[Finding]:
+    """Return what the doctor finds in the requirements, on the image of the request."""
+    case = Case(code=read_code(asked.source / asked.program, asked.program), described=asked.described)
+    return list(of_requirements(case, requirements_of(case)))
 
 
 def _asked(described: Described, program: str, source: Path, others: int) -> Asked:
