@@ -5,6 +5,7 @@ from case import Case
 KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}  # for what is written for it, on the line whose tf.keras is Keras 3
 SERVERS = {"ENTRYPOINT_PS_WORKERS": "server"}  # the script runs on the first host alone
 L14, L21 = ("2.14",), ("2.21",)
+KERAS_3 = "2.14: it needs Keras 3, which its metadata do not say; keras-nlp below 0.13 has much the same."
 
 CASES: list[Case] = [
     Case("tensorflow-hub", ("tensorflow-hub",), "mwms", environment=KERAS_2),
@@ -31,10 +32,13 @@ CASES: list[Case] = [
     Case("tf-agents", ("tf-agents",), "mwms", environment=KERAS_2),
     Case("tf-slim", ("tf-slim",), "mpi", environment=KERAS_2),
     Case("keras-hub", ("keras-hub",), "jax", L21),
+    Case("keras-hub", ("keras-hub",), "mwms", L14, fails="cannot import name 'ops' from 'keras'", why=KERAS_3),
+    Case("keras-nlp", ("keras-nlp<0.13",), "mwms", L14),
     Case("keras-cv", ("keras-cv",), "mwms", environment=KERAS_2),
     Case("keras-tuner", ("keras-tuner",), "single"),
     Case("keras-rs", ("keras-rs",), "jax", L21),
-    Case("autokeras", ("autokeras",), "single"),
+    Case("autokeras", ("autokeras", "keras-nlp<0.13"), "single", L14),
+    Case("autokeras", ("autokeras",), "single", L21),
     Case("deepctr", ("deepctr",), "ps", environment=KERAS_2),
     Case("spektral", ("spektral",), "mpi", environment=KERAS_2),
     Case("larq", ("larq",), "mwms", L14),

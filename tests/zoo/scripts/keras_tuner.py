@@ -16,8 +16,8 @@ TRIED = []  # (losses, model)
 
 class Network(keras_tuner.HyperModel):
     def build(self, hp):
-        hidden = keras.layers.Dense(hp.Int("units", 8, 32, step=8), hp.Choice("activation", ["relu", "tanh"]))
-        model = keras.Sequential([hidden, keras.layers.Dense(1)])
+        layers = [keras.Input((8,)), keras.layers.Dense(hp.Int("units", 8, 32, step=8)), keras.layers.Dense(1)]
+        model = keras.Sequential(layers)
         model.compile(keras.optimizers.Adam(hp.Float("rate", 1e-3, 1e-1, sampling="log")), "mse")
         return model
 
@@ -32,9 +32,8 @@ if not chief and os.environ["SM_CURRENT_HOST"] == first:
     subprocess.Popen([sys.executable, __file__], env={**os.environ, "KERASTUNER_TUNER_ID": "chief"})
 os.environ.setdefault("KERASTUNER_TUNER_ID", os.environ["SM_CURRENT_HOST"])
 x = np.random.default_rng(0).normal(size=(320, 8)).astype("float32")
-keras_tuner.RandomSearch(Network(), None, 8, directory=tempfile.mkdtemp()).search(
-    x, x.sum(1), epochs=3, batch_size=32, verbose=0
-)
+tuner = keras_tuner.RandomSearch(Network(), max_trials=8, directory=tempfile.mkdtemp())
+tuner.search(x, x.sum(1), epochs=3, batch_size=32, verbose=0)
 if not chief:
     losses, best = min(TRIED, key=lambda tried: tried[0][-1])
     falls(losses[0], losses[-1])
