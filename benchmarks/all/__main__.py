@@ -1,4 +1,4 @@
-"""Measure all pages of docs/benchmarks anew, in less than three hours of a quiet machine of two cores.
+"""Measure all pages of docs/benchmarks anew, in some three and a half hours of a quiet machine of two cores.
 
     python -m benchmarks.all                      # all that is not measured yet, then the pages
     python -m benchmarks.all --plan               # what it would do, and how long that takes

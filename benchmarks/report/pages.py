@@ -36,6 +36,7 @@ BY_HAND = (f"{FOLDER}/gpu.md",)  # pages of what was seen once, without a JSON r
 PAGES = {  # what: (title, what its template takes beside the record)
     "side-by-side": ("The launcher and the AWS toolkit, side by side", side_by_side.context),
     "side-by-side-on": ("The launcher and the AWS toolkit on one image", side_by_side.context),
+    "installs": ("Installing requirements, beside the AWS toolkit's pip", side_by_side.context),
     "many-hosts": ("Many hosts on one machine", many_hosts.context),
     "profile": ("Where the time goes", profile.context),
     "chaos": ("Random jobs under random faults", chaos.context),

@@ -1,14 +1,14 @@
 """Fill the page that compares the launcher with the AWS toolkit and, if measured, with SageMaker's SDK 3."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.report import words
 from benchmarks.report.figures import Measured, Ratio, Run, measured, ratio, ratio_of_rounds, where
-from benchmarks.side_by_side.aims import AIMS, RESUMED_S, Aim, aim
-from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, HANG, HANG_AFTER_S, RESTART, START, UNWATCHED
+from benchmarks.side_by_side.aims import AIMS, INSTALL_AIMS, RESUMED_S, UNREACHED_S, Aim, aim
+from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, HANG, HANG_AFTER_S, PACKAGES, RESTART, START, UNWATCHED
 from benchmarks.side_by_side.rounds import CUTS, ORDER, TOGETHER
 
 SIDES = ("ours", "toolkit")
@@ -23,6 +23,7 @@ SECTIONS = {  # the group of cases: what is shown of it
     "real job": ("wall_s", "start_s", "tail_s", "launcher_tail_s"),
     "unread output": ("told_s", "saved_s", "held_s", "gone_s", "lost_share"),
     LAUNCHER: ("launcher_memory_bytes", "launcher_cpu_s"),
+    PACKAGES: ("install_s", "gone_s"),
     "log": ("lines_per_s", "cpu_us_per_line", "split_share", "mislabelled_share", "unlabelled_share"),
 }
 NOT_PLOTTED = (
@@ -174,7 +175,8 @@ def context(record: dict[str, Any]) -> dict[str, Any]:
         "plots": {section: plot_of(section) for section in plots(all_rows)} if record["what"] == "side-by-side" else {},
         "rounds": usual_rounds(record["runs"]),
         "slept": slept(record),
-        "aims": aims(all_rows),
+        "aims": aims(all_rows, INSTALL_AIMS if record["what"] == "installs" else AIMS),
+        "unreached": UNREACHED_S,
         "exits": exits(record["runs"], cannot),
         "endings": endings,
         "paired": paired,
@@ -279,10 +281,10 @@ def usual_rounds(runs: list[Run]) -> int:
     return max(Counter(of_each.values()).items(), key=lambda found: found[::-1], default=(0, 0))[0]
 
 
-def aims(all_rows: list[Row]) -> list[dict[str, Any]]:
+def aims(all_rows: list[Row], of: Sequence[Aim] = AIMS) -> list[dict[str, Any]]:
     """Return whether each aim is met by all of its cases, and the names of the cases that do not meet it."""
     found = []
-    for aimed in AIMS:
+    for aimed in of:
         judged = [row for row in all_rows if row.aim is aimed and not row.no_end]
         lost = [some for met in (False, None) if (some := [row for row in judged if row.met is met])]
         met = bool(judged) and not lost

@@ -9,6 +9,7 @@ from benchmarks.report.figures import Measured, Ratio
 MEASURES = {  # title, unit
     "start_s": ("Start", "s"),
     "tail_s": ("Tail", "s"),
+    "install_s": ("Install", "s"),
     "gone_s": ("Until all hosts are gone", "s"),
     "told_s": ("Until the script gets SIGTERM", "s"),
     "hang_told_s": ("Until the log reports the hang", "s"),

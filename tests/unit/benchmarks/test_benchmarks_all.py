@@ -267,9 +267,9 @@ def test_two_of_them_do_not_measure_at_once(tree):
 # ---- the plan --------------------------------------------------------------------------------------------------------
 
 
-def test_the_plan_has_every_page_and_fits_into_three_hours():
+def test_the_plan_has_every_page_and_fits_into_three_and_a_half_hours():
     assert sorted(step.what for step in plan.STEPS) == sorted(pages.PAGES)
-    assert sum(step.minutes for step in plan.STEPS) <= plan.MOST_MINUTES == 180
+    assert sum(step.minutes for step in plan.STEPS) <= plan.MOST_MINUTES == 210
     assert [step.name for step in plan.STEPS[:3]] == ["profile", "side_by_side", "monitor"]
 
 

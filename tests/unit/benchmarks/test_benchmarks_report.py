@@ -13,7 +13,7 @@ from benchmarks import machine
 from benchmarks.report import __main__ as report
 from benchmarks.report import cost, many_hosts, pages, promises, side_by_side, words
 from benchmarks.report.figures import BadRecord, Measured, Ratio, measured, ratio, ratio_of_rounds, read
-from benchmarks.side_by_side.aims import AIMS
+from benchmarks.side_by_side.aims import AIMS, INSTALL_AIMS
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / pages.FOLDER
@@ -356,7 +356,20 @@ def test_output_that_only_we_lose_is_a_loss():
 
 def test_every_aim_is_of_a_measure_that_is_shown():
     shown = {measure for measures in side_by_side.SECTIONS.values() for measure in measures}
-    assert {aim.measure for aim in AIMS} <= shown
+    assert {aim.measure for aim in (*AIMS, *INSTALL_AIMS)} <= shown
+
+
+def test_installs_have_a_page_with_aims_of_their_own():
+    runs = [
+        *both("packages-110-hosts-1", {"install_s": 9.0}, {"install_s": 100.0}, group="packages"),
+        *both("packages-1-hosts-1-cached", {"install_s": 3.0}, {"install_s": 2.0}, group="packages"),
+        *both("packages-silent", {"gone_s": 8.0}, {"gone_s": 110.0}, group="packages"),
+    ]
+    lines = page("installs", runs, uv={"bytes": 38_400_000, "compressed_bytes": 16_900_000})
+    assert "**1 of 2 aims met.**" in lines and "38.4 MB of the image, 16.9 MB of it in a registry" in " ".join(lines)
+    found = tables(lines)
+    assert found["Install, s"][1] == ["the case packages-1-hosts-1-cached", "3.00", "2.00", "**1.50**"]
+    assert found["Until all hosts are gone, s"] == [["the case packages-silent", "8.00", "110"]]
 
 
 # ---- many hosts, profile, others -------------------------------------------------------------------------------------

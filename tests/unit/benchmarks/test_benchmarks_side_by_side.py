@@ -1,17 +1,20 @@
 """Test the pure parts of benchmarks/side_by_side: figures from marks and logs, aims, complaints of --quick."""
 
+import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
+import zipfile
 
 import pytest
 from waiting import eventually
 
 from benchmarks.docker import seconds
-from benchmarks.side_by_side import by_hand, rounds
-from benchmarks.side_by_side.aims import AIMS, aim
+from benchmarks.side_by_side import by_hand, index, rounds
+from benchmarks.side_by_side.aims import AIMS, INSTALL_AIMS, aim
 from benchmarks.side_by_side.cases import BY_HAND, CASES, FAILURE, HANG, LOG, ON_REQUEST, RESTART, SIDES, STOP, Case
 from benchmarks.side_by_side.drivers import call
 from benchmarks.side_by_side.job import Ending, Mark
@@ -91,13 +94,13 @@ def test_by_hand_a_plain_script_is_started_alone_on_each_host():
 
 
 def test_by_hand_each_worker_of_multi_worker_mirrored_has_its_tf_config():
-    for index, host in enumerate(hosts := ["algo-1", "algo-2"]):
+    for number, host in enumerate(hosts := ["algo-1", "algo-2"]):
         env, tf_config, *words = by_hand.command(BY_NAME["start-mwms-2"], "plain", hosts, host)
         assert [env, *words] == ["env", "python", "/opt/ml/code/acts.py", "--seconds", "4"]
         name, _, value = tf_config.partition("=")
         assert name == "TF_CONFIG" and json.loads(value) == {
             "cluster": {"worker": ["algo-1:2222", "algo-2:2222"]},
-            "task": {"type": "worker", "index": index},
+            "task": {"type": "worker", "index": number},
         }
 
 
@@ -233,6 +236,39 @@ def test_a_failed_install_counts_from_its_own_mark_and_no_script_runs():
     assert "requirements" not in call(BY_NAME["raise-mpi-2-rank-1"])
 
 
+def test_a_build_that_is_tried_twice_has_failed_at_the_first():
+    case = BY_NAME["install-single-1"]
+    said = [Mark("algo-1", f"marks-{n}", "fails", 107.0 + n) for n in (0, 1)]
+    assert figures(case, said, [ended("algo-1", 110.0, 65)]) == {"gone_s": 3.0}
+
+
+def test_without_an_index_the_time_counts_from_the_start_and_the_job_has_to_fail():
+    case = BY_NAME["packages-silent"]
+    assert figures(case, [], [ended("algo-1", 108.0, 65)]) == {"gone_s": 8.0}
+    assert ended_well(case, [], [ended("algo-1", 108.0, 65)], None)
+    assert not ended_well(case, [], [ended("algo-1", 108.0, 0)], None)
+
+
+def test_an_index_has_each_wheel_with_its_hash_and_its_metadata(tmp_path):
+    wheel = tmp_path / "files" / "Needed_it-1-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("needed_it-1.dist-info/METADATA", "Name: needed-it\n")
+    index.publish(wheel, tmp_path / "simple")
+    page = (tmp_path / "simple/needed-it/index.html").read_text()
+    for file in (wheel, wheel.with_name(f"{wheel.name}.metadata")):
+        assert f"sha256={hashlib.sha256(file.read_bytes()).hexdigest()}" in page
+    assert len(index.NEEDS) == max(index.NAMED) == 110 and index.requirements(10).startswith("tqdm==")
+
+
+def test_an_index_that_does_not_answer_takes_no_connection():
+    server = index.silent()[0]
+    with socket.socket() as client:
+        client.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            client.connect(("127.0.0.1", server.getsockname()[1]))
+
+
 def test_a_stop_is_right_if_all_scripts_have_saved():
     case = BY_NAME["stop-ps-2"]
     said, endings = marks(case, first=102.0, heard=105.0, saved=106.0), [ended("algo-1", 108.0), ended("algo-2", 108.5)]
@@ -285,7 +321,7 @@ def test_only_python_with_the_script_is_the_script():
 
 def test_names_of_cases_are_unique_and_aims_are_met_by_some():
     assert len(BY_NAME) == len(CASES)
-    for each in AIMS:
+    for each in (*AIMS, *INSTALL_AIMS):
         assert any(aim(name, each.measure) is each for name in BY_NAME), each.words
     assert aim("start-mpi-2x1", "start_s").ratio == 0.3 and aim("start-ps-2", "start_s").ratio == 0.25
     assert aim("start-ps-2", "start_s").limit == pytest.approx(0.625)
