@@ -13,7 +13,7 @@ MODES = {"ps": "parameter servers", "mwms": "MultiWorkerMirrored", "mpi": "Horov
 class Case:
     """One library in one mode, on one or several lines of the image; scripts/NAME.py uses it on two hosts.
 
-    `refused`: text of the failure file where no version fits; the job must end with 65 before it installs anything.
+    `refused`: text of the failure file where no version fits; the job must end with 65, and install nothing.
     `fails`: text of the failure file where a version is installed and does not work. `why` is a sentence for the page:
     what does not work, and whose fault it is.
     """

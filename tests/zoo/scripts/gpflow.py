@@ -17,10 +17,10 @@ hvd.init()
 draws = np.random.default_rng(hvd.rank())
 x = draws.uniform(-3, 3, (256, 1))
 y = np.sin(x) + draws.normal(0, 0.1, x.shape)
-model, optimizer, losses = new_model(), tf.keras.optimizers.Adam(0.05), []
+model, optimizer, losses = new_model(), tf.keras.optimizers.Adam(0.1), []
 variables = model.trainable_variables
 hvd.broadcast_variables(variables, root_rank=0)
-for _ in range(40):
+for _ in range(15):
     with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
         loss = model.training_loss((x, y))
     optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))

@@ -21,6 +21,7 @@ model.compile(keras.optimizers.Adam(0.005), loss, jit_compile=True)
 found = model.fit(x, labels, batch_size=16, epochs=4, verbose=0).history["loss"]
 falls(found[0], found[-1])
 agree(model.get_weights())
-path, rows = str(model_dir() / "bert.keras"), {name: values[:4] for name, values in x.items()}
+path, ones = str(model_dir() / "bert.keras"), np.ones((4, 12), "int32")
 model.save(path)
-loads(model.predict(rows, verbose=0), keras.saving.load_model(path).predict(rows, verbose=0))
+rows = dict.fromkeys(x, ones)  # the same in all processes
+loads(model(rows), keras.saving.load_model(path)(rows))

@@ -2,9 +2,9 @@
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
+from subprocess import Popen
+from tempfile import mkdtemp
 
 import keras
 import keras_tuner
@@ -16,8 +16,7 @@ TRIED = []  # (losses, model)
 
 class Network(keras_tuner.HyperModel):
     def build(self, hp):
-        layers = [keras.Input((8,)), keras.layers.Dense(hp.Int("units", 8, 32, step=8)), keras.layers.Dense(1)]
-        model = keras.Sequential(layers)
+        model = keras.Sequential([keras.layers.Dense(hp.Int("units", 8, 32, step=8)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.Adam(hp.Float("rate", 1e-3, 1e-1, sampling="log")), "mse")
         return model
 
@@ -26,17 +25,16 @@ class Network(keras_tuner.HyperModel):
         return TRIED[-1][0][-1]
 
 
-chief, first = os.environ.get("KERASTUNER_TUNER_ID") == "chief", json.loads(os.environ["SM_HOSTS"])[0]
+first = json.loads(os.environ["SM_HOSTS"])[0]
+me = os.environ.setdefault("KERASTUNER_TUNER_ID", os.environ["SM_CURRENT_HOST"])
 os.environ |= {"KERASTUNER_ORACLE_IP": first, "KERASTUNER_ORACLE_PORT": "8000"}
-if not chief and os.environ["SM_CURRENT_HOST"] == first:
-    subprocess.Popen([sys.executable, __file__], env={**os.environ, "KERASTUNER_TUNER_ID": "chief"})
-os.environ.setdefault("KERASTUNER_TUNER_ID", os.environ["SM_CURRENT_HOST"])
+server = Popen([sys.executable, __file__], env={**os.environ, "KERASTUNER_TUNER_ID": "chief"}) if me == first else None
 x = np.random.default_rng(0).normal(size=(320, 8)).astype("float32")
-tuner = keras_tuner.RandomSearch(Network(), max_trials=8, directory=tempfile.mkdtemp())
-tuner.search(x, x.sum(1), epochs=3, batch_size=32, verbose=0)
-if not chief:
+keras_tuner.RandomSearch(Network(), max_trials=8, directory=mkdtemp()).search(x, x.sum(1), epochs=3, verbose=0)
+if me != "chief":
     losses, best = min(TRIED, key=lambda tried: tried[0][-1])
     falls(losses[0], losses[-1])
     best.save(path := str(model_dir() / "best.keras"))
     agree(best.get_weights())
     loads(best(x[:4]), keras.models.load_model(path)(x[:4]))
+    assert server is None or server.wait() == 0
