@@ -162,7 +162,7 @@ FORMS = [
     Form("`PIP_EXTRA_INDEX_URL`", "elsewhere\nplain", "elsewhere 1, plain 2.5",
          environment={"PIP_EXTRA_INDEX_URL": "http://<extra>/simple"}),
     Form("`PIP_FIND_LINKS` and `PIP_NO_INDEX`", "plain", "plain 1",
-         environment={"PIP_FIND_LINKS": "<code>/wheels", "PIP_NO_INDEX": "1"}, often=True),
+         environment={"PIP_FIND_LINKS": "wheels", "PIP_NO_INDEX": "1"}, often=True),
     Form("`PIP_CONSTRAINT`", "plain", "plain 1", environment={"PIP_CONSTRAINT": "<code>/limits.txt"},
          files={"limits.txt": "plain<2\n"}),
     Form("`PIP_REQUIREMENT`", "other", "other 1, plain 1", environment={"PIP_REQUIREMENT": "<code>/more.txt"},
@@ -287,7 +287,7 @@ def main() -> None:
             subprocess.run(form.before, shell=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         before = versions()
         done = subprocess.run(
-            [sys.executable, *commands[way]], cwd=code, env=environment, text=True,
+            [sys.executable, *commands[way]], cwd=code if way == "pip" else "/", env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
     changed = {name: version for name, version in versions().items() if before.get(name) != version}

@@ -97,7 +97,7 @@ class _Installation:
         """Install with one of the two tools; return its name."""
         options = self._options()
         uv = _find_uv()
-        how = for_uv(options, self.files.options) if uv else "uv is not here"
+        how = for_uv(options, self.files.options, self.code) if uv else "uv is not here"
         how = _only_pip(self.files, options, self.package) or how
         if isinstance(how, Uv):
             done = self._by_uv(str(uv), how, folder, constraints)

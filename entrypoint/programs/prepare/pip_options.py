@@ -62,8 +62,8 @@ def _literal(text: str) -> str:
         return text
 
 
-def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]]) -> Uv | str:
-    """Return how uv does the same; or, if it cannot, what is pip's own."""
+def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder: Path | str = "") -> Uv | str:
+    """Return how uv does the same; or, if it cannot, what is pip's own. Relative paths are read from `folder`."""
     uv = Uv([], [], {})
     indexes = [words for words in in_files if words[0] in ("--index-url", "-i", "--pypi-url")]
     if len(indexes) > 1:
@@ -85,7 +85,8 @@ def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]]) -> Uv 
             case "extra-index-url":
                 uv.lines += [f"--extra-index-url {each}" for each in values]
             case "find-links":
-                uv.lines += [f"--find-links {each if '://' in each else Path(each).absolute()}" for each in values]
+                places = [each if "://" in each else Path(folder, each).absolute() for each in values]
+                uv.lines += [f"--find-links {each}" for each in places]
             case "no-index":
                 uv.lines += [] if off else ["--no-index"]
             case "no-binary" | "only-binary":

@@ -1,0 +1,74 @@
+"""Test pip's configuration in uv's words. What comes of each form in an image: tests/requirements_forms.py."""
+
+from pathlib import Path
+
+import pytest
+from pip_options import Uv, configured, for_uv
+
+IN_UVS_WORDS = {
+    # pip's option and value: lines of a requirements file, arguments, variables
+    ("index-url", "https://i"): (["--index-url https://i"], [], {}),
+    ("extra-index-url", "https://a https://b"): (
+        ["--extra-index-url https://a", "--extra-index-url https://b"],
+        [],
+        {},
+    ),
+    ("find-links", "wheels /w"): (["--find-links /code/wheels", "--find-links /w"], [], {}),
+    ("find-links", "https://f"): (["--find-links https://f"], [], {}),
+    ("no-index", "1"): (["--no-index"], [], {}),
+    ("no-index", "false"): ([], [], {}),
+    ("no-binary", "a,b"): (["--no-binary a", "--no-binary b"], [], {}),
+    ("only-binary", ":all:"): (["--only-binary :all:"], [], {}),
+    ("constraint", "a.txt b.txt"): ([], ["--constraints", "a.txt", "--constraints", "b.txt"], {}),
+    ("pre", "yes"): ([], ["--prerelease=allow"], {}),
+    ("pre", "0"): ([], [], {}),
+    ("trusted-host", "a b:1"): ([], [], {"UV_INSECURE_HOST": "a b:1"}),
+    ("no-build-isolation", "false"): ([], ["--no-build-isolation"], {}),  # pip's own oddity
+    ("no-deps", "true"): ([], ["--no-deps"], {}),
+    ("cert", "/ca.pem"): ([], [], {"SSL_CERT_FILE": "/ca.pem"}),
+    ("proxy", "p:80"): ([], [], {"HTTP_PROXY": "http://p:80", "HTTPS_PROXY": "http://p:80"}),
+    ("timeout", "2.5"): ([], [], {"UV_HTTP_TIMEOUT": "2"}),
+    ("retries", "7"): ([], [], {"UV_HTTP_RETRIES": "7"}),
+    ("cache-dir", "/c"): ([], [], {"UV_CACHE_DIR": "/c/uv"}),
+    ("no-cache-dir", "1"): ([], [], {"UV_NO_CACHE": "1"}),
+    ("keyring-provider", "subprocess"): ([], [], {"UV_KEYRING_PROVIDER": "subprocess"}),
+    ("quiet", "1"): ([], [], {}),
+}
+
+
+@pytest.mark.parametrize("option, value", IN_UVS_WORDS)
+def test_an_option_in_uvs_words(option: str, value: str) -> None:
+    found = for_uv({option: value}, [], "/code")
+    assert isinstance(found, Uv)
+    assert (found.lines, found.arguments, found.environment) == IN_UVS_WORDS[option, value]
+
+
+def test_options_in_requirements_are_uvs_as_well_but_for_some() -> None:
+    found = for_uv({"trusted-host": "b", "index-url": "https://of-a-variable"}, [["--pre"], ["--trusted-host", "a"],
+                   ["-i", "https://i"], ["--find-links", "x"]])  # fmt: skip
+    assert found == Uv(["--prerelease=allow"], [], {"UV_INSECURE_HOST": "a b"})
+
+
+PIPS_OWN = {
+    # options, options in files: what is named
+    "a target": ({"target": "/x"}, [], "PIP_TARGET"),
+    "an option of some words": ({"use-deprecated": "legacy-resolver"}, [], "PIP_USE_DEPRECATED"),
+    "a keyring of another kind": ({"keyring-provider": "import"}, [], "PIP_KEYRING_PROVIDER"),
+    "an option in requirements": ({}, [["--prefer-binary"]], "--prefer-binary in requirements"),
+    "two indexes in requirements": ({}, [["-i", "a"], ["--index-url", "b"]], "--index-url twice in requirements"),
+}
+
+
+@pytest.mark.parametrize("options, in_files, named", PIPS_OWN.values(), ids=PIPS_OWN)
+def test_what_is_pips_own_is_named(options: dict[str, str], in_files: list[list[str]], named: str) -> None:
+    assert for_uv(options, in_files) == named
+
+
+def test_variables_win_over_pips_files(tmp_path: Path) -> None:
+    file = tmp_path / "pip.conf"
+    file.write_text(
+        "[global]\nindex-url = https://global\ntimeout = 3\n[install]\nfind-links =\n    a\n    b\n[list]\npre = 1\n"
+    )
+    found = configured({"PIP_CONFIG_FILE": str(file), "PIP_TIMEOUT": "9", "PIP_EMPTY": "", "XDG_CONFIG_DIRS": "/none"})
+    assert found.items() >= {"index-url": "https://global", "timeout": "9", "find-links": "\na\nb"}.items()
+    assert "pre" not in found and "empty" not in found
