@@ -1,0 +1,169 @@
+"""Test requirements on two hosts: what was built for one another stays, whoever asks for something else.
+
+The index is a folder that both hosts read, with packages of a few lines (tests/requirements_forms.py).
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import Cluster, Ending, sh
+from package_index import Package, make
+from requirements_forms import PACKAGES
+
+StartCluster = Callable[..., Cluster]
+
+CONFIG, CODE = 78, 65
+PACKAGES_OF_IMAGE = "/opt/venv/lib/python3.11/site-packages"
+LOADS_NOT = "raise ImportError('not the NumPy that TensorFlow is built with')\n"
+ASKS = """
+import importlib.metadata, subprocess, sys
+
+print("told", "tensorflow", importlib.metadata.version("tensorflow"))
+for words in (["pip", "check"], ["pip", "install", "fits-once"], ["pip", "install", "fits-never"]):
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
+    print("told", *words, done.returncode, *done.stdout.split("\\n")[-2:])
+for name in ("plain", "numpy>=99"):
+    done = subprocess.run(["uv", "pip", "install", "--index-url", "file:///index/simple", name])
+    print("told", "uv", name, done.returncode)
+print("told", "fits-once", importlib.metadata.version("fits-once"))
+"""
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the index, with a NumPy that TensorFlow does not load with, and a TensorBoard that it does not miss."""
+    own = [each for each in PACKAGES if each.name != "numpy"]
+    more = [Package("numpy", "99", module=LOADS_NOT), Package("tensorboard", "99")]
+    return make(tmp_path_factory.mktemp("index"), [*own, *more])
+
+
+@pytest.fixture
+def start(cluster: StartCluster, index: Path, tmp_path: Path) -> StartCluster:
+    """Start a job of two hosts with this train.py, or train.sh, and requirements.txt."""
+
+    def begin(requirements: str, script: str = "print('told it')\n", program: str = "train.py", **more: Any) -> Cluster:
+        code = tmp_path / "code"
+        code.mkdir()
+        (code / program).write_text(script)
+        (code / "requirements.txt").write_text(requirements)
+        environment = {"PIP_INDEX_URL": "file:///index/simple", **more.pop("environment", {})}
+        return cluster(
+            program=program, code=code, hosts=2, mode="mwms", mounts=[f"{index}:/index:ro"], environment=environment,
+            **more,
+        )  # fmt: skip
+
+    return begin
+
+
+def told(ending: Ending) -> list[str]:
+    """Return the lines that the script printed with `told`."""
+    return [line.partition("] told ")[2] for line in ending.log.splitlines() if "] told " in line]
+
+
+def all_end_with(code: int, job: Cluster) -> Mapping[str, Ending]:
+    endings = job.wait()
+    assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, code)
+    return endings
+
+
+def cause(endings: Mapping[str, Ending]) -> str:
+    """Return the first line of the failure file, which is one for all hosts."""
+    texts = {str(ending.failure) for ending in endings.values()}
+    assert len(texts) == 1
+    return texts.pop().splitlines()[0]
+
+
+def test_a_library_that_asks_for_tensorflow_installs_nothing_of_it(start: StartCluster) -> None:
+    """The script, pip and uv in it see the same versions, and keep them."""
+    with start("asks-tensorflow\nfits-once\n", ASKS) as job:
+        for ending in all_end_with(0, job).values():
+            assert "installed 2 packages by uv in " in ending.log
+            tensorflow, check, again, never, plain, numpy, version = told(ending)
+            assert tensorflow.startswith("tensorflow 2.")
+            assert check.startswith("pip check 0 No broken requirements found.")
+            assert again.startswith("pip install fits-once 0")
+            assert never.startswith("pip install fits-never 1")
+            assert (plain, numpy, version) == ("uv plain 0", "uv numpy>=99 1", "fits-once 1")
+
+
+REFUSED = {
+    # requirements.txt: what the failure says
+    "plain\nnumpy==99\n": ["line 2 asks for numpy==99, and numpy is ", " here", ": write numpy==", " or leave it out"],
+    "plain\nfits-never\n": [
+        "line 2 asks for fits-never",
+        "numpy>=99",
+        "numpy is ",
+        " here",
+        "no version of fits-never",
+    ],
+    "plain\nfits-once==2\n": ["line 2 asks for fits-once==2", "numpy>=99", "write fits-once==1, which fits"],
+    "plain\ntensorflow>=99\n": ["line 2 asks for tensorflow>=99, and tensorflow is 2.", "--on IMAGE"],
+    "plain\nasks-newer-tensorflow\n": ["line 2 asks for asks-newer-tensorflow", "tensorflow>=99"],
+}
+
+
+@pytest.mark.parametrize(
+    "requirements",
+    [
+        pytest.param(each, marks=() if "fits-once" in each else pytest.mark.more, id=each.split()[-1])
+        for each in REFUSED
+    ],
+)
+def test_what_cannot_be_met_ends_all_hosts_with_one_cause(start: StartCluster, requirements: str) -> None:
+    """Nothing was installed then: not what the other line asks for either."""
+    with start(requirements) as job:
+        endings = all_end_with(CODE, job)
+        first = cause(endings)
+        assert "prepare (exit code 65): requirements.txt in /opt/ml/code cannot be installed: " in first
+        for words in REFUSED[requirements]:
+            assert words in first
+        for host, ending in endings.items():
+            assert not told(ending)
+            changed = sh("docker", "diff", job.container(host)).stdout
+            assert f"{PACKAGES_OF_IMAGE}/plain" not in changed and f"{PACKAGES_OF_IMAGE}/numpy" not in changed
+
+
+@pytest.mark.more
+def test_a_shell_script_that_installs_by_itself_keeps_them_too(start: StartCluster) -> None:
+    script = """
+pip install -r requirements.txt && echo "told pip $?"
+pip install fits-never || echo "told pip $?"
+uv pip install --index-url "$PIP_INDEX_URL" numpy==99 || echo "told uv $?"
+python -c 'import importlib.metadata as found; print("told", found.version("fits-once"))'
+"""
+    with start("fits-once\n", script, "train.sh") as job:
+        for ending in all_end_with(0, job).values():
+            assert told(ending) == ["pip 0", "pip 1", "uv 1", "1"]
+
+
+@pytest.mark.more
+def test_what_is_replaced_on_purpose_is_checked_and_named(start: StartCluster) -> None:
+    with start("tensorboard==99\n", environment={"ENTRYPOINT_REPLACE": "tensorboard"}) as job:
+        for ending in all_end_with(0, job).values():
+            assert told(ending) == ["it"]
+            assert "replaced in the image: tensorboard 2." in ending.line("replaced in the image: ")
+            assert " -> 99" in ending.line("replaced in the image: ")
+            assert "ENTRYPOINT_REPLACE: TensorFlow still loads" in ending.log
+
+
+@pytest.mark.more
+def test_a_replacement_with_which_tensorflow_does_not_load_ends_the_job(start: StartCluster) -> None:
+    with start("numpy==99\n", environment={"ENTRYPOINT_REPLACE": "numpy"}) as job:
+        endings = all_end_with(CODE, job)
+        first = cause(endings)
+        assert "ENTRYPOINT_REPLACE let it replace numpy " in first and "TensorFlow does not load: " in first
+        assert "not the NumPy that TensorFlow is built with" in first
+        assert not any(map(told, endings.values()))
+
+
+@pytest.mark.more
+def test_hosts_that_get_different_versions_are_named_with_the_package(start: StartCluster) -> None:
+    """As if the index had changed meanwhile."""
+    older = {"algo-2": {"PIP_CONSTRAINT": "/opt/ml/code/limits.txt"}}
+    with start("plain\nother\n", host_environment=older, files={"limits.txt": "plain<2\n"}) as job:
+        endings = all_end_with(CONFIG, job)
+        assert "algo-2 differs from the other hosts" in cause(endings)
+        assert "installed by requirements is plain 1; on algo-1 it is plain 2" in cause(endings)
+        assert not any(map(told, endings.values()))
