@@ -36,11 +36,6 @@ MASTER = re.compile(r"""(['"])master\1""")
 CHIEF = re.compile(r"""(['"])chief\1""")
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return (2, 16) for `2.16.1`."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-
-
 def flags(files: list[tuple[str, str]]) -> list[str]:
     """Return flags of what the code uses, by its words: TF1's sessions or estimators. They decide no end of a job."""
     text = "\n".join(text for _, text in files)

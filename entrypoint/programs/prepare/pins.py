@@ -26,8 +26,15 @@ KEPT = {
     "jax", "jaxlib", "torch", "torchvision", "torchaudio",
 }  # fmt: skip
 KEPT_FAMILIES = re.compile(r"nvidia-(?!ml-py)|jax-cuda")
-# What libraries check when they are imported, and their metadata does not say: by line of TensorFlow, what fits.
-UNSTATED = {"tensorflow-probability": {"2.14": "<0.23", "2.15": "<0.24", "2.16": "<0.25", "2.17": "<0.25"}}
+# What libraries need when they are imported, and their metadata does not say: (what is here, the library, what fits).
+UNSTATED = (
+    ("tensorflow<2.15", "tensorflow-probability", "<0.23"),
+    ("tensorflow<2.16", "tensorflow-probability", "<0.24"),
+    ("tensorflow<2.18", "tensorflow-probability", "<0.25"),
+    ("keras<3", "keras-nlp", "<0.13"),
+    ("keras<3", "keras-hub", "<0"),
+    ("numpy<2", "pyarrow", "<26"),
+)
 LAST_WITH_PKG_RESOURCES = 81  # of setuptools
 INSTALLER = "sagemaker-tf-entrypoint"
 PACKAGES = Path(__file__).parents[3]  # that of this file
@@ -63,12 +70,12 @@ class Installed(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Hold what one that stays asks of another distribution."""
+    """Hold what is asked of another distribution by one that stays, and why."""
 
     name: str
     specifier: str
     marker: str
-    owner: str
+    why: str
 
 
 class Pins(NamedTuple):
@@ -90,6 +97,11 @@ class Pins(NamedTuple):
 def normalized(name: str) -> str:
     """Return a distribution's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return (2, 16) for `2.16.1`."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def installed(path: Iterable[str] | None = None) -> dict[str, Installed]:
@@ -123,21 +135,22 @@ def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
         versions |= {name: versions.get(name, twin) for name in ALIASES}
         barred = tuple(name for name in TENSORFLOWS if name not in versions)
     ranges = {
-        Range(name, specifier, marker, f"{each.name} {each.version}")
+        Range(name, specifier, marker, f"{each.name} {each.version}, which is here, asks for {name}{specifier}")
         for each in kept.values()
         for name, specifier, marker in each.requires()
         if specifier and name not in {*versions, *free, *barred}
     }
-    line = ".".join(versions.get("tensorflow", "").split(".")[:2])
-    for name, fits in UNSTATED.items():
-        if line in fits:
-            ranges.add(Range(name, fits[line], "", f"TensorFlow {versions['tensorflow']}"))
+    for here, name, fits in UNSTATED:
+        own, _, below = here.partition("<")
+        first = all(each.name != name for each in ranges)
+        if first and own in versions and numbers(versions[own]) < numbers(below):
+            since = "" if fits == "<0" else f"from {fits.lstrip('<')} on, "
+            why = f"{since}it needs {own}>={below}, and {own} is {versions[own]} here"
+            ranges.add(Range(name, fits, "", why))
     old = there.get("setuptools")
     if old and "tensorboard" in kept and int(old.version.split(".")[0]) <= LAST_WITH_PKG_RESOURCES:
-        # TensorBoard imports pkg_resources of it.
-        ranges.add(
-            Range("setuptools", f"<={LAST_WITH_PKG_RESOURCES}.999", "", f"tensorboard {versions['tensorboard']}")
-        )
+        why = f"tensorboard {versions['tensorboard']}, which is here, imports pkg_resources, of setuptools up to 81"
+        ranges.add(Range("setuptools", f"<={LAST_WITH_PKG_RESOURCES}.999", "", why))
     return Pins(versions, tuple(sorted(ranges)), barred, frozenset(free))
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from packaging.requirements import Requirement
+from packaging.version import Version
 from pins import TENSORFLOWS, Installed, Pins, Range, normalized
-from wanted import Requirement, Wanted
+from wanted import Wanted
 
 LINES = Path(__file__).with_name("image_lines.json")  # line of our images -> name -> version
 DEPENDS = re.compile(
@@ -39,13 +41,13 @@ def of_pins(wanted: Sequence[Wanted], pins: Pins, there: Mapping[str, Installed]
         requirement = each.requirement
         if each.constraint or not requirement or requirement.url or not _counts(requirement.marker):
             continue
-        name, exact = normalized(requirement.name), re.fullmatch(r"==\s*([^*,]+)", str(requirement.specifier))
+        name = normalized(requirement.name)
         if name in pins.barred:
             wishes.append(Wish(each, name, ""))
         elif name in pins.versions:
             if not _fits(str(requirement.specifier), pins.versions[name]):
                 wishes.append(Wish(each, name, str(requirement.specifier)))
-        elif exact and any(not _fits(each.specifier, exact[1]) for each in _ranges(name, pins)):
+        elif _against(requirement, pins):
             wishes.append(Wish(each, name, str(requirement.specifier)))
     texts = [
         f"{wish.wanted.at} asks for {wish.wanted.text}, and {_state(wish, pins, there)}: "
@@ -64,10 +66,37 @@ def _fits(specifier: str, version: str) -> bool:
     return bool(Requirement(f"x{specifier}").specifier.contains(version, prereleases=True))
 
 
-def _ranges(name: str, pins: Pins) -> list[Range]:
-    """Return what those that stay ask of a distribution, on this machine."""
-    ranges = [each for each in pins.ranges if each.name == name]
-    return [each for each in ranges if not each.marker or _counts(Requirement(f"x; {each.marker}").marker)]
+def _against(requirement: Any, pins: Pins) -> list[Range]:
+    """Return what those that stay ask of a distribution, where no version can meet both."""
+    return [
+        each
+        for each in pins.ranges
+        if each.name == normalized(requirement.name)
+        and (not each.marker or _counts(Requirement(f"x; {each.marker}").marker))
+        and _exclude(_bounds(requirement.specifier), _bounds(Requirement(f"x{each.specifier}").specifier))
+    ]
+
+
+def _bounds(specifiers: Iterable[Any]) -> tuple[list[tuple[Any, bool]], list[tuple[Any, bool]]]:
+    """Return the (version, whether it is excluded itself) that bound specifiers from below, and from above."""
+    lower, upper = [(Version("0"), False)], []
+    for each in specifiers:
+        if each.version.endswith("*"):
+            continue
+        if each.operator in (">=", ">", "~=", "=="):
+            lower.append((Version(each.version), each.operator == ">"))
+        if each.operator in ("<=", "<", "=="):
+            upper.append((Version(each.version), each.operator == "<"))
+    return lower, upper
+
+
+def _exclude(first: Any, second: Any) -> bool:
+    return any(
+        low > high or (low == high and (above or below))
+        for lowers, uppers in ((first[0], second[1]), (second[0], first[1]))
+        for low, above in lowers
+        for high, below in uppers
+    )
 
 
 def _state(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
@@ -82,8 +111,9 @@ def _state(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
             else ""
         )
         return f"{wish.name} is {pins.versions[wish.name]} here{why}"
-    asked = _ranges(wish.name, pins)[0]
-    return f"{asked.owner}, which is here, asks for {wish.name}{asked.specifier}"
+    ranges = [each for each in pins.ranges if each.name == wish.name]
+    against = ranges if wish.through else _against(wish.wanted.requirement, pins)
+    return against[0].why
 
 
 def _tensorflow(pins: Pins) -> str:
@@ -92,7 +122,12 @@ def _tensorflow(pins: Pins) -> str:
 
 def _what_is_here(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
     version = pins.versions.get(wish.name) or (there[wish.name].version if wish.name in there else "")
-    return f"write {wish.name}=={version} or leave it out" if version else "leave it out"
+    if version:
+        return f"write {wish.name}=={version} or leave it out"
+    fits = (
+        "" if wish.name in pins.barred else ",".join(each.specifier for each in _against(wish.wanted.requirement, pins))
+    )
+    return f"write {wish.name}{fits}" if fits and "<0" not in fits.split(",") else "leave it out"
 
 
 def _elsewhere(wish: Wish, pins: Pins) -> str:

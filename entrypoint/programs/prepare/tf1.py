@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from findings import FIRST_WITH_KERAS_3, numbers
+from findings import FIRST_WITH_KERAS_3
 from parsed import UNREADABLE, dotted, imported
+from pins import numbers
 from reached import Place, reached
 
 TABLE = Path("tools/compatibility/renames_v2.py")  # in TensorFlow's folder

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from findings import ESTIMATOR, FIRST_WITH_KERAS_3, numbers
+from findings import ESTIMATOR, FIRST_WITH_KERAS_3
 from parsed import UNREADABLE, imported
+from pins import numbers
 
 FIT = re.compile(r"\.fit\b")
 KERAS_2 = re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b")

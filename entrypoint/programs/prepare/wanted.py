@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-try:
-    from packaging.requirements import InvalidRequirement, Requirement
-except ImportError:  # a Python that has pip alone
-    from pip._vendor.packaging.requirements import InvalidRequirement, Requirement  # type: ignore[assignment]
+from packaging.requirements import InvalidRequirement, Requirement
 
 MOST_FILES = 50  # that include one another by -r
 COMMENT = re.compile(r"(^|\s+)#.*$")
@@ -51,9 +48,10 @@ def read(path: Path) -> Files:
 
 
 def _read(path: Path, files: Files, *, constraint: bool, seen: set[Path]) -> None:
-    if path in seen or len(seen) >= MOST_FILES:
+    real = path.resolve()
+    if real in seen or len(seen) >= MOST_FILES:
         return
-    seen.add(path)
+    seen.add(real)
     try:
         text = path.read_text("utf-8-sig", errors="replace")
     except OSError:
