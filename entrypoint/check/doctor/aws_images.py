@@ -108,6 +108,13 @@ _BRING = {
     "typer": "shellingham",
     "wandb": "git pydantic platformdirs",
 }
+# Packages that install on a line and fail there, of which their metadata are silent: what they need, and what to do.
+_FAIL = {
+    (2, 14): {"keras-hub": ("Keras 3", "keras-nlp<0.13, or the image of ./build.sh --tensorflow 2.21")},
+    (2, 21): dict.fromkeys(
+        ("tensorflow-addons", "tf-models-official"), ("Keras 2", "the image of ./build.sh --tensorflow 2.14")
+    ),
+}
 # Packages that AWS's images have and ours may lack: those that they ask for, and what these bring.
 _AWS_BOTH = """
 attrs awscli beautifulsoup4 bokeh imageio ipython matplotlib numba opencv-python pandas pillow plotly pybind11 pytz
@@ -161,6 +168,11 @@ def is_known(distribution: str) -> bool:
 def ours(line: tuple[int, int]) -> frozenset[str]:
     """Return the modules that our image of a line has, without Python's own."""
     return frozenset(_OWN).union(*map(own_modules, distributions(line)))
+
+
+def failing(distribution: str, line: tuple[int, int]) -> tuple[str, str]:
+    """Return what a package needs that the image of a line cannot give it, and what to do; "" twice if it works."""
+    return _FAIL.get(line, {}).get(distribution, ("", ""))
 
 
 def on_aws(line: tuple[int, int]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from entrypoint.check.doctor.aws_images import (
     AWS_COMMANDS,
     AWS_COMMANDS_ON_GPUS,
     COMMANDS_LACKING,
+    failing,
     on_aws,
     ours,
     package_of,
@@ -20,7 +21,7 @@ from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.context import tried
 from entrypoint.check.doctor.requirements import Requirements, folders_of, of_requirements, requirements_of
 from entrypoint.check.doctor.source import Source, Use, UseKind, matches, text_of, value_of
-from entrypoint.check.doctor.subject import LINES, Case, tensorflow_of
+from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding, Place, error, note, warning
 
 _LACKING = {
@@ -87,9 +88,8 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             make = note  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        remedy = f"{package or name.split('.')[0]} in requirements.txt beside the script"
-        if name in _FOR_KERAS_2 and case.tensorflow > LINES[0]:
-            remedy = f"the image of 2.14 (build.sh), and {remedy}: it needs Keras 2"
+        _, remedy = failing(package, case.tensorflow)
+        remedy = remedy or f"{package or name.split('.')[0]} in requirements.txt beside the script"
         yield make(
             "module-missing",
             f"{name} is not in the image of TensorFlow {version}{more}; neither the script's folder nor its "
