@@ -102,7 +102,8 @@ BUT = {  # what these pure rooms have of it
 }
 # As pyproject.toml says.
 INSTALLED_WITH = {
-    "argcomplete", "boto3", "botocore", "flask", "psutil", "pynvml", "rich", "tensorboard", "tomli", "waitress",
+    "argcomplete", "boto3", "botocore", "flask", "packaging", "psutil", "pynvml", "rich", "tensorboard", "tomli",
+    "waitress",
 }  # fmt: skip
 # Durations are by the monotonic clock, since the other can be set while a job runs. Who reads the other, and why:
 WALL_CLOCK = {

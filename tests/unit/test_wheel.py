@@ -40,12 +40,13 @@ def test_it_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(wheel):
         (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
         needs = Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist")
     always = {re.split(r"[^\w-]", need)[0] for need in needs if "extra ==" not in need}
-    assert always == {"psutil", "tomli", "waitress"}
+    assert always == {"packaging", "psutil", "tomli", "uv", "waitress"}
 
 
 def test_it_has_the_files_that_are_no_python(wheel):
     files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
     with zipfile.ZipFile(wheel) as archive:
+        files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
         assert files | {"entrypoint/observe/live/page.html"} <= set(archive.namelist())
 
 
