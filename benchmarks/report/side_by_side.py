@@ -23,7 +23,7 @@ SECTIONS = {  # the group of cases: what is shown of it
     "real job": ("wall_s", "start_s", "tail_s", "launcher_tail_s"),
     "unread output": ("told_s", "saved_s", "held_s", "gone_s", "lost_share"),
     LAUNCHER: ("launcher_memory_bytes", "launcher_cpu_s"),
-    PACKAGES: ("install_s", "gone_s"),
+    PACKAGES: ("install_s", "install_cpu_s", "gone_s"),
     "log": ("lines_per_s", "cpu_us_per_line", "split_share", "mislabelled_share", "unlabelled_share"),
 }
 NOT_PLOTTED = (

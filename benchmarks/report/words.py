@@ -10,6 +10,7 @@ MEASURES = {  # title, unit
     "start_s": ("Start", "s"),
     "tail_s": ("Tail", "s"),
     "install_s": ("Install", "s"),
+    "install_cpu_s": ("CPU time of the install", "s"),
     "gone_s": ("Until all hosts are gone", "s"),
     "told_s": ("Until the script gets SIGTERM", "s"),
     "hang_told_s": ("Until the log reports the hang", "s"),

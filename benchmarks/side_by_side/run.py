@@ -18,14 +18,15 @@ SETTLE_S = 1.0  # between the last process's first mark and the case's event
 
 
 def run_packages(case: Case, side: str, images: Mapping[str, str], keep: Path | None = None) -> dict[str, Any]:
-    """Run a job that installs packages, directly after the same one without them. `install_s`: what it starts later."""
+    """Run a job that installs packages, directly after the same one without them. `install_...`: by how much it is more."""
     bare = run(dataclasses.replace(case, packages=0, cached=False), side, images)
     if case.cached and not list(Path(index.cache(case.name, side).name).iterdir()):
         run(case, side, images)
     result = run(case, side, images, keep=keep)
-    starts = [each["measures"].get("start_s") for each in (result, bare)]
-    if None not in starts:
-        result["measures"]["install_s"] = round(starts[0] - starts[1], 4)
+    found, without = result["measures"], bare["measures"]
+    for measure, of in (("install_s", "start_s"), ("install_cpu_s", "launcher_cpu_s")):
+        if of in found and of in without:
+            found[measure] = round(found[of] - without[of], 4)
     return result
 
 

@@ -361,14 +361,24 @@ def test_every_aim_is_of_a_measure_that_is_shown():
 
 def test_installs_have_a_page_with_aims_of_their_own():
     runs = [
-        *both("packages-110-hosts-1", {"install_s": 9.0}, {"install_s": 100.0}, group="packages"),
-        *both("packages-1-hosts-1-cached", {"install_s": 3.0}, {"install_s": 2.0}, group="packages"),
+        *both(
+            "packages-110-hosts-1",
+            {"install_s": 9.0, "install_cpu_s": 6.0},
+            {"install_s": 100.0, "install_cpu_s": 60.0},
+            group="packages",
+        ),
+        *both(
+            "packages-1-hosts-1-cached",
+            {"install_s": 3.0, "install_cpu_s": 0.2},
+            {"install_s": 2.0, "install_cpu_s": 2.0},
+            group="packages",
+        ),
         *both("packages-silent", {"gone_s": 8.0}, {"gone_s": 110.0}, group="packages"),
     ]
     lines = page("installs", runs, uv={"bytes": 38_400_000, "compressed_bytes": 16_900_000})
     assert "**1 of 2 aims met.**" in lines and "38.4 MB of the image, 16.9 MB of it in a registry" in " ".join(lines)
     found = tables(lines)
-    assert found["Install, s"][1] == ["the case packages-1-hosts-1-cached", "3.00", "2.00", "**1.50**"]
+    assert found["case"][1][1:] == ["3.00", "2.00", "**1.50**", "0.20", "2.00", "0.100"]
     assert found["Until all hosts are gone, s"] == [["the case packages-silent", "8.00", "110"]]
 
 
