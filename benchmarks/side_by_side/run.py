@@ -18,7 +18,7 @@ SETTLE_S = 1.0  # between the last process's first mark and the case's event
 
 
 def run_packages(case: Case, side: str, images: Mapping[str, str], keep: Path | None = None) -> dict[str, Any]:
-    """Run a job that installs packages, directly after the same one without them. `install_...`: by how much it is more."""
+    """Run a job that installs packages, after the same one without them; `install_...` is what the first takes more."""
     bare = run(dataclasses.replace(case, packages=0, cached=False), side, images)
     if case.cached and not list(Path(index.cache(case.name, side).name).iterdir()):
         run(case, side, images)
