@@ -88,7 +88,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             make = note  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        _, remedy = failing(package, case.tensorflow)
+        _, remedy = failing(package or name.replace("_", "-"), case.tensorflow)
         remedy = remedy or f"{package or name.split('.')[0]} in requirements.txt beside the script"
         yield make(
             "module-missing",

@@ -90,7 +90,7 @@ def of_requirements(case: Case, brought: Requirements) -> Iterator[Finding]:
         )
     for place, name in brought.named if _line_of(case) else ():
         needs, other = failing(_normalized(name), case.tensorflow)
-        if needs:
+        if needs and all(place != each for each, _ in brought.refused):
             yield warning(
                 "library-fails",
                 f"{name} installs on the image of TensorFlow {_line_of(case)}, and fails there: it needs {needs}",

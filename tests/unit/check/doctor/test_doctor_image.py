@@ -57,11 +57,16 @@ def test_jax_is_in_the_image_of_another_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"), [("2.14", "tensorflow-addons in"), ("2.21", "the image of ./build.sh --tensorflow 2.14")]
+    ("line", "module", "told"),
+    [
+        ("2.14", "tensorflow_addons", "tensorflow-addons in requirements.txt"),
+        ("2.21", "tensorflow_addons", "the image of ./build.sh --tensorflow 2.14"),
+        ("2.14", "keras_hub", "keras-nlp<0.13, or the image of"),
+    ],
 )
-def test_no_remedy_is_a_library_that_the_line_breaks(line: str, told: str, tmp_path: Path) -> None:
+def test_no_remedy_is_a_library_that_fails_on_the_line(line: str, module: str, told: str, tmp_path: Path) -> None:
     change = {"AlgorithmSpecification": {"TrainingImage": f"{IMAGE.rpartition(':')[0]}:{line}"}}
-    (finding,) = look(tmp_path, f"import tensorflow_addons as tfa\n{SCRIPT}", change).findings
+    (finding,) = look(tmp_path, f"import {module}\n{SCRIPT}", change).findings
     assert finding.instead.startswith(told)
 
 
