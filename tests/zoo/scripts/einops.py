@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 from einops import rearrange
-from einops.layers.tensorflow import EinMix, Rearrange, Reduce
+from einops.layers.keras import EinMix, Rearrange, Reduce, keras_custom_objects
 from shown import agree, falls, loads, model_dir, rank
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -27,6 +27,6 @@ with strategy.scope():
 found = model.fit(data, epochs=5, steps_per_epoch=16, verbose=0).history["loss"]
 falls(found[0], found[-1])
 agree(model.get_weights())
-folder = model_dir() / "1"
-model.save(folder)
-loads(model(x[:16]), tf.keras.models.load_model(folder)(x[:16]))
+path = model_dir() / "model.keras"
+model.save(path)
+loads(model(x[:16]), tf.keras.models.load_model(path, keras_custom_objects)(x[:16]))

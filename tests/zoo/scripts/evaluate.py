@@ -36,4 +36,4 @@ metric = Accuracy()
 for part in np.array_split(np.arange(512), 4):
     metric.add_batch(predictions=predicted[part] > 0.5, references=y[part])
 judged = metric.compute()["accuracy"]
-assert float(hvd_tf.allreduce(judged)) > 0.8
+assert float(hvd_tf.allreduce(tf.constant(judged))) > 0.8

@@ -8,8 +8,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from shown import agree, falls, loads, model_dir
 
 jax.distributed.initialize()
-mesh = Mesh(jax.devices(), ("batch",))
-rows, everywhere = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+rows, everywhere = (NamedSharding(Mesh(jax.devices(), ("batch",)), PartitionSpec(*of)) for of in (["batch"], []))
 
 
 def network(of):
@@ -32,6 +31,7 @@ for x in np.random.default_rng(jax.process_index()).normal(size=(60, 32, 8)).ast
     parts = [jax.make_array_from_process_local_data(rows, each) for each in (x, x.sum(1, keepdims=True))]
     losses.append(float(step(model, optimizer, *parts)))
 falls(losses[0], losses[-1])
+model.eval()
 graph, state = nnx.split(model)
 weights = jax.tree.map(np.asarray, nnx.to_pure_dict(state))
 agree(jax.tree.leaves(weights))

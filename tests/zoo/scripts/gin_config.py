@@ -34,7 +34,7 @@ gin.parse_config(parser.parse_args().gin_bindings)
 model, found = train(tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver()))
 falls(found[0], found[-1])
 agree(model.get_weights())
-path = model_dir() / "1"
+path = model_dir() / "model.keras"  # a SavedModel would be written by the parameter servers, each its part
 model.save(path)
 some = np.random.default_rng(0).normal(size=(8, 8)).astype("float32")
-loads(model(some), tf.keras.models.load_model(path)(some))
+loads(model(some), tf.keras.models.load_model(path, compile=False)(some))

@@ -11,7 +11,7 @@ hvd.init()
 server = ThreadedMotoServer("127.0.0.1", 0)
 server.start()
 address = "http://{}:{}".format(*server.get_host_and_port())
-s3 = s3fs.S3FileSystem(key="key", secret="secret", endpoint_url=address, client_kwargs={"region_name": "us-east-1"})
+s3 = s3fs.S3FileSystem(key="key", secret="secret", endpoint_url=address, client_kwargs={"region_name": "eu-west-1"})
 s3.mkdir("rows")
 for number in range(4):
     with s3.open(f"rows/part-{number}.npy", "wb") as file:
