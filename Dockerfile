@@ -35,10 +35,11 @@ ENV DEBIAN_FRONTEND=noninteractive
 # ---- system: the root file system of the image ----------------------------------------------------------------------------
 FROM debian AS system
 
-# openmpi-bin and the ssh daemon for `mpirun` across hosts; ca-certificates for S3; procps for the person who looks inside.
+# openmpi-bin and the ssh daemon for `mpirun` across hosts; ca-certificates for S3; procps for the person who looks inside;
+# libgomp1 for LightGBM and others whose wheels expect it.
 RUN apt-get update -q && \
     apt-get install -q -y --no-install-recommends \
-        ca-certificates openmpi-bin openssh-client openssh-server procps python3 && \
+        ca-certificates libgomp1 openmpi-bin openssh-client openssh-server procps python3 && \
     # Each host makes its own host key when a job starts. A key in an image is everybody's key.
     rm -f /etc/ssh/ssh_host_* && \
     # For sshd's privilege separation. Debian makes it when the service starts, and no service manager runs here.

@@ -44,6 +44,15 @@ def test_a_tf1_worker_does_not_wait_for_its_session(hosts):
     assert waited < 25
 
 
+def test_a_module_may_hold_a_dict(hosts):
+    """TensorFlow 2.14 itself fails at that beside the typing_extensions that other libraries want."""
+    script = "import tensorflow as tf\nmodule = tf.Module()\nmodule.held = {'a': tf.constant(42)}\n"
+    script += "print('held', int(tf.function(lambda held: held['a'])(module.held)))\n"
+    job = hosts(1, code={"train.py": script})
+    assert job.end(within=200) == [0]
+    assert "held 42" in job[1].log
+
+
 def test_workers_that_train_three_weights_on_a_server_are_said_to_train_one_model(hosts):
     asked = {**PS, "sagemaker_entrypoint_ps_workers": "server", "sagemaker_entrypoint_ps_count": "1"}
     job = hosts(2, hyperparameters=asked, code={"train.py": ON_A_SERVER})

@@ -17,7 +17,7 @@ from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
 from pins import installed as there
-from pins import pins
+from pins import numbers, pins
 from sources import check, fetch
 from unusable import Unusable, reason
 from variables import variables
@@ -151,12 +151,21 @@ def environment(task: dict, path: list[str]) -> dict[str, str]:
 
 
 def keep(task: dict) -> dict[str, str]:
-    """Return the variables by which pip and uv of the user's programs keep what was built for one another, too."""
-    file = Path(task["result"]).with_name("constraints.txt")
-    file.write_text(pins(there(), task["replace"]).constraints)
+    """Return the variables by which the user's programs, their pip and their uv keep to what is installed.
+
+    TensorFlow before 2.16 cannot use a dict of a tf.Module beside typing_extensions 4.6 or later on Python 3.11, but
+    for the part of wrapt that is in Python.
+    """
+    file, here = Path(task["result"]).with_name("constraints.txt"), there()
+    kept = pins(here, task["replace"])
+    file.write_text(kept.constraints)
     names = ("PIP_CONSTRAINT", "UV_CONSTRAINT")
-    kept = {name: " ".join(filter(None, [os.environ.get(name), str(file)])) for name in names}
-    return {**kept, "UV_PYTHON": os.environ.get("UV_PYTHON") or sys.executable}
+    own = {name: " ".join(filter(None, [os.environ.get(name), str(file)])) for name in names}
+    own["UV_PYTHON"] = os.environ.get("UV_PYTHON") or sys.executable
+    version = kept.versions.get("tensorflow", "")
+    if version and numbers(version) < (2, 16) and "WRAPT_DISABLE_EXTENSIONS" not in os.environ:
+        own["WRAPT_DISABLE_EXTENSIONS"] = "1"
+    return own
 
 
 def lacks(modules: list[str], path: list[str]) -> str:

@@ -26,15 +26,19 @@ KEPT = {
     "jax", "jaxlib", "torch", "torchvision", "torchaudio",
 }  # fmt: skip
 KEPT_FAMILIES = re.compile(r"nvidia-(?!ml-py)|jax-cuda")
-# What libraries need when they are imported, and their metadata does not say: (what is here, the library, what fits).
+# What libraries need when they are imported, and their metadata does not say: library, what does not fit, beside what.
 UNSTATED = (
-    ("tensorflow<2.15", "tensorflow-probability", "<0.23"),
-    ("tensorflow<2.16", "tensorflow-probability", "<0.24"),
-    ("tensorflow<2.18", "tensorflow-probability", "<0.25"),
-    ("keras<3", "keras-nlp", "<0.13"),
-    ("keras<3", "keras-hub", "<0"),
-    ("numpy<2", "pyarrow", "<26"),
+    ("tensorflow-probability", ">=0.23", "tensorflow<2.15"),
+    ("tensorflow-probability", ">=0.24", "tensorflow<2.16"),
+    ("tensorflow-probability", ">=0.25", "tensorflow<2.18"),
+    ("tensorflow-transform", "<1", "tensorflow>=2"),  # of 2019; a resolver finds it where nothing newer fits
+    ("keras-nlp", ">=0.13", "keras<3"),
+    ("keras-hub", ">=0", "keras<3"),
+    ("tensorflow-addons", ">=0", "keras>=3"),
+    ("tf-models-official", ">=0", "keras>=3"),
+    ("pyarrow", ">=26", "numpy<2"),
 )
+OPPOSITE = {">=": "<", "<": ">="}
 LAST_WITH_PKG_RESOURCES = 81  # of setuptools
 INSTALLER = "sagemaker-tf-entrypoint"
 PACKAGES = Path(__file__).parents[3]  # that of this file
@@ -99,6 +103,12 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def _parts(specifier: str) -> tuple[str, str, str]:
+    """Return ("numpy", "<", "2") for `numpy<2`, and ("", ">=", "0") for `>=0`."""
+    name, operator, version = re.split("(>=|<)", specifier)
+    return name, operator, version
+
+
 def numbers(version: str) -> tuple[int, ...]:
     """Return (2, 16) for `2.16.1`."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
@@ -140,13 +150,13 @@ def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
         for name, specifier, marker in each.requires()
         if specifier and name not in {*versions, *free, *barred}
     }
-    for here, name, fits in UNSTATED:
-        own, _, below = here.partition("<")
-        first = all(each.name != name for each in ranges)
-        if first and own in versions and numbers(versions[own]) < numbers(below):
-            since = "" if fits == "<0" else f"from {fits.lstrip('<')} on, "
-            why = f"{since}it needs {own}>={below}, and {own} is {versions[own]} here"
-            ranges.add(Range(name, fits, "", why))
+    for name, misfit, where in UNSTATED:
+        (bad, version), (own, of, bound) = _parts(misfit)[1:], _parts(where)
+        is_below = own in versions and numbers(versions[own]) < numbers(bound)
+        if own in versions and is_below == (of == "<") and all(each.name != name for each in ranges):
+            which = "it" if misfit == ">=0" else f"{name}{misfit}"
+            why = f"{which} needs {own}{OPPOSITE[of]}{bound}, and {own} is {versions[own]} here"
+            ranges.add(Range(name, f"{OPPOSITE[bad]}{version}", "", why))
     old = there.get("setuptools")
     if old and "tensorboard" in kept and int(old.version.split(".")[0]) <= LAST_WITH_PKG_RESOURCES:
         why = f"tensorboard {versions['tensorboard']}, which is here, imports pkg_resources, of setuptools up to 81"

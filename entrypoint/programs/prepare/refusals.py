@@ -200,5 +200,9 @@ def _of_failure(text: str) -> str:
     lines = [line.strip() for line in inner.splitlines() if line.strip()]
     own = next((line for line in lines if re.search(r": (fatal )?error: ", line)), lines[-1] if lines else "")
     if own:
-        return f"ERROR: {built[1] if built else 'a package'} could not be built from its sources: {own[:LONGEST]}"
+        through = re.search(r"was included because `([^`]+)`", text)  # uv's hint: by what, at the end of a chain
+        asked = f", which {through[1]} asks for," if through else ""
+        return (
+            f"ERROR: {built[1] if built else 'a package'}{asked} could not be built from its sources: {own[:LONGEST]}"
+        )
     return f"ERROR: {': '.join(heads)[:LONGEST]}" if heads else f"ERROR: {text.strip()[-LONGEST:]}"
