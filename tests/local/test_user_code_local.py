@@ -338,7 +338,7 @@ HOLE = (
 )
 
 
-@pytest.mark.parametrize("tool", ["uv", "pip"])
+@pytest.mark.parametrize("tool", ["uv", pytest.param("pip", marks=pytest.mark.more)])
 def test_an_index_that_no_packet_reaches(hosts, netns, tmp_path, tool):
     """It is given up within seconds: left alone, uv takes 45 s, and pip a minute and a half."""
     own = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://10.9.9.9/simple", "NO_PROXY": "*"}

@@ -236,7 +236,7 @@ def stops() -> Iterator[Case]:
     for way in (Way.SINGLE, Way.MWMS, Way.MPI):
         hosts = 1 if way is Way.SINGLE else 2
         # While requirements are installed; at a set time a quick machine's scripts would be up, save, and end well.
-        now = "stop all when 'Processing'"
+        now = "stop all when 'Using Python'"
         case = stop(way, "SIGTERM before scripts run", EVERYWHERE, now, "saves", 143, STOP, hosts=hosts)
         yield replace(case, when="start", files=HELD)
     # One script is left; the others have ended well.
