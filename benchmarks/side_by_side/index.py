@@ -42,8 +42,8 @@ def port() -> int:
     """Download the wheels and serve them until this process ends; return the port. The index is at /simple/."""
     folder = _folder()
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", f"{folder.name}/files", *NEEDS],
-        check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "-w", f"{folder.name}/files", *NEEDS],
+        check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     for wheel in Path(folder.name, "files").glob("*.whl"):
         publish(wheel, Path(folder.name, "simple"))
