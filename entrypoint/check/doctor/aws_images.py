@@ -108,12 +108,10 @@ _BRING = {
     "typer": "shellingham",
     "wandb": "git pydantic platformdirs",
 }
-# Packages that install on a line and fail there, of which their metadata are silent: what they need, and what to do.
-_FAIL = {
-    (2, 14): {"keras-hub": ("Keras 3", "keras-nlp<0.13, or the image of ./build.sh --tensorflow 2.21")},
-    (2, 21): dict.fromkeys(
-        ("tensorflow-addons", "tf-models-official"), ("Keras 2", "the image of ./build.sh --tensorflow 2.14")
-    ),
+# What to do instead of installing a package of which no version works with the Keras of a line (UNSTATED in pins.py).
+_INSTEAD = {
+    (2, 14): {"keras-hub": "keras-nlp<0.13, or the image of ./build.sh --tensorflow 2.21"},
+    (2, 21): dict.fromkeys(("tensorflow-addons", "tf-models-official"), "the image of ./build.sh --tensorflow 2.14"),
 }
 # Packages that AWS's images have and ours may lack: those that they ask for, and what these bring.
 _AWS_BOTH = """
@@ -170,9 +168,9 @@ def ours(line: tuple[int, int]) -> frozenset[str]:
     return frozenset(_OWN).union(*map(own_modules, distributions(line)))
 
 
-def failing(distribution: str, line: tuple[int, int]) -> tuple[str, str]:
-    """Return what a package needs that the image of a line cannot give it, and what to do; "" twice if it works."""
-    return _FAIL.get(line, {}).get(distribution, ("", ""))
+def remedy(distribution: str, line: tuple[int, int]) -> str:
+    """Return what to do where a module of a package is missing from the image of a line."""
+    return _INSTEAD.get(line, {}).get(distribution, f"{distribution} in requirements.txt beside the script")
 
 
 def on_aws(line: tuple[int, int]) -> frozenset[str]:

@@ -12,10 +12,10 @@ from entrypoint.check.doctor.aws_images import (
     AWS_COMMANDS,
     AWS_COMMANDS_ON_GPUS,
     COMMANDS_LACKING,
-    failing,
     on_aws,
     ours,
     package_of,
+    remedy,
 )
 from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.context import tried
@@ -88,13 +88,11 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             make = note  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        _, remedy = failing(package or name.replace("_", "-"), case.tensorflow)
-        remedy = remedy or f"{package or name.split('.')[0]} in requirements.txt beside the script"
         yield make(
             "module-missing",
             f"{name} is not in the image of TensorFlow {version}{more}; neither the script's folder nor its "
             "requirements bring it: ModuleNotFoundError",
-            _INSTEAD.get(name, remedy),
+            _INSTEAD.get(name) or remedy(package or name.split(".")[0].replace("_", "-"), case.tensorflow),
             place=use.place,
         )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.check.doctor.api_names import STARTS_PROGRAMS
-from entrypoint.check.doctor.aws_images import COMMANDS_OF, failing, is_known, modules_of
+from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of
 from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.context import tried
 from entrypoint.check.doctor.planned_job import SOURCE
@@ -40,7 +40,6 @@ class Requirements:
     commands: frozenset[str] = frozenset()
     whole: bool = True  # whether the modules of every line are known
     from_git: tuple[tuple[Place, str], ...] = ()  # lines that pip needs git for
-    named: tuple[tuple[Place, str], ...] = ()  # the packages of the lines
     refused: tuple[tuple[Place, str], ...] = ()  # what the image cannot have, and why
     coming: int | None = None  # packages that would be installed; None if that is unknown
     unresolved: str = ""  # why it is
@@ -51,11 +50,10 @@ def requirements_of(case: Case) -> Requirements:
     files = _files(case)
     calls = list(_of_pip(case)) if _line_of(case) else []
     answer = _resolved(case, files, calls) if files or calls else {"wanted": []}
-    names, whole, from_git, named = set(), True, [], []
+    names, whole, from_git = set(), True, []
     for path, number, line, name in answer["wanted"]:
         if re.search(r"\bgit\+|^git://", line):
             from_git.append((_place(case, path, number), line))
-        named.append((_place(case, path, number), name))
         names |= {name} - {""}
         whole = whole and bool(name)
     for folder in folders_of(case):
@@ -63,13 +61,12 @@ def requirements_of(case: Case) -> Requirements:
             if path.is_file():
                 whole = False
                 names |= set(_QUOTED.findall(_text(path)))
-    names = set(map(_normalized, names))
+    names = {re.sub(r"[-_.]+", "-", name).lower() for name in names}
     return Requirements(
         modules=frozenset().union(*map(modules_of, names)),
         commands=frozenset(COMMANDS_OF[name] for name in names if name in COMMANDS_OF),
         whole=whole and all(map(is_known, names)),
         from_git=tuple(from_git),
-        named=tuple(named),
         refused=tuple((_place(case, path, number), why) for path, number, why in answer.get("refused", [])),
         coming=answer.get("coming"),
         unresolved=answer.get("unresolved", ""),
@@ -88,15 +85,6 @@ def of_requirements(case: Case, brought: Requirements) -> Iterator[Finding]:
             instead[0].removeprefix("write ") if instead else "a version that an index has for Python 3.11 on Linux",
             place=place,
         )
-    for place, name in brought.named if _line_of(case) else ():
-        needs, other = failing(_normalized(name), case.tensorflow)
-        if needs and all(place != each for each, _ in brought.refused):
-            yield warning(
-                "library-fails",
-                f"{name} installs on the image of TensorFlow {_line_of(case)}, and fails there: it needs {needs}",
-                other,
-                place=place,
-            )
     files = [Place(file=_shown(case, path)) for path in _files(case)[:1]]
     if brought.unresolved and certain:
         yield note(
@@ -180,10 +168,6 @@ def _resolved(case: Case, files: list[Path], calls: list[tuple[str, int, str]]) 
     command = [sys.executable, str(RESOLVE)]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=300)
     return dict(json.loads(done.stdout))
-
-
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _place(case: Case, path: str, line: int) -> Place:

@@ -158,14 +158,6 @@ CASES: dict[str, Ill] = {
         line="numpy",
         well={"change": {"AlgorithmSpecification": {"TrainingImage": f"{IMAGE.rpartition(':')[0]}:2.21"}}},
     ),
-    "library-fails": Ill(
-        script=SCRIPT,
-        change={"AlgorithmSpecification": {"TrainingImage": f"{IMAGE.rpartition(':')[0]}:2.21"}},
-        requirements="six\nTensorflow_Addons\n",
-        line="Tensorflow_Addons",
-        severity="warning",
-        well={"change": {}},
-    ),
     "requirements-unresolved": Ill(
         script=SCRIPT,
         change={},
