@@ -25,6 +25,8 @@ from entrypoint.launcher.plan.planner import plan_for
 ROOT = Path(__file__).resolve().parents[4]
 LIBRARY = Path(__file__).resolve().parent / "parity" / "library.py"
 PAGE = ROOT / "docs" / "differences.md"
+OF_INSTALLERS = {"PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_PYTHON"}
+OF_VERSIONS = {"WRAPT_DISABLE_EXTENSIONS"}  # set for a TensorFlow that needs it
 SETS = ("CURRENT_HOST", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION")
 EVERY = {**JOBS, **DIFFERENT}
 # Where each is; nothing: beside pytest. tests/run.sh makes the other folder.
@@ -215,7 +217,8 @@ def topology(seen):
 
 def of_tensorflow(seen):
     theirs, mine = seen.theirs("region")["env"], seen.mine("region")["env"]
-    assert set(mine) - set(theirs) == {"PYTHONPATH", "S3_REGION", "S3_USE_HTTPS"}  # the first is the library's, too
+    more = set(mine) - set(theirs) - OF_INSTALLERS - OF_VERSIONS
+    assert more == {"PYTHONPATH", "S3_REGION", "S3_USE_HTTPS"}  # the first is the library's, too
     assert (mine["S3_REGION"], mine["S3_USE_HTTPS"]) == ("eu-west-1", "1")
     assert seen.changed("region") == set()
 
@@ -262,6 +265,14 @@ def of_the_ranks_own_host(seen):
     assert seen.changed("mpi, algo-2") == set()
 
 
+def of_installers(seen):
+    theirs, mine = seen.theirs("region")["env"], seen.mine("region")["env"]
+    assert not OF_INSTALLERS & set(theirs)
+    assert mine["PIP_CONSTRAINT"] == mine["UV_CONSTRAINT"]
+    assert re.search(r"^numpy==\d", Path(mine["PIP_CONSTRAINT"]).read_text(), re.MULTILINE)
+    assert mine["UV_PYTHON"] == sys.executable
+
+
 def refused(seen):
     for name in ("= in a name", "NUL", "half a pair"):
         theirs = seen.theirs(name)
@@ -283,6 +294,7 @@ DIFFERENCES = {
     "`S3_REGION`, `S3_USE_HTTPS`": of_tensorflow,
     "arguments and the shell": shell,
     "variables of MPI ranks": of_the_ranks_own_host,
+    "`PIP_CONSTRAINT`, `UV_CONSTRAINT`, `UV_PYTHON`": of_installers,
     "what no program can be given": refused,
 }
 
