@@ -314,6 +314,15 @@ def test_a_pip_py_of_the_user_is_not_taken_for_pip(tmp_path: Path, monkeypatch: 
     assert load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)})) is not None
 
 
+def test_requirements_that_cannot_be_met_are_named(tmp_path: Path):
+    code = tmp_path / "model/code"
+    code.mkdir(parents=True)
+    (code / "requirements.txt").write_text("--no-index\nno-such-distribution-of-anybody\n")
+    (code / "inference.py").write_text("def handler(data, context): return 'x', 'a/b'")
+    with pytest.raises(CodeError, match=r"requirements.txt in .* line 2 asks for no-such-distribution-of-anybody"):
+        load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)}))
+
+
 def test_lines_are_for_rows():
     response = ask(ONE, {"inputs": [[1, 2]]}, Accept="application/jsonlines")
     assert response.status_code == 406 and response.json["error"].endswith("wanted Accept: application/json")
