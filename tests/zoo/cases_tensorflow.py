@@ -5,6 +5,8 @@ from case import Case
 KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}  # for what is written for it, on the line whose tf.keras is Keras 3
 SERVERS = {"ENTRYPOINT_PS_WORKERS": "server"}  # the script runs on the first host alone
 L14, L21 = ("2.14",), ("2.21",)
+ESTIMATOR = "cannot import name 'estimator' from 'tensorflow'"
+NO_ESTIMATOR = "2.21: it needs `tf.estimator`, which TensorFlow has not had since 2.16."
 KERAS_3 = "2.14: it needs Keras 3; keras-nlp 0.12 has much the same."
 
 CASES: list[Case] = [
@@ -18,8 +20,8 @@ CASES: list[Case] = [
         "mwms",
         L21,
         environment=KERAS_2,
-        fails="cannot import name 'estimator' from 'tensorflow'",
-        why="2.21: it needs `tf.estimator`, which TensorFlow has not had since 2.16.",
+        fails=ESTIMATOR,
+        why=NO_ESTIMATOR,
     ),
     Case("tensorflow-probability", ("tensorflow-probability",), "mpi", environment=KERAS_2),
     Case("tensorflow-datasets", ("tensorflow-datasets",), "mwms", environment=KERAS_2),
@@ -93,5 +95,14 @@ CASES: list[Case] = [
         "mwms",
         environment={**KERAS_2, "SM_FRAMEWORK": "tf.keras"},
     ),
-    Case("neural-structured-learning", ("neural-structured-learning",), "mwms", environment=KERAS_2),
+    Case("neural-structured-learning", ("neural-structured-learning",), "mwms", L14),
+    Case(
+        "neural-structured-learning",
+        ("neural-structured-learning",),
+        "mwms",
+        L21,
+        environment=KERAS_2,
+        fails=ESTIMATOR,
+        why=NO_ESTIMATOR,
+    ),
 ]
