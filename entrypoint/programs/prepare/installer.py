@@ -65,10 +65,10 @@ def install(code: Path, *, package: bool = False, replace: Sequence[str] = (), m
     """
     requirements = code / "requirements.txt"
     files = read(requirements) if requirements.is_file() else Files([], [], [])
-    _Installation(code, package, requirements.is_file(), files, replace, mode).run()
+    Installation(code, package, requirements.is_file(), files, replace, mode).run()
 
 
-class _Installation:
+class Installation:
     def __init__(
         self, code: Path, package: bool, listed: bool, files: Files, replace: Sequence[str], mode: str
     ) -> None:
@@ -96,7 +96,7 @@ class _Installation:
     def _install(self, folder: Path, constraints: Path) -> str:
         """Install with one of the two tools; return its name."""
         options = self._options()
-        uv = _find_uv()
+        uv = find_uv()
         how = for_uv(options, self.files.options, self.code) if uv else "uv is not here"
         how = _only_pip(self.files, options, self.package) or how
         if isinstance(how, Uv):
@@ -207,7 +207,7 @@ class _Installation:
         def resolve(requirements: Iterable[str]) -> dict[str, str] | None:
             words = ["--dry-run", "--output-format", "json", *requirements]
             try:
-                return _resolved(subprocess.run([*command, *words], env=environment, capture_output=True, timeout=15))
+                return resolved(subprocess.run([*command, *words], env=environment, capture_output=True, timeout=15))
             except subprocess.TimeoutExpired:  # a refusal is not to wait for advice
                 return None
 
@@ -279,7 +279,7 @@ def _only_pip(files: Files, options: Mapping[str, str], package: bool) -> str:
     return ""
 
 
-def _find_uv() -> str | None:
+def find_uv() -> str | None:
     beside = Path(sys.executable).with_name("uv")
     return next((str(each) for each in (beside, OUR_PROGRAMS / "uv") if each.is_file()), shutil.which("uv"))
 
@@ -297,7 +297,7 @@ def _device(folder: Path) -> int:
     return next((each for each in (folder, *folder.parents) if each.exists()), Path("/")).stat().st_dev
 
 
-def _resolved(done: subprocess.CompletedProcess[bytes]) -> dict[str, str] | None:
+def resolved(done: subprocess.CompletedProcess[bytes]) -> dict[str, str] | None:
     """Return the versions to come, by uv's report; None if there is no solution."""
     if done.returncode:
         return None

@@ -15,6 +15,7 @@ LINES = Path(__file__).with_name("image_lines.json")  # line of our images -> na
 DEPENDS = re.compile(
     r"([A-Za-z0-9._-]+(?:\[[^]]*\])?(?:[<>=!~][^\s{]*)?) depends? on ([A-Za-z0-9._-]+)(?:\{[^}]*\})?([<>=!~]\S*)"
 )
+UNSTATED = re.compile(r" needs ([\w-]+)((?:>=|<)[\d.]+), and")  # in Range.why
 LONGEST = 600  # characters of uv's own words
 SHOWN = 3  # of several refusals
 
@@ -132,13 +133,19 @@ def _what_is_here(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str
 
 def _elsewhere(wish: Wish, pins: Pins) -> str:
     """Return where a wish can be met: in another of our images, by replacing what is here, or in one's own image."""
-    if wish.name not in pins.versions:
+    against = [] if wish.name in (*pins.versions, *pins.barred) else _against(wish.wanted.requirement, pins)
+    unstated = next((found for each in against if (found := UNSTATED.search(each.why))), None)
+    if unstated:  # what another image must have for it
+        wish = Wish(wish.wanted, unstated[1], unstated[2], "")
+    elif wish.name not in pins.versions:
         return ""
     own = ".".join(pins.versions.get("tensorflow", "").split(".")[:2])
     for line, versions in json.loads(LINES.read_text()).items():
         version = versions.get(wish.name) or (versions.get("tensorflow-cpu", "") if wish.name == "tensorflow" else "")
         if not line.endswith("-gpu") and line != own and version and _fits(wish.specifier, version):
             return f"; the image of ./build.sh --tensorflow {line} has {wish.name} {version}"
+    if unstated:
+        return ""
     return f"; or build on an image that has it (./build.sh --on IMAGE), or set ENTRYPOINT_REPLACE={wish.name}"
 
 

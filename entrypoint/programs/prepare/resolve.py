@@ -20,12 +20,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from installer import NO_CONNECTION, _find_uv, _Installation, _resolved
+from installer import NO_CONNECTION, Installation, find_uv, resolved
 from pins import Installed, Pins, add_aliases, installed, pins
 from pip_options import configured, for_uv
 from refusals import LINES, Resolve, of_pins, of_uv
 from unusable import masked
-from wanted import Files, Requirement, Wanted, _wanted, read
+from wanted import Files, Requirement, Wanted, as_wanted, read
 
 REQUIRES = LINES.with_name("image_requires.json")  # distribution==version -> what it asks of others
 TARGET = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_36")  # of the images
@@ -57,7 +57,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             there = image(asked["image"], Path(scratch, "image"))
             kept = pins(there, asked["replace"])
-            in_scripts = [_wanted(Path(file), line, text, constraint=False) for file, line, text in asked["lines"]]
+            in_scripts = [as_wanted(Path(file), line, text, constraint=False) for file, line, text in asked["lines"]]
             alone = (
                 (each, of_pins([on_image], kept, there)) for each, on_image in _on_image(files.wanted + in_scripts)
             )
@@ -94,7 +94,7 @@ def _on_image(wanted: Iterable[Wanted]) -> Iterable[tuple[Wanted, Wanted]]:
             yield each, each._replace(requirement=plain)
 
 
-class _Planned(_Installation):
+class _Planned(Installation):
     """Resolve what would be installed beside what lies in the image."""
 
     def __init__(self, code: Path, files: Files, there: Mapping[str, Installed], kept: Pins) -> None:
@@ -107,7 +107,7 @@ class _Planned(_Installation):
             return {"unresolved": "their index is CodeArtifact's (CA_REPOSITORY_ARN), which takes the job's role"}
         mine = configured(self.environment)
         options = {name: value for name, value in mine.items() if name in LEADS or _variable(name) in of_job}
-        uv, how = _find_uv(), for_uv(options, self.files.options)
+        uv, how = find_uv(), for_uv(options, self.files.options)
         if not uv or isinstance(how, str):
             return {
                 "unresolved": f"pip resolves them on a host, because of {how}" if uv else "uv is not installed here"
@@ -128,11 +128,11 @@ class _Planned(_Installation):
         try:
             done = plan(word for path in paths for word in ("-r", path))
             text = done.stderr.decode("utf-8", "replace")
-            if (coming := _resolved(done)) is not None:
+            if (coming := resolved(done)) is not None:
                 return {"coming": len(coming)}
             if UNREACHED.search(text) or (os.environ.get("UV_OFFLINE") and ["--no-index"] not in self.files.options):
                 return {"unresolved": "no package index was reached"}
-            resolve = Resolve(lambda requirements: _resolved(plan(["-r", str(in_files), *requirements])))
+            resolve = Resolve(lambda requirements: resolved(plan(["-r", str(in_files), *requirements])))
             why = masked(of_uv(text, self.files.wanted, self.pins, self.before, resolve))
         except subprocess.TimeoutExpired:
             return {"unresolved": f"that took more than {SECONDS:.0f} s"}

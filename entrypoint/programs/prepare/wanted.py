@@ -60,7 +60,7 @@ def _read(path: Path, files: Files, *, constraint: bool, seen: set[Path]) -> Non
     for number, line in _lines(text):
         line = VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[0], line)
         if not line.startswith("-"):
-            files.wanted.append(_wanted(path, number, line, constraint=constraint))
+            files.wanted.append(as_wanted(path, number, line, constraint=constraint))
             continue
         try:
             words = shlex.split(line)
@@ -98,7 +98,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, COMMENT.sub("", begun).strip()
 
 
-def _wanted(path: Path, number: int, line: str, *, constraint: bool) -> Wanted:
+def as_wanted(path: Path, number: int, line: str, *, constraint: bool) -> Wanted:
     text, *options = PER_REQUIREMENT.split(line, maxsplit=1)
     text = text.strip()
     try:
