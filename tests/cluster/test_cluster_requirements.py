@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import Cluster, Ending, sh
+from containers import Cluster, Ending, run_alone, sh, write_script
 from package_index import Package, make
 from requirements_forms import PACKAGES
 
@@ -36,7 +36,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make the index, with a NumPy that TensorFlow does not load with, and a TensorBoard that it does not miss."""
     own = [each for each in PACKAGES if each.name != "numpy"]
     more = [Package("numpy", "99", module=LOADS_NOT), Package("tensorboard", "99")]
-    return make(tmp_path_factory.mktemp("index"), [*own, *more])
+    return make(tmp_path_factory.mktemp("index"), [*own, *more], tools=("setuptools",))
 
 
 @pytest.fixture
@@ -166,3 +166,16 @@ def test_hosts_that_get_different_versions_are_named_with_the_package(start: Sta
         assert cause(endings).startswith("algo-2 (differs from the other hosts): ")
         assert "installed by requirements is plain 1; on algo-1 it is plain 2" in cause(endings)
         assert not any(map(told, endings.values()))
+
+
+@pytest.mark.more
+def test_a_warm_pool_keeps_what_uv_has_built(image: str, index: Path, tmp_path: Path) -> None:
+    write_script(tmp_path / "ml", "print('told it')\n")
+    (tmp_path / "ml/code/requirements.txt").write_text("legacy\n")
+    mounts = {tmp_path / "ml": "/opt/ml", index: "/index:ro", tmp_path / "warm": "/warm"}
+    environment = {"PIP_INDEX_URL": "file:///index/simple", "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY": "/warm"}
+    for built in (True, False):
+        done = run_alone(image, "train", mounts=mounts, environment=environment, network="none")
+        assert done.returncode == 0, done.stdout
+        assert "installed 1 package by uv in " in done.stdout
+        assert ("Built legacy==1" in done.stdout) is built
