@@ -67,6 +67,10 @@ def _fits(specifier: str, version: str) -> bool:
     return bool(Requirement(f"x{specifier}").specifier.contains(version, prereleases=True))
 
 
+def _is_met(name: str, specifier: str, pins: Pins) -> bool:
+    return name in pins.versions and _fits(specifier, pins.versions[name])
+
+
 def _against(requirement: Any, pins: Pins) -> list[Range]:
     """Return what those that stay ask of a distribution, where no version can meet both."""
     return [
@@ -162,10 +166,11 @@ def of_uv(text: str, wanted: Sequence[Wanted], pins: Pins, there: Mapping[str, I
     asked = [
         (package, normalized(name), specifier.rstrip(",."))
         for package, name, specifier in DEPENDS.findall(cause)
-        if normalized(name) in theirs
+        if normalized(name) in theirs and not _is_met(normalized(name), specifier.rstrip(",."), pins)
     ]
     if not blamed or not asked:
-        return _in_its_own_words(cause, blamed)
+        denied = re.search(r"hint: .*((?:lack of|invalid|denied)[^.]*\(40[13][^)]*\))", text)
+        return _in_its_own_words(cause, blamed) + (f" (an index answered: {denied[1]})" if denied else "")
     first, (package, name, specifier) = blamed[0], asked[0]
     wish = Wish(first, name, specifier, package)
     own = normalized(re.split(r"[\[<>=!~]", package)[0])

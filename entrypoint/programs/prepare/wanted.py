@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
+from unusable import Unusable
 
 MOST_FILES = 50  # that include one another by -r
 COMMENT = re.compile(r"(^|\s+)#.*$")
@@ -52,6 +53,8 @@ def _read(path: Path, files: Files, *, constraint: bool, seen: set[Path]) -> Non
     if real in seen or len(seen) >= MOST_FILES:
         return
     seen.add(real)
+    if real.exists() and not real.is_file():  # of a pipe, there would be no end
+        raise Unusable(f"{path} is no file; wanted one with requirements")
     try:
         text = path.read_text("utf-8-sig", errors="replace")
     except OSError:

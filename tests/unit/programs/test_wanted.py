@@ -1,8 +1,10 @@
 """Test how requirements files are read: as pip reads them, by file and line."""
 
+import os
 from pathlib import Path
 
 import pytest
+from unusable import Unusable
 from wanted import Wanted, read
 
 
@@ -71,3 +73,9 @@ def test_variables_are_filled_in_as_far_as_they_are_set(tmp_path: Path, monkeypa
     assert lines(tmp_path, "plain>=${LEAST}\nother==${NOT_SET}\n$LEAST") == [
         ("line 1", "plain>=2"), ("line 2", "other==${NOT_SET}"), ("line 3", "$LEAST"),
     ]  # fmt: skip
+
+
+def test_a_pipe_is_refused_as_it_has_no_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "more.txt")
+    with pytest.raises(Unusable, match=r"more\.txt is no file"):
+        lines(tmp_path, "-r more.txt\n")

@@ -4,6 +4,7 @@ The library, of the two lines that AWS's images have, runs in processes of its o
 itself; ours is what the prepare step leaves.
 """
 
+import importlib.metadata
 import json
 import os
 import re
@@ -25,8 +26,9 @@ from entrypoint.launcher.plan.planner import plan_for
 ROOT = Path(__file__).resolve().parents[4]
 LIBRARY = Path(__file__).resolve().parent / "parity" / "library.py"
 PAGE = ROOT / "docs" / "differences.md"
+WRAPT = "WRAPT_DISABLE_EXTENSIONS"
 OF_INSTALLERS = {"PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_PYTHON"}
-OF_VERSIONS = {"WRAPT_DISABLE_EXTENSIONS"}  # set for a TensorFlow that needs it
+OF_VERSIONS = {WRAPT}  # set for a TensorFlow that needs it
 SETS = ("CURRENT_HOST", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION")
 EVERY = {**JOBS, **DIFFERENT}
 # Where each is; nothing: beside pytest. tests/run.sh makes the other folder.
@@ -273,6 +275,12 @@ def of_installers(seen):
     assert mine["UV_PYTHON"] == sys.executable
 
 
+def of_versions(seen):
+    assert WRAPT not in seen.theirs("region")["env"]
+    version = importlib.metadata.version("tensorflow-cpu")
+    assert seen.mine("region")["env"].get(WRAPT) == ("1" if version < "2.16" else None)
+
+
 def refused(seen):
     for name in ("= in a name", "NUL", "half a pair"):
         theirs = seen.theirs(name)
@@ -295,6 +303,7 @@ DIFFERENCES = {
     "arguments and the shell": shell,
     "variables of MPI ranks": of_the_ranks_own_host,
     "`PIP_CONSTRAINT`, `UV_CONSTRAINT`, `UV_PYTHON`": of_installers,
+    "`WRAPT_DISABLE_EXTENSIONS`": of_versions,
     "what no program can be given": refused,
 }
 
