@@ -150,10 +150,10 @@ class Installation:
             _run([uv, "pip", "uninstall", "--python", sys.executable, *twins], self.code, environment)
         done = _run([*command, *self.words], self.code, environment)
         if done.code == 0 and CHANGE.search(done.text):
-            self._mend(uv, command, environment)
+            self._mend(uv, command, environment, folder / "hurt.txt")
         return done
 
-    def _mend(self, uv: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def _mend(self, uv: str, command: Sequence[str], environment: Mapping[str, str], file: Path) -> None:
         """Resolve once more, with those packages of the image of which something was replaced that they ask for.
 
         Like pip, uv does not ask what is installed whether it gets on with what comes.
@@ -163,7 +163,8 @@ class Installation:
         after = installed()
         hurt = {name for name, asked in found if asked in after and _is_new(asked, self.before, after)}
         if hurt := {name for name in hurt if name in self.before and name not in self.pins.versions}:
-            mended = _run([*command, *self.words, *sorted(hurt)], self.code, environment)
+            file.write_text("\n".join([*sorted(hurt), ""]))  # uv decides names of the command line before those of files
+            mended = _run([*command, *self.words, "-r", str(file)], self.code, environment)
             if mended.code:
                 print(f"warning: pip check has something to say about {', '.join(sorted(hurt))}", flush=True)
 
