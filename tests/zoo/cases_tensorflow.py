@@ -53,7 +53,15 @@ CASES: list[Case] = [
         why="2.14: operations of 0.34.0, which the image has for its S3 file system, do not load in TensorFlow 2.14. "
         "Those of 0.35.0 do, with `ENTRYPOINT_REPLACE=tensorflow-io`; its S3 crashes.",
     ),
-    Case("tensorflow-io", ("tensorflow-io",), "mwms", L21, environment=KERAS_2),
+    Case(
+        "tensorflow-io",
+        ("tensorflow-io",),
+        "mwms",
+        L21,
+        environment=KERAS_2,
+        fails="unable to open file: libtensorflow_io.so",
+        why="2.21: its last version is for TensorFlow 2.16.",
+    ),
     Case("tensorflow-gnn", ("tensorflow-gnn",), "mwms", environment=KERAS_2),
     Case(
         "tensorflow-transform",
@@ -81,7 +89,15 @@ CASES: list[Case] = [
     Case("keras-cv", ("keras-cv",), "mwms", environment=KERAS_2),
     Case("keras-tuner", ("keras-tuner",), "single"),
     Case("keras-rs", ("keras-rs",), "jax", L21),
-    Case("autokeras", ("autokeras",), "single"),
+    Case("autokeras", ("autokeras",), "single", L14),
+    Case(
+        "autokeras",
+        ("autokeras",),
+        "single",
+        L21,
+        fails="Received an invalid value for `units`",
+        why="2.21: its classifier gives a layer one of NumPy's integers, which Keras 3.15 refuses.",
+    ),
     Case("deepctr", ("deepctr",), "ps", environment=KERAS_2),
     Case("spektral", ("spektral",), "mpi", environment=KERAS_2),
     Case("larq", ("larq",), "mwms", L14),

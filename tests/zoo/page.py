@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from case import ALL_LINES, MODES, Case
 
+DEFAULT = ALL_LINES[0]  # it has no other Keras
+
 HEAD = """# Libraries that were tried
 
 Which libraries train in which image ([lines](image.md#which-tensorflow)), in the versions that a `requirements.txt`
@@ -14,6 +16,7 @@ least one line.
   the replicas agree, and the saved model loads. Models are small, with random weights, and data are made on the spot.
 - **refused**: no version fits, and the job ends within seconds with exit code 65. **fails**: a version is installed,
   and does not work. Both are tested, too.
+- **Keras 2**: on 2.21 the job has `TF_USE_LEGACY_KERAS=1` in its environment, since the library is written for Keras 2.
 - **Mode**: the way that people distribute it ([modes](modes.md)). Other ways were not tried, nor were GPUs.
 
 {table}
@@ -59,4 +62,7 @@ def _cell(case: Case, line: str, ran: Mapping[str, Mapping[str, str | float]]) -
     if not result:
         return "not run"
     version = str(result.get("version", ""))
-    return version if result["result"] == "trains" else f"{version} {result['result']}".strip()
+    if result["result"] != "trains":
+        return f"{version} {result['result']}".strip()
+    keras_2 = line != DEFAULT and "TF_USE_LEGACY_KERAS" in case.environment
+    return f"{version}, Keras 2" if keras_2 else version

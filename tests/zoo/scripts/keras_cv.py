@@ -13,7 +13,7 @@ augment = keras_cv.layers.Augmenter([keras_cv.layers.RandomFlip(), keras_cv.laye
 data = tf.data.Dataset.from_tensor_slices({"images": images, "labels": tf.one_hot(labels, 2)}).repeat().batch(16)
 data = data.map(augment).map(lambda batch: (batch["images"], batch["labels"]))
 with strategy.scope():
-    stack = {"stackwise_filters": [16, 32], "stackwise_blocks": [1, 1], "stackwise_strides": [1, 2]}
+    stack = {"stackwise_filters": [16, 32], "stackwise_blocks": [2, 2], "stackwise_strides": [1, 2]}
     backbone = keras_cv.models.ResNetV2Backbone(**stack, include_rescaling=True, input_shape=(32, 32, 3))
     model = keras_cv.models.ImageClassifier(backbone=backbone, num_classes=2)
     model.compile(tf.keras.optimizers.Adam(0.003), "categorical_crossentropy")
