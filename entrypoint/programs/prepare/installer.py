@@ -163,7 +163,9 @@ class Installation:
         after = installed()
         hurt = {name for name, asked in found if asked in after and _is_new(asked, self.before, after)}
         if hurt := {name for name in hurt if name in self.before and name not in self.pins.versions}:
-            file.write_text("\n".join([*sorted(hurt), ""]))  # uv decides names of the command line before those of files
+            file.write_text(
+                "\n".join([*sorted(hurt), ""])
+            )  # uv decides names of the command line before those of files
             mended = _run([*command, *self.words, "-r", str(file)], self.code, environment)
             if mended.code:
                 print(f"warning: pip check has something to say about {', '.join(sorted(hurt))}", flush=True)
