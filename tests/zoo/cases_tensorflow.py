@@ -85,7 +85,7 @@ CASES: list[Case] = [
     Case("tf-slim", ("tf-slim",), "mpi", environment=KERAS_2),
     Case("keras-hub", ("keras-hub",), "jax", L21),
     Case("keras-hub", ("keras-hub",), "mwms", L14, refused="asks for keras-hub", why=KERAS_3),
-    Case("keras-nlp", ("keras-nlp",), "mwms", L14),
+    Case("keras-nlp", ("keras-nlp",), "mwms", L14, why="2.14: on several hosts pass `jit_compile=False` to `compile`."),
     Case("keras-cv", ("keras-cv",), "mwms", environment=KERAS_2),
     Case("keras-tuner", ("keras-tuner",), "single"),
     Case("keras-rs", ("keras-rs",), "jax", L21),
