@@ -319,7 +319,7 @@ zoo_ring() {
     local line image status=0
     for line in $(find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort); do
         image=${IMAGE%:*}:${line/#$DEFAULT_LINE/latest}
-        ./build.sh --tensorflow "$line" && TEST_LINE=$line TEST_IMAGE=$image ring "zoo-$line" tests/zoo -n 2 || status=$?
+        ./build.sh --tensorflow "$line" && TEST_LINE=$line TEST_IMAGE=$image ring "zoo-$line" tests/zoo || status=$?
     done
     return $status
 }

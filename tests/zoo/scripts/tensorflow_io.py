@@ -10,7 +10,7 @@ def spectrogram(flac, label):
     """Decode one tone; return how loud each band of frequencies is at each time."""
     wave = tf.cast(tfio.audio.decode_flac(flac, shape=[2000, 1], dtype=tf.int16)[:, 0], tf.float32) / 32768
     power = tfio.audio.spectrogram(wave, nfft=128, window=128, stride=64)
-    return tf.ensure_shape(tfio.audio.mel_scale(power, rate=8000, mels=16, fmin=0, fmax=4000), [32, 16]), label
+    return tf.ensure_shape(tfio.audio.melscale(power, rate=8000, mels=16, fmin=0, fmax=4000), [32, 16]), label
 
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
