@@ -16,7 +16,8 @@ with strategy.scope():
     )
     model = keras_nlp.models.BertClassifier(backbone=backbone, num_classes=2, preprocessor=None, dropout=0.0)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(tf.keras.optimizers.Adam(0.005), loss, jit_compile=False)  # XLA cannot gather gradients of embeddings
+    model.compile(tf.keras.optimizers.Adam(0.005), loss)
+    model.jit_compile = False  # `compile` sets it, and XLA cannot gather gradients of embeddings from hosts
 found = model.fit(data, epochs=4, steps_per_epoch=8, verbose=0).history["loss"]
 falls(found[0], found[-1])
 agree(model.get_weights())
