@@ -32,6 +32,9 @@ UNSTATED = (
     ("tensorflow-probability", ">=0.24", "tensorflow<2.16"),
     ("tensorflow-probability", ">=0.25", "tensorflow<2.18"),
     ("tensorflow-transform", "<1", "tensorflow>=2"),  # of 2019; a resolver finds it where nothing newer fits
+    ("tensorflow-ranking", ">=0", "tensorflow>=2.16"),  # like the next, it imports tf.estimator
+    ("neural-structured-learning", ">=0", "tensorflow>=2.16"),
+    ("tensorflow-io", ">=0", "tensorflow>=2.17"),  # its operations were compiled for 2.16
     ("keras-nlp", ">=0.13", "keras<3"),
     ("keras-hub", ">=0", "keras<3"),
     ("tensorflow-addons", ">=0", "keras>=3"),
