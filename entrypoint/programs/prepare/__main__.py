@@ -158,6 +158,7 @@ def keep(task: dict) -> dict[str, str]:
     """
     file, here = Path(task["result"]).with_name("constraints.txt"), there()
     kept = pins(here, task["replace"])
+    file.touch(mode=0o600)  # as every file of this folder
     file.write_text(kept.constraints)
     names = ("PIP_CONSTRAINT", "UV_CONSTRAINT")
     own = {name: " ".join(filter(None, [os.environ.get(name), str(file)])) for name in names}

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from pins import is_alias
+
 NVIDIA = re.compile(r"ml\.(p\d|g(?!4ad)\d|gr\d)")  # SageMaker's instance types with GPUs of NVIDIA
 BUILD_INFO = "python/platform/build_info.py"
 OPENS_OTHERS = "libtensorflow_framework.so.2"
@@ -90,7 +92,8 @@ def _of_cuda(build_info: str) -> list[str]:
 
 
 def _name(packages: Path) -> str:
-    """Return `tensorflow-cpu 2.14.1`, from the distributions beside the package."""
+    """Return `tensorflow-cpu 2.14.1`, from the distributions beside the package, but for names that we gave it."""
     wheels = re.compile(r"(tensorflow(?:_cpu|_gpu)?|tf_nightly(?:_cpu|_gpu)?|intel_tensorflow)-(.+)\.dist-info")
-    found = [match for file in sorted(packages.glob("*t*f*.dist-info")) if (match := wheels.fullmatch(file.name))]
+    real = [file.name for file in sorted(packages.glob("*t*f*.dist-info")) if not is_alias(file)]
+    found = [match for name in real if (match := wheels.fullmatch(name))]
     return " and ".join(f"{match[1].replace('_', '-')} {match[2]}" for match in found) or "TensorFlow"

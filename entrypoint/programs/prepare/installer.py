@@ -210,7 +210,9 @@ class Installation:
         def resolve(requirements: Iterable[str]) -> dict[str, str] | None:
             words = ["--dry-run", "--output-format", "json", *requirements]
             try:
-                return resolved(subprocess.run([*command, *words], env=environment, capture_output=True, timeout=15))
+                return resolved(
+                    subprocess.run([*command, *words], cwd=self.code, env=environment, capture_output=True, timeout=15)
+                )
             except subprocess.TimeoutExpired:  # a refusal is not to wait for advice
                 return None
 
@@ -341,8 +343,9 @@ def _copy(lines: IO[bytes], kept: list[str], show: bool) -> None:
 
 def main() -> int:
     """Install the requirements of the folder that the command line names, for a program that is not a job."""
+    replace = [name.strip() for name in os.environ.get("ENTRYPOINT_REPLACE", "").split(",") if name.strip()]
     try:
-        install(Path(sys.argv[1]))
+        install(Path(sys.argv[1]), replace=replace)
     except Unusable as wrong:
         print(wrong, flush=True)
         return 65

@@ -180,6 +180,14 @@ def _freed(kept: Mapping[str, Installed], replace: Collection[str]) -> set[str]:
     return free
 
 
+def is_alias(metadata: Path) -> bool:
+    """Return whether `add_aliases` has made a folder of metadata."""
+    try:
+        return (metadata / "INSTALLER").read_text().strip() == INSTALLER
+    except OSError:
+        return False
+
+
 def add_aliases(there: dict[str, Installed], folder: Path | None = None) -> list[str]:
     """Make TensorFlow known by both of its usual names, beside its metadata or in `folder`. Return the names added.
 

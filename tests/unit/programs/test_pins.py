@@ -4,7 +4,7 @@ import importlib.metadata
 from pathlib import Path
 
 import pytest
-from pins import add_aliases, installed, pins
+from pins import add_aliases, installed, is_alias, pins
 
 
 def site(folder: Path, *distributions: str, **requires: str) -> list[str]:
@@ -61,6 +61,9 @@ def test_tensorflow_answers_to_both_of_its_names(tmp_path: Path, real: str, othe
     path = site(tmp_path, f"{real}==2.14.1")
     assert add_aliases(installed(path)) == [other]
     (alias,) = importlib.metadata.distributions(name=other, path=path)
+    assert [is_alias(each.folder) for _, each in sorted(installed(path).items())] == [
+        name == other for name in sorted((real, other))
+    ]
     assert (alias.version, alias.requires) == ("2.14.1", [f"{real}==2.14.1"])
     assert add_aliases(installed(path)) == []
 
