@@ -204,6 +204,7 @@ def add_aliases(there: dict[str, Installed], folder: Path | None = None) -> list
             "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {real.version}\n"
             f"Summary: another name of {real.name}, which is installed\nRequires-Dist: {real.name}=={real.version}\n",
             "INSTALLER": f"{INSTALLER}\n",
+            "WHEEL": f"Wheel-Version: 1.0\nGenerator: {INSTALLER}\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         }
         for file, text in texts.items():
             (place / file).write_text(text)
