@@ -35,10 +35,6 @@ _INSTEAD = {
     "jax": "the image of ./build.sh --tensorflow 2.21, which has it",
     "sagemaker_tensorflow": 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data',
 }
-_FOR_KERAS_2 = (
-    "tensorflow_addons",
-    "official",
-)  # their last versions fail with Keras 3, of which their metadata is silent
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pins import Installed, installed
+from pins import Installed, changed, installed
 
 # TensorFlow's, not that of SageMaker's SDK, which scripts that submit jobs use.
 ESTIMATOR = re.compile(
@@ -87,12 +87,14 @@ def software(before: Mapping[str, Installed] | None = None) -> dict[str, str]:
 
     What requirements have installed is named in lines; `before` is what was there.
     """
-    there = {name: each.version for name, each in installed().items()}
+    after = installed()
+    there = {name: each.version for name, each in after.items()}
     found = {"Python": sys.version.split()[0]}
     found |= {name: there.get(name, "") for name in NAMED}
     if before is not None:
-        new = [f"{name} {there[name]}" for name in there if name not in before or before[name].version != there[name]]
-        found["installed by requirements"] = "\n".join(sorted(new))
+        found["installed by requirements"] = "\n".join(
+            sorted(f"{name} {there[name]}" for name in changed(before, after))
+        )
     found["the set of Python packages"] = digest(json.dumps(sorted(there.items())))
     with contextlib.suppress(OSError):
         found["the set of Debian packages"] = digest(Path("/var/lib/dpkg/status").read_bytes())

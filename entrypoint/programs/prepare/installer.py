@@ -25,7 +25,7 @@ if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program
     sys.path.append(packages)
 
 from codeartifact import index_of
-from pins import TENSORFLOWS, Installed, add_aliases, installed, pins
+from pins import TENSORFLOWS, Installed, add_aliases, changed, installed, pins
 from pip_options import IN_FILES, OF_INDEX, PATIENCE, RUN_PIP, Uv, configured, for_uv
 from refusals import Resolve, of_pins, of_uv
 from unusable import Unusable, masked
@@ -98,7 +98,7 @@ class Installation:
         options = self._options()
         uv = find_uv()
         how = for_uv(options, self.files.options, self.code) if uv else "uv is not here"
-        how = _only_pip(self.files, options, self.package) or how
+        how = _only_pip(self.files, options) or how
         if isinstance(how, Uv):
             done = self._by_uv(str(uv), how, folder, constraints)
             if done.code == 0:
@@ -160,12 +160,11 @@ class Installation:
         """
         check = [uv, "pip", "check", "--python", sys.executable]
         found = DISAGREES.findall(_run(check, self.code, environment, show=False).text)
-        after = installed()
-        hurt = {name for name, asked in found if asked in after and _is_new(asked, self.before, after)}
-        if hurt := {name for name in hurt if name in self.before and name not in self.pins.versions}:
-            file.write_text(
-                "\n".join([*sorted(hurt), ""])
-            )  # uv decides names of the command line before those of files
+        new = changed(self.before, installed())
+        hurt = {name for name, asked in found if asked in new and name in self.before}
+        if hurt := hurt - self.pins.versions.keys():
+            # In a file, since uv decides names of the command line before those of files.
+            file.write_text("\n".join([*sorted(hurt), ""]))
             mended = _run([*command, *self.words, "-r", str(file)], self.code, environment)
             if mended.code:
                 print(f"warning: pip check has something to say about {', '.join(sorted(hurt))}", flush=True)
@@ -230,11 +229,11 @@ class Installation:
     def _say_what_changed(self, tool: str, seconds: float) -> None:
         """Log it. Raise Unusable if what was to stay did not, or if what was replaced does not load."""
         after = installed()
-        changed = [name for name, version in self.pins.versions.items() if name in self.before]
-        changed = [name for name in changed if name not in after or after[name].version != self.pins.versions[name]]
-        if changed:
-            raise self._unusable(f"it has replaced {_changes(changed, self.before, after)}, which was to stay as built")
-        new = [name for name in after if _is_new(name, self.before, after)]
+        stay = [name for name in self.pins.versions if name in self.before]
+        moved = [name for name in stay if name not in after or after[name].version != self.pins.versions[name]]
+        if moved:
+            raise self._unusable(f"it has replaced {_changes(moved, self.before, after)}, which was to stay as built")
+        new = changed(self.before, after)
         count = f"{len(new)} package{'s' if len(new) > 1 else ''}" if new else "nothing that was not here"
         print(f"installed {count} by {tool} in {seconds:.1f} s", flush=True)
         replaced = [name for name in new if name in self.before]
@@ -262,16 +261,12 @@ class Installation:
         return Unusable(f"{self.what} in {self.code} cannot be installed: {masked(why)}")
 
 
-def _is_new(name: str, before: Mapping[str, Installed], after: Mapping[str, Installed]) -> bool:
-    return name not in before or after[name].version != before[name].version
-
-
 def _changes(names: Iterable[str], before: Mapping[str, Installed], after: Mapping[str, Installed]) -> str:
     there = ((name, before[name].version, after[name].version if name in after else "none") for name in names)
     return ", ".join(f"{name} {old} -> {new}" for name, old, new in there)
 
 
-def _only_pip(files: Files, options: Mapping[str, str], package: bool) -> str:
+def _only_pip(files: Files, options: Mapping[str, str]) -> str:
     """Return what only pip reads, or installs as it is meant; "" if nothing is."""
     if options.get("require-hashes") or any("--hash" in each.options for each in files.wanted):
         return "hashes in requirements"
@@ -293,13 +288,17 @@ def _default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "uv"
 
 
+def _nearest(folder: Path) -> Path:
+    """Return the folder, or the first above it that exists."""
+    return next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
+
+
 def _is_writable(folder: Path) -> bool:
-    there = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
-    return os.access(there, os.W_OK)
+    return os.access(_nearest(folder), os.W_OK)
 
 
 def _device(folder: Path) -> int:
-    return next((each for each in (folder, *folder.parents) if each.exists()), Path("/")).stat().st_dev
+    return _nearest(folder).stat().st_dev
 
 
 def resolved(done: subprocess.CompletedProcess[bytes]) -> dict[str, str] | None:

@@ -180,6 +180,11 @@ def _freed(kept: Mapping[str, Installed], replace: Collection[str]) -> set[str]:
     return free
 
 
+def changed(before: Mapping[str, Installed], after: Mapping[str, Installed]) -> list[str]:
+    """Return the names that are new, or at another version than before."""
+    return [name for name in after if name not in before or before[name].version != after[name].version]
+
+
 def is_alias(metadata: Path) -> bool:
     """Return whether `add_aliases` has made a folder of metadata."""
     try:

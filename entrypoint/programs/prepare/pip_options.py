@@ -16,7 +16,6 @@ IGNORED = {
     "disable-pip-version-check", "root-user-action", "no-color", "progress-bar", "no-input", "quiet", "verbose",
     "no-warn-script-location", "no-python-version-warning", "no-compile", "exists-action", "config-file", "isolated",
 }  # fmt: skip
-FLAGS = {"no-deps": "--no-deps", "break-system-packages": "--break-system-packages"}
 IN_FILES = {"--index-url", "-i", "--pypi-url", "--extra-index-url", "--find-links", "-f", "--no-index", "--no-binary",
             "--only-binary"}  # fmt: skip
 OF_INDEX = {"index-url", "extra-index-url", "no-index", "trusted-host", "cert", "proxy", "keyring-provider"}
@@ -101,7 +100,7 @@ def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder
             case "no-build-isolation":  # for pip, "false" turns isolation off, and "true" leaves it on
                 uv.arguments += ["--no-build-isolation"] if off else []
             case "no-deps" | "break-system-packages":
-                uv.arguments += [] if off else [FLAGS[name]]
+                uv.arguments += [] if off else [f"--{name}"]
             case "cert":
                 uv.environment["SSL_CERT_FILE"] = value
             case "proxy":
