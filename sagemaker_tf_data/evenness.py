@@ -126,9 +126,9 @@ def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
 
     Call it last, on batches, after `prefetch`, on all ranks, for the same datasets in the same order. If all ranks know
     how many elements they have (`dataset.cardinality()`, which `assert_cardinality` sets), they agree on the fewest
-    here, once; otherwise on each element, by one small allreduce of Horovod's. The dataset is returned unchanged in a
-    single process, and without Horovod or JAX: with parameter servers, whose workers do not wait for one another, and
-    with MultiWorkerMirroredStrategy, which ends workers together by itself.
+    here, once; otherwise on each element, by one small allreduce of Horovod's. With MultiWorkerMirroredStrategy, which
+    ends workers together by itself, the dataset only no longer tells its size, see `sharding.without_size`. It is
+    returned unchanged in a single process, and with parameter servers, whose workers do not wait for one another.
 
     Raises:
         DataError: There are several ranks, and neither Horovod nor JAX has been initialised; or with JAX, a rank does
@@ -136,7 +136,7 @@ def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
     """
     hvd, jax = _horovod(), _with_jax()
     if hvd is None and not jax:
-        return dataset
+        return sharding.without_size(dataset)
     global _named
     _named += 1
     counts = [count for (count,) in _gather([int(dataset.cardinality())])]

@@ -51,6 +51,12 @@ def reads_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
     return "ps" in config.get("cluster", {}) and config["task"]["type"] == "chief"
 
 
+def are_mirrored(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this process is one of several workers of MultiWorkerMirroredStrategy."""
+    config = tf_config(environ)
+    return "ps" not in config.get("cluster", {}) and _of_task(config).size > 1
+
+
 def horovod() -> Any:
     """Return `horovod.tensorflow` if the script has imported and initialised it, else None."""
     hvd = sys.modules.get("horovod.tensorflow")

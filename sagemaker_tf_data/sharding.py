@@ -19,8 +19,9 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
     `channels.channel`.
 
     Works for Horovod, MultiWorkerMirroredStrategy and parameter servers. MultiWorkerMirroredStrategy would shard a
-    second time, so its sharding is off for the returned dataset (AutoShardPolicy.OFF). In the dataset function of a
-    ClusterCoordinator, the numbers are those of the worker that reads the dataset.
+    second time, so its sharding is off for the returned dataset (AutoShardPolicy.OFF); and the dataset does not tell
+    its size, see `without_size`. In the dataset function of a ClusterCoordinator, the numbers are those of the worker
+    that reads the dataset.
 
     Raises:
         DataError: There is no such channel, or it belongs to another local rank.
@@ -35,10 +36,22 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
         sharded = tf.data.Dataset.from_tensors(0).flat_map(of_the_reader)
     else:
         part = channels.part(channel)
-        sharded = dataset.shard(part.count, part.index) if part.count > 1 else dataset
+        sharded = without_size(dataset.shard(part.count, part.index) if part.count > 1 else dataset)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return sharded.with_options(options)
+
+
+def without_size(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
+    """Return the dataset for a worker of MultiWorkerMirroredStrategy: with an unknown `cardinality()` if it is finite.
+
+    Keras would take as many steps as the dataset has batches, which is wrong twice: the strategy makes smaller ones of
+    them, of which the last would be left out, and a worker with fewer steps than another breaks off their collectives.
+    Of unknown size, the dataset is read to its end by all workers, of which some get empty batches at last.
+    """
+    if not places.are_mirrored() or int(dataset.cardinality()) < 0:
+        return dataset
+    return dataset.concatenate(dataset.take(0).filter(lambda *_: True))  # costs nothing, unlike a filter of all
 
 
 def files(channel: str | None = None, pattern: str = "*") -> list[str]:

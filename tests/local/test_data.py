@@ -35,10 +35,14 @@ def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
 
 
 def test_mirrored_workers_read_their_shards_once_and_save_once(hosts):
-    """TensorFlow would shard the shards again; each worker would resume from its own disk."""
-    job = hosts(2, "mwms_shards.py", hyperparameters={"sagemaker_multi_worker_mirrored_strategy_enabled": "true"})
+    """TensorFlow would shard the shards again, Keras stop halfway; each worker would resume from its own disk."""
+    mode = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
+    job = hosts(2, "mwms_shards.py", hyperparameters=mode, environment={"ENTRYPOINT_EVALUATOR": "last"})
     assert job.end(within=300) == [0, 0]
+    evaluator = job[2].base / "output/data/evaluator.json"
+    assert json.loads(evaluator.read_text()) == [[65.0, 65.0], None, True]
     first, second = job.json_of("read.json")
+    assert first["fit"] == second["fit"] == [[65.0, 65.0], [48.0, 48.0], True]
     assert first["even"] == [[0, 2], [4, 6], [8, 10], [12, 14], [16, 18]]
     assert second["even"] == [[1, 3], [5, 7], [9, 11], [13, 15], [17, 19]]
     uneven = [[number for batch in told["uneven"] for number in batch] for told in (first, second)]

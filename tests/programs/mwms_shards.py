@@ -1,4 +1,7 @@
-"""Read shards of different sizes through MultiWorkerMirrored's strategy; then save and resume."""
+"""Read shards of different sizes through MultiWorkerMirrored's strategy; train with Keras; then save and resume.
+
+An evaluator makes the same strategy, and trains alone.
+"""
 
 import json
 import os
@@ -18,13 +21,48 @@ def read(dataset):
     return [[int(each) for part in strategy.experimental_local_results(b) for each in part] for b in batches]
 
 
+class Rows(tf.keras.metrics.Metric):
+    """The rows of an epoch, of all workers."""
+
+    def __init__(self):
+        super().__init__("rows")
+        self.count = self.add_weight("count", initializer="zeros")
+
+    def update_state(self, wanted, predicted, sample_weight=None):
+        self.count.assign_add(tf.cast(tf.shape(predicted)[0], tf.float32))
+
+    def result(self):
+        return self.count
+
+
+def fit(rows, validation=None):
+    """Return the rows of each epoch of Keras's `fit`, and whether its weights are numbers."""
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.BatchNormalization(), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=[Rows()])
+    history = model.fit(rows, validation_data=validation, epochs=2, verbose=0).history
+    finite = all(bool(tf.reduce_all(tf.math.is_finite(weights))) for weights in model.get_weights())
+    return [history["rows"], history.get("val_rows"), finite]
+
+
+def rows(count):
+    """Return this worker's part of rows in batches, as docs/data.md says."""
+    features = tf.reshape(tf.range(float(count)), [-1, 1])
+    return shard(tf.data.Dataset.from_tensor_slices((features, features)), "train").batch(8)
+
+
 def meet():
     """Wait until all workers have come here."""
     read(shard(tf.data.Dataset.range(2), "train").batch(2))
 
 
+if strategy.cluster_resolver.task_type == "evaluator":
+    Path(os.environ["SM_OUTPUT_DATA_DIR"], "evaluator.json").write_text(json.dumps(fit(rows(65))))
+    raise SystemExit
+
 told = {
     "even": read(shard(tf.data.Dataset.range(20), "train").batch(4)),
+    "fit": fit(rows(65), rows(48)),
     "uneven": read(end_together(shard(tf.data.Dataset.range(20), "train").take(2 + 4 * me).batch(2))),
 }
 with strategy.scope():

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from sagemaker_tf_data import DataError, count_records, even_steps, recordio
+from sagemaker_tf_data import DataError, count_records, even_steps, recordio, shard
 from sagemaker_tf_data.evenness import end_together, uneven
 
 
@@ -93,3 +93,29 @@ def test_ranks_without_horovod_are_not_left_alone(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with pytest.raises(DataError, match=r"2 ranks, but Horovod is not initialised: call hvd.init\(\)"):
         end_together(None)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    "cluster, task, size",
+    [
+        ({"worker": ["a:1", "b:1"]}, "worker", -2),
+        ({"chief": ["a:1"], "worker": ["b:1"]}, "worker", -2),
+        ({"worker": ["a:1"]}, "worker", 4),
+        ({"worker": ["a:1", "b:1"], "evaluator": ["localhost:0"]}, "evaluator", 4),
+        ({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, "worker", 4),
+    ],
+)
+def test_keras_does_not_count_the_batches_of_a_mirrored_worker(train, monkeypatch, cluster, task, size):
+    """It would stop before the worker's last row, and workers after different numbers of steps."""
+    tf = pytest.importorskip("tensorflow")
+    train(1)
+    config = {"cluster": cluster, "task": {"type": task, "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    rows = {"n": tf.range(14), "x": tf.ragged.constant([[n] * (n % 3) for n in range(14)]), "y": tf.sparse.eye(14)}
+    whole = tf.data.Dataset.from_tensor_slices(rows)
+    mine, own = shard(whole, "train"), end_together(whole.skip(10))
+    for dataset, numbers in ((mine, [1, 5, 9, 13]), (own, [10, 11, 12, 13])):
+        assert int(dataset.cardinality()) == size
+        assert [row["n"].numpy() for row in dataset] == numbers
+    assert shard(whole, "train").repeat().cardinality() == tf.data.INFINITE_CARDINALITY

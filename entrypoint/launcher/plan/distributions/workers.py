@@ -33,7 +33,8 @@ def _workers(job: Job) -> list[tuple[Host, int]]:
 def mirrored(job: Job) -> Plan:
     """Plan MultiWorkerMirroredStrategy: `worker` tasks in rank order, of which the first is TensorFlow's chief."""
     workers = _workers(job)
-    cluster = json.dumps({"worker": [host.at(host.port(MIRRORED_PORT + local)) for host, local in workers]})
+    tasks = {"worker": [host.at(host.port(MIRRORED_PORT + local)) for host, local in workers]}
+    cluster = json.dumps(tasks)
     rows = [
         common.script(
             job,
@@ -47,7 +48,8 @@ def mirrored(job: Job) -> Plan:
         )
         for index, (host, local) in enumerate(workers)
     ]
-    rows += common.evaluator(job, cluster)
+    # The strategy looks for its own task in the cluster. In an evaluator it has one worker, which nobody connects to.
+    rows += common.evaluator(job, json.dumps({**tasks, "evaluator": ["localhost:0"]}))
     return common.whole(job, f"MultiWorkerMirrored: {common.count(len(workers), 'worker')} {common.where(job)}", rows)
 
 
