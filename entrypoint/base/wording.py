@@ -25,6 +25,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
+def blamed(host: str, process: str, what: str, error: str) -> str:
+    """Return a cause of failure in one line: host and process, how it ended, and the exception."""
+    who = f"{host} {process}".strip() or "the job"
+    return f"{who} ({what}): {error}" if error else f"{who} ({what})"
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from entrypoint.base.errors import ExitCode, clip
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value, replace
+from entrypoint.base.wording import blamed
 
 FAILURE_TEXT_CHARS = 1024  # characters of /opt/ml/output/failure that reach FailureReason (API reference)
 GAP = "[... output that was not kept ...]"  # stands between the beginning of a traceback and the last output
@@ -75,8 +76,7 @@ class Cause(Value):
     @property
     def headline(self) -> str:
         """Return one line: host and process, how it ended, and the exception."""
-        who = f"{self.host} {self.process}".strip()
-        return f"{who} ({self.what}): {self.error}" if self.error else f"{who} ({self.what})"
+        return blamed(self.host, self.process, self.what, self.error)
 
     def with_texts(self, change: Callable[[str], str]) -> "Cause":
         """Return the same with each of its texts changed, for example masked."""

@@ -7,17 +7,27 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError, printable
 from entrypoint.base.extras import imported
-from entrypoint.base.wording import size
+from entrypoint.base.wording import blamed, size
 from entrypoint.observe.live import serve
+from entrypoint.observe.live.view import View
+from entrypoint.record import lines
+from entrypoint.record.find import ENDING
 from entrypoint.record.lines import WRONG
+from entrypoint.record.read import Tail
 
 AGAIN_SECONDS = 1.0  # seconds between two looks
 FIRST_SECONDS = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
+SHOWN = (
+    lines.Host, lines.Process, lines.Ended, lines.Phase, lines.Sample, lines.Metric, lines.Lines, lines.Still,
+    lines.Said, lines.Outcome,
+)  # fmt: skip
+WIDE = 110  # columns of a terminal, from which all columns of the table have room
 PATIENCE_SECONDS = 5.0  # seconds for an answer
 MOST_BYTES = 64 << 20  # bytes of one
 CONTROL_PORT = "7979"  # unless ENTRYPOINT_CONTROL_PORT is set
@@ -46,8 +56,44 @@ def source(where: str, environment: Mapping[str, str]) -> Source:
         raise ConfigError(
             f"{folder} is not a folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT"
         )
-    found = sorted(folder.glob("*/ml/output/data/record")) or [folder]
-    return lambda: _state(lambda: _read(found), f"{folder / serve.STATE} shows no job")
+    job = _Folder(sorted(folder.glob("*/ml/output/data/record")) or [folder])
+    return lambda: _state(job.state, f"{folder / serve.STATE} shows no job")
+
+
+class _Folder:
+    """Get the state of a job of this machine: while it runs from its monitor, and otherwise from its records."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self._folders, self._until = folders, time.monotonic() + FIRST_SECONDS
+        self._oldest = lines.now() - AGAIN_SECONDS
+        self._view, self._tails = View(), dict[Path, Tail]()
+
+    def state(self) -> bytes:
+        """Return the state as JSON; `{}` while the monitor, which writes it when it is asked for, may yet do so."""
+        # The host that shows the job has the file, maybe of an earlier look; any of them before it does.
+        shows = next((folder for folder in self._folders if (folder / serve.STATE).exists()), self._folders[0])
+        text = serve.state(shows)
+        if found := json.loads(text):
+            written = (shows / serve.STATE).stat().st_mtime
+            if found["outcome"] or written > max(self._oldest, lines.now() - serve.STILL_WATCHED_SECONDS):
+                return text
+        of_records = self._of_records()
+        is_over = of_records.get("outcome") or time.monotonic() > self._until
+        return json.dumps(of_records if is_over else {}).encode()
+
+    def _of_records(self) -> dict[str, Any]:
+        view = self._view
+        largest: dict[str, Path] = {}  # the coordinator has the records of all hosts, unless it was lost
+        for path in (path for folder in self._folders for path in folder.glob(f"*{ENDING}")):
+            if path.name not in largest or path.stat().st_size > largest[path.name].stat().st_size:
+                largest[path.name] = path
+        for name, path in largest.items():
+            for line in self._tails.setdefault(path, Tail(path)).lines(SHOWN):
+                with suppress(*WRONG):
+                    view.note(name.removesuffix(ENDING), line)
+        state = view.state(view.last)
+        state["outcome"] = state["outcome"] or view.others
+        return {**state, "silent": not state["outcome"]} if state["hosts"] else {}
 
 
 def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
@@ -61,11 +107,6 @@ def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
         raise ConfigError(f"{why_not}: {error}") from None
     except WRONG:
         raise ConfigError(f"{why_not}: what answers is not a job's control port") from None
-
-
-def _read(folders: list[Path]) -> bytes:
-    """Return the state in the folder of the host that shows the job, or the first while none does."""
-    return serve.state(next((folder for folder in folders if (folder / serve.STATE).exists()), folders[0]))
 
 
 def _ask(address: str, token: str) -> bytes:
@@ -89,36 +130,43 @@ def show(state_of: Source, once: bool) -> int:
             )
         time.sleep(AGAIN_SECONDS / 4)
         state = state_of()
+    terminal = console.Console()
     if once or not sys.stdout.isatty():
-        console.Console().print(_drawn(state))
+        terminal.print(_drawn(state, terminal.width))
         return 0
-    with live.Live(_drawn(state), screen=True, auto_refresh=False) as screen:
+    with live.Live(_drawn(state, terminal.width), screen=True, auto_refresh=False) as screen:
         try:
             while not state["outcome"]:
                 time.sleep(AGAIN_SECONDS)
                 state = state_of() or state
-                screen.update(_drawn(state), refresh=True)
+                screen.update(_drawn(state, terminal.width), refresh=True)
         except KeyboardInterrupt:
             return 0
         except ConfigError:  # the job has ended, or cannot be reached any more
             pass
-    console.Console().print(_drawn(state))
+    terminal.print(_drawn(state, terminal.width))
     return 0
 
 
-def _drawn(state: Mapping[str, Any]) -> Any:
-    """Return a headline of the job, a table of hosts and processes, and the launchers' last log lines."""
+def _drawn(state: Mapping[str, Any], width: int) -> Any:
+    """Return a headline of the job, its cause of failure, a table of processes, and the launchers' last log lines."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
+    names = ("host", "phase", "CPU", "memory", "net in/out", "process", "CPUs", "memory", "steps/s", "said")
+    # In a narrow terminal there is no room for what hosts use, and none for a number in several lines.
+    shown = [place for place in range(len(names)) if width >= WIDE or place not in (2, 3, 4)]
     table = Table(expand=True, box=None, pad_edge=False, header_style="bold")
-    for name in ("host", "phase", "CPU", "memory", "net in/out", "process", "CPUs", "memory", "steps/s", "said"):
-        right = name in ("CPU", "CPUs", "memory", "steps/s")
-        table.add_column(name, justify="right" if right else "left", overflow="fold" if name == "said" else "ellipsis")
+    for name in (names[place] for place in shown):
+        justify: Any = "right" if name in ("CPU", "CPUs", "memory", "steps/s") else "left"
+        table.add_column(
+            name, justify=justify, no_wrap=name != "said", overflow="fold" if name == "said" else "ellipsis"
+        )
     for row in _rows(state):
-        table.add_row(*map(Text, row))
-    return Group(Text(_headline(state), style="bold"), Text(""), table, Text(""), Text(_said(state), style="dim"))
+        table.add_row(*(Text(row[place]) for place in shown))
+    head = [Text(_headline(state), style="bold"), *([Text(cause, style="red")] if (cause := _cause(state)) else [])]
+    return Group(*head, Text(""), table, Text(""), Text(_said(state), style="dim"))
 
 
 def _rows(state: Mapping[str, Any]) -> list[list[str]]:
@@ -141,13 +189,28 @@ def _said(state: Mapping[str, Any]) -> str:
 def _headline(state: Mapping[str, Any]) -> str:
     progress, outcome = state["progress"], state["outcome"]
     words = [state["name"] or f"job of {len(state['hosts'])} hosts", f"mode {state['mode']}"]
-    words.append(f"{outcome['kind']}, exit code {outcome['exit_code']}" if outcome else "running")
-    words.append(f"for {_time(state['at'] - state['began'])}")
+    took, at = _time(state["at"] - state["began"]), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state["at"]))
+    if outcome:
+        words.append(f"{outcome['kind']} at {at} after {took}, exit code {outcome['exit_code']}")
+    elif state.get("silent"):
+        ago = _time(lines.now() - state["at"])
+        words.append(
+            f"no sign of life since {at}, {ago} ago, and no end in its records: it was killed; it ran for {took}"
+        )
+    else:
+        words.append(f"running for {took}")
     if progress["done"] is not None:
         words.append(f"{progress['done']:.0%} done")
-    if progress["left"] is not None and not outcome:
+    if progress["left"] is not None and not outcome and not state.get("silent"):
         words.append(f"{_time(progress['left'])} left at this pace")
     return printable(" · ".join(words))
+
+
+def _cause(state: Mapping[str, Any]) -> str:
+    cause = (state["outcome"] or {}).get("cause")
+    if not cause:
+        return ""
+    return printable(blamed(*(cause.get(part, "") for part in ("host", "process", "what", "error"))))
 
 
 def _of(process: Mapping[str, Any]) -> list[str]:

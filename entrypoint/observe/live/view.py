@@ -26,11 +26,14 @@ class View:
         self._hosts: dict[str, _Host] = {}
         self._said: deque[tuple[float, str, str]] = deque(maxlen=SAID)
         self._outcome: dict[str, Any] | None = None
+        self.others: dict[str, Any] | None = None  # the outcome by another host than the coordinator, which may be lost
+        self.last = 0.0  # time of the last line, by its host's clock
 
     def note(self, host: str, line: lines.Line) -> None:
         """Note one line of a host's record; raise one of WRONG if it cannot be right."""
         known = self._hosts.get(host) or self._hosts.setdefault(host, _Host(host))
         known.heard = lines.now()  # by our clock, as `at` of the state
+        self.last = max(self.last, line.at)
         match line:
             case lines.Host():
                 known.about = known.about.updated(line) if known.about.at else line
@@ -54,8 +57,11 @@ class View:
                 self._said.append((line.at, host, line.text))
             case lines.Outcome():
                 known.ended = True
+                outcome = {name: getattr(line, name) for name in line.named}
                 if host == (known.about.coordinator or host):
-                    self._outcome = {name: getattr(line, name) for name in line.named}
+                    self._outcome = outcome
+                else:
+                    self.others = outcome
 
     def state(self, now: float) -> dict[str, Any]:
         about = next((host.about for host in self._hosts.values() if host.about.at), lines.Host())

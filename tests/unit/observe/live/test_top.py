@@ -1,13 +1,18 @@
 """Test that `entrypoint top` reports what is wrong with its address."""
 
 import json
+import os
+import re
 import socket
 import threading
+import time
 
 import pytest
 from proxies import proxy
+from records import BEGAN, HostRecord, write
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.observe.live import top
 from entrypoint.observe.live.serve import STATE
 from entrypoint.observe.live.top import show, source
 from entrypoint.observe.live.view import View
@@ -66,8 +71,9 @@ def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
     view.note("algo-1", line_of(["process", 1.0, "ps", {"role": "ps"}]))
     view.note("algo-1", line_of(["lines", 1.0, "ps", [f"line{bad}"]]))
     view.note("algo-1", line_of(["said", 1.0, f"said{bad}"]))
+    state_of = source(str(tmp_path), {})
     (tmp_path / STATE).write_text(json.dumps(view.state(2.0)))
-    assert show(source(str(tmp_path), {}), once=True) == 0
+    assert show(state_of, once=True) == 0
     shown = capsys.readouterr().out
     assert all(character.isprintable() for character in shown if character != "\n")
     assert "\\x9b31m\\x1b]0;owned" in shown
@@ -78,3 +84,48 @@ def test_a_state_that_is_none(tmp_path, text):
     (tmp_path / STATE).write_text(text)
     with pytest.raises(ConfigError, match="shows no job"):
         source(str(tmp_path), {})()
+
+
+def _record(name: str, **about: object) -> HostRecord:
+    record = HostRecord(name, 2, job="my-job", **about)
+    record.runs("worker/0", 2, None)
+    record.add("metric", 39, "worker/0", {"step": 30.0})
+    return record
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["state of an earlier look", "no state"])
+@pytest.mark.parametrize("outcome_of", ["algo-1", "algo-2"], ids=["coordinator", "the other, as it was lost"])
+def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, left, outcome_of):
+    monkeypatch.setenv("COLUMNS", "80")
+    folder, view = tmp_path / "algo-1/ml/output/data/record", View()
+    cause = {"host": "algo-2", "process": "worker/1", "what": "exit code 1", "error": "ValueError: bad batch"}
+    records = [_record("algo-1"), _record("algo-2")]
+    next(record for record in records if record.name == outcome_of).ends(40, "failed", 1, cause)
+    write(folder, *records)
+    if left:
+        view.note("algo-1", line_of(["host", BEGAN, {"job": "my-job", "mode": "mwms"}]))
+        (folder / STATE).write_text(json.dumps(view.state(BEGAN + 39)))
+        os.utime(folder / STATE, (time.time() - 5, time.time() - 5))
+    assert show(source(str(tmp_path), {}), once=True) == 0
+    shown = capsys.readouterr().out
+    ended = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 40))
+    assert shown.startswith(f"my-job · mode mwms · failed at {ended} after 40 s, exit code 1\n")
+    assert "algo-2 worker/1 (exit code 1): ValueError: bad batch\n" in shown
+
+
+def test_of_a_job_that_was_killed_it_shows_when_it_was_last_alive(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(top, "FIRST_SECONDS", 0.1)
+    write(tmp_path, _record("algo-1"))
+    assert show(source(str(tmp_path), {}), once=True) == 0
+    last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 39))
+    assert f"no sign of life since {last}, " in capsys.readouterr().out
+
+
+def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    record = _record("algo-1")
+    record.sample(38, programs=12.3e9, processes={"worker/0": {"cpu": 3.25, "memory": 12_300_000_000}}, net=[99, 10**7])
+    record.ends(40)
+    write(tmp_path, record)
+    assert show(source(str(tmp_path), {}), once=True) == 0
+    assert re.search(r"worker/0 +3\.25 +12\.3 GB +step=30", capsys.readouterr().out)
