@@ -5,7 +5,10 @@ import shutil
 from collections.abc import Mapping
 from typing import TextIO
 
-_COLOURS = {"error": 31, "failed": 31, "no-go": 31, "warning": 33, "note": 36, "fine": 32, "go": 32}
+_COLOURS = {
+    "error": 31, "failed": 31, "no-go": 31, "warning": 33, "stopped": 33, "restarted": 33, "end unknown": 33,
+    "note": 36, "fine": 32, "go": 32,
+}  # fmt: skip
 _WORD = re.compile(rf"^((?:[\w./ -]+(?::\d+)?: )?)({'|'.join(_COLOURS)})(?=[: ])", re.M)
 
 

@@ -30,6 +30,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.base.terminal import print_coloured
     from entrypoint.launcher.job.rules import parse_rules
     from entrypoint.observe.report.make import make
+    from entrypoint.observe.report.render import ending_of
     from entrypoint.record.find import find
 
     price = None
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
         lines = make(records, output, price, rules)
     except OSError as error:
         raise ConfigError(f"--output {output} cannot be written: {error}") from None
-    for line in lines or ["No problems found"]:
+    ending = ending_of(output)
+    for line in [*filter(None, [ending]), *(lines or ["No other problems found" if ending else "No problems found"])]:
         print_coloured(line, environment, sys.stdout)
     print(f"report   {output}")
     return 0

@@ -5,6 +5,7 @@ A line is a JSON array: its kind, which is the name of its type; its time; and t
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -200,6 +201,9 @@ class Phase(Line):  # the host's phase has changed
 
 class Said(Line):  # the launcher has logged a line
     text: str
+
+
+ATTEMPT_FAILED = re.compile(r"attempt \d+ failed: ")  # what the launcher logs before a restart, and then the cause
 
 
 class Outcome(Line, positional=0):  # how the job ended

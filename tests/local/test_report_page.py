@@ -180,6 +180,7 @@ def test_a_job_that_failed(browser, tmp_path):
     record.ends(66, "failed", 1, cause)
     shown = browser.open(report(tmp_path, {"algo-1": record}))
     top = unescape(re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0])
+    assert "see what script printed last, in the log of algo-1." in top
     assert "failed, exit code 1" in top and "script on algo-1: exit code 1" in top and "ValueError: no such row" in top
     assert shown.complaints == []
     assert "No other problems found." in words_of(shown.dom, "verdicts")

@@ -2,10 +2,12 @@
 
 import math
 import time
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
 from entrypoint.observe.report.columns import Series
+from entrypoint.observe.report.ending import Ending
 from entrypoint.observe.report.host import Host, Process
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.observe.report.phases import IDLE, ORDER, Span, of_process
@@ -19,7 +21,9 @@ MOST_SPANS = 20_000
 NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_seconds", "steps_per_second"}
 
 
-def content(job: JobRecord, verdicts: list[Verdict], price: float | None = None) -> dict[str, Any]:
+def content(
+    job: JobRecord, verdicts: list[Verdict], ended: Ending | None = None, price: float | None = None
+) -> dict[str, Any]:
     """Return the content. `price`: USD per host-hour; None if it is not known."""
     index = {host.name: at for at, host in enumerate(job.hosts)}
     count = max(1, min(job.limit, math.ceil(job.seconds / job.width)))
@@ -31,6 +35,7 @@ def content(job: JobRecord, verdicts: list[Verdict], price: float | None = None)
             "seconds": digits(job.seconds), "outcome": job.outcome, "missing": len(job.missing),
             "instances": sorted({(host.about.instance_type or "")[:60] for host in job.hosts} - {""})[:5],
         },
+        "ending": ended and {**asdict(ended), "severity": str(ended.severity), "line": ended.line},
         "notes": job.notes[:200],
         "rules": {name: value for name, value in job.rules.items() if math.isfinite(value)},
         "phases": [{"name": phase, "idle": phase in IDLE} for phase in ORDER],

@@ -13,6 +13,7 @@ from entrypoint.record.read import batches, parsed, text, texts_of
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_LOGGED, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
+MOST_OUTPUT, MOST_WIDTH = 40, 1000  # last lines of a process, and characters of each
 CAUSE = ("host", "process", "what", "error")
 LONGEST = 60 * 86_400.0  # seconds that a job can take; a later time is wrong
 _CPU: list[Key] = [("cpu", state) for state in ("user", "system", "disks", "stolen", "throttled")]
@@ -78,6 +79,7 @@ class Host:
     stalled: list[float] = field(default_factory=list)  # when Horovod reported missing ranks
     logged: list[tuple[float, str]] = field(default_factory=list)
     stacks: list[dict[str, Any]] = field(default_factory=list)
+    output: dict[str, tuple[str, ...]] = field(default_factory=dict)  # last lines of each process
     outcome: dict[str, Any] | None = None
     unused_gpus: str = ""  # why its TensorFlow cannot use its GPUs
     held_at_first: dict[str, float] = field(default_factory=dict)  # GPU -> used share of its memory in the first sample
@@ -172,6 +174,8 @@ class _Reader:
             case lines.Stacks() if len(host.stacks) < MOST_STACKS:
                 words = {key: text(getattr(line, key), 20_000) for key in ("by", "place", "inside", "doing", "text")}
                 host.stacks.append({"at": at, "process": text(line.process), **words})
+            case lines.Lines() if line.process in host.processes:
+                host.output[line.process] = tuple(text(words, MOST_WIDTH) for words in line.lines[-MOST_OUTPUT:])
             case lines.Said() if len(host.logged) < MOST_LOGGED:
                 host.logged.append((at, text(line.text, 600)))
             case lines.Outcome(cause=cause):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.observe.report.content import content
+from entrypoint.observe.report.ending import ending
 from entrypoint.observe.report.job import gather
 from entrypoint.observe.report.render import line_of, render
 from entrypoint.observe.report.rules.judge import judge
@@ -27,7 +28,7 @@ def make(
     try:
         job = gather(records, within)
         verdicts = judge(job, {**job.rules, **(rules or {})})
-        page = content(job, verdicts, job.price if price is None else price)
+        page = content(job, verdicts, ending(job), job.price if price is None else price)
     finally:
         if is_on:
             gc.enable()

@@ -14,9 +14,11 @@ def render(content: dict[str, Any]) -> str:
     """Return the page. A job's texts cannot become HTML, nor end the script element that holds them."""
     job = content["job"]
     outcome = job["outcome"]["kind"] if job["outcome"] else "end unknown"
+    endings = [content["ending"]["line"]] if content["ending"] else []
     verdicts = [
-        f'<meta name="verdict" content="{escape(words, quote=True)}">'
-        for words in (line_of(verdict) for verdict in content["verdicts"][:3])
+        f'<meta name="{name}" content="{escape(words, quote=True)}">'
+        for name, found in (("ending", endings), ("verdict", map(line_of, content["verdicts"][:3])))
+        for words in found
     ]
     title = f"{job['name'] or 'Training job'}: {outcome}"
     licence = (PAGE / "uPlot.LICENSE").read_text("utf-8").strip()
@@ -50,11 +52,20 @@ def line_of(verdict: dict[str, Any]) -> str:
     return "".join(c if c.isprintable() else " " for c in line)[:1000]
 
 
+def ending_of(page: Path) -> str:
+    """Return from a page's head how the job ended; "" if it has succeeded, or there is no page."""
+    return next(iter(_of_head(page, "ending")), "")
+
+
 def verdicts_of(page: Path) -> list[str]:
     """Return the worst verdicts from a page's head; [] if it has none or does not exist."""
+    return _of_head(page, "verdict")
+
+
+def _of_head(page: Path, name: str) -> list[str]:
     try:
         with page.open(encoding="utf-8", errors="replace") as file:
             head = file.read(MOST_HEAD)
     except OSError:
         return []
-    return [unescape(words) for words in re.findall(r'<meta name="verdict" content="([^"]*)">', head)]
+    return [unescape(words) for words in re.findall(rf'<meta name="{name}" content="([^"]*)">', head)]

@@ -99,10 +99,15 @@
     const top = document.getElementById("top");
     const title = el("div", { class: "title" }, el("h1", {}, job.name || "Training job"), el("span", { class: `badge ${cls}` }, job.outcome ? kind + (job.outcome.code ? `, exit code ${job.outcome.code}` : "") : "end unknown"));
     top.append(title);
-    const cause = job.outcome && job.outcome.cause;
-    if (cause) {
-      const who = [cause.process, cause.host && `on ${cause.host}`].filter(Boolean).join(" ");
-      top.append(el("div", { class: "cause" }, el("b", {}, `${who || "the job"}: ${cause.what}`), cause.error ? el("pre", { tabindex: 0 }, cause.error) : null));
+    const cause = job.outcome && job.outcome.cause, ending = data.ending;
+    if (cause || ending) {
+      const who = cause && ([cause.process, cause.host && `on ${cause.host}`].filter(Boolean).join(" ") || "the job");
+      const output = ending ? ending.output : [];
+      top.append(el("div", { class: `cause ${ending ? ending.severity : "error"}` },
+        el("b", {}, cause ? `${who}: ${cause.what}` : `${ending.text[0].toUpperCase()}${ending.text.slice(1)}.`), cause && cause.error ? el("pre", { tabindex: 0 }, cause.error) : null,
+        ending && ending.before ? el("p", {}, `Before: ${ending.before}.`) : null,
+        ending ? el("p", {}, el("b", {}, "What to do: "), `${ending.advice}.`) : null,
+        output.length ? el("details", {}, el("summary", {}, "What it printed last"), el("pre", { tabindex: 0 }, output.join("\n"))) : null));
     }
     const cpus = hosts.reduce((sum, host) => sum + host.cpus, 0), gpus = hosts.reduce((sum, host) => sum + host.gpus, 0);
     const mode = { ps: "parameter servers", mwms: "multi-worker mirrored", mpi: "MPI, Horovod", jax: "JAX", single: "" }[job.mode] ?? job.mode;
@@ -129,7 +134,7 @@
       ? el("ol", { class: "verdicts" }, ...data.verdicts.map(verdict => el("li", { class: verdict.severity },
         el("p", { class: "head" }, el("span", { class: "word" }, verdict.severity), el("b", {}, verdict.rule.replace(/_/g, " ")), el("span", { class: "where" }, [verdict.process, verdict.host].filter(Boolean).join(" on "))),
         el("p", { class: "what" }, verdict.text[0].toUpperCase() + verdict.text.slice(1) + "."), el("p", { class: "do" }, el("b", {}, "What to do: "), verdict.advice + "."))))
-      : el("p", { class: `none-said ${kind === "succeeded" ? "none" : "note"}` }, !hosts.length ? "There are no records to judge." : kind === "failed" ? "No other problems found." : "No problems found."));
+      : el("p", { class: `none-said ${kind === "succeeded" ? "none" : "note"}` }, !hosts.length ? "There are no records to judge." : data.ending ? "No other problems found." : "No problems found."));
     if (hosts.length && !data.rates.length && !data.metrics.length) at("verdicts").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
     const rules = Object.entries(data.rules).map(([name, value]) => `${name}=${value}`).join(", ");
     at("verdicts").append(el("details", {}, el("summary", {}, "Thresholds of the rules"), el("p", { class: "muted" }, `ENTRYPOINT_RULES="${rules}"`)));

@@ -17,7 +17,7 @@ from entrypoint.cli import main
 from entrypoint.observe.monitor import reporting
 from entrypoint.observe.monitor.record_header import count_files
 from entrypoint.observe.report.make import make
-from entrypoint.observe.report.render import as_script, verdicts_of
+from entrypoint.observe.report.render import as_script, ending_of, verdicts_of
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 ]]>"
 ILL = {"free": 5e9}  # of a disk of 100 GB
@@ -96,6 +96,59 @@ class TestCommand:
         code, out, _ = command(tmp_path / "out")
         assert code == 0 and out.splitlines()[0].startswith("warning: disk") and "report   report.html" in out
         assert data_of(Path("report.html"))["job"]["outcome"]["kind"] == "succeeded"
+
+    def test_how_it_ended_comes_first(self, command, tmp_path):
+        def said(*records: HostRecord) -> list[str]:
+            folder = write(tmp_path / str(len(list(tmp_path.iterdir()))), *records)
+            out = command(folder)[1].splitlines()
+            assert ending_of(Path("report.html")) == out[0]
+            return out
+
+        def record(name: str = "algo-1", **more: object) -> HostRecord:
+            made = trained(name, 2, process="worker/0", role="worker", **more)
+            made.lines = [line for line in made.lines if line[0] != "outcome"]
+            return made
+
+        cause = {"host": "algo-2", "process": "worker/0", "what": "exit code 1", "error": "ValueError:\nbad \x1b[1m"}
+        first, second = record(), record("algo-2")
+        second.add("lines", 65, "worker/0", ["Traceback ...", HOSTILE])
+        first.ends(66, "failed", 1, cause)
+        assert said(first, second)[:2] == [
+            "failed: algo-2 worker/0 (exit code 1): ValueError: bad  [1m; after 66 s; see what worker/0 printed last, "
+            "in the log of algo-2",
+            "No other problems found",
+        ]
+        assert data_of(Path("report.html"))["ending"]["output"] == ["Traceback ...", HOSTILE]
+
+        lost = record(seconds=20)  # the coordinator's record was cut; the other host knows more
+        second.ends(
+            70, "failed", 69, {**cause, "host": "algo-1", "process": "", "what": "does not answer", "error": ""}
+        )
+        assert said(lost, second)[0].startswith(
+            "failed: algo-1 (does not answer); after 70 s; start the job again, from"
+        )
+
+        first, second = record(), record("algo-2", seconds=20)
+        (line,) = (line for line in said(first, second) if "end unknown" in line)
+        assert re.search(r"the last sign of life is of 2027-.* UTC on algo-1, 65 s after the start; earlier ended the "
+                         r"records of algo-2 \(40 s before\); launchers were killed", line)  # fmt: skip
+
+        stopped = record()
+        stopped.add("phase", 60, "stopping")
+        stopped.ends(66, "stopped", 143)
+        assert said(stopped)[0].startswith("stopped: SIGTERM after 60 s, as by StopTrainingJob")
+        saved = record()
+        saved.add("phase", 60, "stopping")
+        saved.ends(66)
+        assert "SIGTERM after 60 s; all scripts then ended with 0" in said(saved)[0]
+
+        again = record()
+        again.add("said", 30, "attempt 0 failed: algo-2 worker/1 (killed by SIGKILL)")
+        again.ends(66)
+        assert said(again)[0] == (
+            "restarted: it succeeded after 66 s; attempt 0 failed: algo-2 worker/1 (killed by SIGKILL) (after 30 s); "
+            "correct what failed: each restart is paid for"
+        )
 
     @pytest.mark.parametrize("below", ["", "record", "data/record", "output/data/record", "ml/output/data/record"])
     def test_a_folder_of_records_or_one_above(self, command, tmp_path, below):

@@ -1,0 +1,114 @@
+"""Put into words how a job ended, if that is more than a success: what the report says first."""
+
+import time
+from dataclasses import dataclass
+
+from entrypoint.base.errors import ExitCode
+from entrypoint.base.severity import Severity
+from entrypoint.base.wording import blamed, duration, listed
+from entrypoint.observe.report.host import CAUSE
+from entrypoint.observe.report.job import JobRecord
+from entrypoint.record import lines
+
+ALIVE_SECONDS = 60.0  # seconds after a job's last line, in which it may still run
+APART_SECONDS = 10.0  # seconds that a record ends before the others', from which its host was lost
+_ADVICE = {  # by exit codes of the launcher; of others, what a program printed is to be read
+    ExitCode.CODE: "correct the code or its requirements; `entrypoint doctor` and `entrypoint local` show most of it",
+    ExitCode.START_TIMEOUT: "see below what each host was waiting for, and its log",
+    ExitCode.HOST_LOST: "start the job again, from its checkpoints; below, the host's memory and disk until then",
+    ExitCode.INTERNAL: "report the fault, with the records and the logs",
+    ExitCode.HUNG: "see the stacks of the hang",
+    ExitCode.CONFIG: "correct the setting; `entrypoint doctor` checks it before a job",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """Describe how a job ended."""
+
+    severity: Severity
+    text: str
+    advice: str
+    before: str = ""  # the attempts that failed before
+    output: tuple[str, ...] = ()  # the last lines of the process that failed first
+
+    @property
+    def line(self) -> str:
+        """Return it as one line, without characters that control a terminal."""
+        line = "; ".join(filter(None, (self.text, self.before, self.advice)))
+        return "".join(c if c.isprintable() else " " for c in line)[:2000]
+
+
+def ending(job: JobRecord) -> Ending | None:
+    """Return how the job ended; None if it succeeded at its first attempt, without being stopped."""
+    outcome = job.outcome
+    if not job.hosts:
+        return None
+    if outcome is None:
+        return _unknown(job)
+    took = f"after {duration(job.seconds)}"
+    attempts = [f"{words} (after {duration(at)})" for host in job.hosts for at, words in host.logged
+                if lines.ATTEMPT_FAILED.match(words)]  # fmt: skip
+    before = listed(attempts, 3)
+    asked = min((at for host in job.hosts for at, phase in host.phases if phase == "stopping"), default=None)
+    if outcome["kind"] == "failed":
+        cause = outcome["cause"]
+        what = blamed(*(cause[key] for key in CAUSE)) if cause else f"exit code {outcome['code']}"
+        output = _output(job, cause["host"], cause["process"]) if cause else ()
+        where = f"what {cause['process']} printed last, in the log of {cause['host']}" if cause else "the logs"
+        advice = _ADVICE.get(outcome["code"], f"see {where}")
+        text = f"failed: {what}; {took}"
+        return Ending(severity=Severity.ERROR, text=text, before=before, advice=advice, output=output)
+    if outcome["kind"] == "stopped":
+        left = [f"{process.name} on {host.name}" for host in job.hosts for process in host.trainers
+                if process.runs and "SIGKILL" in process.runs[-1].how]  # fmt: skip
+        killed = f"; {listed(left, 3)} had not ended in time and were killed" if left else ""
+        since = duration(job.seconds if asked is None else asked)
+        return Ending(
+            severity=Severity.WARNING,
+            text=f"stopped: SIGTERM after {since}, as by StopTrainingJob, the maximum runtime or the end of a spot "
+            f"instance, and not every script ended with 0{killed}",
+            before=before,
+            advice="save and end with 0 on SIGTERM, so that nothing is lost; if the time was over, raise max_run",
+        )
+    if asked is not None:
+        return Ending(
+            severity=Severity.NOTE,
+            text=f"stopped: SIGTERM after {duration(asked)}; all scripts then ended with 0",
+            before=before,
+            advice="raise max_run, if the training was to go on",
+        )
+    if attempts:
+        return Ending(
+            severity=Severity.WARNING,
+            text=f"restarted: it succeeded {took}",
+            before=before,
+            advice="correct what failed: each restart is paid for",
+        )
+    return None
+
+
+def _unknown(job: JobRecord) -> Ending:
+    """Return what is known of a job without an outcome: its last signs of life."""
+    last = max(job.hosts, key=lambda host: host.end)
+    early = [f"{host.name} ({duration(last.end - host.end)} before)" for host in job.hosts
+             if last.end - host.end > APART_SECONDS]  # fmt: skip
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(job.zero + last.end, 4e9)))
+    lost = f"; earlier ended the records of {listed(early, 4)}" if early else ""
+    missing = f"; there is none of {listed(job.missing, 4)}" if job.missing else ""
+    if 0 <= lines.now() - (job.zero + last.end) < ALIVE_SECONDS:
+        return Ending(
+            severity=Severity.NOTE,
+            text=f"running: the last sign of life is seconds old, {when} on {last.name}{lost}{missing}",
+            advice="make the report again when the job has ended; `entrypoint top` shows it meanwhile",
+        )
+    return Ending(
+        severity=Severity.WARNING,
+        text=f"end unknown: the last sign of life is of {when} on {last.name}, {duration(last.end)} after the start"
+        f"{lost}{missing}",
+        advice="launchers were killed, machines lost, or the records cut short: see SageMaker's status and the logs",
+    )
+
+
+def _output(job: JobRecord, host: str, process: str) -> tuple[str, ...]:
+    return next((each.output.get(process, ()) for each in job.hosts if each.name == host), ())
