@@ -202,6 +202,21 @@ def test_a_job_that_ends_by_itself_is_stopped_in_a_run_of_its_own(rehearse):
 
 
 @pytest.mark.more
+def test_a_job_that_was_started_again_is_not_fine(rehearse):
+    once = "    if step == 50 and os.environ['ENTRYPOINT_RESTART_COUNT'] == '0':\n        os.kill(os.getpid(), 9)\n"
+    script = (
+        TRAINS.replace("RESUMES", "False")
+        .replace("100_000", "100")
+        .replace("    if step % 10", f"{once}    if step % 10")
+    )
+    again = {**SINGLE, "ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.3"}
+    job = rehearse(script, environment=again)
+    assert job.end() in (0, 1)
+    said = "it failed, and was started again: attempt 0 failed: algo-1 script (killed by SIGKILL)"
+    assert job.told("end")[0] == ("warning", said)
+
+
+@pytest.mark.more
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_ends_it_all(rehearse, number):
     job = rehearse(ALONE, hosts=2)

@@ -109,6 +109,7 @@ INSTALLED_WITH = {
 WALL_CLOCK = {
     "record/lines": {"time.time"},  # ZERO: the record's times since the epoch go on from it by the monotonic clock
     "observe/report/content": {"time.gmtime", "time.strftime"},  # shows people when the job began
+    "observe/report/ending": {"time.gmtime", "time.strftime"},  # shows people when a job was last alive
     "observe/live/top": {"time.localtime", "time.strftime"},  # shows people when a line was logged
     "observe/monitor/silence": {"time.ctime"},  # shows people when stacks were taken
     "observe/monitor/monitor": {"time.time"},  # CloudWatch wants the timestamp of a line of metrics

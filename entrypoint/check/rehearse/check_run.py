@@ -92,7 +92,17 @@ def of_end(case: Case) -> Iterator[Finding]:
     """Yield how the plain run ended."""
     run = case.plain
     took = f"after {duration(run.seconds)}" if run.processes else "before the script began"
-    if run.is_whole:
+    if failed := next((each for each in case.runs if each.failures), None):
+        yield warning(
+            "end", f"it failed, and was started again: {listed(failed.failures, 3)}",
+            f"correct this, since restarts are paid for, and few (ENTRYPOINT_RESTARTS); see {failed.log}",
+        )  # fmt: skip
+    if run.is_whole and run.ended.code:
+        ends = [f"{host.name}: {host.kind or 'no end in its record'}" for host in run.hosts]
+        yield error(
+            "end", f"its hosts ended differently, with code {run.ended.code}: {listed(ends, 4)}", f"see {run.log}"
+        )
+    elif run.is_whole:
         yield fine("end", f"the sample was trained to its end {took}, exit code 0 on all hosts")
         if not any(host.saved for host in run.hosts) and not case.request.moved:
             yield warning("model", "it saved no model in /opt/ml/model", "save it in SM_MODEL_DIR")
@@ -109,6 +119,12 @@ def of_end(case: Case) -> Iterator[Finding]:
             "end",
             f"it ran {duration(run.trained)}, until it was stopped, read no file and printed no step: no training was "
             "seen", f"a longer --seconds, if it only starts slowly; else see {run.log}",
+        )  # fmt: skip
+    elif run.kind and not run.metrics and not (run.together and run.together[0]):
+        yield warning(
+            "end",
+            f"it ran {duration(run.trained)}, until it was stopped, and no step was seen: it may not have begun to train",
+            "a longer --seconds; or print(f'step={step} loss={loss}'), if it prints no steps",
         )  # fmt: skip
     elif run.kind:
         yield fine("end", f"it ran {duration(run.trained)}, until it was stopped")

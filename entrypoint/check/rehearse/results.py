@@ -48,6 +48,8 @@ class Host:
     dealt: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (channel, the host's files)
     read: tuple[tuple[str, tuple[str, ...]], ...] | None = None  # the same, files that were read; None: unknown
     saved: int = 0  # files of its model
+    failures: tuple[str, ...] = ()  # that the job went on after: of attempts, or of processes that were started again
+    kind: str = ""  # how the job ended, by this host's record; "": not known
 
 
 class RunName(StrEnum):
@@ -95,6 +97,12 @@ class Seen:
     def has_failed(self) -> bool:
         """Return whether the run failed by itself, and not because of our SIGTERM."""
         return self.kind is Kind.FAILED and not (self.ended.acted and "SIGTERM" in self.cause)
+
+    @property
+    def failures(self) -> list[str]:
+        """Return the failures that it went on after, with their causes: of attempts, or else of single processes."""
+        found = [words for host in self.hosts for words in host.failures]
+        return [words for words in found if lines.ATTEMPT_FAILED.match(words)] or found
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -184,13 +192,19 @@ def _record(output: Path, host: str) -> list[lines.Line]:
 
 def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows_reads: bool) -> Host:
     processes: dict[str, Process] = {}
-    memory = 0.0
+    memory, kind = 0.0, ""
+    attempts, again = list[str](), list[str]()
     for line in record:
         match line:
             case lines.Process(process=name, role=role) if role not in NOT_TRAINING:
+                again += [f"{folder.host} {name} was started again: {processes[name].how}"] if name in processes else []
                 processes[name] = Process(name=name, role=role, began=line.at)
             case lines.Ended(process=name) if name in processes:
                 processes[name] = replace(processes[name], ended=line.at, how=line.how)
+            case lines.Said(text=words) if lines.ATTEMPT_FAILED.match(words):
+                attempts.append(words)
+            case lines.Outcome():
+                kind = line.kind
             case lines.Sample(processes=used):
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
     dealt = tuple((channel.name, tuple(keys_below(folder.parts / channel.name))) for channel in job.channels)
@@ -207,6 +221,8 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
         dealt=dealt,
         read=tuple(read.items()) if knows_reads else None,
         saved=len(files_in([folder.model])),
+        failures=tuple(attempts or again),
+        kind=kind,
     )
 
 

@@ -146,7 +146,27 @@ class TestPlain:
         case = with_plain(hosts=silent, together=None, kept=())
         assert told(case, "end")[0][0] == "error" and told(case, "shards") == []
         reads = (replace(silent[0], read=(("training", ("a",)),)), silent[1])
-        assert told(with_plain(hosts=reads, together=None, kept=()), "end") == []
+        ((level, words),) = told(with_plain(hosts=reads, together=None, kept=()), "end")
+        assert level == "warning" and "until it was stopped, and no step was seen" in words
+        assert told(with_plain(hosts=reads, kept=()), "end") == []  # they exchange data
+
+    @pytest.mark.parametrize("name", ["plain", "stop"])
+    def test_one_that_was_started_again(self, name: str) -> None:
+        words = "attempt 0 failed: algo-2 worker/1 (killed by SIGKILL)"
+        hosts = host("algo-1", ("a",), failures=(words,), saved=1), host("algo-2", ("b",), failures=("worker/1 ...",))
+        runs = run("plain", None, kind="succeeded"), run("stop")
+        case = replace(HEALTHY, runs=tuple(replace(each, hosts=hosts) if each.name == name else each for each in runs))
+        assert told(case, "end") == [("warning", f"it failed, and was started again: {words}")] and goes(findings(case))
+        single = with_plain(hosts=(host("algo-1", (), failures=("algo-1 worker/0 was started again: exit code 1",)),))
+        assert "algo-1 worker/0 was started again: exit code 1" in told(single, "end")[0][1]
+
+    def test_hosts_that_end_differently(self) -> None:
+        hosts = host("algo-1", ("a", "c"), kind="succeeded"), host("algo-2", ("b", "d"))
+        case = with_plain(acted=None, kind="succeeded", hosts=hosts)
+        plain = replace(case.plain, ended=replace(case.plain.ended, code=137))
+        ((level, words),) = told(replace(case, runs=(plain,)), "end")
+        assert level == "error"
+        assert words.endswith("with code 137: algo-1: succeeded, algo-2: no end in its record")
 
     def test_paths_of_a_real_host_on_hosts_that_are_processes(self) -> None:
         fixed = asking(fixed=("train.py:3",))
