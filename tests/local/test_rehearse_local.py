@@ -210,7 +210,7 @@ def test_a_job_that_was_started_again_is_not_fine(rehearse):
         .replace("    if step % 10", f"{once}    if step % 10")
     )
     again = {**SINGLE, "ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.3"}
-    job = rehearse(script, environment=again)
+    job = rehearse(script, environment=again, **KEPT)
     assert job.end() in (0, 1)
     said = "it failed, and was started again: attempt 0 failed: algo-1 script (killed by SIGKILL)"
     assert job.told("end")[0] == ("warning", said)

@@ -123,7 +123,7 @@ def of_end(case: Case) -> Iterator[Finding]:
     elif run.kind and not run.metrics and not (run.together and run.together[0]):
         yield warning(
             "end",
-            f"it ran {duration(run.trained)}, until it was stopped, and no step was seen: it may not have begun to train",
+            f"it ran {duration(run.trained)}, until it was stopped, and no step was seen: it may not train yet",
             "a longer --seconds; or print(f'step={step} loss={loss}'), if it prints no steps",
         )  # fmt: skip
     elif run.kind:

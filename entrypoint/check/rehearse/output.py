@@ -43,6 +43,7 @@ def as_json(case: Case, findings: list[Finding]) -> dict[str, Any]:
                 "name": run.name,
                 "outcome": run.kind or "",
                 "exit_code": run.ended.code,
+                "failures": run.failures,
                 "seconds": round(run.seconds, 3),
                 "steps_per_second": run.rate_of("step"),
                 "memory": {host.name: host.memory for host in run.hosts},
