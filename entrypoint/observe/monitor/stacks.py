@@ -18,7 +18,7 @@ import psutil
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.host.descendants import read_stat
-from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand, waits_for_disk
+from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand, waits_for_disk, without_ours
 from entrypoint.record import lines
 
 APART_SECONDS = 3.0  # between the two looks
@@ -112,5 +112,5 @@ def _text(look: Look) -> str:
         f"thread {thread['os_thread_id']} {thread['thread_name'] or ''} ({'active' if thread['active'] else 'idle'})\n"
         + "\n".join(f"  {frame['short_filename'] or frame['filename']}:{frame['line']} {frame['name']}"
                     for frame in thread["frames"])
-        for thread in look.stacks
+        for thread in without_ours(look.stacks)
     )  # fmt: skip

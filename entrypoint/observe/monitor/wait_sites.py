@@ -12,6 +12,7 @@ from entrypoint.observe.monitor.threads import WAITERS
 WORKS = 0.2  # CPUs: less than this is waiting
 OURS = "entrypoint-looks-on"  # the thread of programs/on_path/; no script waits for it
 LOOKS_ON = "/entrypoint_looks_on.py"  # the module of programs/on_path/
+OUR_THREAD = "entrypoint-looks-on"  # its thread
 # Wrappers around functions of libraries, which a user has not called: ours, TensorFlow's and Keras's.
 _AROUND = (LOOKS_ON, "/utils/traceback_utils.py", "/util/traceback_utils.py", "/util/dispatch.py")
 # Our programs, which stand around the user's, are in site-packages in our own image only.
@@ -175,6 +176,15 @@ def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the frames that the user's own code has called; its callers (such as mpi4py) do not matter."""
     python = next((at + 1 for at, frame in enumerate(frames) if str(frame["filename"]).endswith(".py")), len(frames))
     return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
+
+
+def without_ours(threads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the stacks of threads, the main one first, without our own threads and frames."""
+    theirs = [thread for thread in threads if thread["thread_name"] != OUR_THREAD]
+    return [
+        {**thread, "frames": [frame for frame in thread["frames"] if LOOKS_ON not in str(frame["filename"])]}
+        for thread in sorted(theirs, key=lambda thread: thread["thread_name"] != "MainThread")
+    ]
 
 
 def _is_own(frame: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from entrypoint.base.errors import FAULT, ConfigError, printable
+from entrypoint.base.wording import blamed
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.observe.replay.play import Player, Step, rebuild
 from entrypoint.observe.replay.rerun import arguments, faults
@@ -87,7 +88,7 @@ def play(recorded: Recorded) -> Played:
 
 
 def replay(records: Mapping[str, bytes], only: str | None) -> int:
-    """Print the events and decisions of every host, and return the exit code.
+    """Print how the job ended, then the events and decisions of every host, and return the exit code.
 
     The code is 0 if each host decides as recorded, else 1. Raise ConfigError if the records cannot be replayed.
     """
@@ -96,6 +97,9 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
     known = read_all(records)
     for name in sorted(records.keys() - known.keys()):
         print(f"{name}: its record does not say what its job was")
+    if (end := _outcome(known)) and (cause := end.cause):
+        what = blamed(*(str(cause.get(part, "")) for part in ("host", "process", "what", "error")))
+        print(printable(f"{_in_words(end)}: {what}") + "\n")
     played = {name: play(recorded) for name, recorded in known.items() if only in (None, name)}
     narrators = {name: Narrator() for name in played}
     rows = [(at, name, step) for name, each in played.items() for at, step in each.steps]
@@ -139,11 +143,16 @@ def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
 
 def _ending(records: Mapping[str, bytes]) -> str:
     """Describe how a job ended, by the first host whose record has its outcome."""
-    first = next((each.outcome for each in read_all(records).values() if each.outcome), None)
+    first = _outcome(read_all(records))
     if not (first and (cause := first.cause)):
         return _in_words(first) if first else "no host says"
     who, what = f"{cause.get('host', '')} {cause.get('process', '')}".rstrip(), cause.get("what", "").partition(":")[0]
     return f"{_in_words(first)}, by {who} ({what})"
+
+
+def _outcome(known: Mapping[str, Recorded]) -> lines.Outcome | None:
+    """Return how the job ended, by the first host whose record says so."""
+    return next((each.outcome for each in known.values() if each.outcome), None)
 
 
 def _in_words(outcome: Outcome | lines.Outcome | None) -> str:

@@ -10,7 +10,7 @@ import pytest
 from waiting import eventually
 
 from entrypoint.observe.monitor.stacks import take
-from entrypoint.observe.monitor.wait_sites import Doing
+from entrypoint.observe.monitor.wait_sites import LOOKS_ON, OUR_THREAD, Doing, without_ours
 from entrypoint.record.lines import Stacks
 
 PROGRAM = """
@@ -114,6 +114,15 @@ def stands(stack: Stacks) -> tuple[Doing, str]:
 @pytest.mark.parametrize("what", STANDS)
 def test_what_a_process_does(stacks, what):
     assert stands(stacks[what]) == STANDS[what]
+
+
+def test_our_own_frames_are_not_shown():
+    def thread(name, *files):
+        return {"thread_name": name, "frames": [{"filename": file, "line": 1, "name": "f"} for file in files]}
+
+    ours = f"/opt/x{LOOKS_ON}"
+    threads = [thread(OUR_THREAD, "threading.py", ours), thread(None, "a.py"), thread("MainThread", ours, "train.py")]
+    assert without_ours(threads) == [thread("MainThread", "train.py"), thread(None, "a.py")]
 
 
 def test_what_people_read(stacks):

@@ -143,11 +143,15 @@ def test_another_policy_is_told(life, capsys):
 
 
 def test_it_is_told_in_words(life, capsys):
-    assert timeline.replay({"algo-1": life.record}, None) == 0
+    cause = '{"host": "algo-2", "process": "script", "what": "exit code 1", "error": "ValueError: x"}'
+    before, end, outcome = gzip.decompress(life.record).decode().rpartition('["outcome"')
+    text = before + end + outcome.replace('"cause": null', f'"cause": {cause}')
+    assert timeline.replay({"algo-1": gzip.compress(text.encode())}, None) == 0
     told = capsys.readouterr().out
     assert re.search(
         r"12\d\.\d+ algo-1  algo-2 reports .*done=True.*cause=algo-2 script \(exit code 1\): ValueError: x", told
     )
+    assert told.splitlines()[:2] == ["failed, exit code 1: algo-2 script (exit code 1): ValueError: x", ""]
     assert "-> SIGTERM to script" in told and "-> exits: failed, exit code 1" in told
     assert "algo-1: failed, exit code 1, as then, by the same" in told
 
