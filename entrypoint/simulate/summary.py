@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.launcher.outcome.outcome import Exit
-from entrypoint.observe.report.render import verdicts_of
+from entrypoint.observe.report.render import ending_of, verdicts_of
 from entrypoint.simulate.engine import last_line
 from entrypoint.simulate.tree import HostFolder
 
@@ -21,15 +21,17 @@ def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
 
 
 def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
-    """Return causes of failure, the table of hosts, faults, verdicts of the report, and paths, report and logs last."""
+    """Return causes of failure, the table of hosts, faults, the end and verdicts by the report, and paths."""
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
     causes = [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
     lines = ["", *causes, *[""][: len(causes)]]
     lines += [*(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
-    verdicts = [f"report: {words}" for folder in folders for words in verdicts_of(folder.report)]
-    return "\n".join([*lines, *faults, *verdicts, *_places(folders)])
+    # The causes say how a failed job ended.
+    ends = [] if causes else [words for folder in folders if (words := ending_of(folder.report))]
+    verdicts = [words for folder in folders for words in verdicts_of(folder.report)]
+    return "\n".join([*lines, *faults, *(f"report: {words}" for words in [*ends, *verdicts]), *_places(folders)])
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:
