@@ -146,16 +146,19 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
 
 
 @contextlib.contextmanager
-def taken(path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Path] = ()) -> Iterator[int]:
-    """Make a folder, empty and marked as ours, in place of an earlier run's, and hold it until the end.
+def taken(
+    path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Path] = (), replaces: bool = False
+) -> Iterator[int]:
+    """Make a folder, empty and marked as ours, and hold it until the end. If the job is refused, empty it again.
 
-    Yield the file that holds it. ConfigError, which begins with `what`, if another run holds it, or if it has files of
-    others, among them `reads`: what the job reads. `spared`: mounts below it, which are not ours to remove.
+    Yield the file that holds it. ConfigError, which begins with `what`, if another run holds it, or if it has files,
+    among them `reads`: what the job reads. With `replaces`, an earlier run's files are removed, but for `spared`:
+    mounts below the folder, which are not ours to remove.
     """
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{what} is not a folder")
-    if path.exists() and any(path.iterdir()) and not (path / MARKER).exists() and not spared:
-        raise ConfigError(f"{what} is not empty and was not made by an earlier run; wanted a new or an empty folder")
+    if _left(path) and not (path / MARKER).exists() and not spared:
+        raise ConfigError(f"{what} is not empty (it has {_left(path)[0].name}); wanted a new or an empty folder")
     if reads:
         raise ConfigError(f"{what} holds {reads[0]}, which the job reads; wanted another folder")
     try:
@@ -168,13 +171,28 @@ def taken(path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Pa
             fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(f"{what} is in use by another run; wanted a folder of its own") from None
+        if not replaces and (left := _left(path)):
+            raise ConfigError(f"{what} has {left[0].name} of an earlier job; wanted a new or an empty folder")
         try:
-            for entry in path.iterdir():
-                if entry.name != MARKER:
-                    _remove(entry, spared)
+            _empty(path, spared)
         except OSError as error:  # for example, files that containers wrote as root
             raise ConfigError(f"{what} cannot be replaced: {error}; remove it, or name another") from None
-        yield marker.fileno()
+        try:
+            yield marker.fileno()
+        except (CodeError, ConfigError):  # nothing has run: the next attempt may have this folder
+            with contextlib.suppress(OSError):
+                _empty(path, spared)
+            raise
+
+
+def _left(path: Path) -> list[Path]:
+    """Return what is in a folder beside our mark."""
+    return sorted(entry for entry in path.iterdir() if entry.name != MARKER) if path.exists() else []
+
+
+def _empty(path: Path, spared: Sequence[Path]) -> None:
+    for entry in _left(path):
+        _remove(entry, spared)
 
 
 def _remove(path: Path, spared: Sequence[Path]) -> None:

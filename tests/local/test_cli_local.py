@@ -150,20 +150,14 @@ def test_source_names_the_code_folder(local, tmp_path):
     assert "[algo-1 script] helper.py\n" in run.terminal and "/ml/code\n" in run.terminal
 
 
-def test_output_of_an_earlier_run_is_replaced_and_nothing_else_is(local, tmp_path):
+def test_output_of_an_earlier_job_is_kept(local, tmp_path):
     program = code(tmp_path, train="print('ok')")
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    (precious / "thesis.tex").write_text("words")
-    refused = local(program, "--output", str(precious))
-    assert refused.end() == 78
-    assert "not empty" in refused.terminal and (precious / "thesis.tex").exists()
     first = local(program)
     assert first.end() == 0
-    (first.output / "stale").touch()
     second = local(program, "--output", str(first.output))
-    assert second.end() == 0
-    assert not (first.output / "stale").exists()
+    assert second.end() == 78
+    assert f"--output {first.output} has algo-1 of an earlier job; wanted a new or an empty folder" in second.terminal
+    assert "ok" in (first.output / "algo-1/log.txt").read_text()
 
 
 def test_two_runs_at_a_time_keep_apart(local, tmp_path):
