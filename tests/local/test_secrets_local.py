@@ -17,12 +17,12 @@ HYPER = "hp-\"quoted\"-'secret'-42"
 TOKEN = "token-0f-this-j0b"
 SECRETS = (KEY, TOKEN, HYPER, json.dumps(HYPER)[1:-1], "hp-%22quoted%22")
 ENVIRONMENT = {"AWS_SECRET_ACCESS_KEY": KEY, "ENTRYPOINT_TOKEN": TOKEN, "PLAIN": "to be seen"}
-HYPERPARAMETERS = {"api_key": json.dumps(HYPER), "learning_rate": "0.25"}
+HYPERPARAMETERS = {"api_key": json.dumps(HYPER), "learning_rate": "0.25", "sagemaker_entrypoint_token": f'"{TOKEN}"'}
 TELLS_ALL = """
 import json, os, subprocess, sys, time, urllib.parse
 key, value = os.environ["AWS_SECRET_ACCESS_KEY"], sys.argv[sys.argv.index("--api_key") + 1]
 with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "mine.json"), "w") as file:
-    json.dump([key, value], file)
+    json.dump([key, value, [name for name, text in os.environ.items() if "token-0f-" in text]], file)
 print(os.environ)
 print(json.dumps(dict(os.environ)), file=sys.stderr)
 print(sys.argv, urllib.parse.quote(value), flush=True)
@@ -57,7 +57,8 @@ def test_a_script_that_tells_all_it_knows(hosts):
         assert "to be seen" in host.log and "0.25" in host.log
         assert "AWS_SECRET_ACCESS_KEY=***" in host.log and "no end of line: ***" in host.log
     assert "algo-2 script (exit code 1): ValueError: cannot log in with *** and ***" in job.failures[0]
-    assert job.json_of("mine.json") == [[KEY, HYPER]] * 2  # the script itself has them as they are
+    # The script itself has them as they are, but for the token: with it, a script could speak for a launcher.
+    assert job.json_of("mine.json") == [[KEY, HYPER, []]] * 2
     ours = [path for path in job.folder.rglob("*") if path.is_file() and "code" not in path.parts]
     kept = {"hyperparameters.json", "mine.json"}  # SageMaker's and the script's own
     assert [str(path) for path in ours if path.name not in kept and found_in(path.read_text(errors="replace"))] == []
@@ -151,6 +152,8 @@ def test_command_lines_and_files_of_a_job_under_mpirun(running):
         assert any(program in line for line in lines.values()), program
     # The script's own arguments are what SageMaker promises it; no other command line has a secret in it.
     assert [line for line in lines.values() if found_in(line) and "train.py" not in line] == []
+    knows = {pid for pid in lines if TOKEN.encode() in Path(f"/proc/{pid}/environ").read_bytes()}
+    assert {lines[pid] for pid in knows} == {lines[host.process.pid] for host in job.hosts.values()}
 
     run = job[1].base / "run"
     assert stat.S_IMODE(run.stat().st_mode) == 0o700

@@ -19,6 +19,7 @@ from entrypoint.launcher.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
+TOKEN, TOKEN_PARAMETER = f"{ENVIRONMENT_PREFIX}TOKEN", f"{HYPERPARAMETER_PREFIX}token"
 LISTED = " `entrypoint settings` lists all"
 MAX_PROCESSES_PER_HOST = 512
 LONGEST_TOKEN = 4096
@@ -448,6 +449,11 @@ def read_settings(
     settings = Settings(**{name: value for name, value in values.items() if value is not None})
     errors.instead(None, _check_together, settings)
     return settings, warnings, errors
+
+
+def of_programs(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for other programs: with the token, each could speak for its host's launcher."""
+    return {name: value for name, value in environment.items() if name != TOKEN}
 
 
 def _check_together(settings: Settings) -> None:
