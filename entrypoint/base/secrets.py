@@ -26,7 +26,9 @@ _SIGNS = ("signature", "sig", "auth", "jwt")  # names that are secret in URLs al
 _API_KEY = re.compile(r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[\w-]{24,}")  # where the name is `key` alone
 # The end of a text that may be the beginning of such a secret; where the text is cut there, its name is needed, too.
 _OPEN_USER = re.compile(rb"://[^\s/\"'<>]+\Z")
-_OPEN_NAME = re.compile(rb"(?:[a-z+]{0,16}:(?:/{0,2}|//[^\s/\"'<>]*)|[?&#;](?:[A-Za-z][\w.~-]*(?:=[^\s&#;\"'<>\\]*)?)?)\Z")
+_OPEN_NAME = re.compile(
+    rb"(?:[a-z+]{0,16}:(?:/{0,2}|//[^\s/\"'<>]*)|[?&#;](?:[A-Za-z][\w.~-]*(?:=[^\s&#;\"'<>\\]*)?)?)\Z"
+)
 _LONGEST_OPEN = 1 << 12
 
 _WORD = r"(?:[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*|[A-Z]+|[a-z])"  # there is only one way to read a word

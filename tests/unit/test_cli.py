@@ -527,3 +527,19 @@ def test_open_files_are_asked_for_as_they_are_needed():
             allow_files(hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_script_that_names_opt_ml_itself_is_told_of_where_hosts_have_none_of_their_own(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "model = os.environ.get('SM_MODEL_DIR', '/opt/ml/model')\n# not in /opt/ml/code\nlogs = '/opt/mlflow'\n"
+        "keep('/opt/ml/checkpoints')\n"
+    )
+    (tmp_path / "helper.py").write_text("ML = '/opt/ml'\n")
+    os.mkfifo(tmp_path / "pipe.py")
+    engine = ProcessEngine(local_job(source=tmp_path), {}, 0)
+    (told,) = engine.notes()
+    assert told.startswith(
+        "warning: helper.py:1 names /opt/ml, train.py:4 names /opt/ml/checkpoints, which is this machine's"
+    )
+    engine.has_own_ml = True
+    assert engine.notes() == []

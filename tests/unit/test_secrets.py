@@ -113,7 +113,21 @@ def test_long_names_take_no_time(name):
 
 @pytest.mark.parametrize(
     "text",
-    ["a", "a-", "a://", "a://b:", "://b:c@", "https://x:y", '{"a":[', "[1,", "a.b:c/d@e ", "-----BEGIN", "/a", "&a", "?a="],
+    [
+        "a",
+        "a-",
+        "a://",
+        "a://b:",
+        "://b:c@",
+        "https://x:y",
+        '{"a":[',
+        "[1,",
+        "a.b:c/d@e ",
+        "-----BEGIN",
+        "/a",
+        "&a",
+        "?a=",
+    ],
 )
 def test_long_texts_take_no_time(text):
     """Of an environment and hyperparameters: looking for secrets, in names, values and what is printed."""

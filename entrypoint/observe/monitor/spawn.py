@@ -59,8 +59,8 @@ def spawn(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
         given.seek(0)
         command = [sys.executable, "-I", "-c", AGAIN, json.dumps(sys.path), str(theirs.fileno())]
         child = subprocess.Popen(
-            command, stdin=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", env=of_programs(os.environ),
-            pass_fds=[theirs.fileno()], start_new_session=True,
+            command, stdin=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+            env=of_programs(os.environ), pass_fds=[theirs.fileno()], start_new_session=True,
         )  # fmt: skip
     child.returncode = 0  # whoever reaps the launcher's children reaps this one, too
     process.KEPT[child.pid] = None
