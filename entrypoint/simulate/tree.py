@@ -18,6 +18,7 @@ from entrypoint.simulate.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # marks an output folder as ours, and (by a lock) as used by a running job
 MOST_CODE_BYTES = 1 << 30  # bytes
+MOST_DEPTH = 100  # folders in one another, as on a host
 _BUCKET = "s3://local"  # stands for the bucket in lists of objects
 # Folders without code, by name and by contents: our output, virtual environments, those of conda, caches.
 _NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
@@ -119,6 +120,8 @@ def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
     """Raise CodeError if the code folder is too large, for example if the script lies in /tmp or a home folder."""
     size = 0
     for path, folders, files in os.walk(source):
+        if len(Path(path).parts) > len(source.parts) + MOST_DEPTH:
+            raise CodeError(f"the code folder {source} has more than {MOST_DEPTH} folders in one another; wanted fewer")
         left_out = _not_code(channels, path, [*folders, *files])
         folders[:] = [name for name in folders if name not in left_out]
         size += sum((Path(path) / name).stat().st_size for name in files if name not in left_out)
@@ -130,7 +133,7 @@ def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
 
 
 def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[str]:
-    """Return the names that are not copied: channels, version control, caches, our own output, sockets and pipes."""
+    """Return what is not copied: channels, version control, caches, our output, sockets, pipes, circles of links."""
     left_out = set()
     for name in names:
         path = Path(folder) / name
@@ -138,6 +141,7 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
             skip = name in _NOT_CODE or path in channels or any((path / tell).exists() for tell in _TELLS)
             # With compose.yaml, other hosts write their trees here while we copy.
             skip = skip or (name.startswith("algo-") and (path / "ml").is_dir())
+            skip = skip or (path.is_symlink() and path.parent.resolve().is_relative_to(path.resolve()))  # a circle
         else:
             skip = not path.is_file()
         if skip:
