@@ -15,7 +15,8 @@ from entrypoint.cli import main
 KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLE"
 HYPER = "hp-\"quoted\"-'secret'-42"
 TOKEN = "token-0f-this-j0b"
-SECRETS = (KEY, TOKEN, HYPER, json.dumps(HYPER)[1:-1], "hp-%22quoted%22")
+NOT_TOLD = "glpat-Zx81kkQ2mm77"  # nothing of the job's has it but the script's text, which prints it in a URL
+SECRETS = (KEY, TOKEN, HYPER, json.dumps(HYPER)[1:-1], "hp-%22quoted%22", NOT_TOLD)
 ENVIRONMENT = {"AWS_SECRET_ACCESS_KEY": KEY, "ENTRYPOINT_TOKEN": TOKEN, "PLAIN": "to be seen"}
 HYPERPARAMETERS = {"api_key": json.dumps(HYPER), "learning_rate": "0.25", "sagemaker_entrypoint_token": f'"{TOKEN}"'}
 TELLS_ALL = """
@@ -28,12 +29,13 @@ print(json.dumps(dict(os.environ)), file=sys.stderr)
 print(sys.argv, urllib.parse.quote(value), flush=True)
 subprocess.run(["env"])
 print("no end of line:", key, end="", flush=True)
+print(" https://oauth2:glpat-Zx81kkQ2mm77@git.invalid/x", end="", flush=True)
 print(flush=True)
 here = os.environ["SM_CURRENT_HOST"], os.environ["TEST_FOLDER"]
 open(here[1] + "/told-" + here[0], "w").close()
 while here[0] == "algo-1" or not os.path.exists(here[1] + "/told-algo-1"):
     time.sleep(0.05)
-raise ValueError(f"cannot log in with {key} and {value}")
+raise ValueError(f"cannot log in with {key} and {value} at https://git.invalid/x?private_token=glpat-Zx81kkQ2mm77")
 """
 WAITS = """
 import os, pathlib, time
@@ -55,8 +57,14 @@ def test_a_script_that_tells_all_it_knows(hosts):
         assert found_in(host.log) == []
         assert found_in(host.failure) == []
         assert "to be seen" in host.log and "0.25" in host.log
-        assert "AWS_SECRET_ACCESS_KEY=***" in host.log and "no end of line: ***" in host.log
-    assert "algo-2 script (exit code 1): ValueError: cannot log in with *** and ***" in job.failures[0]
+        assert (
+            "AWS_SECRET_ACCESS_KEY=***" in host.log
+            and "no end of line: *** https://oauth2:***@git.invalid/x" in host.log
+        )
+    assert (
+        "algo-2 script (exit code 1): ValueError: cannot log in with *** and *** at https://git.invalid/x?private_token=***"
+        in job.failures[0]
+    )
     # The script itself has them as they are, but for the token: with it, a script could speak for a launcher.
     assert job.json_of("mine.json") == [[KEY, HYPER, []]] * 2
     ours = [path for path in job.folder.rglob("*") if path.is_file() and "code" not in path.parts]
