@@ -9,6 +9,7 @@ readable. The passwords and tokens of URLs are masked in every text, whether or 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from entrypoint.base.secret_names import is_secret
@@ -18,17 +19,16 @@ SHORTEST_CHARS = 8  # characters; a shorter value also appears in texts that mea
 _LONGEST_JSON = 1 << 20
 
 # What stands between `://` and the last `@` of a URL. A colon may begin a port instead: http://host:80?mail=me@x.
-# These read a text once, since a match ends before the next `/`, or before the next separator.
-_USER = re.compile(rb"://([^\s/:\"'<>]*)(?::(?!\d{1,5}[?#])([^\s/\"'<>]*))?@")
+# These read a text once, since a match ends before the next `/`, or before the next separator. They are compiled when
+# a text may have such a URL, which few jobs' environments have: that takes some milliseconds of a start.
+_USER = rb"://([^\s/:\"'<>]*)(?::(?!\d{1,5}[?#])([^\s/\"'<>]*))?@"
 _NAME = rb"(?:[?&#;]|\\u0026)([A-Za-z][\w.~-]{0,63})="  # of a parameter in a URL
-_PARAMETER = re.compile(_NAME + rb"([^\s&#;\"'<>\\]+)")
+_PARAMETER = _NAME + rb"([^\s&#;\"'<>\\]+)"
 _SIGNS = ("signature", "sig", "auth", "jwt")  # names that are secret in URLs alone, as in X-Amz-Signature
-_API_KEY = re.compile(r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[\w-]{24,}")  # where the name is `key` alone
+_API_KEY = r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[\w-]{24,}"  # where the name is `key` alone
 # The end of a text that may be the beginning of such a secret; where the text is cut there, its name is needed, too.
-_OPEN_USER = re.compile(rb"://[^\s/\"'<>]+\Z")
-_OPEN_NAME = re.compile(
-    rb"(?:[a-z+]{0,16}:(?:/{0,2}|//[^\s/\"'<>]*)|[?&#;](?:[A-Za-z][\w.~-]*(?:=[^\s&#;\"'<>\\]*)?)?)\Z"
-)
+_OPEN_USER = rb"://[^\s/\"'<>]+\Z"
+_OPEN_NAME = rb"(?:[a-z+]{0,16}:(?:/{0,2}|//[^\s/\"'<>]*)|[?&#;](?:[A-Za-z][\w.~-]*(?:=[^\s&#;\"'<>\\]*)?)?)\Z"
 _LONGEST_OPEN = 1 << 12
 
 _WORD = r"(?:[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*|[A-Z]+|[a-z])"  # there is only one way to read a word
@@ -88,10 +88,8 @@ class Secrets:
         for name, pattern in self._after_name:
             if name in data:
                 data = pattern.sub(rb"\1" + MASK.encode(), data)
-        if b"://" in data:
-            data = _USER.sub(_without_secrets, data)
-        if b"=" in data and any(separator in data for separator in (b"?", b"&", b"#", b";")):
-            data = _PARAMETER.sub(_without_secrets, data)
+        for of_urls in _patterns_for(data):
+            data = re.sub(of_urls, _without_secrets, data)
         return data
 
     def open_end(self, data: bytes, names: bool = False) -> int:
@@ -112,7 +110,7 @@ class Secrets:
             if at >= 0 and len(data) - at < len(pattern.pattern):
                 length = max(length, len(data) - at - (0 if names else len(name)))
         end = data[-_LONGEST_OPEN:]
-        found = (_OPEN_NAME if names else _OPEN_USER).search(end)
+        found = re.search(_OPEN_NAME if names else _OPEN_USER, end)
         return max(length, len(end) - found.start()) if found else length
 
 
@@ -122,7 +120,7 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
     if _holds_secret(name, text):
         yield name, text
     data = _bytes(text)
-    for found in (*_USER.finditer(data), *_PARAMETER.finditer(data)):
+    for found in (found for pattern in _patterns_for(data) for found in re.finditer(pattern, data)):
         from urllib.parse import unquote  # here and below: few jobs have secrets, and each import delays the start
 
         for group in _secret_groups(found):
@@ -139,12 +137,20 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
             yield key, inner_text
 
 
+def _patterns_for(data: bytes) -> Iterator[bytes]:
+    if b"://" in data:
+        yield _USER
+    if b"=" in data and any(separator in data for separator in (b"?", b"&", b"#", b";")):
+        yield _PARAMETER
+
+
 def _secret_groups(found: re.Match[bytes]) -> list[int]:
     """Return which groups of a match of _USER or _PARAMETER are secret."""
-    if found.re is _PARAMETER:
-        name, value = found[1].decode(), found[2].decode("utf-8", "replace")
-        last = re.split("[-_.]", name.lower())[-1]
-        return [2] if is_secret(name) or last in _SIGNS or (last == "key" and _API_KEY.fullmatch(value)) else []
+    if found.re.pattern == _PARAMETER:
+        is_key = (named := _names_secret(found[1])) is None and re.fullmatch(
+            _API_KEY, found[2].decode("utf-8", "replace")
+        )
+        return [2] if named or is_key else []
     user, password = found[1].decode("utf-8", "replace"), found[2]
     if password not in (None, b"", b"x-oauth-basic"):  # GitHub's word for none
         return [2]
@@ -153,6 +159,14 @@ def _secret_groups(found: re.Match[bytes]) -> list[int]:
         return []
     is_name = _WORDS.fullmatch(user) if scheme.endswith((b"http", b"https")) else not is_distinctive(user)
     return [] if is_name and len(user) < 16 else [1]
+
+
+@lru_cache(4096)
+def _names_secret(parameter: bytes) -> bool | None:
+    """Return whether a parameter of a URL is secret by its name; None for `key`, where the value decides."""
+    name = parameter.decode()
+    last = re.split("[-_.]", name.lower())[-1]
+    return True if last in _SIGNS or is_secret(name) else None if last == "key" else False
 
 
 def _without_secrets(found: re.Match[bytes]) -> bytes:
