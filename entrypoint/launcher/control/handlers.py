@@ -6,9 +6,10 @@ Callers are limited (server.py, access.py), so that none can keep another from b
 follow the protocol changes nothing.
 
 What is not protected. Messages travel as plain text in the job's network: whoever can read or forge packets there can
-read the token. Without a token, every process on a host of the job is trusted, since it has the host's address. A
-recorded message that is sent again is refused from other addresses, and without the token; from the host itself it
-repeats what that host has sent before. And a process on a host can always use up that host's limits.
+read the token, and so can a process of the launcher's user, in /proc. Without a token, every process on a host of the
+job is trusted, since it has the host's address. A recorded message that is sent again is refused from other addresses,
+and without the token; from the host itself it repeats what that host has sent before. And a process on a host can
+always use up that host's limits.
 """
 
 import json
