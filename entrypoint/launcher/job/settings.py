@@ -261,7 +261,9 @@ class Settings(Value):
     )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
-    token: str = _setting("", _token, "Secret that hosts of the job must show to one another; no program gets it.", secret=True)
+    token: str = _setting(
+        "", _token, "Secret that hosts of the job must show to one another; no program gets it.", secret=True
+    )
     heartbeat: float = _setting(1.0, _seconds(0.05, 60), "Seconds between two heartbeats of a host; see `paced`.")
     peer_timeout: float = _setting(
         5.0,
