@@ -135,13 +135,14 @@ def _look_for_programs(job: "Job", plan: "Plan") -> None:
 def _begin(job: "Job", plan: "Plan", log: Log) -> "dict[str, Process]":
     """Start this host's prepare step, which waits for nothing, before the imports for the supervisor."""
     from entrypoint.launcher.host.fork import fork
+    from entrypoint.launcher.job.settings import of_programs
     from entrypoint.launcher.plan.plan import ATTEMPT, PREPARE
 
     begun = {}
     for spec in plan.on(job.cluster.me.name):
         if spec.name == PREPARE:
             with contextlib.suppress(OSError, ValueError):  # the supervisor tries again, and reports the error
-                environment = {**os.environ, ATTEMPT: "0", **spec.environment(())}
+                environment = {**of_programs(os.environ), ATTEMPT: "0", **spec.environment(())}
                 begun[spec.name] = fork(spec, environment, log)
     return begun
 

@@ -63,7 +63,7 @@ _KEYS = _words(
     "private secret signing sign master license licence service shared storage subscription function functions deploy "
     "deployment ssh pgp rsa dsa ecdsa ed25519 tls ssl pem aes hmac jwt jwe cipher crypto cookie session app "
     "application integration ingest ingestion fernet vault unseal root admin bot webhook host sa server preshared "
-    "management product activation recovery wallet security write read rest restapi gpgsigning developer dev user "
+    "management product activation recovery wallet security write read rest restapi gpgsigning developer dev "
     "team project org workspace device dkim vapid wireguard wg tunnel"
 )
 _OF_DATA = _words(
@@ -109,6 +109,7 @@ _LANGUAGE = _words(
     "encoder begin beginning single each continuation dist class label fim prefix suffix middle turn "
     "think sample"
 )
+_PHASES = _words("train training eval test valid validation warmup")  # likewise, unless a service is named, too
 # After these words, the plural `tokens` is secret.
 _TOKENS = _words("auth access api bot refresh bearer session secret personal deploy service admin oauth")
 
@@ -190,7 +191,8 @@ def _names_one(words: list[str], rest: list[str], content: bool) -> bool:
         return content or bool(_CONTENTS.intersection(rest))
     match noun:
         case "token":
-            return before not in _LANGUAGE
+            is_language = before in _LANGUAGE or (before in _PHASES and not _SERVICES.intersection(words[:-1]))
+            return not is_language
         case "tokens":
             return before in _TOKENS | _SERVICES
         case "key" | "keys":

@@ -1,13 +1,15 @@
 """Find the secret values of a job and mask them in texts. Pure.
 
 A value is secret by the name of the environment variable or hyperparameter that holds it (`DB_PASSWORD`, `api_key`),
-or as the password in a URL. A value that is unlike ordinary text is masked wherever it appears. A value that is also an
-ordinary word or number (`disabled`, `10000000`) is masked only after its name, so that the log stays readable.
+or as the password or token in a URL. A value that is unlike ordinary text is masked wherever it appears. A value that
+is also an ordinary word or number (`disabled`, `10000000`) is masked only after its name, so that the log stays
+readable. The passwords and tokens of URLs are masked in every text, whether or not the job was given them.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from entrypoint.base.secret_names import is_secret
@@ -16,8 +18,18 @@ MASK = "***"
 SHORTEST_CHARS = 8  # characters; a shorter value also appears in texts that mean something else
 _LONGEST_JSON = 1 << 20
 
-# Reads a text once: from each `://` to the next character that cannot be in a password.
-_IN_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://(?:[^\s/:@]*:([^\s/@]+)|([^\s/:@]{16,}))@")
+# What stands between `://` and the last `@` of a URL. A colon may begin a port instead: http://host:80?mail=me@x.
+# These read a text once, since a match ends before the next `/`, or before the next separator. They are compiled when
+# a text may have such a URL, which few jobs' environments have: that takes some milliseconds of a start.
+_USER = rb"://([^\s/:\"'<>]*)(?::(?!\d{1,5}[?#])([^\s/\"'<>]*))?@"
+_NAME = rb"(?:[?&#;]|\\u0026)([A-Za-z][\w.~-]{0,63})="  # of a parameter in a URL
+_PARAMETER = _NAME + rb"([^\s&#;\"'<>\\]+)"
+_SIGNS = ("signature", "sig", "auth", "jwt")  # names that are secret in URLs alone, as in X-Amz-Signature
+_API_KEY = r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[\w-]{24,}"  # where the name is `key` alone
+# The end of a text that may be the beginning of such a secret; where the text is cut there, its name is needed, too.
+_OPEN_USER = rb"://[^\s/\"'<>]+\Z"
+_OPEN_NAME = rb"(?:[a-z+]{0,16}:(?:/{0,2}|//[^\s/\"'<>]*)|[?&#;](?:[A-Za-z][\w.~-]*(?:=[^\s&#;\"'<>\\]*)?)?)\Z"
+_LONGEST_OPEN = 1 << 12
 
 _WORD = r"(?:[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*|[A-Z]+|[a-z])"  # there is only one way to read a word
 _WORDS = re.compile(rf"{_WORD}(?:[ _./:-]+{_WORD})*")
@@ -57,8 +69,6 @@ class Secrets:
             if key and value.strip() and not is_distinctive(value)
             for name in sorted({key, key.upper().replace("-", "_")})
         ]
-        # A pattern is longer than the text that it matches.
-        self.longest = max(map(len, [*self._values, *(pattern.pattern for _, pattern in self._after_name)]), default=0)
 
     def mask(self, text: str) -> str:
         masked = self.mask_bytes(data := text.encode("utf-8", "surrogatepass"))
@@ -78,6 +88,8 @@ class Secrets:
         for name, pattern in self._after_name:
             if name in data:
                 data = pattern.sub(rb"\1" + MASK.encode(), data)
+        for of_urls in _patterns_for(data):
+            data = re.sub(of_urls, _without_secrets, data)
         return data
 
     def open_end(self, data: bytes, names: bool = False) -> int:
@@ -97,7 +109,9 @@ class Secrets:
             at = data.rfind(name)
             if at >= 0 and len(data) - at < len(pattern.pattern):
                 length = max(length, len(data) - at - (0 if names else len(name)))
-        return length
+        end = data[-_LONGEST_OPEN:]
+        found = re.search(_OPEN_NAME if names else _OPEN_USER, end)
+        return max(length, len(end) - found.start()) if found else length
 
 
 def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -105,11 +119,13 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
     text = value if isinstance(value, str) else json.dumps(value)
     if _holds_secret(name, text):
         yield name, text
-    for found in _IN_URL.finditer(text):
+    data = _bytes(text)
+    for found in (found for pattern in _patterns_for(data) for found in re.finditer(pattern, data)):
         from urllib.parse import unquote  # here and below: few jobs have secrets, and each import delays the start
 
-        password = found[1] or found[2]
-        yield from (("", password), ("", unquote(password)))
+        for group in _secret_groups(found):
+            secret = found[group].decode("utf-8", "surrogateescape")
+            yield from (("", secret), ("", unquote(secret)))
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _LONGEST_JSON:
         try:
             value = json.loads(value)
@@ -119,6 +135,45 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
         inner_text = inner if isinstance(inner, str) else json.dumps(inner)
         if inner not in (None, True, False) and _holds_secret(key, inner_text):
             yield key, inner_text
+
+
+def _patterns_for(data: bytes) -> Iterator[bytes]:
+    if b"://" in data:
+        yield _USER
+    if b"=" in data and any(separator in data for separator in (b"?", b"&", b"#", b";")):
+        yield _PARAMETER
+
+
+def _secret_groups(found: re.Match[bytes]) -> list[int]:
+    """Return which groups of a match of _USER or _PARAMETER are secret."""
+    if found.re.pattern == _PARAMETER:
+        is_key = (named := _names_secret(found[1])) is None and re.fullmatch(
+            _API_KEY, found[2].decode("utf-8", "replace")
+        )
+        return [2] if named or is_key else []
+    user, password = found[1].decode("utf-8", "replace"), found[2]
+    if password not in (None, b"", b"x-oauth-basic"):  # GitHub's word for none
+        return [2]
+    scheme = found.string[max(0, found.start() - 5) : found.start()].lower()
+    if not user or scheme.endswith((b"ssh", b"sftp")):  # these take users without a password
+        return []
+    is_name = _WORDS.fullmatch(user) if scheme.endswith((b"http", b"https")) else not is_distinctive(user)
+    return [] if is_name and len(user) < 16 else [1]
+
+
+@lru_cache(4096)
+def _names_secret(parameter: bytes) -> bool | None:
+    """Return whether a parameter of a URL is secret by its name; None for `key`, where the value decides."""
+    name = parameter.decode()
+    last = re.split("[-_.]", name.lower())[-1]
+    return True if last in _SIGNS or is_secret(name) else None if last == "key" else False
+
+
+def _without_secrets(found: re.Match[bytes]) -> bytes:
+    text, begin = found[0], found.start()
+    for group in reversed(_secret_groups(found)):
+        text = text[: found.start(group) - begin] + MASK.encode() + text[found.end(group) - begin :]
+    return text
 
 
 def _holds_secret(name: str, text: str) -> bool:

@@ -34,7 +34,8 @@ and one line in the file that the shell reads at its start: ~/.bashrc,
     "engines": """\
 --engine says what a simulated host is:
   process   processes with a loopback address of their own. /opt/ml is a folder
-            below --output, which scripts find through SM_MODEL_DIR and so on
+            below --output, which scripts find by SM_MODEL_DIR and so on, and
+            as root also by that name; otherwise, that is this machine's own
   netns     namespaces: eth0, /opt/ml, ports and plan as on SageMaker; needs
             root and iproute2. --ip: IPv4 alone (4), IPv6 alone (6), or both
   docker    a container of --image (sagemaker-tf-entrypoint:latest) on a private

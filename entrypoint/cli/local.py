@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     add("--checkpoints", type=Path, metavar="DIR", help="every host's /opt/ml/checkpoints")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
-    add("--output", type=Path, metavar="DIR", help="default: out/PROGRAM-MODE-TIME")
+    add("--output", type=Path, metavar="DIR", help="a new folder; default: out/PROGRAM-MODE-TIME")
     add("--engine", choices=ENGINES, default="process", metavar="E", help="process (default), netns or docker")
     add("--ip", choices=["4", "6", "both"], default="4", help="netns: IPv4 (default), IPv6 or both")
     add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker: the image")

@@ -105,9 +105,10 @@ def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int
             args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         return int(args.run(args, environment))
     except (ConfigError, CodeError) as error:
+        from entrypoint.base.secrets import NONE
         from entrypoint.base.terminal import print_coloured
 
-        print_coloured(f"error: {error}", environment, sys.stderr)
+        print_coloured(NONE.mask(f"error: {error}"), environment, sys.stderr)
         return ExitCode.CONFIG if isinstance(error, ConfigError) else ExitCode.CODE
 
 

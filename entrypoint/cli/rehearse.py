@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Rehearse, print the result and return the exit code. 0: go; 1: no-go; 2: cannot start; 130: interrupted."""
-    from entrypoint.base.secrets import Secrets
+    from entrypoint.base.secrets import NONE, Secrets
     from entrypoint.base.terminal import print_coloured
     from entrypoint.check.finding import goes
     from entrypoint.check.rehearse.output import as_json, as_text
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
         options = Options(**{each.name: getattr(args, each.name) for each in fields(Options)})
         case, findings = rehearse(options, environment, log)
     except (ConfigError, CodeError) as problem:
-        print_coloured(f"error: {problem}", environment, sys.stderr)
+        print_coloured(NONE.mask(f"error: {problem}"), environment, sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("interrupted: all hosts have ended", file=sys.stderr)

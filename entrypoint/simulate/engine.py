@@ -58,6 +58,8 @@ class Engine(ABC):
     """The faults that it can do."""
     look_again: float
     """Seconds between two looks for a process that a fault is about: what a look costs tells."""
+    has_own_ml: bool = True
+    """Whether each host has an /opt/ml of its own."""
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str]) -> None:
         self.job = job
@@ -75,6 +77,10 @@ class Engine(ABC):
     @abstractmethod
     def check(self) -> None:
         """Raise ConfigError if this machine cannot run the job, with what is missing and what to do."""
+
+    def notes(self) -> list[str]:
+        """Return lines to print before the start."""
+        return []
 
     @abstractmethod
     def plan(self, whole: bool) -> str:

@@ -19,7 +19,8 @@ from entrypoint.simulate import processes
 from entrypoint.simulate.engine import MOUNTS, Command, EngineName, FaultFailed, HostsFiles
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.local_python import PACKAGE, PythonEngine
-from entrypoint.simulate.netns_host import ML, OWN, SPEC, call, new_network, small_disks, with_sbin
+from entrypoint.simulate.mounts import ML
+from entrypoint.simulate.netns_host import OWN, SPEC, call, new_network, small_disks, with_sbin
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, read
 

@@ -6,13 +6,11 @@ must stay visible is opened first.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,19 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.simulate import mounts
 from entrypoint.simulate.engine import FILLER, FaultFailed, last_line
 
 SPEC = "ENTRYPOINT_NETNS_HOST"  # environment variable in which NetnsEngine describes this host, as JSON
 INTERFACE = "eth0"
-ML = Path("/opt/ml")
 OWN = ("/tmp", "/run", "/dev/shm")  # folders that each host has for itself
-_NEW_MOUNTS, _NEW_NETWORK = 0x0002_0000, 0x4000_0000  # CLONE_NEWNS, CLONE_NEWNET
+_NEW_NETWORK = 0x4000_0000  # CLONE_NEWNET
 _NEW_NAMES, _NEW_IPC, _NEW_PROCESSES = 0x0400_0000, 0x0800_0000, 0x2000_0000  # CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWPID
-_READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x4_0000  # MS_*
 _DETACH = 0x2  # MNT_DETACH
-_NAMESPACES = _NEW_NETWORK | _NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_PROCESSES
-
-_libc = ctypes.CDLL(None, use_errno=True)
+_NAMESPACES = _NEW_NETWORK | mounts.NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_PROCESSES
 
 
 def main() -> None:
@@ -40,7 +35,7 @@ def main() -> None:
     spec = json.loads(os.environ.pop(SPEC))
     try:
         _die_with_parent(spec["main"])
-        _unshare(_NAMESPACES)
+        mounts.unshare(_NAMESPACES)
         _become_first_process()
         _connect(spec)
         _furnish(spec)
@@ -93,27 +88,21 @@ def _connect(spec: dict[str, Any]) -> None:
 
 
 def _furnish(spec: dict[str, Any]) -> None:
-    _mount("none", "/", flags=_RECURSIVE | _PRIVATE)  # our mounts stay in this namespace
-    held = [(_hold(source), Path(target), read_only) for source, target, read_only in spec["binds"]]
-    opt, cgroups = _hold("/opt"), _hold("/sys/fs/cgroup")
-    _mount("proc", "/proc", "proc")
+    mounts.mount("none", "/", flags=mounts.RECURSIVE | mounts.PRIVATE)  # our mounts stay in this namespace
+    held = [(mounts.hold(source), Path(target), read_only) for source, target, read_only in spec["binds"]]
+    cgroups = mounts.hold("/sys/fs/cgroup")
+    mounts.mount("proc", "/proc", "proc")
 
-    _mount("sysfs", "/sys", "sysfs")  # it shows the network namespace of the process that mounts it
-    _show(cgroups, Path("/sys/fs/cgroup"))
+    mounts.mount("sysfs", "/sys", "sysfs")  # it shows the network namespace of the process that mounts it
+    mounts.show(cgroups, Path("/sys/fs/cgroup"))
 
-    _mount("tmpfs", "/opt", "tmpfs", data="mode=755")  # a place for ml, without a new folder on the machine
-    for entry in os.scandir(f"/proc/self/fd/{opt}"):
-        target = Path("/opt") / entry.name
-        if entry.name != ML.name and entry.is_symlink():
-            target.symlink_to(Path(entry.path).readlink())
-        elif entry.name != ML.name:
-            _show(_hold(entry.path), target)
+    mounts.cover_opt()
     for own in OWN:
-        _mount("tmpfs", own, "tmpfs", data="mode=755" if own == "/run" else "mode=1777")
+        mounts.mount("tmpfs", own, "tmpfs", data="mode=755" if own == "/run" else "mode=1777")
     for opened, target, read_only in held:
-        _show(opened, target)
+        mounts.show(opened, target)
         if read_only:
-            _mount("none", target, flags=_BIND | _REMOUNT | _READ_ONLY)
+            mounts.mount("none", target, flags=mounts.BIND | mounts.REMOUNT | mounts.READ_ONLY)
     _names_from_hosts_file_only()
     socket.sethostname(spec["hostname"])
     os.chdir("/")
@@ -127,22 +116,8 @@ def _names_from_hosts_file_only() -> None:
     others = [line for line in path.read_text().splitlines() if not line.startswith("hosts:")]
     ours = Path("/run/nsswitch.conf")
     ours.write_text("\n".join([*others, "hosts: files", ""]))
-    _show(_hold(ours), path)
+    mounts.show(mounts.hold(ours), path)
     ours.unlink()
-
-
-def _hold(path: str | Path) -> int:
-    return os.open(path, os.O_PATH | os.O_CLOEXEC)
-
-
-def _show(opened: int, target: Path) -> None:
-    """Bind an open file or folder to a path, which is made if it is missing."""
-    if stat.S_ISDIR(os.fstat(opened).st_mode):
-        target.mkdir(parents=True, exist_ok=True)
-    elif not target.exists():
-        target.touch()
-    _mount(f"/proc/self/fd/{opened}", target, flags=_BIND | _RECURSIVE)
-    os.close(opened)
 
 
 def call(*command: str, keep: Sequence[int] = (), text: str = "") -> None:
@@ -160,31 +135,18 @@ def with_sbin(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "PATH": f"{environment.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"}
 
 
-def _unshare(kinds: int) -> None:
-    """Move the calling thread, and all that it starts from now on, into new namespaces."""
-    _check(_libc.unshare(kinds), "unshare")
-
-
 def _die_with_parent(parent: int) -> None:
     """Arrange for SIGKILL when our parent (its pid in /proc) ends, and exit now if it has ended."""
-    _check(_libc.prctl(1, signal.SIGKILL, 0, 0, 0), "prctl")  # PR_SET_PDEATHSIG
+    mounts.check(mounts.libc.prctl(1, signal.SIGKILL, 0, 0, 0), "prctl")  # PR_SET_PDEATHSIG
     if int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1]) != parent:
         os._exit(137)
-
-
-def _mount(source: str | Path, target: str | Path, kind: str = "none", flags: int = 0, data: str = "") -> None:
-    """Call mount(2). A source /proc/self/fd/N means the file as it was opened, even if something covers it now."""
-    code = _libc.mount(
-        os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode() or None
-    )
-    _check(code, f"mount {source} on {target}")
 
 
 def new_network() -> int:
     """Create a network namespace without name or process; return a file that keeps it alive."""
 
     def make() -> int:
-        _unshare(_NEW_NETWORK)  # for this thread only
+        mounts.unshare(_NEW_NETWORK)  # for this thread only
         return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
     with ThreadPoolExecutor(1) as thread:
@@ -195,8 +157,8 @@ def new_network() -> int:
 def small_disks(folders: Sequence[Path]) -> Iterator[None]:
     """Mount a file system in memory over each folder, and copy its contents into the folder at the end."""
     if folders:  # from now on, our mounts are visible only to us and to what we start
-        _unshare(_NEW_MOUNTS)
-        _mount("none", "/", flags=_RECURSIVE | _PRIVATE)
+        mounts.unshare(mounts.NEW_MOUNTS)
+        mounts.mount("none", "/", flags=mounts.RECURSIVE | mounts.PRIVATE)
     with contextlib.ExitStack() as mounted:
         for folder in folders:
             mounted.enter_context(_small_disk(folder))
@@ -207,7 +169,7 @@ def small_disks(folders: Sequence[Path]) -> Iterator[None]:
 def _small_disk(folder: Path) -> Iterator[None]:
     below = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     real = f"/proc/self/fd/{below}"  # the folder below the mount
-    _mount("tmpfs", folder, "tmpfs", data="mode=755")
+    mounts.mount("tmpfs", folder, "tmpfs", data="mode=755")
     shutil.copytree(real, folder, symlinks=True, dirs_exist_ok=True)
     try:
         yield
@@ -215,7 +177,7 @@ def _small_disk(folder: Path) -> Iterator[None]:
         try:
             shutil.copytree(folder, real, symlinks=True, dirs_exist_ok=True, ignore=_left_out)
         finally:
-            _check(_libc.umount2(os.fsencode(folder), _DETACH), f"unmount {folder}")
+            mounts.check(mounts.libc.umount2(os.fsencode(folder), _DETACH), f"unmount {folder}")
             os.close(below)
 
 
@@ -223,9 +185,3 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
     """Return the names that are not copied back: the filler, sockets and pipes."""
     paths = {name: Path(folder) / name for name in names}
     return {n for n, path in paths.items() if n == FILLER or not (path.is_symlink() or path.is_dir() or path.is_file())}
-
-
-def _check(code: int, what: str) -> None:
-    if code:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -6,7 +6,10 @@ all its ports, and a stride times the rank to each host's.
 
 import contextlib
 import json
+import os
+import re
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,13 +20,19 @@ from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
+from entrypoint.simulate import mounts
 from entrypoint.simulate.engine import Command, EngineName
 from entrypoint.simulate.fault import Action
-from entrypoint.simulate.local_python import PythonEngine, allow_files
+from entrypoint.simulate.local_python import PACKAGE, PythonEngine, allow_files
+from entrypoint.simulate.mounts import ML
 from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.tree import HostFolder, read
+from entrypoint.simulate.tree import HostFolder, read, read_below
 
 LOWEST, HIGHEST = 10_000, 65_535  # lower ports are often in use by services
+_ML = re.compile(r"/opt/ml(?![\w.-])[\w./-]*")
+_ASKS = re.compile(r"environ|getenv|SM_[A-Z]")
+_LONGEST_BYTES = 1 << 20  # of a file that is read for such names
+_TRAIN = "from entrypoint.train import train; train()"
 _STEP = 61  # distance between two bases that are tried
 
 
@@ -35,14 +44,35 @@ class ProcessEngine(PythonEngine):
     where = "as processes"
     # The host gets SIGTERM when we end, even if we are killed (prctl PR_SET_PDEATHSIG).
     program = (
-        "import ctypes, sys; ctypes.CDLL(None).prctl(1, 15, 0, 0, 0); sys.path.insert(0, sys.argv.pop(1)); "
-        "from entrypoint.train import train; train()"
+        f"import ctypes, sys; ctypes.CDLL(None).prctl(1, 15, 0, 0, 0); sys.path.insert(0, sys.argv.pop(1)); {_TRAIN}"
     )
+    has_own_ml = False  # until `check` has found that it is possible
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], gpus: int) -> None:
         super().__init__(job, environment, gpus)
         self._run = Path("/tmp/entrypoint-XXXXXXXX")  # until `ready` makes a folder
         self._ports_and_addresses: dict[str, str] = {}  # the settings of a run that has reserved them
+
+    def check(self) -> None:
+        super().check()
+        named = self._inherited.get("PYTHONPATH", "").split(os.pathsep)
+        places = [str(PACKAGE), sys.prefix, sys.base_prefix, str(self.job.output), *filter(None, named)]
+        hidden = any(Path(place).absolute().is_relative_to(ML) for place in places) or read_below(self.job, ML)
+        if not hidden and mounts.possible():
+            self.has_own_ml = True
+            self.program = self.program.replace(
+                _TRAIN, f"from entrypoint.simulate import mounts; mounts.become_host(); {_TRAIN}"
+            )
+
+    def notes(self) -> list[str]:
+        """Return what the user must know before the start: that the script's own /opt/ml is this machine's."""
+        found = [] if self.has_own_ml else named_ml(self.job.source / self.job.program)
+        if not found:
+            return []
+        return [
+            f"warning: {', '.join(found[:4])}, which is this machine's own folder here, and the same for all hosts; "
+            "wanted SM_MODEL_DIR, SM_CHANNEL_... instead, root (then each host has its own), or --engine docker"
+        ]
 
     def plan(self, whole: bool) -> str:
         """Render the plan as the hosts make it, each with its own folders."""
@@ -109,6 +139,18 @@ class ProcessEngine(PythonEngine):
                 "ENTRYPOINT_PORT_BASE": str(base),
             }
             yield
+
+
+def named_ml(program: Path) -> list[str]:
+    """Return where a program and the files beside it name /opt/ml, but for lines that ask the environment first."""
+    found = []
+    for path in sorted({program, *program.parent.glob("*.py")}):
+        if path.is_file() and path.stat().st_size <= _LONGEST_BYTES:
+            for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+                named = _ML.search(line)
+                if named and not line.lstrip().startswith("#") and not _ASKS.search(line):
+                    found.append(f"{path.name}:{number} names {named[0]}")
+    return found
 
 
 def ports_by_host(job: Job, plan: Plan) -> list[list[int]]:

@@ -38,6 +38,7 @@ def _intent(job: LocalJob, engine: Engine, warns: bool) -> Iterator[str]:
     hosts = "1 host" if job.hosts == 1 else f"{job.hosts} hosts"
     yield f"{place('runs', [job.source / job.program])}: {hosts}, mode {mode}, engine {engine.name}"
     yield place("logs", [folder.log for folder in folders])
+    yield from engine.notes()
     if warns:
         yield from (f"warning: {warning}" for warning in warnings)
 

@@ -18,6 +18,7 @@ from entrypoint.simulate.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # marks an output folder as ours, and (by a lock) as used by a running job
 MOST_CODE_BYTES = 1 << 30  # bytes
+MOST_DEPTH = 100  # folders in one another, as on a host
 _BUCKET = "s3://local"  # stands for the bucket in lists of objects
 # Folders without code, by name and by contents: our output, virtual environments, those of conda, caches.
 _NOT_CODE = ["__pycache__", ".git", ".hg", ".ipynb_checkpoints", ".nox", ".svn", ".tox", ".venv", "node_modules"]
@@ -119,6 +120,8 @@ def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
     """Raise CodeError if the code folder is too large, for example if the script lies in /tmp or a home folder."""
     size = 0
     for path, folders, files in os.walk(source):
+        if len(Path(path).parts) > len(source.parts) + MOST_DEPTH:
+            raise CodeError(f"the code folder {source} has more than {MOST_DEPTH} folders in one another; wanted fewer")
         left_out = _not_code(channels, path, [*folders, *files])
         folders[:] = [name for name in folders if name not in left_out]
         size += sum((Path(path) / name).stat().st_size for name in files if name not in left_out)
@@ -130,7 +133,7 @@ def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
 
 
 def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[str]:
-    """Return the names that are not copied: channels, version control, caches, our own output, sockets and pipes."""
+    """Return what is not copied: channels, version control, caches, our output, sockets, pipes, circles of links."""
     left_out = set()
     for name in names:
         path = Path(folder) / name
@@ -138,6 +141,7 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
             skip = name in _NOT_CODE or path in channels or any((path / tell).exists() for tell in _TELLS)
             # With compose.yaml, other hosts write their trees here while we copy.
             skip = skip or (name.startswith("algo-") and (path / "ml").is_dir())
+            skip = skip or (path.is_symlink() and path.parent.resolve().is_relative_to(path.resolve()))  # a circle
         else:
             skip = not path.is_file()
         if skip:
@@ -146,16 +150,19 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
 
 
 @contextlib.contextmanager
-def taken(path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Path] = ()) -> Iterator[int]:
-    """Make a folder, empty and marked as ours, in place of an earlier run's, and hold it until the end.
+def taken(
+    path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Path] = (), replaces: bool = False
+) -> Iterator[int]:
+    """Make a folder, empty and marked as ours, and hold it until the end. If the job is refused, empty it again.
 
-    Yield the file that holds it. ConfigError, which begins with `what`, if another run holds it, or if it has files of
-    others, among them `reads`: what the job reads. `spared`: mounts below it, which are not ours to remove.
+    Yield the file that holds it. ConfigError, which begins with `what`, if another run holds it, or if it has files,
+    among them `reads`: what the job reads. With `replaces`, an earlier run's files are removed, but for `spared`:
+    mounts below the folder, which are not ours to remove.
     """
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{what} is not a folder")
-    if path.exists() and any(path.iterdir()) and not (path / MARKER).exists() and not spared:
-        raise ConfigError(f"{what} is not empty and was not made by an earlier run; wanted a new or an empty folder")
+    if _left(path) and not (path / MARKER).exists() and not spared:
+        raise ConfigError(f"{what} is not empty (it has {_left(path)[0].name}); wanted a new or an empty folder")
     if reads:
         raise ConfigError(f"{what} holds {reads[0]}, which the job reads; wanted another folder")
     try:
@@ -168,13 +175,28 @@ def taken(path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Pa
             fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(f"{what} is in use by another run; wanted a folder of its own") from None
+        if not replaces and (left := _left(path)):
+            raise ConfigError(f"{what} has {left[0].name} of an earlier job; wanted a new or an empty folder")
         try:
-            for entry in path.iterdir():
-                if entry.name != MARKER:
-                    _remove(entry, spared)
+            _empty(path, spared)
         except OSError as error:  # for example, files that containers wrote as root
             raise ConfigError(f"{what} cannot be replaced: {error}; remove it, or name another") from None
-        yield marker.fileno()
+        try:
+            yield marker.fileno()
+        except (CodeError, ConfigError):  # nothing has run: the next attempt may have this folder
+            with contextlib.suppress(OSError):
+                _empty(path, spared)
+            raise
+
+
+def _left(path: Path) -> list[Path]:
+    """Return what is in a folder beside our mark."""
+    return sorted(entry for entry in path.iterdir() if entry.name != MARKER) if path.exists() else []
+
+
+def _empty(path: Path, spared: Sequence[Path]) -> None:
+    for entry in _left(path):
+        _remove(entry, spared)
 
 
 def _remove(path: Path, spared: Sequence[Path]) -> None:

@@ -20,6 +20,7 @@ from hosts import LONG, PROGRAMS, ROOT, Run
 from waiting import eventually
 
 from entrypoint.cli import main
+from entrypoint.simulate.mounts import possible
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
@@ -150,20 +151,35 @@ def test_source_names_the_code_folder(local, tmp_path):
     assert "[algo-1 script] helper.py\n" in run.terminal and "/ml/code\n" in run.terminal
 
 
-def test_output_of_an_earlier_run_is_replaced_and_nothing_else_is(local, tmp_path):
+def test_output_of_an_earlier_job_is_kept(local, tmp_path):
     program = code(tmp_path, train="print('ok')")
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    (precious / "thesis.tex").write_text("words")
-    refused = local(program, "--output", str(precious))
-    assert refused.end() == 78
-    assert "not empty" in refused.terminal and (precious / "thesis.tex").exists()
     first = local(program)
     assert first.end() == 0
-    (first.output / "stale").touch()
     second = local(program, "--output", str(first.output))
-    assert second.end() == 0
-    assert not (first.output / "stale").exists()
+    assert second.end() == 78
+    assert f"--output {first.output} has algo-1 of an earlier job; wanted a new or an empty folder" in second.terminal
+    assert "ok" in (first.output / "algo-1/log.txt").read_text()
+
+
+@pytest.mark.skipif(not possible(), reason="takes root, and mounts")
+def test_a_script_that_names_opt_ml_itself_writes_into_its_hosts_own(local, tmp_path):
+    in_opt, mounted = [path.name for path in Path("/opt").iterdir()], Path("/proc/self/mounts").read_text()
+    train = """
+import os, pathlib
+folder, me = pathlib.Path("/opt/ml/checkpoints"), os.environ["SM_CURRENT_HOST"]
+folder.mkdir()
+(folder / me).write_text(str(sorted(os.listdir("/opt"))))
+pathlib.Path("/opt/ml/model/weights").touch()
+assert os.listdir(os.environ["SM_MODEL_DIR"]) == ["weights"]
+"""
+    run = local(code(tmp_path, train=train), "--hosts", "2")
+    assert run.end() == 0
+    assert "names /opt/ml" not in run.terminal
+    for number in (1, 2):
+        (kept,) = (run.ml(number) / "checkpoints").iterdir()
+        assert (kept.name, kept.read_text()) == (f"algo-{number}", str(sorted({*in_opt, "ml"})))
+    assert [path.name for path in Path("/opt").iterdir()] == in_opt
+    assert Path("/proc/self/mounts").read_text() == mounted
 
 
 def test_two_runs_at_a_time_keep_apart(local, tmp_path):

@@ -99,5 +99,5 @@ def test_somebody_elses_files_stay(project):
     (project / "ml/thesis.txt").write_text("all of it")
     ended = host(project, *ALONE)
     assert ended.returncode == 78
-    assert "is not empty and was not made by an earlier run" in ended.stdout
+    assert "is not empty (it has thesis.txt)" in ended.stdout
     assert (project / "ml/thesis.txt").read_text() == "all of it"

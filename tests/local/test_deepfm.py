@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -40,6 +41,7 @@ def job(tmp_path, no_leftovers):
     subprocess.run(maker, check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
 
     def run(mode, *hyperparameters, channels=("training",), fault=None, code=0, output="out"):
+        shutil.rmtree(tmp_path / output, ignore_errors=True)  # of an earlier job
         hosts = {"single": "1", "ps": "2"}[mode]
         command = [sys.executable, "-m", "entrypoint", "local", str(ROOT / "examples/deepfm/train.py")]
         command += ["--mode", mode, "--hosts", hosts, "--checkpoints", str(tmp_path / "kept"), "--output"]

@@ -248,3 +248,27 @@ def test_an_option_of_hosts_in_namespaces(tmp_path):
 
     words = ["local", str(PROGRAMS / "beats.py"), "--ip", "6", "--output", str(tmp_path / "out")]
     assert main.run(words, {}) == 78
+
+
+# What /etc/hosts of an image may have: on some hosts, the other's name leads to themselves.
+MISLEADS = """
+import json, os, socket
+real = socket.getaddrinfo
+def getaddrinfo(name, *words, **named):
+    if name in ("algo-1", "algo-2"):
+        with open("/opt/ml/input/config/resourceconfig.json") as file:
+            me = json.load(file)["current_host"]
+        name = "127.0.0.1" if name != me and me in {which!r} else name
+    return real(name, *words, **named)
+socket.getaddrinfo = getaddrinfo
+"""
+
+
+@pytest.mark.parametrize(
+    "which", [["algo-1", "algo-2"], pytest.param(["algo-1"], marks=pytest.mark.more)], ids=" ".join
+)
+def test_the_name_of_another_host_that_leads_here_ends_the_job(local, which):
+    run = local(PROGRAMS / "beats.py", *SEVERAL, site=MISLEADS.replace("{which!r}", repr(which)))
+    assert run.end() == 78
+    assert run.exits == ["78"] * 2
+    assert run.cause.startswith("algo-1 (configuration): algo-2 leads to 127.0.0.1, which is this host; wanted")

@@ -15,25 +15,27 @@ from entrypoint.cli import main
 KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLE"
 HYPER = "hp-\"quoted\"-'secret'-42"
 TOKEN = "token-0f-this-j0b"
-SECRETS = (KEY, TOKEN, HYPER, json.dumps(HYPER)[1:-1], "hp-%22quoted%22")
+NOT_TOLD = "glpat-Zx81kkQ2mm77"  # nothing of the job's has it but the script's text, which prints it in a URL
+SECRETS = (KEY, TOKEN, HYPER, json.dumps(HYPER)[1:-1], "hp-%22quoted%22", NOT_TOLD)
 ENVIRONMENT = {"AWS_SECRET_ACCESS_KEY": KEY, "ENTRYPOINT_TOKEN": TOKEN, "PLAIN": "to be seen"}
-HYPERPARAMETERS = {"api_key": json.dumps(HYPER), "learning_rate": "0.25"}
+HYPERPARAMETERS = {"api_key": json.dumps(HYPER), "learning_rate": "0.25", "sagemaker_entrypoint_token": f'"{TOKEN}"'}
 TELLS_ALL = """
 import json, os, subprocess, sys, time, urllib.parse
 key, value = os.environ["AWS_SECRET_ACCESS_KEY"], sys.argv[sys.argv.index("--api_key") + 1]
 with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "mine.json"), "w") as file:
-    json.dump([key, value], file)
+    json.dump([key, value, [name for name, text in os.environ.items() if "token-0f-" in text]], file)
 print(os.environ)
 print(json.dumps(dict(os.environ)), file=sys.stderr)
 print(sys.argv, urllib.parse.quote(value), flush=True)
 subprocess.run(["env"])
 print("no end of line:", key, end="", flush=True)
+print(" https://oauth2:glpat-Zx81kkQ2mm77@git.invalid/x", end="", flush=True)
 print(flush=True)
 here = os.environ["SM_CURRENT_HOST"], os.environ["TEST_FOLDER"]
 open(here[1] + "/told-" + here[0], "w").close()
 while here[0] == "algo-1" or not os.path.exists(here[1] + "/told-algo-1"):
     time.sleep(0.05)
-raise ValueError(f"cannot log in with {key} and {value}")
+raise ValueError(f"cannot log in with {key} and {value} at https://git.invalid/x?private_token=glpat-Zx81kkQ2mm77")
 """
 WAITS = """
 import os, pathlib, time
@@ -55,9 +57,16 @@ def test_a_script_that_tells_all_it_knows(hosts):
         assert found_in(host.log) == []
         assert found_in(host.failure) == []
         assert "to be seen" in host.log and "0.25" in host.log
-        assert "AWS_SECRET_ACCESS_KEY=***" in host.log and "no end of line: ***" in host.log
-    assert "algo-2 script (exit code 1): ValueError: cannot log in with *** and ***" in job.failures[0]
-    assert job.json_of("mine.json") == [[KEY, HYPER]] * 2  # the script itself has them as they are
+        assert (
+            "AWS_SECRET_ACCESS_KEY=***" in host.log
+            and "no end of line: *** https://oauth2:***@git.invalid/x" in host.log
+        )
+    assert (
+        "algo-2 script (exit code 1): ValueError: cannot log in with *** and *** at https://git.invalid/x?private_token=***"
+        in job.failures[0]
+    )
+    # The script itself has them as they are, but for the token: with it, a script could speak for a launcher.
+    assert job.json_of("mine.json") == [[KEY, HYPER, []]] * 2
     ours = [path for path in job.folder.rglob("*") if path.is_file() and "code" not in path.parts]
     kept = {"hyperparameters.json", "mine.json"}  # SageMaker's and the script's own
     assert [str(path) for path in ours if path.name not in kept and found_in(path.read_text(errors="replace"))] == []
@@ -151,6 +160,8 @@ def test_command_lines_and_files_of_a_job_under_mpirun(running):
         assert any(program in line for line in lines.values()), program
     # The script's own arguments are what SageMaker promises it; no other command line has a secret in it.
     assert [line for line in lines.values() if found_in(line) and "train.py" not in line] == []
+    knows = {pid for pid in lines if TOKEN.encode() in Path(f"/proc/{pid}/environ").read_bytes()}
+    assert {lines[pid] for pid in knows} == {lines[host.process.pid] for host in job.hosts.values()}
 
     run = job[1].base / "run"
     assert stat.S_IMODE(run.stat().st_mode) == 0o700

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import socket
 import tarfile
 import threading
 import urllib.parse
@@ -216,21 +217,28 @@ def test_every_host_tells_of_the_one_without_code(hosts):
 
 
 def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_path):
-    """The next container must not take half a folder for complete code. A pipe gives no end of an archive."""
-    archive = tmp_path / "sourcedir.tar.gz"
-    os.mkfifo(archive)
-    job = hosts(1, "train.py", code={}, hyperparameters={"sagemaker_submit_directory": str(archive)})
+    """The next container must not take half a folder for complete code. An S3 that does not answer gives no end."""
+    archive = tarball(tmp_path / "sourcedir.tar.gz", {"train.py": TELL})
+    sent = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://bucket/sourcedir.tar.gz"}
+    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "geheim", "AWS_REGION": "us-east-1", "NO_PROXY": "*"}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        job = hosts(1, "train.py", code={}, hyperparameters=sent, environment={**keys, "AWS_ENDPOINT_URL_S3": url})
+        kill_while_it_fetches(job)
+    (job[1].base / "code/train.py").write_text("prin")
+    config = job[1].base / "input/config/hyperparameters.json"
+    config.write_text(json.dumps({**sent, "sagemaker_submit_directory": str(archive)}))
+    job.start("algo-1")
+    assert job.end() == [0]
+    assert "told __main__" in job[1].log
+
+
+def kill_while_it_fetches(job):
     eventually(lambda: any((job[1].base / "code").iterdir()), LONG, "the fetch to begin")
     job[1].kill()
     job[1].process.wait()
     for pid in processes_with(str(job.folder)):  # in a container they die with PID 1
         os.kill(pid, signal.SIGKILL)
-    (job[1].base / "code/train.py").write_text("prin")
-    archive.unlink()
-    tarball(archive, {"train.py": TELL})
-    job.start("algo-1")
-    assert job.end() == [0]
-    assert "told __main__" in job[1].log
 
 
 # ---- what is installed ----------------------------------------------------------------------------------------------

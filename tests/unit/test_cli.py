@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint import __version__
-from entrypoint.base.errors import ConfigError
+from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.cli import main
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.planner import plan_for
@@ -34,6 +34,7 @@ from entrypoint.simulate.process_engine import (
     stride,
 )  # fmt: skip
 from entrypoint.simulate.spec import LocalJob, encode
+from entrypoint.simulate.tree import HostFolder, check_size, write_tree
 from entrypoint.simulate.tree import write_config as write_local_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -527,3 +528,34 @@ def test_open_files_are_asked_for_as_they_are_needed():
             allow_files(hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_script_that_names_opt_ml_itself_is_told_of_where_hosts_have_none_of_their_own(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "model = os.environ.get('SM_MODEL_DIR', '/opt/ml/model')\n# not in /opt/ml/code\nlogs = '/opt/mlflow'\n"
+        "keep('/opt/ml/checkpoints')\n"
+    )
+    (tmp_path / "helper.py").write_text("ML = '/opt/ml'\n")
+    os.mkfifo(tmp_path / "pipe.py")
+    engine = ProcessEngine(local_job(source=tmp_path), {}, 0)
+    (told,) = engine.notes()
+    assert told.startswith(
+        "warning: helper.py:1 names /opt/ml, train.py:4 names /opt/ml/checkpoints, which is this machine's"
+    )
+    engine.has_own_ml = True
+    assert engine.notes() == []
+
+
+def test_code_with_circles_and_depths(tmp_path):
+    """A copy follows links: two that lead back would be copied without end."""
+    source = tmp_path / "code"
+    (source / "deep").mkdir(parents=True)
+    (source / "train.py").touch()
+    for name in ("a", "deep/b"):
+        (source / name).symlink_to(source)
+    check_size(source)
+    write_tree(local_job(source=source), HostFolder(host="algo-1", root=tmp_path / "h", base=tmp_path / "h"))
+    assert sorted(path.name for path in (tmp_path / "h/code").rglob("*")) == ["deep", "train.py"]
+    (source / ("x/" * 110)).mkdir(parents=True)
+    with pytest.raises(CodeError, match="more than 100 folders in one another"):
+        check_size(source)

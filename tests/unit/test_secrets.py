@@ -112,7 +112,22 @@ def test_long_names_take_no_time(name):
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "a-", "a://", "a://b:", "://b:c@", "https://x:y", '{"a":[', "[1,", "a.b:c/d@e ", "-----BEGIN", "/a"]
+    "text",
+    [
+        "a",
+        "a-",
+        "a://",
+        "a://b:",
+        "://b:c@",
+        "https://x:y",
+        '{"a":[',
+        "[1,",
+        "a.b:c/d@e ",
+        "-----BEGIN",
+        "/a",
+        "&a",
+        "?a=",
+    ],
 )
 def test_long_texts_take_no_time(text):
     """Of an environment and hyperparameters: looking for secrets, in names, values and what is printed."""
@@ -120,6 +135,7 @@ def test_long_texts_take_no_time(text):
     grows_no_faster_than_its_input(lambda size: Secrets({"DB_PASSWORD": text * size}), 5_000)
     secret = Secrets({"API_KEY": "Zq7Lw0Xk" + text * 5, "TOKEN": "disabled", "URL": "https://me:Zq7Lw0Xk9@x"})
     grows_no_faster_than_its_input(lambda size: secret.mask(text * size), 50_000)
+    grows_no_faster_than_its_input(lambda size: secret.open_end((text * size).encode(), names=True), 50_000)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +233,41 @@ def test_passwords_in_urls(url, password):
     assert url.rpartition("@")[2] in secret.mask(url)
 
 
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("Collecting x @ https://oauth2:Zq7-Lw0Xk@git.x/x.tar.gz", "Collecting x @ https://oauth2:***@git.x/x.tar.gz"),
+        ("git+https://glpat-Zq7@git.x/a.git@main", "git+https://***@git.x/a.git@main"),
+        ("https://Zq7Lw0XkT5Zq7Lw0:x-oauth-basic@git.x", "https://***:x-oauth-basic@git.x"),
+        ("postgresql://me@x.org:p#a?s@s@db/x, redis://:pw@r", "postgresql://me@x.org:***@db/x, redis://:***@r"),
+        ("GET /lab?token=4f&x=1 HTTP/1.1", "GET /lab?token=***&x=1 HTTP/1.1"),
+        ("https://x/cb#access_token=a.b&token_type=bearer", "https://x/cb#access_token=***&token_type=bearer"),
+        (
+            "https://b.s3.x/k?X-Amz-Credential=A%2F1&X-Amz-Date=1&X-Amz-Signature=0a&X-Amz-Security-Token=a%3D",
+            "https://b.s3.x/k?X-Amz-Credential=***&X-Amz-Date=1&X-Amz-Signature=***&X-Amz-Security-Token=***",
+        ),
+        ("https://c.blob.x/a?sv=2&amp;sig=a%3D;se=1", "https://c.blob.x/a?sv=2&amp;sig=***;se=1"),
+        (r'{"a": "{\"u\": \"https://x/?a=1\u0026token=ab\"}"}', r'{"a": "{\"u\": \"https://x/?a=1\u0026token=***\"}"}'),
+        ("https://x/?key=AIzaSyA1234567890abcdefghijk", "https://x/?key=***"),
+    ],
+)
+def test_urls_that_nobody_told_of(text, masked):
+    for secrets in (NONE, Secrets({"API_KEY": "disabled"})):
+        assert secrets.mask(text) == masked
+        assert secrets.mask(masked) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["git@github.com:x/y.git", "me@example.com", "ssh://deploy-7@host", "git+ssh://APKAEIBAERJR2EXAMPLE@host/x",
+     "https://alice@bitbucket.org/x", "http://host:80?mail=a@b.c", '{"u":"http://h:80","mail":"a@b.c"}', "http://[::1]:80/",
+     "https://medium.com/@Zq7Lw0XkT5", "http://h:80/a@b:c", "https://x/?key=data/part-001.csv&sort_key=a&max_tokens=5",
+     "a ? b : token = c & d", "<http://h:80>,<a@b.c>"],
+)  # fmt: skip
+def test_urls_without_secrets_are_shown(text):
+    assert NONE.mask(text) == text
+
+
 def test_the_longer_of_two_goes_first():
     secret = Secrets({"A_TOKEN": "abc123xyz", "B_TOKEN": "abc123xyz-and-more-456"})
     assert secret.mask("abc123xyz-and-more-456") == MASK
@@ -224,7 +275,6 @@ def test_the_longer_of_two_goes_first():
 
 def test_nothing_to_mask():
     assert NONE.mask("AWS_SECRET_ACCESS_KEY=x") == "AWS_SECRET_ACCESS_KEY=x"
-    assert NONE.longest == 0
     assert Secrets({"API_KEY": ""}, {"token": None}).mask("=: ") == "=: "
 
 

@@ -80,6 +80,9 @@ class Source:
             yield node
 
 
+MOST_BYTES = 4 << 20  # of a file that is read
+
+
 class UseKind(StrEnum):
     CALL = "call"
     NAME = "name"
@@ -146,7 +149,8 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 def read_source(path: Path, shown: str, exported: bool = False) -> Source:
     """Read and parse a file; raise OSError if it cannot be read."""
-    text = path.read_text("utf-8", errors="replace")
+    large = path.stat().st_size > MOST_BYTES  # no program, as its name may be
+    text = "" if large else path.read_text("utf-8", errors="replace")
     text = without_magics(text) if exported else text
     tree, problem, line = ast.Module(body=[], type_ignores=[]), "", 0
     if path.suffix == ".py":

@@ -41,11 +41,11 @@ def of_request(case: Case) -> Iterator[Finding]:
             "places", f"{', '.join(request.unmoved)} name S3 and are not replaced: with your credentials, the script "
             "reads and writes there",
         )  # fmt: skip
-    if request.fixed and case.engine == EngineName.PROCESS:
+    if request.fixed and not case.own_ml:
         yield warning(
             "places", f"the script names /opt/ml itself ({', '.join(request.fixed[:4])}), which here is this machine's "
-            "own folder: the rehearsal does not see it", "--engine netns or docker; or SM_MODEL_DIR, SM_CHANNEL_... "
-            "instead",
+            "own folder: the rehearsal does not see it", "run the rehearsal as root, or with --engine docker; or "
+            "SM_MODEL_DIR, SM_CHANNEL_... instead",
         )  # fmt: skip
     if request.others:
         yield note("launch", f"{request.others} further requests of the launch script were not rehearsed")

@@ -95,7 +95,8 @@ def _rehearse(
     log(f"samples of {options.records:,} records of each channel")
     found = origins(asked.described.request, options.channels, samples)
     case = replace(case, samples=tuple(take(origin, options.records) for origin in found))
-    case = replace(case, runs=_Stage(options, asked, case, environment, log).runs())
+    stage = _Stage(options, asked, case, environment, log)
+    case = replace(case, runs=stage.runs(), own_ml=stage.own_ml)
     return case, [*required, *(finding for check in CHECKS for finding in check(case))]
 
 
@@ -108,6 +109,7 @@ class _Stage:
         self._runs: list[Seen] = []
         self._knows_reads = shows_reads(options.output)
         self._by_steps = False
+        self.own_ml = True
 
     def runs(self) -> tuple[Seen, ...]:
         """Make the runs, as many as their results call for."""
@@ -142,6 +144,7 @@ class _Stage:
         moment = after_keeping(progress, seconds, kept) if name is RunName.KILL else after(progress, seconds)
         log = self._options.output / f"{name}.log"
         engine = self._engine(job)
+        self.own_ml = engine.has_own_ml
         self._say(f"run {len(self._runs) + 1}: {_WORDS[name]}; its output is in {log}")
         ended = run(job, engine, log, moment, kept, own_files=name is RunName.PLAIN)
         self._runs.append(seen(name, job, ended, log, self._knows_reads and name is RunName.PLAIN))
@@ -178,8 +181,8 @@ class _Stage:
                 raise
             raise ConfigError(
                 f"the script names {BASE} itself ({', '.join(self._asked.fixed[:4])}), which on hosts that are "
-                f"processes is this machine's own folder; wanted --engine docker, or netns ({problem}); or "
-                "SM_MODEL_DIR, SM_CHANNEL_... instead"
+                f"processes of a user other than root is this machine's own folder; wanted --engine docker, or netns "
+                f"({problem}); or SM_MODEL_DIR, SM_CHANNEL_... instead"
             ) from None
         return engine
 

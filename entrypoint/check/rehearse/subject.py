@@ -40,6 +40,7 @@ class Case:
     request: Request
     engine: str
     hosts: int  # number of simulated hosts
+    own_ml: bool = True  # whether each has an /opt/ml of its own
     samples: tuple[Sample, ...] = ()
     runs: tuple[Seen, ...] = ()  # the plain one first
     price: float | None = None  # USD per host-hour

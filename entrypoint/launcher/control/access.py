@@ -58,7 +58,13 @@ class Callers:
     a bounded rate: no caller waits, and a flood of strangers does not become a flood of lookups.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, leads_here: Callable[[str, str], None] = lambda name, address: None) -> None:
+        """`leads_here` is told of another host's name that leads to this host, and of the address."""
+        # Hosts that share a machine, and its address, are told apart by their ports.
+        self._others = {host.name for host in cluster.hosts if host.ports_from == cluster.me.ports_from} - {
+            cluster.me.name
+        }
+        self._leads_here = leads_here
         self._hosts_at: dict[str, frozenset[str]] = {}  # by address: as the job gives it, or as a name ever resolved
         self._names: dict[str, str] = {}  # host -> name that is looked up
         self._looked: dict[str, float] = {}  # host -> when it was looked up
@@ -99,8 +105,11 @@ class Callers:
                 answers = socket.getaddrinfo(self._names[name], None, type=socket.SOCK_STREAM)
             except (OSError, ValueError):  # ValueError: DNS cannot have such a name
                 continue
+            found = {str(answer[4][0]) for answer in answers}
+            if name in self._others and all(map(is_here, found)):
+                self._leads_here(name, min(found))
             with self._changed:
-                self._note(name, {str(answer[4][0]) for answer in answers})
+                self._note(name, found)
 
     def _next(self) -> str:
         """Wait for a name to look up since somebody asked; names that were never found come first."""
@@ -117,6 +126,25 @@ class Callers:
 
     def _last(self, name: str) -> float:
         return self._looked.get(name, float("-inf"))
+
+
+def is_here(address: str) -> bool:
+    """Return whether an address is one of this host's: the kernel would call it from itself. Nothing is sent.
+
+    Of other loopback addresses, each may stand for a host that is simulated on this machine.
+    """
+    if address in (*LOOPBACK, "127.0.1.1"):  # Debian's, for its own name
+        return True
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((address, 9))
+        except OSError:  # no way leads there
+            return False
+        return str(probe.getsockname()[0]) == address
+
+
+def leads_here(name: str, address: str) -> str:
+    return f"{name} leads to {address}, which is this host; wanted {name}'s own address, in /etc/hosts or from DNS"
 
 
 def canonical(address: str) -> str:

@@ -6,9 +6,10 @@ Callers are limited (server.py, access.py), so that none can keep another from b
 follow the protocol changes nothing.
 
 What is not protected. Messages travel as plain text in the job's network: whoever can read or forge packets there can
-read the token. Without a token, every process on a host of the job is trusted, since it has the host's address. A
-recorded message that is sent again is refused from other addresses, and without the token; from the host itself it
-repeats what that host has sent before. And a process on a host can always use up that host's limits.
+read the token, and so can a process of the launcher's user, in /proc. Without a token, every process on a host of the
+job is trusted, since it has the host's address. A recorded message that is sent again is refused from other addresses,
+and without the token; from the host itself it repeats what that host has sent before. And a process on a host can
+always use up that host's limits.
 """
 
 import json
@@ -21,12 +22,13 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
-from entrypoint.launcher.control.access import LOOPBACK, MESSAGE_BYTES, Callers
+from entrypoint.base.errors import ExitCode
+from entrypoint.launcher.control.access import LOOPBACK, MESSAGE_BYTES, Callers, leads_here
 from entrypoint.launcher.control.pages import Routes, headers, is_this_machine
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
 from entrypoint.launcher.job.cluster import Cluster
-from entrypoint.launcher.policy.events import Event, Informed, Rejected, Replaced, Reported
+from entrypoint.launcher.policy.events import Broken, Event, Informed, Rejected, Replaced, Reported
 
 TOKEN_KEY = "X_ENTRYPOINT_TOKEN"  # the header of client.py, as waitress spells it
 RECORD = "/record/"  # followed by the host and the position of a piece of its record
@@ -56,10 +58,10 @@ class Control:
         records: Records | None = None,
         routes: Routes = MappingProxyType({}),
     ) -> None:
-        self.callers = Callers(cluster)
         self._cluster, self._token, self._put = cluster, token.encode(), put
         self._followers = frozenset(host.name for host in cluster.followers if cluster.is_coordinator)
         self._refused: dict[str, float] = {}  # host -> when its refusal was reported
+        self._misled = ""  # why this host cannot take part
         self._status, self._lookers = status, threading.BoundedSemaphore(STATUS_AT_ONCE)
         self._news, self._life = news, json.dumps(life).encode()
         self._records = records  # on the coordinator
@@ -67,6 +69,7 @@ class Control:
         self._routes = routes  # what people may look at
         self._lives: dict[str, Any] = {}  # host -> the life of its launcher
         self._lock = threading.Lock()  # the server, its threads and the reader of links call this
+        self.callers = Callers(cluster, self._end_misled)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
@@ -96,7 +99,7 @@ class Control:
     def _refuse(self, method: str, path: str, caller: str, shown: str) -> None:
         hosts = self.callers.hosts_at(caller)
         if not hosts and not (caller in LOOPBACK and method == "GET"):
-            raise Refused(f"{caller} is not a host of this job", 403)
+            raise Refused(self._misled or f"{caller} is not a host of this job", 409 if self._misled else 403)
         if self._token and not self._is_page(path) and not _same(shown.encode("utf-8", "replace"), self._token):
             why = "wrong token" if shown else "missing token"
             if path == "/report":
@@ -107,6 +110,13 @@ class Control:
             raise Refused(f"unknown path {path[:100]}", 404)
         if method != wanted:
             raise Refused(f"{path} takes {wanted}", 405)
+
+    def _end_misled(self, name: str, address: str) -> None:
+        """End the job if another host's name leads to this one: what is meant for that host would come here."""
+        if self._misled:  # its name is looked up again and again
+            return
+        self._misled = f"on {self._cluster.me.name}, {leads_here(name, address)}"
+        self._put(Broken(what="configuration", why=leads_here(name, address), code=ExitCode.CONFIG))
 
     def _report_refusal(self, hosts: frozenset[str], why: str) -> None:
         """Report, on the coordinator, hosts of the job that are refused for a reason that will not change by itself."""
@@ -143,7 +153,9 @@ class Control:
     def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
         cluster = self._cluster
         if not cluster.is_coordinator:  # hosts disagree on the coordinator if they have different groups or settings
-            me, other = cluster.me.name, cluster.coordinator.name
+            me, other, data = cluster.me.name, cluster.coordinator.name, parse(body)
+            if self._life != b'""' and isinstance(data, dict) and json.dumps(data.get("life")).encode() == self._life:
+                raise Refused(leads_here(other, caller))
             raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
         data, hosts = parse(body), self.callers.hosts_at(caller)
         try:

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Sequence
 
+from entrypoint.launcher.control.access import is_here
 from entrypoint.launcher.control.client import NEXT_SECONDS
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.policy.events import Reach
@@ -35,6 +36,9 @@ def _reach(cluster: Cluster, host: Host, port: int) -> Reach:
         ways = socket.getaddrinfo(host.address, port, type=socket.SOCK_STREAM)
     except (OSError, ValueError) as error:  # ValueError: DNS cannot have such a name
         return Reach(host=host.name, why=getattr(error, "strerror", None) or str(error))
+    found = [str(address[0]) for *_, address in ways]
+    if host.ports_from == cluster.me.ports_from and host is not cluster.me and all(map(is_here, found)):
+        return Reach(host=host.name, address=found[0], why="which is this host")
     why = ""
     for *kind, _, address in ways:
         left, patience = PATIENCE_SECONDS, NEXT_SECONDS
@@ -51,7 +55,7 @@ def _reach(cluster: Cluster, host: Host, port: int) -> Reach:
                 why = f"port {port}: {os.strerror(error.errno or 0)}"
                 break
     over = f" (over {cluster.interface})" if cluster.interface else ""
-    return Reach(host=host.name, address=str(ways[0][4][0]), why=why + over)
+    return Reach(host=host.name, address=found[0], why=why + over)
 
 
 def _from_here(cluster: Cluster, kind: Sequence[int]) -> socket.socket:

@@ -250,10 +250,8 @@ class Log:
             self._write_labelled(pipe, text + b"\n")
 
     def _end_of(self, unfinished: bytearray) -> bytes:
-        """Return the end of a possibly very long line, without a secret that the cut divides."""
-        cut = max(0, len(unfinished) - LAST_BYTES - self.secret.longest)
-        masked = self.secret.mask_bytes(bytes(unfinished[cut:]))
-        return masked[self.secret.longest :] if cut else masked
+        """Return the end of a possibly very long line, masked before the cut: half a secret is not recognised."""
+        return self.secret.mask_bytes(bytes(unfinished))[-LAST_BYTES:]
 
     # --- writing ---
 

@@ -12,6 +12,7 @@ from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.channels import SHARDS
 from entrypoint.launcher.job.job import MARKS, Job
+from entrypoint.launcher.job.settings import of_programs
 from entrypoint.launcher.plan.plan import ATTEMPT, Duty, Plan, ProcessSpec, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
@@ -28,7 +29,7 @@ class Spawner:
         self, job: Job, plan: Plan, environment: Mapping[str, str], log: Log, begun: Mapping[str, process.Process]
     ) -> None:
         self._job, self._plan, self._log = job, plan, log
-        self._environment, self._begun = dict(environment), dict(begun)  # begun: started before, not watched yet
+        self._environment, self._begun = of_programs(environment), dict(begun)  # begun: started before, not watched yet
         self._machine = this_machine()
         self._prepared: Mapping[str, Any] | None = None  # the result of the prepare step
         self._flags: Collection[str] = ()  # of it

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError, show
+from entrypoint.launcher.job.settings import of_programs
 
 ORTE, PRRTE = 4, 5
 DAEMONS = {ORTE: "orted", PRRTE: "prted"}  # by the major version that stands for all versions with the same daemon
@@ -36,7 +37,7 @@ def _asked(mpirun: str, environment: Mapping[str, str]) -> int:
 
     try:
         text = subprocess.run(
-            [mpirun, "--version"], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [mpirun, "--version"], env=of_programs(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS,
         ).stdout.decode(errors="replace")  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -19,6 +19,7 @@ from entrypoint.launcher.job.rules import parse_rules
 
 ENVIRONMENT_PREFIX = "ENTRYPOINT_"
 HYPERPARAMETER_PREFIX = "sagemaker_entrypoint_"
+TOKEN, TOKEN_PARAMETER = f"{ENVIRONMENT_PREFIX}TOKEN", f"{HYPERPARAMETER_PREFIX}token"
 LISTED = " `entrypoint settings` lists all"
 MAX_PROCESSES_PER_HOST = 512
 LONGEST_TOKEN = 4096
@@ -260,7 +261,9 @@ class Settings(Value):
     )
     control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
     ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
-    token: str = _setting("", _token, "Secret that hosts of the job must show to one another.", secret=True)
+    token: str = _setting(
+        "", _token, "Secret that hosts of the job must show to one another; no program gets it.", secret=True
+    )
     heartbeat: float = _setting(1.0, _seconds(0.05, 60), "Seconds between two heartbeats of a host; see `paced`.")
     peer_timeout: float = _setting(
         5.0,
@@ -448,6 +451,11 @@ def read_settings(
     settings = Settings(**{name: value for name, value in values.items() if value is not None})
     errors.instead(None, _check_together, settings)
     return settings, warnings, errors
+
+
+def of_programs(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for other programs: with the token, each could speak for its host's launcher."""
+    return {name: value for name, value in environment.items() if name != TOKEN}
 
 
 def _check_together(settings: Settings) -> None:

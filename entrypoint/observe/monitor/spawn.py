@@ -51,6 +51,8 @@ def spawn(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
     import pickle
     import subprocess
 
+    from entrypoint.launcher.job.settings import of_programs
+
     ours, theirs = _sockets()
     with theirs, process.scratch("monitor") as given:
         given.write(pickle.dumps((job, plan, began, lines.ZERO)))
@@ -58,7 +60,7 @@ def spawn(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
         command = [sys.executable, "-I", "-c", AGAIN, json.dumps(sys.path), str(theirs.fileno())]
         child = subprocess.Popen(
             command, stdin=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
-            pass_fds=[theirs.fileno()], start_new_session=True,
+            env=of_programs(os.environ), pass_fds=[theirs.fileno()], start_new_session=True,
         )  # fmt: skip
     child.returncode = 0  # whoever reaps the launcher's children reaps this one, too
     process.KEPT[child.pid] = None
@@ -123,11 +125,14 @@ def _be_monitor(feed: socket.socket, job: "Job", plan: "Plan", began: float, aga
         if not again:
             _leave_the_launcher(feed)
         from entrypoint.base.secrets import Secrets
+        from entrypoint.launcher.job.settings import TOKEN
         from entrypoint.observe.monitor.monitor import Monitor
         from entrypoint.observe.monitor.record_header import described
 
-        mask = Secrets(os.environ, job.hyperparameters).mask
-        Monitor(feed, job, plan, mask, is_tracked(), again).run(began, described(job, os.environ))
+        environment = os.environ | ({TOKEN: job.settings.token} if job.settings.token else {})
+        os.environ.pop(TOKEN, None)  # for the programs that the monitor starts
+        mask = Secrets(environment, job.hyperparameters).mask
+        Monitor(feed, job, plan, mask, is_tracked(), again).run(began, described(job, environment))
         feed.send(b'{"done": true}')
     except Exception:
         import traceback

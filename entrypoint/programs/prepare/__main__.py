@@ -13,6 +13,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
+from files import read
 from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
@@ -36,6 +37,7 @@ STARTED_WITH = {
 
 def main() -> int:
     task = json.load(sys.stdin)
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names of files may be no UTF-8
     paths_of_others = [entry for entry in sys.path if entry not in ("", str(Path(__file__).parent))]
     if OUR_PACKAGES not in sys.path:  # they lie in a folder of their own, with boto3, which no script must see
         sys.path.insert(1, OUR_PACKAGES)
@@ -49,6 +51,7 @@ def main() -> int:
         if package:
             modules_of(program, code)  # raise before anything is installed
         several = len(task["resource_config"]["hosts"]) > 1
+        files = list(texts(code))
         fingerprints, before = (fingerprints_of(code), there()) if several else ({}, {})
         install(program, code, replace=task["replace"], mode=task["mode"])
     except Unusable as wrong:
@@ -67,7 +70,7 @@ def main() -> int:
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])
     unused_gpus = unused(gpus, instance_type, path)
-    files, found = list(texts(code)), list[str]()
+    found = list[str]()
     if any(word in text for _, text in files for word in LOOKED_AT):
         refused, found = look_at(files, task, path, installed, gpus=0 if unused_gpus else visible(gpus))
         if refused:
@@ -134,7 +137,7 @@ def fingerprints_of(code: Path) -> dict[str, str]:
     requirements = code / "requirements.txt"
     return {
         "the code": digest_of_code(code),
-        "requirements.txt": digest(requirements.read_bytes()) if requirements.is_file() else "",
+        "requirements.txt": digest(read(requirements)) if requirements.is_file() else "",
     }
 
 

@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from pathlib import Path, PurePosixPath
 
+from files import MOST_DEPTH
 from unusable import Unusable, reason
 
 WANTED = "wanted a .tar.gz, as `tar -czf` and SageMaker's SDK make it"
@@ -36,10 +37,10 @@ def unpack(archive: Path, folder: Path, shown: str) -> None:
         with tarfile.open(archive, "r:gz") as tar:
             members = _members(tar)
             _check(members, shown)
-            _check_space(sum(member.size for member in members if member.isreg()), folder, shown)
+            check_space(sum(member.size for member in members if member.isreg()), folder, shown)
             tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
             tar.extractall(folder, members)
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError, LookupError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # errors of gzip itself have none
             raise
         raise Unusable(f"the code at {shown} is cut off or damaged: {reason(error)}; {WANTED}, whole") from None
@@ -68,6 +69,7 @@ def _check(members: list[tarfile.TarInfo], shown: str) -> None:
     """Raise Unusable unless all names and links stay inside, and no path leads through a link."""
     names = Counter(os.path.normpath(member.name) for member in members)
     links = {os.path.normpath(member.name) for member in members if member.issym() or member.islnk()}
+    before = set[str]()  # the names of files that a hard link may have as its target
     for member in members:
         target = str(PurePosixPath(member.name).parent / member.linkname)
         if member.islnk():
@@ -78,9 +80,14 @@ def _check(members: list[tarfile.TarInfo], shown: str) -> None:
             found = f"{member.name!r}, which is a device or a pipe"
         elif (member.issym() or member.islnk()) and (wrong := _leads_out(target, links)):
             found = f"{member.name!r}, a link to {member.linkname!r}, which {wrong}"
+        elif member.islnk() and os.path.normpath(member.linkname) not in before:
+            found = f"{member.name!r}, a hard link to {member.linkname!r}, of which there is no file before it"
+        elif member.name.count("/") > MOST_DEPTH:
+            found = f"{member.name[:60]!r}..., {member.name.count('/')} folders in one another, of {MOST_DEPTH} at most"
         elif os.path.normpath(member.name) in links and names[os.path.normpath(member.name)] > 1:
             found = f"{member.name!r} twice, once as a link"
         else:
+            before |= {os.path.normpath(member.name)} if member.isreg() else set()
             continue
         raise Unusable(f"the code at {shown} is refused: it holds {found}; wanted files and folders below its root")
 
@@ -102,10 +109,10 @@ def _leads_out(path: str, links: set[str]) -> str:
     return ""
 
 
-def _check_space(size: int, folder: Path, shown: str) -> None:
+def check_space(size: int, folder: Path, shown: str) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
         raise Unusable(
-            f"the code at {shown} does not fit: unpacked it is {size >> 20} MiB, and {folder} has {free >> 20} MiB "
+            f"the code at {shown} does not fit: it has {size >> 20} MiB, and {folder} has {free >> 20} MiB "
             "free; wanted less code, data in channels, or a larger volume (VolumeSizeInGB)"
         )

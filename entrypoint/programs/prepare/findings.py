@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import files
 from pins import Installed, changed, installed
 
 # TensorFlow's, not that of SageMaker's SDK, which scripts that submit jobs use.
@@ -49,9 +50,10 @@ def flags(files: list[tuple[str, str]]) -> list[str]:
 
 def texts(code: Path) -> Iterator[tuple[str, str]]:
     """Yield each Python file, at most 2,000 of them: its name below `code`, and its text without comments."""
-    for path in sorted(code.rglob("*.py"))[:2000]:
+    for path in files.ending(code, ".py"):
         with contextlib.suppress(OSError):
-            yield str(path.relative_to(code)), without_comments(path.read_text("utf-8", errors="replace"))
+            if path.stat().st_size <= files.READ_BYTES:
+                yield str(path.relative_to(code)), without_comments(path.read_text("utf-8", errors="replace"))
 
 
 def without_comments(text: str) -> str:
@@ -64,7 +66,7 @@ def digest_of_code(code: Path) -> str:
     import hashlib
 
     whole = hashlib.sha256()
-    for path in sorted(code.rglob("*")):
+    for path in sorted(Path(entry.path) for entry in files.below(code)):
         inside = path.relative_to(code)
         if not path.is_file() or inside.parts[0] in (".git", "build") or LEFT_BEHIND.search(str(inside)):
             continue

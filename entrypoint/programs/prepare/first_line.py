@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from files import ending
 from unusable import Unusable, reason
 
 MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # at the beginning of files of Windows
@@ -44,7 +45,7 @@ def lacks(line: str, code: Path) -> str:
 def _scripts(program: str, code: Path) -> Iterator[str]:
     """Yield the program and the shell scripts beside it, which it may source or call."""
     yield program
-    for path in sorted(code.rglob("*.sh"))[:2000]:
+    for path in ending(code, ".sh"):
         name = str(path.relative_to(code))
         if name != program and path.is_file():
             yield name

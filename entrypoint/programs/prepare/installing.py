@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from files import read
 from first_line import check_first_line
 from unusable import Unusable, reason
 
@@ -28,7 +29,7 @@ def is_package(program: str, code: Path) -> bool:
         import tomli as tomllib
 
     try:
-        return bool({"project", "build-system"} & tomllib.loads((code / "pyproject.toml").read_text("utf-8")).keys())
+        return bool({"project", "build-system"} & tomllib.loads(read(code / "pyproject.toml")).keys())
     except ValueError as error:
         raise Unusable(f"{code / 'pyproject.toml'} is no TOML: {reason(error)}") from None
 

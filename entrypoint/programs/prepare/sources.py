@@ -68,9 +68,11 @@ def _from(source: str, program: str, code: Path) -> None:
     elif "://" in source:
         raise Unusable(f"the code is at {shown(source)}; {WANTED}")
     elif place.is_dir():
-        shutil.copytree(place, code, **AS_FAR_AS_THERE)
+        _copy(place, code)
     elif not place.exists():
         raise Unusable(f"the code at {source} cannot be fetched: no such file or folder; {WANTED}")
+    elif not place.is_file():
+        raise Unusable(f"the code at {source} is neither a file nor a folder; {WANTED}")
     elif place.name == Path(program).name:
         shutil.copy2(place, code)
     else:
@@ -79,12 +81,26 @@ def _from(source: str, program: str, code: Path) -> None:
 
 def _from_channel(channel: Path, program: str, code: Path) -> None:
     """Copy channel `code`: SDK v3 sends a folder's files, v2 under network isolation an archive."""
-    import shutil
-
-    shutil.copytree(channel, code, **AS_FAR_AS_THERE)
+    _copy(channel, code)
     if not any((code / name).is_file() for name in (program, "setup.py", "pyproject.toml")):
         for archive in sorted(code.glob("*.tar.gz")):
             _unpack(archive, code, str(channel / archive.name))
+
+
+def _copy(folder: Path, code: Path) -> None:
+    """Copy a folder, as what its links lead to. Raise Unusable before anything is written that would not end."""
+    import shutil
+
+    from archives import check_space
+    from files import below, refuse_special
+
+    size = 0
+    for entry in below(folder, follows=True):
+        path = Path(entry.path)
+        refuse_special(path)
+        size += path.stat().st_size if path.is_file() else 0
+    check_space(size, code, str(folder))
+    shutil.copytree(folder, code, **AS_FAR_AS_THERE)
 
 
 def _unpack(archive: Path, code: Path, shown: str) -> None:

@@ -4,7 +4,10 @@ import re
 
 
 class Unusable(Exception):
-    """Report in one line that the user's code cannot be used."""
+    """Report in one line that the user's code cannot be used. What is not printable in a file's name is escaped."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message))
 
 
 def missing(module: str | None, what: str) -> Unusable:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from files import read as text_of
 from packaging.requirements import InvalidRequirement, Requirement
 from unusable import Unusable
 
@@ -53,10 +54,10 @@ def _read(path: Path, files: Files, *, constraint: bool, seen: set[Path]) -> Non
     if real in seen or len(seen) >= MOST_FILES:
         return
     seen.add(real)
-    if real.exists() and not real.is_file():  # of a pipe, there would be no end
+    if real.is_dir():
         raise Unusable(f"{path} is no file; wanted one with requirements")
     try:
-        text = path.read_text("utf-8-sig", errors="replace")
+        text = text_of(path, "utf-8-sig")
     except OSError:
         files.missing.append(str(path))
         return

@@ -1,5 +1,6 @@
 """Test programs/prepare/sources.py and archives.py: where the user's code comes from, and refused archives."""
 
+import contextlib
 import io
 import os
 import subprocess
@@ -8,9 +9,11 @@ import tarfile
 from pathlib import Path
 
 import archives
+import findings
 import installing
 import pytest
 import sources
+import wanted
 from unusable import Unusable
 
 TRAIN = b"print('hello')\n"
@@ -110,6 +113,10 @@ REFUSED = {
     "over a link": ([link("a", "x"), file("a")], "'a' twice, once as a link"),
     "device": ([other("null", tarfile.CHRTYPE)], "'null', which is a device or a pipe"),
     "pipe": ([file("train.py"), other("pipe", tarfile.FIFOTYPE)], "'pipe', which is a device or a pipe"),
+    "a hard link to a later file": ([hard("b", "a"), file("a")], "'b', a hard link to 'a', of which there is no file"),
+    "a hard link to nothing": ([file("a"), hard("b", "c")], "'b', a hard link to 'c', of which there is no file"),
+    "a hard link to a folder": ([other("a", tarfile.DIRTYPE), hard("b", "a")], "of which there is no file before it"),
+    "a path of thousands of parts": ([file("a/" * 1900 + "train.py")], "1900 folders in one another, of 100 at most"),
     "of no known kind": ([other("odd", b"Z")], "'odd', which is a device or a pipe"),
 }
 
@@ -175,13 +182,13 @@ def test_code_that_does_not_fit(tmp_path):
         pytest.skip("needs root, to mount a small disk")
     try:
         zeros = tarball(tmp_path / "zeros.tar.gz", file("train.py"), file("zeros", bytes(2 << 20)))
-        with pytest.raises(Unusable, match=r"does not fit: unpacked it is 2 MiB, and .*small.* has 1 MiB free"):
+        with pytest.raises(Unusable, match=r"does not fit: it has 2 MiB, and .*small.* has 1 MiB free"):
             archives.unpack(zeros, small, str(zeros))
         assert list(small.iterdir()) == []
         folder = tmp_path / "folder"
         folder.mkdir()
         (folder / "zeros").write_bytes(bytes(2 << 20))
-        with pytest.raises(Unusable, match=r"cannot be put into .*No space left on device"):
+        with pytest.raises(Unusable, match=r"does not fit: it has 2 MiB"):
             sources.fetch(str(folder), "train.py", small, tmp_path / "none")
         assert list(small.iterdir()) == []
     finally:
@@ -301,6 +308,66 @@ def test_a_source_that_is_none(place, source, said):
         fetch(place, source)
     assert said in str(refused.value)
     assert "geheim" not in str(refused.value)
+
+
+def test_a_name_that_is_no_utf_8_beside_a_missing_program(tmp_path):
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/tr\xe4in\n.py")).touch()
+    with pytest.raises(Unusable) as refused:
+        sources.check("train.py", tmp_path, "is from there", False)
+    assert "which holds tr\\udce4in\\n.py and is from there" in str(refused.value).encode().decode()
+
+
+def circle(folder: Path) -> None:
+    for name in "ab":
+        (folder / name).symlink_to(".")
+
+
+def deep(folder: Path) -> None:
+    there = os.open(folder, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("a", dir_fd=there)
+        below = os.open("a", os.O_RDONLY, dir_fd=there)
+        os.close(there)
+        there = below
+    os.close(there)
+
+
+ENDLESS = {
+    # what is beside train.py: what is said where it is copied, and where it lies in the code folder already
+    "a named pipe": (
+        lambda folder: os.mkfifo(folder / "data.py"),
+        "data.py is a named pipe",
+        "data.py is a named pipe",
+    ),
+    "a device": (lambda folder: (folder / "x.py").symlink_to("/dev/zero"), "x.py is a device", "x.py is a device"),
+    "circles of links": (circle, "is a link to a folder that it is in", ""),
+    "a link to itself": (lambda folder: (folder / "x.py").symlink_to("x.py"), "", ""),
+    "thousands of folders": (deep, "100 folders in one another and more", "100 folders in one another and more"),
+    "a sparse file": (lambda folder: os.truncate(folder / "train.py", 1 << 43), "does not fit", ""),
+}
+
+
+@pytest.mark.parametrize("make, copied, there", ENDLESS.values(), ids=ENDLESS)
+def test_what_has_no_end_is_refused_at_once(place, tmp_path, make, copied, there):
+    """The folder is the job's source first, then its code folder, in which nothing is copied."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "train.py").write_bytes(TRAIN)
+    make(folder)
+    for said, work in ((copied, lambda: fetch(place, str(folder))), (there, lambda: list(findings.texts(folder)))):
+        with pytest.raises(Unusable, match=said) if said else contextlib.nullcontext():
+            work()
+    with contextlib.suppress(Unusable):
+        findings.digest_of_code(folder)
+    subprocess.run(["rm", "-rf", folder], check=True)  # Python's own function calls itself for each folder
+
+
+@pytest.mark.parametrize("name, reads", [("pyproject.toml", installing.is_package), ("requirements.txt", wanted.read)])
+def test_a_file_that_is_too_large_to_be_read_is_refused(tmp_path, name, reads):
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, 1 << 40)
+    with pytest.raises(Unusable, match=f"{name} has 1048576 MB; wanted at most 64"):
+        reads(*(("train", tmp_path) if reads is installing.is_package else (tmp_path / name,)))
 
 
 def test_code_without_the_program(place, tmp_path):

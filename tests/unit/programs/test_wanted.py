@@ -77,5 +77,5 @@ def test_variables_are_filled_in_as_far_as_they_are_set(tmp_path: Path, monkeypa
 
 def test_a_pipe_is_refused_as_it_has_no_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "more.txt")
-    with pytest.raises(Unusable, match=r"more\.txt is no file"):
+    with pytest.raises(Unusable, match=r"more\.txt is a named pipe"):
         lines(tmp_path, "-r more.txt\n")

@@ -11,6 +11,7 @@ from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import PsProgram, Tf1, When
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.job.settings import TOKEN_PARAMETER
 from entrypoint.launcher.plan.plan import (
     ALL_HOSTS,
     CLUSTER,
@@ -60,6 +61,7 @@ def _prepare(job: Job, host: Host, rows: Sequence[ProcessSpec]) -> ProcessSpec:
 
 def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
     here = [row for row in rows if row.host == job.cluster.me.name]
+    given = {key: value for key, value in job.hyperparameters.items() if key != TOKEN_PARAMETER}
     return json.dumps(
         {
             "program": job.program.name,
@@ -81,9 +83,9 @@ def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
             ],
             "resource_config": {**job.resource_config, "current_host": job.cluster.me.name},
             "input_data_config": job.input_data_config,
-            "hyperparameters": job.hyperparameters,
-            "of_the_script": params.of_the_script(job.hyperparameters),
-            "of_frameworks": params.of_frameworks(job.hyperparameters),
+            "hyperparameters": given,
+            "of_the_script": params.of_the_script(given),
+            "of_frameworks": params.of_frameworks(given),
             "arguments": job.program.arguments,
         }
     )

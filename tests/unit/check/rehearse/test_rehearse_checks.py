@@ -171,7 +171,7 @@ class TestPlain:
     def test_paths_of_a_real_host_on_hosts_that_are_processes(self) -> None:
         fixed = asking(fixed=("train.py:3",))
         assert told(fixed, "places") == []
-        assert "train.py:3" in told(replace(fixed, engine="process"), "places")[0][1]
+        assert "train.py:3" in told(replace(fixed, own_ml=False), "places")[0][1]
 
     def test_one_that_never_begins(self) -> None:
         assert told(with_plain(acted=None, kind="stopped", hosts=()), "end")[0][0] == "error"

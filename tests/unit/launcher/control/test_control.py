@@ -39,6 +39,7 @@ from entrypoint.launcher.control.access import (
     Bucket,
     Callers,
     Limits,
+    is_here,
 )
 from entrypoint.launcher.control.client import TOKEN_HEADER
 from entrypoint.launcher.control.handlers import Control, parse
@@ -47,7 +48,7 @@ from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, 
 from entrypoint.launcher.host.resource_limits import Shortage
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit, failed, stopped, succeeded
-from entrypoint.launcher.policy.events import Informed, News, Reach, Rejected, Report, Reported
+from entrypoint.launcher.policy.events import Broken, Informed, News, Reach, Rejected, Report, Reported
 
 ADDRESS = {"algo-1": "127.44.0.1", "algo-2": "127.44.0.2", "algo-3": "127.44.0.3"}
 HOSTS = tuple(Host(name=name, rank=rank, address=address) for rank, (name, address) in enumerate(ADDRESS.items()))
@@ -72,12 +73,12 @@ NEWS = News(
 class Served:
     """The application of algo-1, and what it puts into the queue."""
 
-    def __init__(self, token: str = "", news: News = NEWS, me: str = "algo-1", hosts=HOSTS) -> None:
+    def __init__(self, token: str = "", news: News = NEWS, me: str = "algo-1", hosts=HOSTS, life: str = "") -> None:
         self.events: list = []
         self.status = lambda: {"phase": "running"}
         cluster = Cluster(hosts=hosts, me=next(host for host in hosts if host.name == me))
         told = json.dumps(to_json(news)).encode()
-        self.client = Client(Control(cluster, token, self.events.append, lambda: self.status(), lambda: told))
+        self.client = Client(Control(cluster, token, self.events.append, lambda: self.status(), lambda: told, life))
 
     def call(self, path: str, body=None, *, caller: str = "algo-2", method: str = "POST", **options):
         address = ADDRESS.get(caller, caller)
@@ -408,6 +409,47 @@ def test_a_follower_looks_for_the_coordinator_first_and_for_others_when_they_cal
     eventually(lambda: "algo-1" in [name for _, name in resolver.asked], within=60)
     assert not {"algo-2", "algo-3"} & {name for _, name in resolver.asked}
     eventually(lambda: callers.hosts_at(ADDRESS["algo-3"]) == {"algo-3"}, within=60)
+
+
+@pytest.mark.parametrize(
+    "address, leads", [("127.0.0.1", True), ("::1", True), ("127.0.1.1", True), ("127.44.0.3", False)]
+)
+def test_a_name_of_another_host_that_leads_here_ends_the_job(resolver, address, leads):
+    """But each host that is simulated on this machine may have a loopback address of its own."""
+    resolver.known = {**ADDRESS, "algo-1": "127.0.0.1", "algo-3": address}  # its own name may lead here
+    served = Served(hosts=NAMED)
+    eventually(lambda: served.call("/report", GOOD).status_code == 200, within=60)
+    eventually(lambda: "algo-3" in served.client.application.callers._found, within=60)
+    told = [event for event in served.events if isinstance(event, Broken)]
+    assert [(event.what, event.code) for event in told] == [("configuration", 78)] * leads
+    if leads:
+        assert told[0].why.startswith(f"algo-3 leads to {address}, which is this host; wanted algo-3's own address")
+        refused = served.call("/report", GOOD, caller="10.9.8.7")  # algo-3 itself, whose address is not known here
+        assert (refused.status_code, told[0].why in refused.get_json()["error"]) == (409, True)
+
+
+def test_hosts_that_share_a_machine_and_differ_in_their_ports_do_not_lead_to_one_another(resolver):
+    resolver.known = dict.fromkeys(ADDRESS, "127.0.0.1")
+    hosts, told = tuple(replace(host, ports_from=host.rank) for host in NAMED), []
+    callers = Callers(Cluster(hosts=hosts, me=hosts[0]), lambda *found: told.append(found))
+    eventually(lambda: callers.hosts_at("127.0.0.1") == set(ADDRESS), within=60)
+    assert told == []
+
+
+def test_an_address_of_a_card_of_this_host_is_here():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no way to other machines")
+        assert is_here(probe.getsockname()[0]) and not is_here("192.0.2.1")
+
+
+def test_our_own_report_is_told_from_that_of_a_host_with_other_groups():
+    served = Served(me="algo-2", life="1f")
+    for life, said in (("1f", "algo-1 leads to 127.44.0.2, which is this host"), ("2e", "algo-2 takes algo-1 for")):
+        refused = served.call("/report", {**to_json(REPORT), "life": life})
+        assert refused.get_json()["error"].startswith(said)
 
 
 def test_hosts_given_by_address_are_never_looked_up(resolver):

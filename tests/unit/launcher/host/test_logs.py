@@ -484,6 +484,23 @@ def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cu
     bar.ends()
 
 
+@pytest.mark.parametrize("line", [b"git+https://me:Zq7-Lw0Xk@x/a", b"https://x/?a=1&X-Amz-Signature=Zq7-Lw0Xk&b"])
+@pytest.mark.parametrize("before", [0, 5000], ids=["short", "long"])
+def test_a_url_that_a_shown_line_cuts_anywhere_tells_no_secret(before, line):
+    """In each part by itself, and in all together: nobody has told of this password."""
+    for cut in range(1, len(line)):
+        sink = Reader()
+        log = Log("h", fd=sink.fd, prefix=False)
+        pipe = logs._Pipe(prefix=b"", owner="p", unfinished=bytearray(b"x" * before + line[:cut]), grown=True)
+        log._tails["p"] = logs.Tail()
+        log._show(pipe)
+        log._emit(pipe, bytes(pipe.unfinished) + line[cut:] + b"\n")
+        text = sink.close(log)
+        assert not any(part in text for part in (b"Zq", b"Xk", b"Lw")), (cut, text)
+        assert b"***" in text
+        assert "Xk" not in log._tails["p"].whole().decode()
+
+
 def test_what_we_say_is_labelled_line_by_line():
     sink = Reader()
     labelled, plain = Log("h", fd=sink.fd), Log("h", fd=sink.fd, prefix=False)
