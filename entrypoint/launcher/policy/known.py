@@ -191,6 +191,7 @@ class Noted(Value):
     at: float
     attempt: int = 0
     error: float = 0.0  # seconds by which `at` may be wrong, since another host's clock measured it
+    patience: float = 0.0  # seconds that it waits for a better cause, as long as one may come
 
 
 class Attempt(State):

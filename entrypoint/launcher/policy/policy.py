@@ -15,13 +15,13 @@ from entrypoint.launcher.outcome.outcome import Exit, Outcome
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Event, News, Report
-from entrypoint.launcher.policy.facts import Facts, Phase
+from entrypoint.launcher.policy.facts import PEER_SECONDS, Facts, Phase
 from entrypoint.launcher.policy.liveness import Liveness
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous
 from entrypoint.launcher.policy.starting import Starting
 from entrypoint.launcher.policy.termination import Termination
-from entrypoint.launcher.policy.verdict import DYING_SECONDS, all_decided, verdict
+from entrypoint.launcher.policy.verdict import all_decided, verdict
 
 
 class Policy:
@@ -254,7 +254,7 @@ class Policy:
         times = [now + self.settings.heartbeat]
         if facts.attempt.causes or facts.own.forced or not facts.phase.is_active:
             times.append(now + 0.05)  # the end is near: several short limits are running
-        elif facts.attempt.polled_within(DYING_SECONDS, now):
+        elif facts.attempt.polled_within(PEER_SECONDS, now):
             times.append(self.ends.look_at)
         times += self.starting.deadlines()
         if facts.outcome is None:

@@ -1,7 +1,7 @@
 """Decide what the end of a process of this host means, and what a missing end means. Pure, like the policy."""
 
 from collections.abc import Iterator
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.job.choices import WorkerEnd
@@ -11,9 +11,8 @@ from entrypoint.launcher.outcome.outcome import Confidence, Exit
 from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
-from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.facts import PEER_SECONDS, Facts
 from entrypoint.launcher.policy.starting import Starting
-from entrypoint.launcher.policy.verdict import DYING_SECONDS
 
 LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong
 LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
@@ -53,20 +52,23 @@ class Ends:
         if transient and (again := self.starting.start_alone(spec, now)):
             yield again
             return
-        from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
+        from entrypoint.launcher.outcome.explain import dying, explain, explain_mpirun  # here: most jobs never need it
 
+        what, code = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit), exit.code or 1
         if spec.duty is Duty.LAUNCHER:  # mpirun fails because a rank did, or later while it cleans up
             error, details, confidence = explain_mpirun(event.output)
             confidence = Confidence.HIGH if exit.signal == SIGKILL else confidence
+        elif spec.duty is Duty.RANK and exit.signal == SIGTERM and (why := dying(event.output)):
+            # mpirun terminated it, because a rank that failed of this exception was quicker to end.
+            (error, details, confidence), what, code = why, "raised an exception and was terminated", 1
         else:
             error, details, confidence = explain(exit, event.output, event.wrote)
         if spec.duty is Duty.RANK and self._may_follow(exit, error):
             confidence = Confidence.LOW
-        what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
         if event.memory:
             what, error, confidence = f"{what}, out of memory", event.memory, Confidence.HIGH
         facts.blame(
-            now, name, what=what, error=error, details=details, code=exit.code or 1, confidence=confidence,
+            now, name, what=what, error=error, details=details, code=code, confidence=confidence,
             restartable=transient, exit=exit,
         )  # fmt: skip
 
@@ -95,7 +97,7 @@ class Ends:
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
         """Ask, after a failure, which processes are about to end; blame one that announced its end and stays."""
         facts = self.facts
-        if not facts.attempt.polled_within(DYING_SECONDS, now) or not facts.phase.is_active:
+        if not facts.attempt.polled_within(PEER_SECONDS, now) or not facts.phase.is_active:
             return
         users = [name for name in facts.own.running(*USERS) if name not in facts.own.asked]
         if users and now >= self.look_at:

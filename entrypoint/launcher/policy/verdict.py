@@ -1,23 +1,25 @@
 """Decide which outcome the facts settle. Pure; the coordinator's answer is the job's.
 
 After a failure, every host is asked whether it knows more. Of the causes reported by then, the first that is not a
-symptom counts: first by the time at which it happened, not at which it was reported.
+symptom counts: first by the time at which it happened, not at which it was reported. If all are symptoms, they wait for
+a better one as long as a process runs whose end may bring it: for seconds that depend on what the symptoms say.
 """
 
 from collections.abc import Sequence
 from signal import SIGTERM
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.base.values import replace
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Outcome
-from entrypoint.launcher.plan.plan import Duty
-from entrypoint.launcher.policy.facts import Facts, Phase
+from entrypoint.launcher.plan.plan import USERS, Duty
+from entrypoint.launcher.policy.facts import SETTLE_SECONDS, Facts, Phase
 from entrypoint.launcher.policy.known import Noted
 
-SETTLE_SECONDS = 0.3  # seconds that a likely symptom waits for its cause
-DYING_SECONDS = 3.0  # the same, if a process has printed why it ends and has not ended yet
+DYING_SECONDS = 3.0  # seconds that a symptom waits, at least, for a process that has printed why it ends
 NO_CONTACT_SECONDS = 3.0  # seconds for a host that was stopped to find the coordinator and report it
+UNEVEN = "Each must take as many steps, and part in what needs all, as a save of BatchNormalization does"
 LINGER_SECONDS = 30.0  # seconds that a failed host waits for hosts that have not reported yet
 
 
@@ -91,12 +93,39 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
     late = now >= since + settings.peer_timeout + settings.heartbeat
     if not (late or facts.all_acked()):
         return None
-    if not any(noted.cause.confidence is Confidence.HIGH for noted in facts.attempt.causes):
-        # Others may fail because of an end before that end is reported.
-        dying = facts.is_dying() or any(facts.report_of(host).dying for host in facts.others)
-        if now < since + (DYING_SECONDS if dying else SETTLE_SECONDS):
+    # Others may fail because of an end before that end is reported.
+    if patience := min(noted.patience for noted in facts.attempt.causes):
+        if facts.is_dying() or any(facts.report_of(host).dying for host in facts.others):
+            patience = max(patience, DYING_SECONDS)
+        if now < since + SETTLE_SECONDS or (now < since + patience and _a_better_one_may_come(facts)):
             return None
-    return _first(facts, facts.attempt.causes)
+    return _explained(facts, _first(facts, facts.attempt.causes))
+
+
+def _explained(facts: Facts, cause: Cause) -> Cause:
+    """Return a cause for people: of a symptom, which process ended too early for it, or that it is one."""
+    if cause.confidence is Confidence.HIGH:
+        return cause
+    from entrypoint.launcher.outcome.symptoms import lost_contact, peer_ended  # here, since most jobs never need it
+
+    early = facts.ended_well_of_those_that_train_together()
+    if early and peer_ended(f"{cause.error}\n{cause.details}"):
+        (host, process), more = early[0], f" and {len(early) - 1} more" if len(early) > 1 else ""
+        return replace(
+            cause, host=host, process=process + more, what=f"ended with 0 while {cause.process} still trained",
+            error=f"different numbers of batches? {UNEVEN}. {cause.process}: {cause.error}",
+            confidence=Confidence.HIGH, exit=None,
+        )  # fmt: skip
+    return replace(cause, error=f"{cause.error} (probably a symptom)") if lost_contact(cause.error) else cause
+
+
+def _a_better_one_may_come(facts: Facts) -> bool:
+    """Return whether one of the user's processes runs, or is still to be started, whose end may show the cause."""
+    own = facts.own
+    if own.running(*USERS) or (own.running(Duty.LAUNCHER) and facts.ranks_to_come()):
+        return True
+    lost = facts.lost()
+    return any(not (facts.report_of(host).done or facts.hosts.is_gone(host) or host in lost) for host in facts.others)
 
 
 def _first(facts: Facts, causes: Sequence[Noted]) -> Cause:
@@ -109,15 +138,14 @@ def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
     """Return 3 for mpirun, 2 for what mpirun ended, 1 for a connection that broke off, 0 for a possible first cause."""
     if cause.confidence is Confidence.HIGH:
         return 0
-    process = (cause.host, cause.process)
-    duty = next((spec.duty for spec in facts.plan.processes if (spec.host, spec.name) == process), None)
+    duty = facts.duty_of(cause)
     if duty is Duty.LAUNCHER:
         return 3
     if cause.exit and cause.exit.signal == SIGTERM and duty is not Duty.SERVER:
         return 2
-    from entrypoint.launcher.outcome.symptoms import broke_off  # here, since most jobs never need it
+    from entrypoint.launcher.outcome.symptoms import lost_contact  # here, since most jobs never need it
 
-    return int(broke_off(cause.error))
+    return int(lost_contact(cause.error))
 
 
 def _of_a_stop(facts: Facts) -> Outcome | None:
