@@ -66,6 +66,7 @@ class Facts:
         self.fingerprints: dict[str, str] = {}  # what must be the same on all hosts
         self.flags: frozenset[str] | None = None  # what the prepare step found; None before it has ended
         self.unused_gpus = ""  # the GPUs that TensorFlow cannot use, and why
+        self.other_mode = ""  # where the code makes the strategy of another mode than the job's
         self.public_keys: dict[str, dict[str, str]] = {}  # name -> host -> public key
         self.offset: float | None = None  # the coordinator's clock minus ours
         self._offset_error = 0.0  # seconds by which it may be wrong
@@ -91,8 +92,8 @@ class Facts:
             if spec.host != self.coordinator and need.host != spec.host
         }
 
-    def note_prepared(self, flags: frozenset[str], unused_gpus: str) -> None:
-        self.flags, self.unused_gpus = flags, unused_gpus
+    def note_prepared(self, flags: frozenset[str], unused_gpus: str, other_mode: str) -> None:
+        self.flags, self.unused_gpus, self.other_mode = flags, unused_gpus, other_mode
 
     def note_fingerprints(self, fingerprints: Mapping[str, str]) -> None:
         self.fingerprints |= fingerprints
@@ -112,7 +113,11 @@ class Facts:
         happened, attempt = now if at is None else min(at, now), self.attempt
         attempt.causes.append(
             Noted(
-                cause=cause, noted_at=now, at=happened, attempt=attempt.number, error=error,
+                cause=cause,
+                noted_at=now,
+                at=happened,
+                attempt=attempt.number,
+                error=error,
                 patience=self._patience_with(cause),
             )  # fmt: skip
         )

@@ -89,9 +89,9 @@ class Policy:
                 facts.attempt.note_ready((facts.host, name))
             case events.Fingerprinted(fingerprints=fingerprints):
                 facts.note_fingerprints(fingerprints)
-            case events.Prepared(flags=flags, fingerprints=fingerprints, unused_gpus=unused_gpus):
-                facts.note_prepared(flags, unused_gpus)
-                facts.note_fingerprints(dict(fingerprints))
+            case events.Prepared():
+                facts.note_prepared(event.flags, event.unused_gpus, event.other_mode)
+                facts.note_fingerprints(dict(event.fingerprints))
                 if facts.is_coordinator:
                     yield from self.rendezvous.note_fingerprints(facts.host, facts.fingerprints, now)
             case events.PublicKey(name=key_name, key=key):

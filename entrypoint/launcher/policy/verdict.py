@@ -99,7 +99,10 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
             patience = max(patience, DYING_SECONDS)
         if now < since + SETTLE_SECONDS or (now < since + patience and _a_better_one_may_come(facts)):
             return None
-    return _explained(facts, _first(facts, facts.attempt.causes))
+    cause = _explained(facts, _first(facts, facts.attempt.causes))
+    if facts.other_mode and cause.process:
+        cause = replace(cause, error="; ".join(filter(None, [cause.error, facts.other_mode])))
+    return cause
 
 
 def _explained(facts: Facts, cause: Cause) -> Cause:

@@ -160,7 +160,11 @@ def test_what_mpirun_ended_waits_for_the_rank_that_it_ended_for(play):
 
 
 # Both ranks of algo-2.
-BOTH = {"done": True, "ready": frozenset({"rank 2", "rank 3"}), "exits": (("rank 2", "exit code 0", 4.0), ("rank 3", "exit code 0", 4.1))}
+BOTH = {
+    "done": True,
+    "ready": frozenset({"rank 2", "rank 3"}),
+    "exits": (("rank 2", "exit code 0", 4.0), ("rank 3", "exit code 0", 4.1)),
+}
 UNEVEN = "(ended with 0 while rank 0 still trained): different numbers of batches? "
 
 
@@ -622,3 +626,19 @@ def test_a_thousand_causes_are_not_a_thousand_polls(play):
         error = f"Socket closed {number}"
         p.at(5 + number / 1000, reported(2, ack=0, cause=cause(2, Confidence.LOW, error=error)))
     assert p.last_told.poll == 1
+
+
+@pytest.mark.parametrize("error", ["", "ValueError: x"])
+def test_the_strategy_of_another_mode_is_part_of_the_reason(play, error):
+    p = play(2, mode="ps")
+    why = "train.py:3 makes MultiWorkerMirroredStrategy, and the mode is ps"
+    p.at(1, events.Prepared(flags=frozenset(), other_mode=why), ended("prepare"), reported(2))
+    p.at(5, reported(2, cause=cause(2, process="worker/0", what="killed by SIGSEGV", code=139, error=error)))
+    assert p.blamed == f"algo-2 worker/0 (killed by SIGSEGV): {error + '; ' if error else ''}{why}"
+
+
+def test_a_lost_host_is_not_lost_for_a_strategy(play):
+    p = play(2, mode="ps")
+    p.at(1, events.Prepared(flags=frozenset(), other_mode="train.py:3 makes"), ended("prepare"), reported(2))
+    p.at(12)
+    assert p.blamed == "algo-2 (lost: no report for 5 s)"
