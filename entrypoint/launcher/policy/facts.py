@@ -111,15 +111,9 @@ class Facts:
     def note_cause(self, cause: Cause, now: float, at: float | None = None, error: float = 0.0) -> None:
         """Note a cause. On the coordinator, poll all hosts for a better one."""
         happened, attempt = now if at is None else min(at, now), self.attempt
+        patience, number = self._patience_with(cause), attempt.number
         attempt.causes.append(
-            Noted(
-                cause=cause,
-                noted_at=now,
-                at=happened,
-                attempt=attempt.number,
-                error=error,
-                patience=self._patience_with(cause),
-            )  # fmt: skip
+            Noted(cause=cause, noted_at=now, at=happened, attempt=number, error=error, patience=patience)
         )
         if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN_SECONDS, now):
             attempt.note_poll(attempt.poll + 1, now)

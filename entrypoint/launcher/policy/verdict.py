@@ -99,26 +99,30 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
             patience = max(patience, DYING_SECONDS)
         if now < since + SETTLE_SECONDS or (now < since + patience and _a_better_one_may_come(facts)):
             return None
-    cause = _explained(facts, _first(facts, facts.attempt.causes))
+    return _named(facts, facts.attempt.causes)
+
+
+def _named(facts: Facts, causes: Sequence[Noted]) -> Cause:
+    """Return the cause as people read it: with what the code's strategy or an uneven end has to do with it."""
+    cause = _explained(facts, _first(facts, causes))
     if facts.other_mode and cause.process:
         cause = replace(cause, error="; ".join(filter(None, [cause.error, facts.other_mode])))
     return cause
 
 
 def _explained(facts: Facts, cause: Cause) -> Cause:
-    """Return a cause for people: of a symptom, which process ended too early for it, or that it is one."""
+    """Return the cause; of a symptom, which process ended too early for the others, or that it is one."""
     if cause.confidence is Confidence.HIGH:
         return cause
     from entrypoint.launcher.outcome.symptoms import lost_contact, peer_ended  # here, since most jobs never need it
 
-    early = facts.ended_well_of_those_that_train_together()
+    # During a stop, scripts that have saved end with 0.
+    early = facts.ended_well_of_those_that_train_together() if facts.phase is not Phase.STOPPING else []
     if early and peer_ended(f"{cause.error}\n{cause.details}"):
-        (host, process), more = early[0], f" and {len(early) - 1} more" if len(early) > 1 else ""
-        return replace(
-            cause, host=host, process=process + more, what=f"ended with 0 while {cause.process} still trained",
-            error=f"different numbers of batches? {UNEVEN}. {cause.process}: {cause.error}",
-            confidence=Confidence.HIGH, exit=None,
-        )  # fmt: skip
+        (host, process), more = early[0], f", as did {len(early) - 1} more," if len(early) > 1 else ""
+        what = f"ended with 0{more} while {cause.process} still trained"
+        error = f"different numbers of batches? {UNEVEN}. {cause.process}: {cause.error}"
+        return replace(cause, host=host, process=process, what=what, error=error, confidence=Confidence.HIGH, exit=None)
     return replace(cause, error=f"{cause.error} (probably a symptom)") if lost_contact(cause.error) else cause
 
 
@@ -170,7 +174,7 @@ def known_before_the_stop(facts: Facts) -> Cause | None:
     """Return what had gone wrong before SIGTERM came to the first host; later causes are effects of the stop."""
     asked_at = facts.stop_asked_at
     causes = [noted for noted in facts.attempt.causes if asked_at is not None and _was_before(facts, noted, asked_at)]
-    return _first(facts, causes) if causes else None
+    return _named(facts, causes) if causes else None
 
 
 def _was_before(facts: Facts, noted: Noted, asked_at: float) -> bool:
