@@ -1,21 +1,16 @@
 """Hold what one host knows of the job, and answer questions about it. Only the policy changes it."""
 
 from collections.abc import Mapping
-from functools import cached_property
-from signal import SIGTERM
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.python310 import StrEnum
-from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit, Kind, Outcome
-from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart, Role
+from entrypoint.launcher.outcome.outcome import Cause, Confidence, Kind, Outcome
+from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
 from entrypoint.launcher.policy.artifacts import Artifacts
 from entrypoint.launcher.policy.events import Report
-from entrypoint.launcher.policy.known import Attempt, Noted, OtherHosts, OwnProcesses
+from entrypoint.launcher.policy.known import Attempt, Noted, OtherHosts, OwnProcesses, patience_with
 
-# Seconds that a likely symptom waits for its cause: an unspecific one; a connection that broke off, or what mpirun
-# ended; an error in which the framework itself says that another process of the job has ended.
-SETTLE_SECONDS, BROKEN_SECONDS, PEER_SECONDS = 0.3, 3.0, 10.0
 ASK_AGAIN_SECONDS = 0.05  # seconds between two polls; a thousand ranks that fail together are no thousand polls
 
 
@@ -80,6 +75,7 @@ class Facts:
         self.artifacts: Artifacts | None = None
         self._unready: dict[str, str] = {}  # process -> a host where it was not ready at the last check
         self._awaited: str | None = None  # a host that had not answered the last poll at the last check
+        self.duties = {(spec.host, spec.name): spec.duty for spec in plan.processes}
         self.ranks = [spec for spec in plan.processes if spec.duty is Duty.RANK]
         self._to_come = self.ranks  # ranks that were running nowhere at the last check
         scripts = {spec.name for spec in self.own.specs.values() if spec.duty is Duty.SCRIPT}
@@ -111,30 +107,12 @@ class Facts:
     def note_cause(self, cause: Cause, now: float, at: float | None = None, error: float = 0.0) -> None:
         """Note a cause. On the coordinator, poll all hosts for a better one."""
         happened, attempt = now if at is None else min(at, now), self.attempt
-        patience, number = self._patience_with(cause), attempt.number
+        patience, number = patience_with(cause, self.duties.get((cause.host, cause.process))), attempt.number
         attempt.causes.append(
             Noted(cause=cause, noted_at=now, at=happened, attempt=number, error=error, patience=patience)
         )
         if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN_SECONDS, now):
             attempt.note_poll(attempt.poll + 1, now)
-
-    def _patience_with(self, cause: Cause) -> float:
-        if cause.confidence is Confidence.HIGH:
-            return 0.0
-        from entrypoint.launcher.outcome import symptoms  # here, since most jobs never need it
-
-        if symptoms.peer_ended(f"{cause.error}\n{cause.details}"):
-            return PEER_SECONDS
-        by_mpirun = self.duty_of(cause) is Duty.RANK and cause.exit and cause.exit.signal == SIGTERM
-        is_effect = self.duty_of(cause) is Duty.LAUNCHER or by_mpirun or symptoms.lost_contact(cause.error)
-        return BROKEN_SECONDS if is_effect else SETTLE_SECONDS
-
-    def duty_of(self, cause: Cause) -> Duty | None:
-        return self._duties.get((cause.host, cause.process))
-
-    @cached_property
-    def _duties(self) -> dict[tuple[str, str], Duty]:
-        return {(spec.host, spec.name): spec.duty for spec in self.plan.processes}
 
     def blame(self, now: float, process: str, **what: Any) -> None:
         self.note_cause(Cause(host=self.host, process=process, **what), now)
@@ -237,15 +215,6 @@ class Facts:
         if self.done() or not left:
             return 0.0 if self.done() else None
         return max(resting[name] for name in left) if all(name in resting for name in left) else None
-
-    def ended_well_of_those_that_train_together(self) -> list[tuple[str, str]]:
-        """Return (host, process) of ranks and workers that have ended with 0; none where each trains by itself."""
-        if any(spec.role is Role.PS for spec in self.plan.processes):
-            return []
-        reports = {host: self.report_of(host).exits for host in self.others} | {self.host: self.own.exits(self.began)}
-        well = {(host, name) for host, exits in reports.items() for name, how, _ in exits if how == str(Exit(code=0))}
-        together = [spec for spec in self.plan.processes if spec.role in (Role.RANK, Role.WORKER)]
-        return [who for spec in together if (who := (spec.host, spec.name)) in well]
 
     def lost(self) -> set[str]:
         """Return hosts that cannot be reached any more, or never could."""

@@ -15,7 +15,8 @@ from entrypoint.launcher.outcome.outcome import Exit, Outcome
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Event, News, Report
-from entrypoint.launcher.policy.facts import PEER_SECONDS, Facts, Phase
+from entrypoint.launcher.policy.facts import Facts, Phase
+from entrypoint.launcher.policy.known import PEER_SECONDS
 from entrypoint.launcher.policy.liveness import Liveness
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous

@@ -11,7 +11,8 @@ from entrypoint.launcher.outcome.outcome import Confidence, Exit
 from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
-from entrypoint.launcher.policy.facts import PEER_SECONDS, Facts
+from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.known import PEER_SECONDS
 from entrypoint.launcher.policy.starting import Starting
 
 LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong

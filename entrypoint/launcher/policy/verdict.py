@@ -12,10 +12,10 @@ from entrypoint.base.errors import ExitCode
 from entrypoint.base.values import replace
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome import outcome
-from entrypoint.launcher.outcome.outcome import Cause, Confidence, Outcome
-from entrypoint.launcher.plan.plan import USERS, Duty
-from entrypoint.launcher.policy.facts import SETTLE_SECONDS, Facts, Phase
-from entrypoint.launcher.policy.known import Noted
+from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit, Outcome
+from entrypoint.launcher.plan.plan import USERS, Duty, Role
+from entrypoint.launcher.policy.facts import Facts, Phase
+from entrypoint.launcher.policy.known import SETTLE_SECONDS, Noted
 
 DYING_SECONDS = 3.0  # seconds that a symptom waits, at least, for a process that has printed why it ends
 NO_CONTACT_SECONDS = 3.0  # seconds for a host that was stopped to find the coordinator and report it
@@ -117,13 +117,23 @@ def _explained(facts: Facts, cause: Cause) -> Cause:
     from entrypoint.launcher.outcome.symptoms import lost_contact, peer_ended  # here, since most jobs never need it
 
     # During a stop, scripts that have saved end with 0.
-    early = facts.ended_well_of_those_that_train_together() if facts.phase is not Phase.STOPPING else []
+    early = _ended_well_of_those_that_train_together(facts) if facts.phase is not Phase.STOPPING else []
     if early and peer_ended(f"{cause.error}\n{cause.details}"):
         (host, process), more = early[0], f", as did {len(early) - 1} more," if len(early) > 1 else ""
         what = f"ended with 0{more} while {cause.process} still trained"
         error = f"different numbers of batches? {UNEVEN}. {cause.process}: {cause.error}"
         return replace(cause, host=host, process=process, what=what, error=error, confidence=Confidence.HIGH, exit=None)
     return replace(cause, error=f"{cause.error} (probably a symptom)") if lost_contact(cause.error) else cause
+
+
+def _ended_well_of_those_that_train_together(facts: Facts) -> list[tuple[str, str]]:
+    """Return (host, process) of ranks and workers that have ended with 0; none where each trains by itself."""
+    if any(spec.role is Role.PS for spec in facts.plan.processes):
+        return []
+    exits = {host: facts.report_of(host).exits for host in facts.others} | {facts.host: facts.own.exits(facts.began)}
+    well = {(host, name) for host, ends in exits.items() for name, how, _ in ends if how == str(Exit(code=0))}
+    together = [spec for spec in facts.plan.processes if spec.role in (Role.RANK, Role.WORKER)]
+    return [who for spec in together if (who := (spec.host, spec.name)) in well]
 
 
 def _a_better_one_may_come(facts: Facts) -> bool:
@@ -145,7 +155,7 @@ def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
     """Return 3 for mpirun, 2 for what mpirun ended, 1 for a connection that broke off, 0 for a possible first cause."""
     if cause.confidence is Confidence.HIGH:
         return 0
-    duty = facts.duty_of(cause)
+    duty = facts.duties.get((cause.host, cause.process))
     if duty is Duty.LAUNCHER:
         return 3
     if cause.exit and cause.exit.signal == SIGTERM and duty is not Duty.SERVER:

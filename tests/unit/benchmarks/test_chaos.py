@@ -118,9 +118,7 @@ AGAIN = replace(
         ),
     ),
 )  # it fails once, and then succeeds
-UNEVEN_CASE = replace(
-    MIRRORED, scripts={f"algo-{n} worker/{n - 1}": Script(needs="algo-2 worker/1") for n in (1, 3)}
-)
+UNEVEN_CASE = replace(MIRRORED, scripts={f"algo-{n} worker/{n - 1}": Script(needs="algo-2 worker/1") for n in (1, 3)})
 UNEVEN_TEXT = "algo-2 worker/1 (ended with 0 while worker/0 still trained): different numbers of batches? "
 MISSES = (3.0, "raises", "RuntimeError")
 UNEVEN = job(UNEVEN_CASE, MISSES, WELL, MISSES, end=3.5, exit="1", text=UNEVEN_TEXT)

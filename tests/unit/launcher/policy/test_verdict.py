@@ -25,7 +25,7 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Confidence, Exit, Kind
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import News
-from entrypoint.launcher.policy.facts import BROKEN_SECONDS, PEER_SECONDS, SETTLE_SECONDS
+from entrypoint.launcher.policy.known import BROKEN_SECONDS, PEER_SECONDS, SETTLE_SECONDS
 from entrypoint.launcher.policy.termination import LEAVE_SECONDS
 from entrypoint.launcher.policy.verdict import LINGER_SECONDS
 
