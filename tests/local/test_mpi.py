@@ -150,15 +150,16 @@ world, how = MPI.COMM_WORLD, sys.argv[-1]
 del sys.modules["mpi4py.MPI"]
 def shut_down():
     world.send("over", 0)
-    while not world.iprobe(0):  # until rank 0 prints why it ends
-        time.sleep(0.01)
+    world.recv(source=0)
     print("W collective.cc: shutting down", flush=True)  # so that its last output is no traceback
+    MPI.Finalize()
     time.sleep(1)  # the other's process is gone long before this one's
 if world.rank == 1:
     atexit.register(shut_down)
     sys.exit(0) if how == "ends" else int("oops")
 world.recv()
-world.isend("seen", 1)
+world.send("seen", 1)
+MPI.Finalize()
 raise RuntimeError("Horovod has been shut down. This was caused by an exception on one of the ranks")
 """
 

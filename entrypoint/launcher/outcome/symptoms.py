@@ -25,7 +25,9 @@ _CLASSES = r"""
 """
 _NAMES = re.compile(rf"({_CLASSES}|timeout)", re.VERBOSE)
 _NAMES_IN_TEXT = re.compile(rf"\b({_CLASSES})\b", re.VERBOSE)
-_OWN = re.compile(r"EOF when reading a line")  # input() without a terminal: the program's own mistake
+_OUT_OF_STEP = re.compile(r"Collective instance \d+ expected type")  # of TensorFlow: workers run different operations
+# The program's own mistake: input() without a terminal; workers out of step.
+_OWN = re.compile(rf"EOF when reading a line|{_OUT_OF_STEP.pattern}")
 
 _TEXTS = re.compile(
     r"""
@@ -104,6 +106,11 @@ def broke_off(error: str) -> bool:
 def peer_ended(error: str) -> bool:
     """Return whether a framework says in its error that another process of the job has ended."""
     return bool(_PEER_ENDED.search(error))
+
+
+def out_of_step(error: str) -> bool:
+    """Return whether a framework says in its error that processes of the job run different operations."""
+    return bool(_OUT_OF_STEP.search(error))
 
 
 def lost_contact(error: str) -> bool:

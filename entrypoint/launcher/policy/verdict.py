@@ -19,7 +19,10 @@ from entrypoint.launcher.policy.known import SETTLE_SECONDS, Noted
 
 DYING_SECONDS = 3.0  # seconds that a symptom waits, at least, for a process that has printed why it ends
 NO_CONTACT_SECONDS = 3.0  # seconds for a host that was stopped to find the coordinator and report it
-UNEVEN = "Each must take as many steps, and part in what needs all, as a save of BatchNormalization does"
+UNEVEN = (
+    "different numbers of batches? Each must take as many steps, and part in what needs all, as a save of "
+    "BatchNormalization does"
+)
 LINGER_SECONDS = 30.0  # seconds that a failed host waits for hosts that have not reported yet
 
 
@@ -112,16 +115,16 @@ def _named(facts: Facts, causes: Sequence[Noted]) -> Cause:
 
 def _explained(facts: Facts, cause: Cause) -> Cause:
     """Return the cause; of a symptom, which process ended too early for the others, or that it is one."""
-    if cause.confidence is Confidence.HIGH:
-        return cause
-    from entrypoint.launcher.outcome.symptoms import lost_contact, peer_ended  # here, since most jobs never need it
+    from entrypoint.launcher.outcome.symptoms import lost_contact, out_of_step, peer_ended  # here: most never need it
 
+    if cause.confidence is Confidence.HIGH:
+        return replace(cause, error=f"{UNEVEN}. {cause.error}") if out_of_step(cause.error) else cause
     # During a stop, scripts that have saved end with 0.
     early = _ended_well_of_those_that_train_together(facts) if facts.phase is not Phase.STOPPING else []
     if early and peer_ended(f"{cause.error}\n{cause.details}"):
         (host, process), more = early[0], f", as did {len(early) - 1} more," if len(early) > 1 else ""
         what = f"ended with 0{more} while {cause.process} still trained"
-        error = f"different numbers of batches? {UNEVEN}. {cause.process}: {cause.error}"
+        error = f"{UNEVEN}. {cause.process}: {cause.error}"
         return replace(cause, host=host, process=process, what=what, error=error, confidence=Confidence.HIGH, exit=None)
     return replace(cause, error=f"{cause.error} (probably a symptom)") if lost_contact(cause.error) else cause
 

@@ -214,6 +214,14 @@ def test_a_worker_that_ended_well_while_the_chief_trains_or_saves(play, mode, er
     assert p.blamed.startswith(begin)
 
 
+def test_workers_out_of_step_are_the_cause_at_once(play):
+    p = running(play, 2)
+    error = "Collective ops is aborted by: Collective instance 132 expected type 0 and data_type 9 but got type 0"
+    p.at(5, ended("worker/0", 1, f"{TRACEBACK}InternalError: {error}\n"), reported(2))
+    assert p.blamed.startswith("algo-1 worker/0 (exit code 1): different numbers of batches? ")
+    assert p.blamed.endswith(f"InternalError: {error}")
+
+
 def test_a_worker_of_parameter_servers_may_end_before_others(play):
     """None waits for another's step."""
     p = play(2, mode="ps")
