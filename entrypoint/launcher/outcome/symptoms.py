@@ -25,9 +25,7 @@ _CLASSES = r"""
 """
 _NAMES = re.compile(rf"({_CLASSES}|timeout)", re.VERBOSE)
 _NAMES_IN_TEXT = re.compile(rf"\b({_CLASSES})\b", re.VERBOSE)
-_OUT_OF_STEP = re.compile(r"Collective instance \d+ expected type")  # of TensorFlow: workers run different operations
-# The program's own mistake: input() without a terminal; workers out of step.
-_OWN = re.compile(rf"EOF when reading a line|{_OUT_OF_STEP.pattern}")
+_OWN = re.compile(r"EOF when reading a line")  # input() without a terminal: the program's own mistake
 
 _TEXTS = re.compile(
     r"""
@@ -70,6 +68,7 @@ _PEER_ENDED = re.compile(
     r"|[Cc]oordination (service|agent)|remote process exited|gloo/transport|[Pp]eer process has unexpectedly"
     r"|JAX distributed service detected|Gloo context initialization failed|MPI_ERR_PROC_(FAILED|ABORTED)"
 )
+_OUT_OF_STEP = re.compile(r"Collective instance \d+ expected type")  # of TensorFlow: workers run different operations
 _STATUS = re.compile(r"\b(UnavailableError|AbortedError|CancelledError|StatusCode\.(UNAVAILABLE|CANCELLED|ABORTED))\b")
 
 # Signals that other processes send: the sender knows the reason. SIGPIPE: the reader of a pipe is gone.
@@ -92,7 +91,7 @@ _RULE = re.compile(r"^-{60,}$")
 
 def reads_like_symptom(name: str, message: str) -> bool:
     """Return whether programs raise an exception when another fails. Without a name, `message` is a text."""
-    if _OWN.search(message):
+    if _OWN.search(message) or out_of_step(message):
         return False
     by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)
     return bool(by_name or _TEXTS.search(message))

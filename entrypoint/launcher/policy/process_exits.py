@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from signal import SIGKILL, SIGTERM
+from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.job.choices import WorkerEnd
 from entrypoint.launcher.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Confidence, Exit
-from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role
+from entrypoint.launcher.plan.plan import USERS, Duty, Flag, ProcessSpec, Ready, Restart, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
 from entrypoint.launcher.policy.known import PEER_SECONDS
 from entrypoint.launcher.policy.starting import Starting
+
+if TYPE_CHECKING:
+    from entrypoint.launcher.outcome.explain import Explanation
 
 LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong
 LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
@@ -53,25 +57,32 @@ class Ends:
         if transient and (again := self.starting.start_alone(spec, now)):
             yield again
             return
-        from entrypoint.launcher.outcome.explain import dying, explain, explain_mpirun  # here: most jobs never need it
+        from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
 
-        what, code = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit), exit.code or 1
         if spec.duty is Duty.LAUNCHER:  # mpirun fails because a rank did, or later while it cleans up
             error, details, confidence = explain_mpirun(event.output)
             confidence = Confidence.HIGH if exit.signal == SIGKILL else confidence
-        elif spec.duty is Duty.RANK and exit.signal == SIGTERM and (why := dying(event.output)):
-            # mpirun terminated it, because a rank that failed of this exception was quicker to end.
-            (error, details, confidence), what, code = why, "raised an exception and was terminated", 1
         else:
             error, details, confidence = explain(exit, event.output, event.wrote)
         if spec.duty is Duty.RANK and self._may_follow(exit, error):
             confidence = Confidence.LOW
+        what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
+        if raised := self._raised_before_it_was_terminated(spec, event):
+            (error, details, confidence), what = raised, "raised an exception and was terminated"
         if event.memory:
             what, error, confidence = f"{what}, out of memory", event.memory, Confidence.HIGH
         facts.blame(
-            now, name, what=what, error=error, details=details, code=code, confidence=confidence,
-            restartable=transient, exit=exit,
+            now, name, what=what, error=error, details=details, code=1 if raised else exit.code or 1,
+            confidence=confidence, restartable=transient, exit=exit,
         )  # fmt: skip
+
+    def _raised_before_it_was_terminated(self, spec: ProcessSpec, event: events.Ended) -> "Explanation | None":
+        """Return what a rank raised that mpirun then terminated: one that failed of it was quicker to end."""
+        if spec.duty is not Duty.RANK or event.exit.signal != SIGTERM:
+            return None
+        from entrypoint.launcher.outcome.explain import dying
+
+        return dying(event.output)
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
         """Return whether a rank's end may follow from another's, although its output does not show that."""
