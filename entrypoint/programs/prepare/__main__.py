@@ -62,12 +62,12 @@ def main() -> int:
     if lacking := lacks(task["modules"], path):
         print(lacking, flush=True)
         return CONFIG_ERROR
-    installed = software(before) if several else {}
+    installed, other_mode = software(before) if several else {}, ""
     given = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])
     unused_gpus = unused(gpus, instance_type, path)
-    files, found, other_mode = list(texts(code)), list[str](), ""
+    files, found = list(texts(code)), list[str]()
     if any(word in text for _, text in files for word in LOOKED_AT):
         refused, found, other_mode = look_at(files, task, path, installed, gpus=0 if unused_gpus else visible(gpus))
         if refused:
