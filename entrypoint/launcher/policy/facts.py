@@ -275,14 +275,18 @@ class Facts:
         return self.outcome is not None and self.outcome.kind is Kind.SUCCEEDED
 
     def own_failure(self, *levels: Confidence) -> Noted | None:
-        """Return what went wrong here first: a strong cause if there is one, unless other levels are asked for."""
+        """Return what went wrong here: of these levels, the first that is the least likely to be a symptom."""
         own = [noted for noted in self.attempt.causes if noted.cause.host == self.host]
-        order = levels or (Confidence.HIGH, Confidence.LOW)
-        return next((noted for confidence in order for noted in own if noted.cause.confidence is confidence), None)
+        own = [noted for noted in own if not levels or noted.cause.confidence in levels]
+        return min(own, key=lambda noted: noted.patience, default=None)
 
     def is_dying(self) -> bool:
-        """Return whether a process of this host has printed why it ends, and has not ended."""
-        return any(name in self.attempt.dying for name in self.own.running())
+        """Return whether a process of this host has printed why it ends, and has neither ended nor been blamed."""
+        return any(name in self.attempt.dying and not self.is_blamed(name) for name in self.own.running())
+
+    def is_blamed(self, process: str) -> bool:
+        causes = (noted.cause for noted in self.attempt.causes)
+        return any((cause.host, cause.process) == (self.host, process) for cause in causes)
 
     def times_restarted(self, name: str) -> int:
         return self.attempt.number + self.own.restarts.get(name, 0)

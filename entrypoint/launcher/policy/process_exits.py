@@ -117,7 +117,8 @@ class Ends:
             self.look_at = now + max(self._look_again, now - (facts.attempt.poll_at or now))
             yield events.Look(names=tuple(users))
         for name, (since, error, details) in facts.attempt.dying.items():
-            if name in users and now >= since + UNENDING_SECONDS and facts.own_failure() is None:
+            late = now >= since + UNENDING_SECONDS and not facts.own_failure(Confidence.HIGH)
+            if name in users and late and not facts.is_blamed(name):
                 what = "raised an exception and did not end"  # but it may have recovered; so a better cause wins
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 

@@ -612,6 +612,18 @@ def test_a_process_that_raised_and_hangs_is_named(play):
     assert p.last_told.cause.headline == "algo-2 worker/1 (raised an exception and did not end): ValueError: x"
 
 
+def test_a_rank_that_raised_and_hangs_is_named_beside_its_victim_on_the_same_host(play):
+    p = mpi(play, me=2)
+    p.at(5, ended("rank 2", 1, f"{TRACEBACK}{SHUT_DOWN}\n"))
+    assert p.last_told.cause.process == "rank 2"
+    up = frozenset({("*", "prepare"), ("algo-1", "client-key"), ("algo-1", "mpirun")})
+    raised = events.Looked(found=(("rank 3", "ValueError: x", "Traceback"),))
+    for at in (5.1, 6, 7, 7.2):
+        p.at(at, informed(poll=1, ready=up), raised)
+        assert p.last_told.dying is (at < 7.2)
+    assert p.last_told.cause.headline == "algo-2 rank 3 (raised an exception and did not end): ValueError: x"
+
+
 def test_a_process_that_got_over_what_it_printed_is_left_alone(play):
     p = running(play, me=2)
     p.at(5, informed(poll=1), DYING)
