@@ -17,13 +17,14 @@ class Script:
     """What one of the user's processes does."""
 
     seconds: float = 2.0  # of work
-    do: str = "ends"  # afterwards: ends, raises, exits, killed, segfaults, model
+    do: str = "ends"  # afterwards: ends, raises, exits, killed, segfaults, model, pool, forges
     code: int = 3  # of exits
     times: int = 99  # in so many attempts; in later ones it ends
     sigterm: str = ""  # "", saves, ignores, fails
     saving: float = 0.3  # seconds
     flood: int = 0  # more lines, of 200 bytes, every tenth of a second
     orphans: bool = False
+    needs: str = ""  # "algo-2 rank 1": when that ends with 0, this one fails, as collectives make it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,7 @@ class Case:
     hosts: int = 1
     each: int = 1  # processes per host
     netns: bool = True
+    token: str = ""  # ENTRYPOINT_TOKEN of the job
     wrap: str = ""  # how the program is started: "" (Python), sh, timeout, setsid
     settings: dict[str, float] = field(default_factory=dict)  # beside DEFAULTS
     scripts: dict[str, Script] = field(default_factory=dict)  # "algo-1 rank 0": what it does, if not as the others

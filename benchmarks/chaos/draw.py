@@ -54,6 +54,8 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
     case = replace(case, scripts=scripts)
     if dice.random() < 0.25:
         case = _scene(dice, case)
+    if dice.random() < 0.3:
+        case = _relation(dice, case)
     missing = dice.choice([count for count in (0, 1, 2, 2, 3, 3, 4) if count >= least]) - len(case.faults)
     return replace(case, faults=(*case.faults, *_faults(dice, case, missing)))
 
@@ -81,6 +83,30 @@ def _scene(dice: random.Random, case: Case) -> Case:
     change: dict[str, Any] = {"sigterm": "saves", "seconds": 3.0, **({"flood": 500} if faults is floods else {})}
     scripts = {who: replace(script, **change) for who, script in case.scripts.items()}
     return replace(case, scripts=scripts, faults=faults, wrap=dice.choice([case.wrap, "timeout", "setsid"]))
+
+
+def _relation(dice: random.Random, case: Case) -> Case:
+    """Return scripts that end unevenly, break a pool, forge a report, or fail before another attempt succeeds."""
+    (host, process), scripts = dice.choice(case.processes), dict(case.scripts)
+    one = f"{host} {process}"
+    kinds = ["pool", "again"]
+    kinds += ["uneven", "uneven"] if case.mode in ("mwms", "mpi", "jax") and len(case.processes) > 1 else []
+    kinds += ["forges"] if case.netns and case.hosts > 1 else []
+    seconds = round(dice.uniform(0.5, 2), 1)
+    match dice.choice(kinds):
+        case "uneven":  # the one that all others need ends with 0 before them
+            scripts = {who: replace(script, needs=one, seconds=seconds + 2) for who, script in scripts.items()}
+            scripts[one] = replace(scripts[one], needs="", seconds=seconds, do="ends")
+        case "pool":
+            scripts[one] = replace(scripts[one], seconds=seconds, do="pool")
+        case "again":
+            scripts = {who: replace(script, do="ends") for who, script in scripts.items()}
+            scripts[one] = replace(scripts[one], seconds=seconds, do="killed", times=1)
+            case = replace(case, settings={**case.settings, "RESTARTS": 1.0}, wrap="")
+        case "forges":
+            scripts[one] = replace(scripts[one], seconds=seconds, do="forges")
+            case = replace(case, token="of the launchers")
+    return replace(case, scripts=scripts)
 
 
 def _script(dice: random.Random, case: Case) -> Script:

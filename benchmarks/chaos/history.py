@@ -172,12 +172,24 @@ class History:
             for deeds in runs:
                 end, told = deeds[-1], any(deed.what == "sigterm" for deed in deeds)
                 code = _code(end)
+                if missed := next((deed for deed in deeds if deed.what == "misses"), None):
+                    told = told or self.stopped_at == inf  # it is the other's end that is to be named
+                    yield from self._of_uneven(missed)
                 if code:
                     chance = code == CHANCE or (end.what == "kills" and not self.case.wrap)
                     yield Trouble(
                         at=end.at, host=end.host, process=end.process, codes=frozenset({code}), attempt=end.attempt,
                         certain=True, symptom=told, chance=chance,
                     )  # fmt: skip
+
+    def _of_uneven(self, missed: Deed) -> Iterator[Trouble]:
+        """Yield processes that had ended with 0 when another one failed of that."""
+        for (host, process), runs in self.runs.items():
+            end = runs[-1][-1]
+            if _code(end) == 0 and end.attempt == missed.attempt:
+                yield Trouble(
+                    at=missed.at, host=host, process=process, codes=frozenset({1}), attempt=end.attempt, certain=False
+                )
 
     def _of_faults(self) -> Iterator[Trouble]:
         patience, start = self.case.setting("PEER_TIMEOUT"), self.case.setting("START_TIMEOUT")

@@ -13,6 +13,7 @@ from benchmarks.chaos.history import ABSENT, LOST, NEAR, History, Trouble
 from benchmarks.chaos.observed import Observed
 
 SLACK = 3.0  # seconds beyond what is promised
+PEER = 10.0  # seconds that an error waits for its cause in which a framework says that another process has ended
 DYING, LEAVE, LINE, WRITES, UNWIND, MEET = 3.0, 3.0, 1.5, 6.0, 10.0, 30.0  # limits of the launcher's, seconds
 UNREAD = 15.0  # more of WRITES for a reader, if no SIGTERM reached the host
 COMPUTES = 2.0  # seconds of computing that each limit allows for, on the machine of the record (tests/costs.py)
@@ -62,6 +63,8 @@ def _limit(history: History, host: str) -> tuple[float, float]:
     limit = SLACK + 2 * case.setting("FAILURE_GRACE")
     limit += case.setting("STOP_GRACE") if history.stopped_at < inf else 0
     limit += DYING if since != history.stopped_at else 0
+    if any(deed.what == "misses" for deed in seen.deeds):
+        limit += PEER
     if history.impaired or any(history.of("pause", "slow")):  # hosts that do not answer are waited for
         limit += LINE + LEAVE + case.setting("PEER_TIMEOUT")
     if case.mode == "mpi" and history.stopped_at < inf and history.all_ended_well:
@@ -244,13 +247,16 @@ def _words(trouble: Trouble) -> str:
 
 
 def retried(history: History) -> Iterator[str]:
-    """Check that, with restarts left, what was killed by a signal is tried again."""
+    """Check that, with restarts left, what was killed by a signal is tried again; and that it then counts no more."""
     spare = history.case.setting("RESTARTS") - history.attempt
     real = [t for t in history.troubles if not t.symptom]
     by_chance = all(t.certain and t.chance for t in real)
-    if not real or spare <= 0 or not by_chance or history.stopped_at < inf or history.impaired:
+    if not real or spare < 0 or not by_chance or history.stopped_at < inf or history.impaired:
         return
-    if any(t.attempt == history.attempt for t in real) and not history.all_ended_well:
+    codes = set(history.seen.exits.values())
+    if history.all_ended_well and all(t.attempt != history.attempt for t in real) and codes != {"0"}:
+        yield f"attempt {history.attempt} ended well, and the hosts ended with {codes}"
+    if spare > 0 and any(t.attempt == history.attempt for t in real) and not history.all_ended_well:
         yield f"{_words(real[-1])} in attempt {history.attempt}, and {spare:g} restarts were left"
 
 

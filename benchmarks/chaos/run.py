@@ -20,7 +20,8 @@ from benchmarks.chaos import ROOT
 from benchmarks.chaos.case import DEFAULTS, OWN_FAULTS, Case
 from benchmarks.chaos.machine import Heart, pressure
 from benchmarks.chaos.observed import Observed, read_faults, read_journals
-from benchmarks.chaos.outside import SLOW_NAMES, injected
+from benchmarks.chaos.outside import CONTROL_PORT, SLOW_NAMES, injected
+from entrypoint.launcher.control.wire import PROTOCOL
 
 LIMIT = 240.0  # seconds after which a job counts as hanging
 SCRIPT = Path(__file__).with_name("script.py")
@@ -57,6 +58,9 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
     for path in (meeting, code):
         path.mkdir()
     scripts = {f"{host} {process}": asdict(case.script(host, process)) for host, process in case.processes}
+    for who, script in scripts.items():  # what a forger could find out by itself
+        others = [host for host in case.names if not who.startswith(f"{host} ")]
+        script.update(protocol=PROTOCOL, port=CONTROL_PORT, blames=others[-1] if others else "")
     (meeting / "scripts.json").write_text(json.dumps(scripts))
     shutil.copy(SCRIPT, code)
     if case.wrap:
@@ -129,6 +133,7 @@ def command(case: Case, folder: Path, meeting: Path) -> list[str]:
     words = ["local", str(folder / "code" / program), "--hosts", str(case.hosts), "--mode", mode]
     words += ["--engine", case.engine, "--output", str(folder / "out"), "--env", f"CHAOS_FOLDER={meeting}"]
     words += ["--env", f"ENTRYPOINT_PS_WORKERS={workers}"] if workers else []
+    words += ["--env", f"ENTRYPOINT_TOKEN={case.token}"] if case.token else []
     words += ["--processes-per-host", str(case.each)] if case.each > 1 else []
     for name in DEFAULTS:
         words += ["--env", f"ENTRYPOINT_{name}={case.setting(name):g}"]

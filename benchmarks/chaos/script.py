@@ -7,6 +7,7 @@ CHAOS_FOLDER has `scripts.json`, what each process is to do, and gets a journal 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -57,9 +58,61 @@ def say(text):
 def work(seconds):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
+        if script["needs"]:
+            take_part()
         say("".join(line() for _ in range(1 + script["flood"])))
         note("lines", number)
         time.sleep(max(0.0, min(0.1, until - time.monotonic())))
+
+
+def take_part():
+    """Fail as collectives do if the one that is needed has ended by itself."""
+    host, _, process = script["needs"].partition(" ")
+    begin = f"{host},{process.replace('/', '=')},{ATTEMPT},"
+    for entry in [entry for entry in os.scandir(FOLDER) if entry.name.startswith(begin)]:
+        with open(entry) as file:
+            text = file.read()
+        if text.endswith(" exits 0\n") and " sigterm" not in text:
+            note("misses", script["needs"])
+            raise RuntimeError(
+                "Horovod has been shut down. This was caused by an exception on one of the ranks"
+                if PROCESS.startswith("rank")
+                else "Collective ops is aborted by: Connection reset by peer"
+            )
+
+
+def break_pool():
+    """Raise BrokenProcessPool, as a program does whose child the kernel kills for memory."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(1) as pool:
+        pool.submit(os.kill, 0, 0).result()  # it has started
+        pool.submit(kill_self).result()
+
+
+def kill_self():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forge():
+    """Send a launcher's report from this host that names another one, with what the environment has."""
+    cause = {"host": script["blames"], "process": "", "what": "exit code 42", "error": "forged", "code": 42}
+    cause |= {"details": "", "confidence": "high", "restartable": False, "exit": None}
+    report = {"protocol": script["protocol"], "host": HOST, "cause": cause, "done": True}
+    body = json.dumps(report)
+    head = [
+        "POST /report HTTP/1.1",
+        "Host: control",
+        f"Content-Length: {len(body)}",
+        "Content-Type: application/json",
+        f"X-Entrypoint-Token: {os.environ.get('ENTRYPOINT_TOKEN', '')}",
+    ]
+    try:
+        with socket.create_connection(("algo-1", script["port"]), 5) as connection:
+            connection.sendall("\r\n".join([*head, "", body]).encode())
+            note("forges", connection.recv(12).decode("ascii", "replace"))
+    except OSError as error:
+        note("forges", error.errno)
 
 
 def save():
@@ -90,6 +143,11 @@ def story():
             subprocess.Popen(["sleep", "300"], start_new_session=session)
     work(script["seconds"])
     do = script["do"] if int(ATTEMPT) < script["times"] else "ends"
+    if do == "pool":
+        break_pool()
+    if do == "forges":
+        forge()
+        work(script["seconds"])
     if do == "raises":
         raise ValueError("the loss is not a number")
     if do == "exits":

@@ -49,7 +49,7 @@ def candidates(case: Case) -> Iterator[Case]:
         plain = Script(seconds=case.seconds)
         if script != plain:
             yield replace(case, name=name, scripts={**case.scripts, who: plain})
-            for field in ("flood", "orphans", "sigterm", "do"):
+            for field in ("flood", "orphans", "sigterm", "needs", "do"):
                 if getattr(script, field) != getattr(plain, field):
                     simpler = replace(script, **{field: getattr(plain, field)})
                     if simpler != plain:

@@ -94,8 +94,9 @@ class Supervisor:
     def _next_events(self) -> list[tuple[Event, ...]]:
         facts, due = self.facts, min(self.policy.deadline(time.monotonic()), self._imports_at)
         attempt = None if facts.attempt.clearing else facts.attempt.number
-        # During a stop, an mpirun that sees a rank end could end the ranks that still save.
-        return self.host.next_events(due, facts.awaited(), attempt, hold_ranks=facts.phase is Phase.STOPPING)
+        # An mpirun that sees a rank end could end those that still save during a stop, or print why they end.
+        unsettled = facts.phase is Phase.STOPPING or (facts.phase.is_active and bool(facts.attempt.causes))
+        return self.host.next_events(due, facts.awaited(), attempt, hold_ranks=unsettled)
 
     def _decide(self, *happened: Event) -> None:
         if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):

@@ -140,6 +140,44 @@ def test_a_rank_raises(hosts, count, rank):
     )
 
 
+# As Horovod's ranks end: MPI is finalised, and not aborted, while Python still unwinds on the rank that raised.
+SHUTS_DOWN = """
+import atexit, sys, time
+import mpi4py
+mpi4py.rc.finalize = False
+from mpi4py import MPI
+world, how = MPI.COMM_WORLD, sys.argv[-1]
+del sys.modules["mpi4py.MPI"]
+def shut_down():
+    world.send("over", 0)
+    world.recv(source=0)
+    print("W collective.cc: shutting down", flush=True)  # so that its last output is no traceback
+    MPI.Finalize()
+    time.sleep(1)  # the other's process is gone long before this one's
+if world.rank == 1:
+    atexit.register(shut_down)
+    sys.exit(0) if how == "ends" else int("oops")
+world.recv()
+world.send("seen", 1)
+MPI.Finalize()
+raise RuntimeError("Horovod has been shut down. This was caused by an exception on one of the ranks")
+"""
+
+
+@pytest.mark.parametrize(
+    "how, names",
+    [
+        ("raises", "algo-2 rank 1 (exit code 1): ValueError: invalid literal for int() with base 10: 'oops'"),
+        ("ends", "algo-2 rank 1 (ended with 0 while rank 0 still trained): different numbers of batches? "),
+    ],
+)
+def test_the_rank_that_ended_first_is_named_though_its_process_ends_last(hosts, how, names):
+    job = hosts(2, "train.py", code={"train.py": SHUTS_DOWN}, hyperparameters=with_ranks(1, how=how))
+    assert job.end() == [1, 1]
+    assert job.failures[0] == job.failures[1]
+    assert job.failures[0].startswith(names)
+
+
 @pytest.mark.parametrize("action, code", [pytest.param("exit", 7, marks=pytest.mark.more), ("kill", 137)])
 def test_a_rank_of_another_host_ends_badly(hosts, action, code):
     job = hosts(2, "mpi_sum.py", hyperparameters=with_ranks(1, **{action: "1"}))

@@ -258,3 +258,12 @@ def test_a_folder_in_place_of_the_failure_file_hides_no_failure(hosts):
     assert job.end() == [1]
     assert "ValueError: too small" in job.failures[0]
     assert "is a folder, which SageMaker does not read" in job[1].log
+
+
+def test_a_strategy_that_the_mode_does_not_serve_is_warned_of_and_part_of_the_failure(hosts):
+    code = "class ParameterServerStrategy:\n    def __init__(self):\n        raise SystemExit('no servers')\n\n\n"
+    job = hosts(1, "train.py", code={"train.py": f"{code}ParameterServerStrategy()\n"})
+    assert job.end() == [1]
+    why = "train.py:6 makes ParameterServerStrategy, and the job has one host, which starts no parameter servers"
+    assert f"[algo-1 prepare] warning: {why}" in job[1].log
+    assert job[1].failure.startswith(f"algo-1 script (exit code 1): no servers; {why}")

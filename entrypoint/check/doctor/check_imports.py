@@ -160,6 +160,8 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
                     "tf1-name", f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}", place=place
                 )
     for check, name, line, found, instead in found_by_launcher["doubts"]:
+        if check == "strategy-of-another-mode" and case.mode is not Mode.SINGLE:
+            continue  # no-strategy says it
         if name:
             use = next((use for use in at[name].uses if use.name.endswith(_ESTIMATORS)), None)
         else:

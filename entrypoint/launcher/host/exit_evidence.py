@@ -46,7 +46,8 @@ class ExitEvidence:
                 found = json.loads(self._paths.prepared.read_text())
                 self._note_prepared(found)
                 flags, fingerprints = frozenset(found["flags"]), tuple(found["fingerprints"].items())
-                before.append(events.Prepared(flags=flags, fingerprints=fingerprints, unused_gpus=found["unused_gpus"]))
+                texts = {key: found[key] for key in ("unused_gpus", "other_mode")}
+                before.append(events.Prepared(flags=flags, fingerprints=fingerprints, **texts))
         except Exception as error:  # whatever it was: an end that is not reported would be awaited for ever
             before.append(broken(error))
         return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=shortage, wrote=wrote)]

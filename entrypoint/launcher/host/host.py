@@ -89,6 +89,9 @@ class ThisHost:
         `attempt`: the one whose ranks may start now, if any. `hold_ranks`: mpirun must not see which ranks have ended.
         """
         self._spawner.attempt, now = attempt, time.monotonic()
+        # Those whose end was reported by an earlier call: only then is it known whether they must be held.
+        for name in [] if hold_ranks else self._held_ranks.keys() - self._reaped.keys():
+            self._held_ranks.pop(name)()
         until = min(until, self._terminator.look_at, self._idle.look_at)
         if awaited:
             waited = now - max(self._started_at[spec.name] for spec in awaited)
@@ -103,8 +106,6 @@ class ThisHost:
         for name in [name for name in self._reaped if not self._terminator.left_others(name)]:
             found += self._evidence.events_of_end(self._specs[name], self._reaped.pop(name), name in self._killed)
             self._terminator.forget(name)
-        for name in [] if hold_ranks else self._held_ranks.keys() - self._reaped.keys():
-            self._held_ranks.pop(name)()
         found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ports[0])]
         return [*([came] if came else []), *((each,) for each in found)]
 

@@ -62,6 +62,15 @@ _BROKE_OFF = re.compile(
     r"|[Bb]roken pipe|[Ss]ocket closed|[Cc]losed by peer|Collective ops is aborted|Horovod has been shut down"
 )
 
+# What a framework prints when it knows that another process of the job has ended: that one's own end shows why.
+_PEER_ENDED = re.compile(
+    r"Horovod has been shut down|HorovodInternalError|Collective ops is aborted by|[Hh]eartbeat timeout"
+    r"|[Cc]oordination (service|agent)|remote process exited|gloo/transport|[Pp]eer process has unexpectedly"
+    r"|JAX distributed service detected|Gloo context initialization failed|MPI_ERR_PROC_(FAILED|ABORTED)"
+)
+_OUT_OF_STEP = re.compile(r"Collective instance \d+ expected type")  # of TensorFlow: workers run different operations
+_STATUS = re.compile(r"\b(UnavailableError|AbortedError|CancelledError|StatusCode\.(UNAVAILABLE|CANCELLED|ABORTED))\b")
+
 # Signals that other processes send: the sender knows the reason. SIGPIPE: the reader of a pipe is gone.
 SENT = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE}
 LONGEST_BANNER_LINES = 60  # lines
@@ -82,7 +91,7 @@ _RULE = re.compile(r"^-{60,}$")
 
 def reads_like_symptom(name: str, message: str) -> bool:
     """Return whether programs raise an exception when another fails. Without a name, `message` is a text."""
-    if _OWN.search(message):
+    if _OWN.search(message) or out_of_step(message):
         return False
     by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)
     return bool(by_name or _TEXTS.search(message))
@@ -91,6 +100,21 @@ def reads_like_symptom(name: str, message: str) -> bool:
 def broke_off(error: str) -> bool:
     """Return whether an error is surely a symptom of another end: a connection that was open broke off."""
     return bool(_BROKE_OFF.search(error))
+
+
+def peer_ended(error: str) -> bool:
+    """Return whether a framework says in its error that another process of the job has ended."""
+    return bool(_PEER_ENDED.search(error))
+
+
+def out_of_step(error: str) -> bool:
+    """Return whether a framework says in its error that processes of the job run different operations."""
+    return bool(_OUT_OF_STEP.search(error))
+
+
+def lost_contact(error: str) -> bool:
+    """Return whether an error is about the other end of a connection that was there, whatever has become of it."""
+    return bool(broke_off(error) or peer_ended(error) or _STATUS.search(error))
 
 
 class Banner(NamedTuple):

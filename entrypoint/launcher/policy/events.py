@@ -106,6 +106,7 @@ class Prepared(Value):
     flags: frozenset[str]
     fingerprints: tuple[tuple[str, str], ...] = ()
     unused_gpus: str = ""
+    other_mode: str = ""  # where the code makes the strategy of another mode than the job's
 
 
 class Fingerprinted(Value):

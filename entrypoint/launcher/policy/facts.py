@@ -9,7 +9,7 @@ from entrypoint.launcher.outcome.outcome import Cause, Confidence, Kind, Outcome
 from entrypoint.launcher.plan.plan import ALL_HOSTS, PREFLIGHT, Duty, Need, Plan, ProcessSpec, Ready, Restart
 from entrypoint.launcher.policy.artifacts import Artifacts
 from entrypoint.launcher.policy.events import Report
-from entrypoint.launcher.policy.known import Attempt, Noted, OtherHosts, OwnProcesses
+from entrypoint.launcher.policy.known import Attempt, Noted, OtherHosts, OwnProcesses, patience_with
 
 ASK_AGAIN_SECONDS = 0.05  # seconds between two polls; a thousand ranks that fail together are no thousand polls
 
@@ -61,6 +61,7 @@ class Facts:
         self.fingerprints: dict[str, str] = {}  # what must be the same on all hosts
         self.flags: frozenset[str] | None = None  # what the prepare step found; None before it has ended
         self.unused_gpus = ""  # the GPUs that TensorFlow cannot use, and why
+        self.other_mode = ""  # where the code makes the strategy of another mode than the job's
         self.public_keys: dict[str, dict[str, str]] = {}  # name -> host -> public key
         self.offset: float | None = None  # the coordinator's clock minus ours
         self._offset_error = 0.0  # seconds by which it may be wrong
@@ -74,6 +75,7 @@ class Facts:
         self.artifacts: Artifacts | None = None
         self._unready: dict[str, str] = {}  # process -> a host where it was not ready at the last check
         self._awaited: str | None = None  # a host that had not answered the last poll at the last check
+        self.duties = {(spec.host, spec.name): spec.duty for spec in plan.processes}
         self.ranks = [spec for spec in plan.processes if spec.duty is Duty.RANK]
         self._to_come = self.ranks  # ranks that were running nowhere at the last check
         scripts = {spec.name for spec in self.own.specs.values() if spec.duty is Duty.SCRIPT}
@@ -86,8 +88,8 @@ class Facts:
             if spec.host != self.coordinator and need.host != spec.host
         }
 
-    def note_prepared(self, flags: frozenset[str], unused_gpus: str) -> None:
-        self.flags, self.unused_gpus = flags, unused_gpus
+    def note_prepared(self, flags: frozenset[str], unused_gpus: str, other_mode: str) -> None:
+        self.flags, self.unused_gpus, self.other_mode = flags, unused_gpus, other_mode
 
     def note_fingerprints(self, fingerprints: Mapping[str, str]) -> None:
         self.fingerprints |= fingerprints
@@ -105,7 +107,10 @@ class Facts:
     def note_cause(self, cause: Cause, now: float, at: float | None = None, error: float = 0.0) -> None:
         """Note a cause. On the coordinator, poll all hosts for a better one."""
         happened, attempt = now if at is None else min(at, now), self.attempt
-        attempt.causes.append(Noted(cause=cause, noted_at=now, at=happened, attempt=attempt.number, error=error))
+        patience, number = patience_with(cause, self.duties.get((cause.host, cause.process))), attempt.number
+        attempt.causes.append(
+            Noted(cause=cause, noted_at=now, at=happened, attempt=number, error=error, patience=patience)
+        )
         if self.is_coordinator and self.outcome is None and not attempt.polled_within(ASK_AGAIN_SECONDS, now):
             attempt.note_poll(attempt.poll + 1, now)
 
@@ -270,14 +275,18 @@ class Facts:
         return self.outcome is not None and self.outcome.kind is Kind.SUCCEEDED
 
     def own_failure(self, *levels: Confidence) -> Noted | None:
-        """Return what went wrong here first: a strong cause if there is one, unless other levels are asked for."""
+        """Return what went wrong here: of these levels, the first that is the least likely to be a symptom."""
         own = [noted for noted in self.attempt.causes if noted.cause.host == self.host]
-        order = levels or (Confidence.HIGH, Confidence.LOW)
-        return next((noted for confidence in order for noted in own if noted.cause.confidence is confidence), None)
+        own = [noted for noted in own if not levels or noted.cause.confidence in levels]
+        return min(own, key=lambda noted: noted.patience, default=None)
 
     def is_dying(self) -> bool:
-        """Return whether a process of this host has printed why it ends, and has not ended."""
-        return any(name in self.attempt.dying for name in self.own.running())
+        """Return whether a process of this host has printed why it ends, and has neither ended nor been blamed."""
+        return any(name in self.attempt.dying and not self.is_blamed(name) for name in self.own.running())
+
+    def is_blamed(self, process: str) -> bool:
+        causes = (noted.cause for noted in self.attempt.causes)
+        return any((cause.host, cause.process) == (self.host, process) for cause in causes)
 
     def times_restarted(self, name: str) -> int:
         return self.attempt.number + self.own.restarts.get(name, 0)

@@ -4,13 +4,17 @@ Times are seconds of our own monotonic clock.
 """
 
 from collections.abc import Iterable, Mapping
+from signal import SIGTERM
 from typing import Any
 
 from entrypoint.base.values import State, Value, fresh
-from entrypoint.launcher.outcome.outcome import Cause, Exit
+from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit
 from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Restart
 from entrypoint.launcher.policy.events import News, Reach, Report
 
+# Seconds that a likely symptom waits for its cause: an unspecific one; a connection that broke off, or what mpirun
+# ended; an error in which the framework itself says that another process of the job has ended.
+SETTLE_SECONDS, BROKEN_SECONDS, PEER_SECONDS = 0.3, 3.0, 10.0
 STILL_SECONDS = 2.5  # seconds after which a refusal is out of date
 
 
@@ -191,6 +195,19 @@ class Noted(Value):
     at: float
     attempt: int = 0
     error: float = 0.0  # seconds by which `at` may be wrong, since another host's clock measured it
+    patience: float = 0.0  # seconds that it waits for a better cause, as long as one may come
+
+
+def patience_with(cause: Cause, duty: Duty | None) -> float:
+    """Return for how many seconds a cause, of a process with this duty, waits as long as a better one may come."""
+    if cause.confidence is Confidence.HIGH:
+        return 0.0
+    from entrypoint.launcher.outcome import symptoms  # here, since most jobs never need it
+
+    if symptoms.peer_ended(f"{cause.error}\n{cause.details}"):
+        return PEER_SECONDS
+    by_mpirun = duty is Duty.LAUNCHER or (duty is Duty.RANK and cause.exit is not None and cause.exit.signal == SIGTERM)
+    return BROKEN_SECONDS if by_mpirun or symptoms.lost_contact(cause.error) else SETTLE_SECONDS
 
 
 class Attempt(State):

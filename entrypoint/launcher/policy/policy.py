@@ -16,12 +16,13 @@ from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.policy import events, messages
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.facts import Facts, Phase
+from entrypoint.launcher.policy.known import PEER_SECONDS
 from entrypoint.launcher.policy.liveness import Liveness
 from entrypoint.launcher.policy.process_exits import Ends
 from entrypoint.launcher.policy.rendezvous import Rendezvous
 from entrypoint.launcher.policy.starting import Starting
 from entrypoint.launcher.policy.termination import Termination
-from entrypoint.launcher.policy.verdict import DYING_SECONDS, all_decided, verdict
+from entrypoint.launcher.policy.verdict import all_decided, verdict
 
 
 class Policy:
@@ -89,9 +90,9 @@ class Policy:
                 facts.attempt.note_ready((facts.host, name))
             case events.Fingerprinted(fingerprints=fingerprints):
                 facts.note_fingerprints(fingerprints)
-            case events.Prepared(flags=flags, fingerprints=fingerprints, unused_gpus=unused_gpus):
-                facts.note_prepared(flags, unused_gpus)
-                facts.note_fingerprints(dict(fingerprints))
+            case events.Prepared():
+                facts.note_prepared(event.flags, event.unused_gpus, event.other_mode)
+                facts.note_fingerprints(dict(event.fingerprints))
                 if facts.is_coordinator:
                     yield from self.rendezvous.note_fingerprints(facts.host, facts.fingerprints, now)
             case events.PublicKey(name=key_name, key=key):
@@ -254,7 +255,7 @@ class Policy:
         times = [now + self.settings.heartbeat]
         if facts.attempt.causes or facts.own.forced or not facts.phase.is_active:
             times.append(now + 0.05)  # the end is near: several short limits are running
-        elif facts.attempt.polled_within(DYING_SECONDS, now):
+        elif facts.attempt.polled_within(PEER_SECONDS, now):
             times.append(self.ends.look_at)
         times += self.starting.deadlines()
         if facts.outcome is None:

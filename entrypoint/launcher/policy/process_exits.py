@@ -1,19 +1,23 @@
 """Decide what the end of a process of this host means, and what a missing end means. Pure, like the policy."""
 
 from collections.abc import Iterator
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
+from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.job.choices import WorkerEnd
 from entrypoint.launcher.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Confidence, Exit
-from entrypoint.launcher.plan.plan import USERS, Duty, Flag, Ready, Restart, Role
+from entrypoint.launcher.plan.plan import USERS, Duty, Flag, ProcessSpec, Ready, Restart, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.known import PEER_SECONDS
 from entrypoint.launcher.policy.starting import Starting
-from entrypoint.launcher.policy.verdict import DYING_SECONDS
+
+if TYPE_CHECKING:
+    from entrypoint.launcher.outcome.explain import Explanation
 
 LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong
 LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
@@ -63,12 +67,22 @@ class Ends:
         if spec.duty is Duty.RANK and self._may_follow(exit, error):
             confidence = Confidence.LOW
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
+        if raised := self._raised_before_it_was_terminated(spec, event):
+            (error, details, confidence), what = raised, "raised an exception and was terminated"
         if event.memory:
             what, error, confidence = f"{what}, out of memory", event.memory, Confidence.HIGH
         facts.blame(
-            now, name, what=what, error=error, details=details, code=exit.code or 1, confidence=confidence,
-            restartable=transient, exit=exit,
+            now, name, what=what, error=error, details=details, code=1 if raised else exit.code or 1,
+            confidence=confidence, restartable=transient, exit=exit,
         )  # fmt: skip
+
+    def _raised_before_it_was_terminated(self, spec: ProcessSpec, event: events.Ended) -> "Explanation | None":
+        """Return what a rank raised that mpirun then terminated: one that failed of it was quicker to end."""
+        if spec.duty is not Duty.RANK or event.exit.signal != SIGTERM:
+            return None
+        from entrypoint.launcher.outcome.explain import dying
+
+        return dying(event.output)
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
         """Return whether a rank's end may follow from another's, although its output does not show that."""
@@ -95,7 +109,7 @@ class Ends:
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
         """Ask, after a failure, which processes are about to end; blame one that announced its end and stays."""
         facts = self.facts
-        if not facts.attempt.polled_within(DYING_SECONDS, now) or not facts.phase.is_active:
+        if not facts.attempt.polled_within(PEER_SECONDS, now) or not facts.phase.is_active:
             return
         users = [name for name in facts.own.running(*USERS) if name not in facts.own.asked]
         if users and now >= self.look_at:
@@ -103,7 +117,8 @@ class Ends:
             self.look_at = now + max(self._look_again, now - (facts.attempt.poll_at or now))
             yield events.Look(names=tuple(users))
         for name, (since, error, details) in facts.attempt.dying.items():
-            if name in users and now >= since + UNENDING_SECONDS and facts.own_failure() is None:
+            late = now >= since + UNENDING_SECONDS and not facts.own_failure(Confidence.HIGH)
+            if name in users and late and not facts.is_blamed(name):
                 what = "raised an exception and did not end"  # but it may have recovered; so a better cause wins
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 

@@ -1,23 +1,28 @@
 """Decide which outcome the facts settle. Pure; the coordinator's answer is the job's.
 
 After a failure, every host is asked whether it knows more. Of the causes reported by then, the first that is not a
-symptom counts: first by the time at which it happened, not at which it was reported.
+symptom counts: first by the time at which it happened, not at which it was reported. If all are symptoms, they wait for
+a better one as long as a process runs whose end may bring it: for seconds that depend on what the symptoms say.
 """
 
 from collections.abc import Sequence
 from signal import SIGTERM
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.base.values import replace
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome import outcome
-from entrypoint.launcher.outcome.outcome import Cause, Confidence, Outcome
-from entrypoint.launcher.plan.plan import Duty
+from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit, Outcome
+from entrypoint.launcher.plan.plan import USERS, Duty, Role
 from entrypoint.launcher.policy.facts import Facts, Phase
-from entrypoint.launcher.policy.known import Noted
+from entrypoint.launcher.policy.known import SETTLE_SECONDS, Noted
 
-SETTLE_SECONDS = 0.3  # seconds that a likely symptom waits for its cause
-DYING_SECONDS = 3.0  # the same, if a process has printed why it ends and has not ended yet
+DYING_SECONDS = 3.0  # seconds that a symptom waits, at least, for a process that has printed why it ends
 NO_CONTACT_SECONDS = 3.0  # seconds for a host that was stopped to find the coordinator and report it
+UNEVEN = (
+    "different numbers of batches? Each must take as many steps, and part in what needs all, as a save of "
+    "BatchNormalization does"
+)
 LINGER_SECONDS = 30.0  # seconds that a failed host waits for hosts that have not reported yet
 
 
@@ -91,12 +96,56 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
     late = now >= since + settings.peer_timeout + settings.heartbeat
     if not (late or facts.all_acked()):
         return None
-    if not any(noted.cause.confidence is Confidence.HIGH for noted in facts.attempt.causes):
-        # Others may fail because of an end before that end is reported.
-        dying = facts.is_dying() or any(facts.report_of(host).dying for host in facts.others)
-        if now < since + (DYING_SECONDS if dying else SETTLE_SECONDS):
+    # Others may fail because of an end before that end is reported.
+    if patience := min(noted.patience for noted in facts.attempt.causes):
+        if facts.is_dying() or any(facts.report_of(host).dying for host in facts.others):
+            patience = max(patience, DYING_SECONDS)
+        if now < since + SETTLE_SECONDS or (now < since + patience and _a_better_one_may_come(facts)):
             return None
-    return _first(facts, facts.attempt.causes)
+    return _named(facts, facts.attempt.causes)
+
+
+def _named(facts: Facts, causes: Sequence[Noted]) -> Cause:
+    """Return the cause as people read it: with what the code's strategy or an uneven end has to do with it."""
+    cause = _explained(facts, _first(facts, causes))
+    if facts.other_mode and cause.process:
+        cause = replace(cause, error="; ".join(filter(None, [cause.error, facts.other_mode])))
+    return cause
+
+
+def _explained(facts: Facts, cause: Cause) -> Cause:
+    """Return the cause; of a symptom, which process ended too early for the others, or that it is one."""
+    from entrypoint.launcher.outcome.symptoms import lost_contact, out_of_step, peer_ended  # here: most never need it
+
+    if cause.confidence is Confidence.HIGH:
+        return replace(cause, error=f"{UNEVEN}. {cause.error}") if out_of_step(cause.error) else cause
+    # During a stop, scripts that have saved end with 0.
+    early = _ended_well_of_those_that_train_together(facts) if facts.phase is not Phase.STOPPING else []
+    if early and peer_ended(f"{cause.error}\n{cause.details}"):
+        (host, process), more = early[0], f", as did {len(early) - 1} more," if len(early) > 1 else ""
+        what = f"ended with 0{more} while {cause.process} still trained"
+        error = f"{UNEVEN}. {cause.process}: {cause.error}"
+        return replace(cause, host=host, process=process, what=what, error=error, confidence=Confidence.HIGH, exit=None)
+    return replace(cause, error=f"{cause.error} (probably a symptom)") if lost_contact(cause.error) else cause
+
+
+def _ended_well_of_those_that_train_together(facts: Facts) -> list[tuple[str, str]]:
+    """Return (host, process) of ranks and workers that have ended with 0; none where each trains by itself."""
+    if any(spec.role is Role.PS for spec in facts.plan.processes):
+        return []
+    exits = {host: facts.report_of(host).exits for host in facts.others} | {facts.host: facts.own.exits(facts.began)}
+    well = {(host, name) for host, ends in exits.items() for name, how, _ in ends if how == str(Exit(code=0))}
+    together = [spec for spec in facts.plan.processes if spec.role in (Role.RANK, Role.WORKER)]
+    return [who for spec in together if (who := (spec.host, spec.name)) in well]
+
+
+def _a_better_one_may_come(facts: Facts) -> bool:
+    """Return whether one of the user's processes runs, or is still to be started, whose end may show the cause."""
+    own = facts.own
+    if own.running(*USERS) or (own.running(Duty.LAUNCHER) and facts.ranks_to_come()):
+        return True
+    lost = facts.lost()
+    return any(not (facts.report_of(host).done or facts.hosts.is_gone(host) or host in lost) for host in facts.others)
 
 
 def _first(facts: Facts, causes: Sequence[Noted]) -> Cause:
@@ -109,15 +158,14 @@ def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
     """Return 3 for mpirun, 2 for what mpirun ended, 1 for a connection that broke off, 0 for a possible first cause."""
     if cause.confidence is Confidence.HIGH:
         return 0
-    process = (cause.host, cause.process)
-    duty = next((spec.duty for spec in facts.plan.processes if (spec.host, spec.name) == process), None)
+    duty = facts.duties.get((cause.host, cause.process))
     if duty is Duty.LAUNCHER:
         return 3
     if cause.exit and cause.exit.signal == SIGTERM and duty is not Duty.SERVER:
         return 2
-    from entrypoint.launcher.outcome.symptoms import broke_off  # here, since most jobs never need it
+    from entrypoint.launcher.outcome.symptoms import lost_contact  # here, since most jobs never need it
 
-    return int(broke_off(cause.error))
+    return int(lost_contact(cause.error))
 
 
 def _of_a_stop(facts: Facts) -> Outcome | None:
@@ -139,7 +187,7 @@ def known_before_the_stop(facts: Facts) -> Cause | None:
     """Return what had gone wrong before SIGTERM came to the first host; later causes are effects of the stop."""
     asked_at = facts.stop_asked_at
     causes = [noted for noted in facts.attempt.causes if asked_at is not None and _was_before(facts, noted, asked_at)]
-    return _first(facts, causes) if causes else None
+    return _named(facts, causes) if causes else None
 
 
 def _was_before(facts: Facts, noted: Noted, asked_at: float) -> bool:

@@ -65,14 +65,14 @@ def main() -> int:
     if lacking := lacks(task["modules"], path):
         print(lacking, flush=True)
         return CONFIG_ERROR
-    installed = software(before) if several else {}
+    installed, other_mode = software(before) if several else {}, ""
     given = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])
     unused_gpus = unused(gpus, instance_type, path)
     found = list[str]()
     if any(word in text for _, text in files for word in LOOKED_AT):
-        refused, found = look_at(files, task, path, installed, gpus=0 if unused_gpus else visible(gpus))
+        refused, found, other_mode = look_at(files, task, path, installed, gpus=0 if unused_gpus else visible(gpus))
         if refused:
             print(refused, flush=True)
             return CODE_ERROR
@@ -91,6 +91,7 @@ def main() -> int:
         "flags": flags(files),
         "fingerprints": {**fingerprints, **installed},
         "unused_gpus": unused_gpus,
+        "other_mode": other_mode,
     }
     try:
         target = Path(task["result"])  # the supervisor reads it after we have ended well
@@ -106,10 +107,13 @@ def main() -> int:
 
 def look_at(
     files: list[tuple[str, str]], task: dict, path: list[str], installed: dict[str, str], *, gpus: int
-) -> tuple[str, list[str]]:
-    """Return why TensorFlow 1's names cannot be provided, "" if they can; and on the coordinator what to warn of."""
+) -> tuple[str, list[str], str]:
+    """Return why TensorFlow 1's names cannot be provided, "" if they can; and on the coordinator what to warn of.
+
+    Last comes where the code makes the strategy of another mode, which is part of the reason if the job fails.
+    """
     import tf1  # scripts without a framework need no parser, whose import takes as long as all the rest
-    from unsupported import doubts
+    from unsupported import OTHER_MODE, doubts
 
     shim, of_python = task["tf1"] == "shim", [*path, *sys.path]
     keras_2 = tf1.has_keras_2(os.environ, of_python, shim=shim)
@@ -117,7 +121,7 @@ def look_at(
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     refused = tf1.refused(files, of_python, task["program"], keras_2=keras_2) if shim else ""
     if refused or not task["is_coordinator"]:
-        return refused, []
+        return refused, [], ""
     known = installed or (software() if task["servers"] > 1 else {})
     found = doubts(
         files,
@@ -129,7 +133,8 @@ def look_at(
         ranks=task["ranks"],
         program=task["program"],
     )
-    return "", [*map(str, found), *tf1.describe(files, of_python, shim=shim, keras_2=keras_2)]
+    other_mode = next((f"{each.file}:{each.line} {each.found}" for each in found if each.check == OTHER_MODE), "")
+    return "", [*map(str, found), *tf1.describe(files, of_python, shim=shim, keras_2=keras_2)], other_mode
 
 
 def fingerprints_of(code: Path) -> dict[str, str]:

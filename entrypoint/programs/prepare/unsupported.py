@@ -27,6 +27,20 @@ OPTIMIZER = re.compile(rf"(?P<keras>(\w+\.)*keras\.)?([\w.]+\.)?optimizers\.(exp
 FIRST_COMPILED = (2, 11)  # of TensorFlow: older optimizers of Keras, later called legacy, have no XLA
 SERVERS = re.compile(r"(?<!v1\.)\bParameterServerStrategy(V2)?\(|\bClusterCoordinator\(")
 OFF = re.compile(r"\.jit_compile\s*=\s*False\b")
+OTHER_MODE = "strategy-of-another-mode"
+SHARES = {  # a strategy that finds the other tasks in TF_CONFIG -> the mode that makes it for that
+    "MultiWorkerMirroredStrategy": "mwms",
+    "CollectiveAllReduceStrategy": "mwms",
+    "ParameterServerStrategy": "ps",
+    "ParameterServerStrategyV2": "ps",
+    "ClusterCoordinator": "ps",
+}
+STRATEGY = re.compile(r"\b([A-Z]\w*Strategy(?:V\d)?|ClusterCoordinator)\(")
+# A script that makes or removes TF_CONFIG, or finds the other tasks in another way, has a cluster of its own.
+OWN_CLUSTER = re.compile(
+    r"""TF_CONFIG['"]?\s*\]?\s*(=(?!=)|:)|\b(del|pop|setdefault|putenv|unsetenv)\b.*TF_CONFIG"""
+    r"|\bClusterSpec\b|\b(?!TFConfigClusterResolver\b)\w*ClusterResolver\b"
+)
 LONG_CHARS = 60  # characters of a call that are shown
 
 
@@ -66,7 +80,8 @@ def doubts(
     legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py
     keras_3 = numbers(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
     keras_3 = keras_3 and not any(KERAS_2.search(text) for _, text in files)
-    found = [*_of_keras_3(files, program, mode, tensorflow)] if keras_3 and mode in NO_FIT else []
+    found = [*_of_strategy(files, program, mode)]
+    found += [*_of_keras_3(files, program, mode, tensorflow)] if keras_3 and mode in NO_FIT else []
     if mode == "ps" and ps_workers == "server":
         why = "has an Estimator, whose workers run the script: with TensorFlow servers as workers it waits for ever"
         found += [
@@ -79,6 +94,41 @@ def doubts(
     if 0 < gpus < ranks and any(HOROVOD.search(text) for _, text in files):
         found.append(_of_ranks(gpus, ranks))
     return found
+
+
+def _of_strategy(files: list[tuple[str, str]], program: str, mode: str) -> Iterator[Doubt]:
+    """Yield a doubt if the program is sure to make the strategy of another mode, and no strategy beside it."""
+    others = [name for name, of in SHARES.items() if (of == "ps") != (mode == "ps")]
+    if not any(name in text for name in others for _, text in files):
+        return
+    from reached import reached  # parsing is for those jobs alone
+
+    places, texts = reached(files, program), dict(files)
+    read = [texts[name] for name in places]
+    made = {name for text in read for name in STRATEGY.findall(text)}
+    if len({SHARES.get(name, name) for name in made}) != 1 or any(OWN_CLUSTER.search(text) for text in read):
+        return
+    for file, sure in places.items():
+        with contextlib.suppress(*UNREADABLE):
+            for node in ast.walk(ast.parse(texts[file])):
+                called = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+                if called in others and isinstance(node, ast.Call) and (node.lineno, node.col_offset) in sure:
+                    yield _of_mode(called, file, node.lineno, mode)
+                    return
+
+
+def _of_mode(strategy: str, file: str, line: int, mode: str) -> Doubt:
+    why = f"makes {strategy}, and the mode is {mode}" if mode else f"makes {strategy}, and the job has one host"
+    if mode == "ps":
+        why += ", whose TF_CONFIG has a chief, workers and parameter servers: the workers wait for one another, or fail"
+        instead = "Set ENTRYPOINT_MODE=mwms, or make a ParameterServerStrategy"
+    elif mode:
+        why += ", which starts no parameter servers: the script waits for them, or fails"
+        instead = "Set ENTRYPOINT_MODE=ps" + (", or make a MultiWorkerMirroredStrategy" if mode == "mwms" else "")
+    else:
+        why += ", which starts no parameter servers: the script waits for them, or fails"
+        instead = "Set ENTRYPOINT_MODE=ps and give the job two hosts or more, or make no strategy on one host"
+    return Doubt(OTHER_MODE, file, line, why, instead)
 
 
 def _of_keras_3(files: list[tuple[str, str]], program: str, mode: str, tensorflow: str) -> Iterator[Doubt]:

@@ -73,9 +73,22 @@ KILLED = job(
 )
 
 
-@pytest.mark.parametrize("honest", [SUCCEEDED, FAILED, LOST, STOPPED], ids=["succeeded", "failed", "lost", "stopped"])
+@pytest.mark.parametrize(
+    "honest",
+    [
+        pytest.param(honest, id=name)
+        for name, honest in {
+            "succeeded": lambda: SUCCEEDED,
+            "failed": lambda: FAILED,
+            "lost": lambda: LOST,
+            "stopped": lambda: STOPPED,
+            "tried again": lambda: AGAIN,
+            "uneven": lambda: UNEVEN,
+        }.items()
+    ],
+)
 def test_the_truth_is_no_violation(honest):
-    assert violations(honest) == []
+    assert violations(honest()) == []
 
 
 def with_(seen: Observed, field: str, **hosts: object) -> Observed:
@@ -93,6 +106,33 @@ def of_all(seen: Observed, **fields: object) -> Observed:
     return replace(seen, **{name: dict.fromkeys(seen.case.names, value) for name, value in fields.items()})
 
 
+AGAIN = job(RESTARTS, WELL, (2.0, "kills", "9"), WELL, end=5.3, exit="0")
+AGAIN = replace(
+    AGAIN,
+    deeds=(
+        *AGAIN.deeds,
+        *(
+            deed
+            for n in range(3)
+            for deed in journal(f"algo-{n + 1}", f"worker/{n}", (3.0, "starts", ""), (5.0, "exits", "0"), attempt=1)
+        ),
+    ),
+)  # it fails once, and then succeeds
+UNEVEN_CASE = replace(MIRRORED, scripts={f"algo-{n} worker/{n - 1}": Script(needs="algo-2 worker/1") for n in (1, 3)})
+UNEVEN_TEXT = "algo-2 worker/1 (ended with 0 while worker/0 still trained): different numbers of batches? "
+MISSES = (3.0, "raises", "RuntimeError")
+UNEVEN = job(UNEVEN_CASE, MISSES, WELL, MISSES, end=3.5, exit="1", text=UNEVEN_TEXT)
+UNEVEN = replace(
+    UNEVEN,
+    deeds=tuple(
+        sorted(
+            (*UNEVEN.deeds, *(journal(f"algo-{n}", f"worker/{n - 1}", (2.9, "misses", ""))[0] for n in (1, 3))),
+            key=lambda deed: deed.at,
+        )
+    ),
+)  # two miss the third, which has ended with 0
+
+
 LOG = FAILED.logs["algo-1"]
 BROKEN = """[algo-1] Traceback (most recent call last):
 [algo-1]   File "/x/entrypoint/train.py", line 48, in _train
@@ -106,6 +146,22 @@ def logged(log: str) -> Observed:
 
 LIES = {
     "a job that does not end": ("bound", replace(SUCCEEDED, ended=False)),
+    "a success that is reported as the failure before it": (
+        "retried",
+        of_all(AGAIN, exits="137", failures="algo-2 worker/1 (killed by SIGKILL)"),
+    ),
+    "a victim in place of the one that ended unevenly": (
+        "cause",
+        of_all(UNEVEN, failures="algo-1 worker/0 (exit code 1): RuntimeError: Collective ops is aborted by"),
+    ),
+    "a process that is blamed though it had not ended": (
+        "cause",
+        of_all(replace(UNEVEN, deeds=without(UNEVEN, "exits", "algo-2").deeds), failures=UNEVEN_TEXT),
+    ),
+    "a forged report that is believed": (
+        "failure",
+        of_all(SUCCEEDED, exits="42", failures="algo-3 (exit code 42): forged"),
+    ),
     "a host that leaves late": ("bound", with_(FAILED, "gone", algo_1=BEGAN + 90)),
     "a host that leaves late after a stop": ("bound", with_(STOPPED, "gone", algo_1=BEGAN + 90)),
     "a host that was never seen to leave": ("bound", replace(FAILED, gone={"algo-1": BEGAN + 2})),

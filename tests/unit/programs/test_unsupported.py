@@ -236,3 +236,60 @@ def test_more_ranks_than_gpus_with_horovod(ranks: int, gpus: int, told: bool) ->
         assert words.startswith(f"{ranks} ranks are to train on each host, where ") and "invalid usage" in words
         assert f"ENTRYPOINT_PROCESSES_PER_HOST={gpus}" in words
     assert doubts([("train.py", "from mpi4py import MPI\n")], "mpi", "script", "", {}, gpus=gpus, ranks=ranks) == []
+
+
+SERVERS = "import tensorflow as tf\nd = tf.distribute\nc = d.cluster_resolver.TFConfigClusterResolver()\n"
+SERVERS += "strategy = d.ParameterServerStrategy(c)\n"
+COORDINATOR = "from tensorflow.distribute.coordinator import ClusterCoordinator\nClusterCoordinator(strategy)\n"
+WORKERS = "import tensorflow as tf\n\n\ndef main():\n    s = tf.distribute.MultiWorkerMirroredStrategy()\n\n\nmain()\n"
+ROLE = "import json, os\ntask = json.loads(os.environ['TF_CONFIG'])['task'] if 'TF_CONFIG' in os.environ else None\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "says"),
+    [
+        (WORKERS, "ps", ":5 makes MultiWorkerMirroredStrategy, and the mode is ps, whose TF_CONFIG has"),
+        (ROLE + WORKERS, "ps", ":7 makes MultiWorkerMirroredStrategy, and the mode is ps"),
+        (WORKERS.replace("MultiWorkerMirrored", "experimental.CollectiveAllReduce"), "ps", ":5 makes CollectiveAll"),
+        (SERVERS, "mwms", ":4 makes ParameterServerStrategy, and the mode is mwms, which starts no parameter servers"),
+        (SERVERS + COORDINATOR, "single", ":4 makes ParameterServerStrategy, and the mode is single, which starts no"),
+        (SERVERS, "mpi", ":4 makes ParameterServerStrategy, and the mode is mpi, which starts no parameter servers"),
+        (SERVERS, "", ":4 makes ParameterServerStrategy, and the job has one host, which starts no parameter servers"),
+        (COORDINATOR, "mwms", ":2 makes ClusterCoordinator, and the mode is mwms"),
+    ],
+)
+def test_the_strategy_of_another_mode(tmp_path: Path, text: str, mode: str, says: str) -> None:
+    (tmp_path / "train.py").write_text(text)
+    (found,) = doubts(list(texts(tmp_path)), mode, "script", "2.14.1", {}, program="train.py")
+    assert str(found).startswith(f"train.py{says}") and "Set ENTRYPOINT_MODE=" in found.instead
+
+
+@pytest.mark.parametrize("mode", ["ps", "mwms", "single", "mpi", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{SERVERS}{WORKERS}",  # which of them, the script knows
+        f"import sys\n{WORKERS.replace('s = tf', 's = None if sys.argv else tf')}",
+        "import tensorflow as tf\nif ps:\n    tf.distribute.ParameterServerStrategy(r)\nelse:\n    tf.distribute."
+        "MultiWorkerMirroredStrategy()\n",
+        f"{WORKERS}def alone():\n    return tf.distribute.MirroredStrategy()\n",
+        f"import os\nos.environ['TF_CONFIG'] = make()\n{WORKERS}",
+        f"import os\nos.environ.setdefault('TF_CONFIG', make())\n{SERVERS}",
+        f"import os\nos.environ.update({{'TF_CONFIG': make()}})\n{SERVERS}",
+        f"import os\nos.environ.pop('TF_CONFIG', None)\n{WORKERS}",
+        SERVERS.replace("TFConfigClusterResolver()", "SimpleClusterResolver(spec)"),
+        WORKERS.replace("\nmain()\n", ""),  # nothing calls it
+        "from strategies import choose\nchoose(MultiWorkerMirroredStrategy, ParameterServerStrategy)\n",
+        "import tensorflow as tf\ntry:\n    tf.MultiWorkerMirroredStrategy()\nexcept Exception:\n    s = 0\n",
+    ],
+)
+def test_a_script_that_chooses_its_strategy_or_cluster_is_not_warned(tmp_path: Path, text: str, mode: str) -> None:
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "other.py").write_text(f"{SERVERS}{WORKERS}")
+    assert doubts(list(texts(tmp_path)), mode, "script", "2.14.1", {}, program="train.py") == []
+
+
+@pytest.mark.parametrize(("text", "mode"), [(WORKERS, "mwms"), (WORKERS, "single"), (WORKERS, "mpi"), (SERVERS, "ps")])
+def test_the_strategy_of_the_mode_is_right(tmp_path: Path, text: str, mode: str) -> None:
+    (tmp_path / "train.py").write_text(text)
+    assert doubts(list(texts(tmp_path)), mode, "script", "2.14.1", {}, program="train.py") == []

@@ -574,6 +574,11 @@ PROGRAMS = {
         ),
         change=MWMS,
     ),
+    "servers in a job that starts none": Program(
+        script=SERVERS.replace("OPTIMIZER", "'sgd'"),
+        change={"Environment": {"ENTRYPOINT_MODE": "single"}, "ResourceConfig": {"InstanceCount": 2}},
+        wanted={"strategy-of-another-mode"},
+    ),
     # --- estimator-never-ends ---
     "an Estimator trains alone, with servers": Program(
         script=ESTIMATOR.replace("TRAINS", TRAIN_ALONE), change=PS, wanted={"estimator-never-ends"}

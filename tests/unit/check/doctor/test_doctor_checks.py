@@ -262,6 +262,12 @@ CASES: dict[str, Ill] = {
         well={"script": and_("try:\n    run()\nexcept Exception:\n    sys.exit(1)")},
     ),
     # --- whether it trains on all hosts ---
+    "strategy-of-another-mode": Ill(
+        script=SERVERS,
+        change={"Environment": {"ENTRYPOINT_MODE": "single"}},
+        line="ParameterServerStrategy",
+        well={"change": PS},
+    ),
     "no-strategy": Ill(script=SCRIPT, change=MWMS, well={"script": WORKERS}),
     "hvd-no-init": Ill(
         script=without(HOROVOD, "hvd.init"), change=MPI, line="import horovod", well={"script": HOROVOD}

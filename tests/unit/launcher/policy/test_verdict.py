@@ -6,6 +6,7 @@ from plays import (
     RAISED,
     STOP,
     SYMPTOM,
+    TRACEBACK,
     cause,
     ended,
     heartbeats,
@@ -24,8 +25,9 @@ from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Confidence, Exit, Kind
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import News
+from entrypoint.launcher.policy.known import BROKEN_SECONDS, PEER_SECONDS, SETTLE_SECONDS
 from entrypoint.launcher.policy.termination import LEAVE_SECONDS
-from entrypoint.launcher.policy.verdict import LINGER_SECONDS, SETTLE_SECONDS
+from entrypoint.launcher.policy.verdict import LINGER_SECONDS
 
 
 def test_a_followers_failure_is_everybodys(play):
@@ -74,13 +76,163 @@ def test_a_symptom_waits_for_its_cause(play):
     assert "algo-2" in p.blamed
 
 
-def test_a_lone_symptom_is_used_after_a_moment(play):
+NO_DATABASE = "ConnectionRefusedError: [Errno 111] Connection refused"  # may be the first failure
+BROKE_OFF = "UnavailableError: Socket closed"
+SHUT_DOWN = "UnknownError: Horovod has been shut down. This was caused by"
+
+
+@pytest.mark.parametrize(
+    "error, seconds, marked",
+    [
+        (NO_DATABASE, SETTLE_SECONDS, False),
+        (BROKE_OFF, BROKEN_SECONDS, True),
+        ("BrokenPipeError: [Errno 32] Broken pipe", BROKEN_SECONDS, True),
+        (SHUT_DOWN, PEER_SECONDS, True),
+        ("UnavailableError: Collective ops is aborted by: Socket closed", PEER_SECONDS, True),
+        ("UnavailableError: Task /job:worker/task:1 heartbeat timeout", PEER_SECONDS, True),
+    ],
+)
+@pytest.mark.parametrize("host", [1, 2])
+def test_a_lone_symptom_is_used_after_as_long_as_its_words_ask_for(play, error, seconds, marked, host):
+    """While others run whose end may show the cause. The report and the summary say that it is a symptom."""
     p = running(play)
-    p.at(5, ended("worker/0", 1, SYMPTOM))
-    p.at(5 + SETTLE_SECONDS * 0.9, reported(2), reported(3))
+    if host == 1:
+        p.at(5, ended("worker/0", 1, f"{TRACEBACK}{error}\n"), reported(2), reported(3))
+    else:
+        p.at(5, reported(2, done=True, cause=cause(2, Confidence.LOW, error=error)), reported(3))
+    heartbeats(p, 5 + seconds * 0.95, 2, 3)
+    p.at(5 + seconds * 0.95)
+    assert p.policy.facts.outcome is None
+    p.at(5 + seconds * 1.1)
+    assert p.blamed.startswith(f"algo-{host} worker/{host - 1}") and error.partition(": ")[2].split(". ")[0] in p.blamed
+    assert p.blamed.endswith(" (probably a symptom)") is marked
+
+
+def test_a_symptom_waits_for_nobody_if_all_have_ended(play):
+    p = running(play)
+    p.at(5, ended("worker/0", 1, f"{TRACEBACK}{SHUT_DOWN}\n"))
+    p.at(5.1, *(reported(host, done=True, cause=cause(host, Confidence.LOW, error=BROKE_OFF)) for host in (2, 3)))
     assert p.policy.facts.outcome is None
     p.at(5 + SETTLE_SECONDS * 1.1)
-    assert "algo-1 worker/0" in p.blamed and "Socket closed" in p.blamed
+    assert p.blamed.startswith("algo-1 worker/0")
+
+
+def test_the_rank_that_raised_is_named_however_late_it_ends(play):
+    """Horovod shuts down while Python still unwinds on the rank that raised; that can take seconds."""
+    p = mpi(play)
+    p.at(5, ended("rank 0", 1, f"{TRACEBACK}{SHUT_DOWN}\n"))
+    p.at(5.1, ended("rank 1", 1, f"{TRACEBACK}{SHUT_DOWN}\n"))
+    also = cause(2, Confidence.LOW, process="rank 2", error=SHUT_DOWN)
+    p.at(5.2, reported(2, cause=also))
+    heartbeats(p, 14, 2, cause=also)
+    assert p.policy.facts.outcome is None and "ask" not in " ".join(p.since(5)), "nobody is ended by a symptom"
+    p.at(14.5, reported(2, done=True, cause=cause(2, process="rank 3", what="exit code 1", error="ValueError: oops")))
+    assert p.blamed == "algo-2 rank 3 (exit code 1): ValueError: oops"
+
+
+def test_the_rank_that_raised_is_named_though_mpirun_terminated_it(play):
+    """A victim's MPI_Abort has mpirun terminate the others, one of which had printed its exception before."""
+    p = mpi(play)
+    p.at(5, ended("rank 0", 1, f"{TRACEBACK}{SHUT_DOWN}\n"))
+    output = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\nValueError: x\n'
+    p.at(5.1, ended("rank 1", signal=15, output=output), reported(2))
+    assert p.blamed == "algo-1 rank 1 (raised an exception and was terminated): ValueError: x"
+    assert p.policy.facts.outcome.exit_code == 1
+
+
+@pytest.mark.parametrize("output", ["", "loss 0.3\n", f"{TRACEBACK}{SHUT_DOWN}\n", RAISED + "goes on\n"])
+def test_a_rank_that_mpirun_terminated_and_that_raised_nothing_of_its_own_is_not_named(play, output):
+    p = mpi(play)
+    p.at(5, ended("rank 1", signal=15, output=output), ended("mpirun", 1, "MPI_ABORT was invoked on rank 3\n"))
+    p.at(6.5, reported(2, done=True, cause=cause(2, process="rank 3", error="KeyError: 'x'")))
+    assert p.blamed == "algo-2 rank 3 (exit code 3): KeyError: 'x'"
+
+
+def test_what_mpirun_ended_waits_for_the_rank_that_it_ended_for(play):
+    """Its host's report may be late on a busy machine."""
+    p = mpi(play)
+    p.at(5, ended("rank 0", signal=15), ended("rank 1", signal=15), ended("mpirun", 1, "MPI_ABORT was invoked\n"))
+    p.at(5.2, reported(2))
+    heartbeats(p, 7.4, 2)
+    assert p.policy.facts.outcome is None
+    p.at(7.5, reported(2, done=True, cause=cause(2, process="rank 3", error="KeyError: 'x'")))
+    assert p.blamed.startswith("algo-2 rank 3")
+
+
+# Both ranks of algo-2.
+BOTH = {
+    "done": True,
+    "ready": frozenset({"rank 2", "rank 3"}),
+    "exits": (("rank 2", "exit code 0", 4.0), ("rank 3", "exit code 0", 4.1)),
+}
+UNEVEN = "while rank 0 still trained): different numbers of batches? "
+
+
+@pytest.mark.parametrize("first", ["the end with 0", "the symptom"])
+def test_a_rank_that_ended_well_before_the_others_is_the_cause_if_there_is_no_better_one(play, first):
+    """It is seen to end before or after what its end does to the others, whose processes may be quicker."""
+    p = mpi(play)
+    if first == "the symptom":
+        p.at(5, ended("rank 0", 1, f"{TRACEBACK}{SHUT_DOWN}\n"), ended("rank 1", 1, f"{TRACEBACK}{SHUT_DOWN}\n"))
+        heartbeats(p, 8, 2)
+        p.at(8.5, reported(2, **BOTH))
+        assert p.blamed.startswith(f"algo-2 rank 2 (ended with 0, as did 1 more, {UNEVEN}")
+    else:
+        p.at(5, ended("rank 1"), reported(2, **BOTH))
+        p.at(6, ended("rank 0", 1, f"{TRACEBACK}{SHUT_DOWN}\n"), reported(2, **BOTH))
+        p.at(6 + SETTLE_SECONDS * 1.1)
+        assert p.blamed.startswith(f"algo-1 rank 1 (ended with 0, as did 2 more, {UNEVEN}")
+    assert "Horovod has been shut down" in p.blamed and "symptom" not in p.blamed
+    assert p.policy.facts.outcome.exit_code == 1
+
+
+def test_a_rank_that_ended_well_is_no_cause_beside_a_better_one(play):
+    p = mpi(play)
+    p.at(4, reported(2, **BOTH))
+    p.at(5, ended("rank 0", 1, f"{TRACEBACK}{SHUT_DOWN}\n"), reported(2, **BOTH))
+    p.at(5.1, ended("rank 1", 1, RAISED))
+    assert p.blamed == "algo-1 rank 1 (exit code 1): ValueError: x"
+
+
+@pytest.mark.parametrize(
+    "mode, error, uneven",
+    [
+        ("mwms", "UnavailableError: Collective ops is aborted by: Connection reset by peer", True),
+        ("mwms", "UnavailableError: heartbeat timeout", True),
+        ("jax", "XlaRuntimeError: UNAVAILABLE: The following tasks are unhealthy: coordination service", True),
+        ("mwms", NO_DATABASE, False),  # has nothing to do with the other worker
+        ("mwms", BROKE_OFF, False),  # may be a connection to something else
+    ],
+)
+def test_a_worker_that_ended_well_while_the_chief_trains_or_saves(play, mode, error, uneven):
+    p = running(play, 2, mode=mode)
+    exits = (("worker/1", "exit code 0", 4.0),)
+    p.at(5, reported(2, done=True, exits=exits))
+    p.at(6, ended("worker/0", 1, f"{TRACEBACK}{error}\n"), reported(2, done=True, exits=exits))
+    p.at(6.5)
+    begin = "algo-2 worker/1 (ended with 0 while worker/0 still trained): different" if uneven else "algo-1 worker/0 ("
+    assert p.blamed.startswith(begin)
+
+
+def test_workers_out_of_step_are_the_cause_at_once(play):
+    p = running(play, 2)
+    error = "Collective ops is aborted by: Collective instance 132 expected type 0 and data_type 9 but got type 0"
+    p.at(5, ended("worker/0", 1, f"{TRACEBACK}InternalError: {error}\n"), reported(2))
+    assert p.blamed.startswith("algo-1 worker/0 (exit code 1): different numbers of batches? ")
+    assert p.blamed.endswith(f"InternalError: {error}")
+
+
+def test_a_worker_of_parameter_servers_may_end_before_others(play):
+    """None waits for another's step."""
+    p = play(2, mode="ps")
+    p.at(1, ended("prepare"), reported(2))
+    p.at(2, events.Listening(name="ps/0"), reported(2, ready=frozenset({"prepare", "preflight", "ps/1"})))
+    exits = (("worker/0", "exit code 0", 4.0),)
+    p.at(5, reported(2, done=True, exits=exits))
+    p.at(6, ended("chief/0", 1, f"{TRACEBACK}UnavailableError: Collective ops is aborted by: x\n"))
+    p.at(6.1, reported(2, done=True, exits=exits))
+    p.at(6.5)
+    assert p.blamed.startswith("algo-1 chief/0 (exit code 1)")
 
 
 def test_a_symptom_waits_for_hosts_that_were_not_heard_since(play):
@@ -134,7 +286,7 @@ def test_mpirun_fails_by_itself(play):
     p = mpi(play)
     p.at(4, ended("rank 0"), ended("rank 1"))
     p.at(5, ended("mpirun", 213, "There are not enough slots\n\nlong story\n"))
-    p.at(5.2, reported(2))
+    p.at(5.2, reported(2, done=True))
     p.at(6)
     assert p.blamed == "algo-1 mpirun (exit code 213): There are not enough slots"
 
@@ -460,6 +612,18 @@ def test_a_process_that_raised_and_hangs_is_named(play):
     assert p.last_told.cause.headline == "algo-2 worker/1 (raised an exception and did not end): ValueError: x"
 
 
+def test_a_rank_that_raised_and_hangs_is_named_beside_its_victim_on_the_same_host(play):
+    p = mpi(play, me=2)
+    p.at(5, ended("rank 2", 1, f"{TRACEBACK}{SHUT_DOWN}\n"))
+    assert p.last_told.cause.process == "rank 2"
+    up = frozenset({("*", "prepare"), ("algo-1", "client-key"), ("algo-1", "mpirun")})
+    raised = events.Looked(found=(("rank 3", "ValueError: x", "Traceback"),))
+    for at in (5.1, 6, 7, 7.2):
+        p.at(at, informed(poll=1, ready=up), raised)
+        assert p.last_told.dying is (at < 7.2)
+    assert p.last_told.cause.headline == "algo-2 rank 3 (raised an exception and did not end): ValueError: x"
+
+
 def test_a_process_that_got_over_what_it_printed_is_left_alone(play):
     p = running(play, me=2)
     p.at(5, informed(poll=1), DYING)
@@ -482,3 +646,19 @@ def test_a_thousand_causes_are_not_a_thousand_polls(play):
         error = f"Socket closed {number}"
         p.at(5 + number / 1000, reported(2, ack=0, cause=cause(2, Confidence.LOW, error=error)))
     assert p.last_told.poll == 1
+
+
+@pytest.mark.parametrize("error", ["", "ValueError: x"])
+def test_the_strategy_of_another_mode_is_part_of_the_reason(play, error):
+    p = play(2, mode="ps")
+    why = "train.py:3 makes MultiWorkerMirroredStrategy, and the mode is ps"
+    p.at(1, events.Prepared(flags=frozenset(), other_mode=why), ended("prepare"), reported(2))
+    p.at(5, reported(2, cause=cause(2, process="worker/0", what="killed by SIGSEGV", code=139, error=error)))
+    assert p.blamed == f"algo-2 worker/0 (killed by SIGSEGV): {error + '; ' if error else ''}{why}"
+
+
+def test_a_lost_host_is_not_lost_for_a_strategy(play):
+    p = play(2, mode="ps")
+    p.at(1, events.Prepared(flags=frozenset(), other_mode="train.py:3 makes"), ended("prepare"), reported(2))
+    p.at(12)
+    assert p.blamed == "algo-2 (lost: no report for 5 s)"
