@@ -12,7 +12,17 @@ from typing import NamedTuple
 
 from entrypoint.base.errors import clip
 from entrypoint.launcher.outcome.forms import as_python_prints
-from entrypoint.launcher.outcome.native import NEAR_LINES, Reason, fatal, meaning, mpi_error, of_handler
+from entrypoint.launcher.outcome.native import (
+    MILD,
+    NEAR_LINES,
+    SEVERE,
+    Reason,
+    complaint,
+    fatal,
+    meaning,
+    mpi_error,
+    of_handler,
+)
 from entrypoint.launcher.outcome.outcome import GAP, Confidence, Exit, clip_head
 from entrypoint.launcher.outcome.reasons import (
     SHELL,
@@ -21,8 +31,10 @@ from entrypoint.launcher.outcome.reasons import (
     has_words,
     lines_after,
     lines_of_reason,
+    of_thread,
     printed_before,
     refusal,
+    said_by_child,
     that_ended_it,
 )
 from entrypoint.launcher.outcome.symptoms import SENT, banners, reads_like_symptom
@@ -48,6 +60,7 @@ _BESIDE = re.compile(
 _GOES_ON = re.compile(r"[ \t]+\S|[-*] ")  # an indented line, which belongs to the one before
 _LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line that continues in the next one
 
+_SHOWN_WITH_CODE = {"AssertionError", "NotImplementedError", "StopIteration"}
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")
 _RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$|/entrypoint/programs/as_tf1\.py$")
@@ -69,6 +82,11 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
     chain, number = that_ended_it(exit, chains, lines, meaningful), exit.killed_by
     if chain:
         error, details, symptom = _of_chain(chain)
+        if earlier := of_thread(chains, chain):
+            error = f"{clip(earlier[-1].line, 250)} (then {clip(error, 100)})"
+            details = _details(earlier[-1])
+        elif said := said_by_child(chain, meaningful):
+            error = f"{clip(error, 200)} (the line before: {clip(said, 150)})"
         lines = lines[: chain[-1].last + 1]
     elif exit.signal is None and (reason := _of_mpirun(lines, meaningful)):
         error, details, symptom = reason
@@ -140,12 +158,31 @@ def _of_chain(chain: tuple[Raised, ...]) -> Reason:
         return _of_group(own[-1:], members)
     meaningful = [raised for raised in own if not _is_symptom(raised)] or own
     chosen = meaningful[-1]
-    error = chosen.line
-    why = own[own.index(chosen) - 1] if chosen.link is Link.CAUSE else None
-    if why and (why.message or why.name) not in error:
-        error = f"{clip(error, 250)} (because of {why.line})"
+    error = chosen.line if chosen.message else _with_code(chosen)
+    if whys := _came_of(own[: own.index(chosen) + 1], error):
+        error = f"{clip(error, 250)} ({', '.join(whys)})"
     # an exception that came of a symptom may be one itself
     return error, _details(chosen), _is_symptom(own[0])
+
+
+def _came_of(chain: Sequence[Raised], error: str) -> list[str]:
+    """Return what the last exception of a chain came of: the one before it, and the first, of which all came."""
+    words = {Link.CAUSE: "because of", Link.CONTEXT: "while handling"}
+    found: list[str] = []
+    for number in sorted({len(chain) - 2, 0} - {-1, len(chain) - 1}, reverse=True):
+        why, link = chain[number], chain[number + 1].link
+        new = (why.message or why.name) not in " ".join([error, *found])
+        if link in words and new and (link is Link.CAUSE or not _is_symptom(why)):
+            found.append(f"{words[link]} {clip(why.line, 250)}")
+    return found
+
+
+def _with_code(raised: Raised) -> str:
+    """Return an exception without a message with the code that raised it, such as an assertion."""
+    frames = [number for number, line in enumerate(raised.lines) if _FRAME.match(line)]
+    code = raised.lines[frames[-1] + 1].strip() if frames and frames[-1] + 1 < len(raised.lines) else ""
+    is_code = raised.name in _SHOWN_WITH_CODE and not code.endswith("(")
+    return f"{raised.line}: {clip(code, 200)}" if is_code and code else raised.line
 
 
 def _of_group(group: Sequence[Raised], members: Sequence[Raised]) -> Reason:
@@ -192,7 +229,11 @@ def _of_child(code: int, number: int) -> str:
 
 
 def _of_signal(lines: list[str], number: int) -> Reason:
-    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := fatal(lines) or of_handler(lines)):
+    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := fatal(lines)):
+        return found
+    if number not in (*SENT, signal.SIGKILL) and (said := complaint(lines)):
+        return said, _last_lines(lines), False
+    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := of_handler(lines)):
         return found
     by_shell = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
     of_rank = next((banner.words for banner in reversed([*banners(lines)])), "")
@@ -217,6 +258,10 @@ def _last_line(lines: list[str], meaningful: list[str]) -> Reason:
     belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
     error = " ".join(line.strip() for line in printed[first:])
+    # A program may log its reason, and then how it ends.
+    severe = next((line.strip() for line in reversed(printed[-LINES:first]) if SEVERE.search(line)), "")
+    if severe and not SEVERE.search(error):
+        error = severe if MILD.search(error) else f"{clip(error, 200)} (after {clip(severe, 200)})"
     return error, _last_lines(lines), reads_like_symptom("", error)
 
 

@@ -29,6 +29,8 @@ SHELL = re.compile(
     r"|Floating point exception|Trace/breakpoint trap)( \(core dumped\))?(?:$| +)"
 )
 _OF_CHILDREN = {"CalledProcessError", "ChildFailedError"}  # they report a failed program, which has printed its reason
+# What a thread waits with for another one that has ended; an exception of that other thread is the reason.
+_WAITED = {"Empty", "Full", "BrokenBarrierError", "BrokenProcessPool", "BrokenThreadPool"}
 _ELSEWHERE = re.compile(r"^(Exception in thread |Process \S+:$)")
 REFUSAL_LINES = 100  # last lines in which a refusal is looked for
 CODES = {2, 64}  # exit codes that mean a refusal, whatever is printed after it; some libraries end with 1
@@ -86,6 +88,25 @@ def printed_before(exit: Exit, chains: Sequence[Chain], meaningful: Sequence[str
 def came_out(chain: Chain) -> Raised:
     """Return the exception of a chain that came out. The members of a group stand behind it."""
     return next((raised for raised in reversed(chain) if raised.link is not Link.MEMBER), chain[-1])
+
+
+def of_thread(chains: Sequence[Chain], chain: Chain) -> Chain | None:
+    """Return the exception of a thread or a child that was printed before one that only shows that it is gone."""
+    raised = came_out(chain)
+    waited = raised.name.rpartition(".")[2] in _WAITED
+    if not waited and not all(reads_like_symptom(each.name, each.message) for each in chain):
+        return None
+    earlier = [each for each in chains if each[-1].last < chain[0].first and came_out(each).outermost]
+    own = [each for each in earlier if not reads_like_symptom(each[-1].name, each[-1].message)]
+    return own[-1] if own and not came_out(own[-1]).of_program else None
+
+
+def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
+    """Return the line before an exception about a failed child, which that child may have printed."""
+    if len(chain) > 1 or chain[0].name.rpartition(".")[2] not in _OF_CHILDREN:
+        return ""
+    before = [line for line in meaningful[max(0, chain[0].first - 3) : chain[0].first] if has_words(line)]
+    return "" if not before or NOISE.match(before[-1]) else before[-1].strip()
 
 
 def lines_after(chain: Chain, meaningful: Sequence[str]) -> float:

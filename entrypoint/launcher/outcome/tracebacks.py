@@ -39,7 +39,7 @@ _IGNORED = re.compile(
 )
 # An uncaught exception is printed from the first line of a program, a thread or a process on.
 _OUTERMOST = re.compile(
-    r', in <module>$|^  File "<frozen runpy>|/(threading|multiprocessing/process)\.py", line \d+, in _bootstrap'
+    r', in <module>$|^  File "<frozen runpy>|/(threading|multiprocessing/process)\.py", line \d+, in _bootstrap|, in _process_worker$'
 )
 _OF_PROGRAM = re.compile(r', in <module>$|^  File "<frozen runpy>')
 # In TensorFlow's messages: what stands around the words.
@@ -254,8 +254,7 @@ def _in_one_line(name: str, message: str, lines: list[str], at: int, until: int)
         if number is None:
             break
         last = number
-        reason = _OF_TENSORFLOW.sub("", _MARK.sub("", _ROOT_ERROR.sub("", lines[number].strip()))).strip(" :") or "?"
-        reason += ":" if lines[number].rstrip().endswith(":") else ""
+        reason = _OF_TENSORFLOW.sub("", _MARK.sub("", _ROOT_ERROR.sub("", lines[number].strip()))).strip()
         if _COUNTED.search(message):  # the field, and what is wrong with it
             message, reason = f"{message}:", f"{reason.rstrip(':')}:"
         if reason.endswith(":") and number + 1 < until and _is_reason("", lines[number + 1]):

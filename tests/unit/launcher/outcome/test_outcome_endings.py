@@ -180,7 +180,11 @@ REAL = {
     # Exceptions at the end, in chains, groups, threads and other processes.
     "asyncio_never_retrieved": (BAD, BATCH),
     "broken_hook": (BAD, BATCH),
-    "chain_three": (BAD, "ValueError: training cannot begin (because of RuntimeError: cannot load the channel train)"),
+    "chain_three": (
+        BAD,
+        "ValueError: training cannot begin (because of RuntimeError: cannot load the channel train, because of "
+        "FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/train/a.csv')",
+    ),
     "child_program": (
         BAD,
         "subprocess.CalledProcessError: Command '['/opt/venv/bin/python', 'prepare.py']' returned non-zero exit "
