@@ -17,11 +17,13 @@ _VAGUE = re.compile(
 )
 SEVERE = re.compile(r"\b(ERROR|CRITICAL|FATAL|SEVERE)\b|: [EF] [\w/.]+:\d+\] |^[EF]\d{4} .*\] ")
 MILD = re.compile(
-    r"\b(INFO|DEBUG|WARNING|WARN|NOTICE)\b|\w*Warning: |: [IW] [\w/.]+:\d+\] |^[IW]\d{4} .*\] |\[(info|debug|warning) *\]"
+    r"\b(INFO|DEBUG|WARNING|WARN|NOTICE)\b|\w*Warning: |: [IW] [\w/.]+:\d+\] |^[IW]\d{4} .*\] "
+    r"|\[(info|debug|warning) *\]"
 )
 _COMPLAINS = re.compile(
-    r"\b(cannot|can ?not|could not|couldn't|can't|unable to|failed to|invalid|corrupt\w*|no space left|permission denied"
-    r"|no such file|not found|out of memory|undefined symbol|mismatch|unsupported|exceeds|too (small|large|many))\b|^(\S+: )?(E|error|fatal|fatal error): ",
+    r"\b(cannot|can ?not|could not|couldn't|can't|unable to|failed to|invalid|corrupt\w*|no space left"
+    r"|permission denied|no such file|not found|out of memory|undefined symbol|mismatch|unsupported|exceeds"
+    r"|too (small|large|many))\b|^(\S+: )?(E|error|fatal|fatal error): ",
     re.IGNORECASE,
 )
 _OF_TRACEBACK = re.compile(r"^\s|^[\w.]*[a-z](Error|Exception)\b")
@@ -33,8 +35,8 @@ _ALWAYS = re.compile(
 
 FATAL = re.compile(
     r"^Fatal Python error: |^terminate called |^libc\+\+abi: |^(free|malloc\w*|realloc|munmap_chunk|\w+_shutdown)\(\): "
-    r"|^double free or corruption|^Fatal glibc error: |^Inconsistency detected by ld\.so: |^LLVM ERROR: |MKL FATAL ERROR: "
-    r"|^==\d+==ERROR: \w+Sanitizer: "
+    r"|^double free or corruption|^Fatal glibc error: |^Inconsistency detected by ld\.so: |^LLVM ERROR: "
+    r"|MKL FATAL ERROR: |^==\d+==ERROR: \w+Sanitizer: "
     r"|^corrupted (size|double)|^\*\*\* (stack smashing|buffer overflow|bit out of range|Error in) "
     r"|: Assertion [`'].*[`'] failed"
     r"|^thread '.*' panicked at |^(panic|fatal error|runtime error): |: F [\w/.]+:\d+\] |^F\d{4} .*\] "

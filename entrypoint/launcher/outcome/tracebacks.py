@@ -39,7 +39,8 @@ _IGNORED = re.compile(
 )
 # An uncaught exception is printed from the first line of a program, a thread or a process on.
 _OUTERMOST = re.compile(
-    r', in <module>$|^  File "<frozen runpy>|/(threading|multiprocessing/process)\.py", line \d+, in _bootstrap|, in _process_worker$'
+    r', in <module>$|^  File "<frozen runpy>|/(threading|multiprocessing/process)\.py", line \d+, in _bootstrap'
+    r"|, in _process_worker$"
 )
 _OF_PROGRAM = re.compile(r', in <module>$|^  File "<frozen runpy>')
 # In TensorFlow's messages: what stands around the words.
@@ -59,8 +60,8 @@ _ANNOUNCES = re.compile(
 )
 # Lines of a message that are not its reason. A line of code follows a line with a file.
 _NO_REASON = re.compile(
-    r'File "|Detected at node|Node: |\d+ root error|[~^]+$|<stack traces unavailable>|\[\[|(Call a|A)rguments received by'
-    r"|\d+ (successful operations|derived errors)"
+    r'File "|Detected at node|Node: |\d+ root error|[~^]+$|<stack traces unavailable>|\[\['
+    r"|(Call a|A)rguments received by|\d+ (successful operations|derived errors)"
 )
 _MARK = re.compile(r"^(Original error was|Root cause|Caused by|Original exception was): +(?=\S)")  # the reason follows
 _ROOT_ERROR = re.compile(r"^\(\d+\) [A-Za-z_]+( [a-z]+)*: *")  # "(0) INVALID_ARGUMENT: ", "(0) Invalid argument: "
