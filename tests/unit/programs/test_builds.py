@@ -52,19 +52,19 @@ def indented(text: str, by: int) -> str:
 def by_pip(printed: str, what: str) -> str:
     asked = what if "://" in what else f"https://files.pythonhosted.org/{what}-1.tar.gz"
     return (
-        "  error: subprocess-exited-with-error\n\n  × Preparing metadata (pyproject.toml) did not run successfully.\n"
+        "  error: subprocess-exited-with-error\n\n  x Preparing metadata (pyproject.toml) did not run successfully.\n"
         f"  │ exit code: 1\n  ╰─> [9 lines of output]\n{indented(printed, 6)}      [end of output]\n\n"
         "  note: This error originates from a subprocess, and is likely not a problem with pip.\n"
-        "error: metadata-generation-failed\n\n× Encountered error while generating package metadata.\n"
+        "error: metadata-generation-failed\n\nx Encountered error while generating package metadata.\n"
         f"╰─> from {asked}\n\nnote: This is an issue with the package mentioned above, not pip.\n"
     )
 
 
 def by_pip_later(printed: str, name: str) -> str:
     return (
-        f"  error: subprocess-exited-with-error\n  ╰─> [9 lines of output]\n{indented(printed, 6)}      [end of output]\n"
+        f"  error: subprocess-exited\n  ╰─> [9 lines of output]\n{indented(printed, 6)}      [end of output]\n"
         f"  ERROR: Failed building wheel for {name}\nerror: failed-wheel-build-for-install\n\n"
-        f"× Failed to build installable wheels for some pyproject.toml based projects\n╰─> {name}\n"
+        f"x Failed to build installable wheels for some pyproject.toml based projects\n╰─> {name}\n"
     )
 
 
@@ -74,7 +74,7 @@ def by_uv(printed: str, name: str = "") -> str:
     return (
         f"Using Python 3.11.7 environment at: /opt/venv\nerror: {head} build backend returned an error\n"
         "  cause: Call to `setuptools.build_meta:__legacy__.build_wheel` failed (exit status: 1)\n\n"
-        f"         [stdout]\n         running build\n\n         [stderr]\n{said}\nhint: Build failures usually indicate a"
+        f"         [stdout]\n         running build\n\n         [stderr]\n{said}\nhint: Build failures usually"
     )
 
 
