@@ -50,6 +50,16 @@ _FRAME_OF_MODULE = re.compile(r'^  File ".*", line \d+ in <module>$')
 _MPI_ERROR = re.compile(r"^(?:\[[^\]]*\] )?\*\*\* (An error occurred in |MPI_ERR_)(.*)")
 _HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # of Open MPI, before a stack of C functions
 
+# What is printed by a program one of whose children was killed; a child that writes to a pipe just leaves its end.
+_LOST_CHILD = re.compile(
+    r"BrokenProcessPool|TerminatedWorkerError|KilledWorker|DataLoader worker \(pid.*(killed by|exited unexpectedly)"
+    r"|SIGKILL|\b[Kk]illed by signal:? (9|Killed)|\bsignal:? 9\b|^(.*: line \d+: +\d+ )?Killed\b"
+    r"|: Killed signal terminated program"
+    r"|[Ee]xit ?(code|status):?[ =]?(-9|137)\b|'ForkAwareLocal' object has no"
+    r'|/multiprocessing/(connection|managers|pool)\.py", line \d+, in \w+\n(.*\n){0,4}\w*(EOF|Connection|Pipe)\w*Error',
+    re.MULTILINE,
+)
+
 REPORT_LINES = 300  # last lines in which an allocator's report of the exhausted memory is looked for
 GIB = 1 << 30
 
@@ -109,6 +119,11 @@ def complaint(lines: Sequence[str]) -> str:
         if complains and not (_ALWAYS.search(line) or _OF_TRACEBACK.search(line)):
             return "" if reads_like_symptom("", line) else line
     return ""
+
+
+def lost_child(output: str) -> bool:
+    """Return whether a program ended because a child was killed, by whomever."""
+    return bool(_LOST_CHILD.search(output))
 
 
 def still_worked(lines: Sequence[str]) -> bool:

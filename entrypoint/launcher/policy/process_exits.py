@@ -64,7 +64,8 @@ class Ends:
             confidence = Confidence.LOW
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
         if event.memory:
-            what, error, confidence = f"{what}, out of memory", event.memory, Confidence.HIGH
+            of_child = f": {error}" if error and exit.killed_by != SIGKILL else ""
+            what, error, confidence = f"{what}, out of memory", f"{event.memory}{of_child}", Confidence.HIGH
         facts.blame(
             now, name, what=what, error=error, details=details, code=exit.code or 1, confidence=confidence,
             restartable=transient, exit=exit,
