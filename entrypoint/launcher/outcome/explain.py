@@ -74,8 +74,11 @@ class Explanation(NamedTuple):
     confidence: Confidence
 
 
-def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
-    """Explain the end of a program from its last output, or from what it wrote to the failure file itself."""
+def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Explanation:
+    """Explain the end of a program from its last output, or from what it wrote to the failure file itself.
+
+    A program that refuses its `arguments` may not say which it was given.
+    """
     lines = _readable(output)
     found = tracebacks(lines)
     chains, meaningful = exceptions(found), lines_of_reason(lines, found)
@@ -97,7 +100,9 @@ def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
     elif reason := fatal(lines, NEAR_LINES) or mpi_error(lines, _last_lines(lines)):
         error, details, symptom = reason
     elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
-        error, details, symptom = refused, _last_lines(lines), False
+        error, details, symptom = clip(refused, LONGEST_CHARS), _last_lines(lines), False
+        if arguments:
+            error = f"{clip(refused, 250)} (its arguments: {clip(' '.join(arguments.split()), 120)})"
     else:
         error, details, symptom = _last_line(lines, meaningful)
         if before := printed_before(exit, chains, meaningful):

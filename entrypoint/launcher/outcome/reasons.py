@@ -39,7 +39,8 @@ _HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1 "
 _ABSL = re.compile(r"^FATAL Flags parsing error:")
 _USAGE = re.compile(r"^ *usage:", re.IGNORECASE)
 _ERROR = re.compile(r"^([^\s:][^:]*: )?(error|ERROR|Error): ?\S")
-_UNMATCHED = re.compile(r"^(ERROR|Error|error|Warning): |: error: ")
+_UNMATCHED = re.compile(r"^(ERROR|Error|error|Warning): |: error: |^--?\w")
+_OF_USAGE = re.compile(r"$|[ \t]|[A-Z][\w ]*:$")  # a line of a usage: empty, indented, or a title
 _TITLE = re.compile(r"\b(error|options?|arguments?|invalid|missing|required|unrecognized|unknown)\b", re.IGNORECASE)
 _MORE = re.compile(r"[ \t]+\S")
 _STEPS = (":", ",")  # ends of a line that continues in the next one
@@ -197,10 +198,13 @@ def _of_usage(lines: Sequence[str], code: int) -> Found | None:
     if start is not None:
         return _whole(lines, start)
     before = lines[usage - 1] if usage else ""
-    if not any(map(str.isalnum, before)) or not (code in CODES or _UNMATCHED.search(before)):
-        return None
     end = next((n for n in range(len(lines) - 1, usage, -1) if lines[n]), usage)
-    return before.strip(), end
+    if any(map(str.isalnum, before)) and (code in CODES or _UNMATCHED.search(before)):
+        return before.strip(), end
+    if code not in (1, *CODES) or not all(map(_OF_USAGE.match, without_goodbyes(lines[usage + 1 :]))):
+        return None
+    shown = lines[usage : next((n for n in range(usage, end) if not lines[n]), end + 1)]
+    return f"it printed its usage and ended: {' '.join(line.strip() for line in shown)}", end
 
 
 def _of_box(lines: Sequence[str], _: int) -> Found | None:

@@ -239,7 +239,9 @@ def test_out_of_memory_says_of_which_gpu_and_how_much(before, message, means):
     assert found.error.endswith(f" ({means})") if means else "out of memory on" not in found.error
 
 
-MANAGER = '  File "/usr/local/lib/python3.11/multiprocessing/connection.py", line 399, in _recv\n    raise EOFError\nEOFError\n'
+MANAGER = (
+    '  File "/usr/lib/python3.11/multiprocessing/connection.py", line 399, in _recv\n    raise EOFError\nEOFError\n'
+)
 CHILDREN = {
     output("process_pool_broken"): True,
     MANAGER: True,
