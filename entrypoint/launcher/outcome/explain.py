@@ -31,8 +31,8 @@ from entrypoint.launcher.outcome.reasons import (
     has_words,
     lines_after,
     lines_of_reason,
-    of_thread,
     printed_before,
+    printed_first,
     refusal,
     said_by_child,
     that_ended_it,
@@ -57,6 +57,7 @@ _BESIDE = re.compile(
     r"ORTE_ERROR_LOG|PRTE ERROR: |^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR"
 )
 
+_OF_GRAPH = re.compile(r" ?(\[\[.*?\]\]|\[Op:\w+\])(?= |$)")  # where TensorFlow's error was raised
 _GOES_ON = re.compile(r"[ \t]+\S|[-*] ")  # an indented line, which belongs to the one before
 _LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line that continues in the next one
 
@@ -85,9 +86,9 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Ex
     chain, number = that_ended_it(exit, chains, lines, meaningful), exit.killed_by
     if chain:
         error, details, symptom = _of_chain(chain)
-        if earlier := of_thread(chains, chain):
-            error = f"{clip(earlier[-1].line, 250)} (then {clip(error, 100)})"
-            details = _details(earlier[-1])
+        if earlier := printed_first(chains, chain):
+            first, details, symptom = _of_chain(earlier)
+            error = f"{clip(first, 250)} (then {clip(error, 100)})"
         elif said := said_by_child(chain, meaningful):
             error = f"{clip(error, 200)} (the line before: {clip(said, 150)})"
         lines = lines[: chain[-1].last + 1]
@@ -262,7 +263,7 @@ def _last_line(lines: list[str], meaningful: list[str]) -> Reason:
     printed = printed or [line for line in lines if " ERROR" in line]  # those of a tracker, for example
     belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
-    error = " ".join(line.strip() for line in printed[first:])
+    error = _OF_GRAPH.sub("", " ".join(line.strip() for line in printed[first:]))
     # A program may log its reason, and then how it ends.
     severe = next((line.strip() for line in reversed(printed[-LINES:first]) if SEVERE.search(line)), "")
     if severe and not SEVERE.search(error):

@@ -29,7 +29,7 @@ SHELL = re.compile(
     r"|Floating point exception|Trace/breakpoint trap)( \(core dumped\))?(?:$| +)"
 )
 _OF_CHILDREN = {"CalledProcessError", "ChildFailedError"}  # they report a failed program, which has printed its reason
-# What a thread waits with for another one that has ended; an exception of that other thread is the reason.
+# Raised by who waits for a thread or a process that has ended: that one's exception is the reason.
 _WAITED = {"Empty", "Full", "BrokenBarrierError", "BrokenProcessPool", "BrokenThreadPool"}
 _ELSEWHERE = re.compile(r"^(Exception in thread |Process \S+:$)")
 REFUSAL_LINES = 100  # last lines in which a refusal is looked for
@@ -40,7 +40,7 @@ _ABSL = re.compile(r"^FATAL Flags parsing error:")
 _USAGE = re.compile(r"^ *usage:", re.IGNORECASE)
 _ERROR = re.compile(r"^([^\s:][^:]*: )?(error|ERROR|Error): ?\S")
 _UNMATCHED = re.compile(r"^(ERROR|Error|error|Warning): |: error: |^--?\w")
-_OF_USAGE = re.compile(r"$|[ \t]|[A-Z][\w ]*:$")  # a line of a usage: empty, indented, or a title
+_OF_USAGE = re.compile(r"$|[ \t]|[A-Za-z][\w ]*:$")  # a line of a usage: empty, indented, or a title
 _TITLE = re.compile(r"\b(error|options?|arguments?|invalid|missing|required|unrecognized|unknown)\b", re.IGNORECASE)
 _MORE = re.compile(r"[ \t]+\S")
 _STEPS = (":", ",")  # ends of a line that continues in the next one
@@ -91,15 +91,19 @@ def came_out(chain: Chain) -> Raised:
     return next((raised for raised in reversed(chain) if raised.link is not Link.MEMBER), chain[-1])
 
 
-def of_thread(chains: Sequence[Chain], chain: Chain) -> Chain | None:
-    """Return the exception of a thread or a child that was printed before one that only shows that it is gone."""
+def printed_first(chains: Sequence[Chain], chain: Chain) -> Chain | None:
+    """Return the exception that a symptom follows: one that was printed shortly before, or that left a thread."""
     raised = came_out(chain)
     waited = raised.name.rpartition(".")[2] in _WAITED
     if not waited and not all(reads_like_symptom(each.name, each.message) for each in chain):
         return None
-    earlier = [each for each in chains if each[-1].last < chain[0].first and came_out(each).outermost]
-    own = [each for each in earlier if not reads_like_symptom(each[-1].name, each[-1].message)]
-    return own[-1] if own and not came_out(own[-1]).of_program else None
+    for earlier in reversed(chains):
+        before = came_out(earlier)
+        distance = chain[0].first - earlier[-1].last
+        ended = distance > 0 and (distance <= NEAR_LINES or (before.outermost and not before.of_program))
+        if ended and not reads_like_symptom(before.name, before.message):
+            return earlier
+    return None
 
 
 def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:

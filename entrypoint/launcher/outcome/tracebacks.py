@@ -164,8 +164,8 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     last = max(last, end)
     message = message.removeprefix(f"{name}: ")
     if closing := _closing(named["message"] or "", lines, last, until):
-        last = closing
-        message = f"{message[:_BEGINNING_CHARS]} ... {lines[last].strip()}"
+        last, rest = closing
+        message = f"{message[:_BEGINNING_CHARS]} ... {rest}"
     last = _end_of_graph(lines, last, until)
     if named["last"] in ("SyntaxError", "IndentationError", "TabError"):
         place = [line.strip() for line in lines[head:at] if _UNREADABLE.match(line)]
@@ -223,21 +223,35 @@ def _continues(line: str) -> bool:
     return line[:1] in ("", " ", "\t") or line.startswith(("Detected at node", "Node: ")) or bool(NOISE.match(line))
 
 
-def _closing(message: str, lines: list[str], last: int, until: int) -> int | None:
-    """Return the index of the line that closes brackets which a message's first line leaves open, or None.
+def _closing(message: str, lines: list[str], last: int, until: int) -> tuple[int, str] | None:
+    """Return the line that closes brackets which a message's first line leaves open, by index and rest, or None.
 
     `Attempt to convert a value (PerReplica:{`, hundreds of lines of numbers, `}) with an unsupported type (...)`.
     """
     still_open: list[str] = []
-    for character in message:
+    _close(message, still_open)
+    if not still_open:
+        return None
+    closing = "".join(reversed(still_open))
+    for number in range(until - 1, last, -1):
+        if lines[number].lstrip().startswith(closing):
+            return number, lines[number].strip()
+    for number in range(last + 1, min(last + MARKED_LINES, until)):
+        if rest := _close(lines[number], still_open):
+            return number, rest
+    return None
+
+
+def _close(text: str, still_open: list[str]) -> str:
+    """Note which brackets a text opens and closes; return what stands behind the last one that it closes."""
+    for at, character in enumerate(text):
         if character in _CLOSING:
             still_open.append(_CLOSING[character])
         elif still_open and character == still_open[-1]:
             still_open.pop()
-    if not still_open:
-        return None
-    closing = "".join(reversed(still_open))
-    return next((number for number in range(until - 1, last, -1) if lines[number].lstrip().startswith(closing)), None)
+            if not still_open and text[at + 1 :].strip():
+                return text[at:]
+    return ""
 
 
 def _in_one_line(name: str, message: str, lines: list[str], at: int, until: int) -> tuple[str, str, int]:
@@ -255,7 +269,9 @@ def _in_one_line(name: str, message: str, lines: list[str], at: int, until: int)
         if number is None:
             break
         last = number
-        reason = _OF_TENSORFLOW.sub("", _MARK.sub("", _ROOT_ERROR.sub("", lines[number].strip()))).strip()
+        reason = (
+            _OF_TENSORFLOW.sub("", _MARK.sub("", _ROOT_ERROR.sub("", lines[number].strip()))).strip().removeprefix(": ")
+        )
         if _COUNTED.search(message):  # the field, and what is wrong with it
             message, reason = f"{message}:", f"{reason.rstrip(':')}:"
         if reason.endswith(":") and number + 1 < until and _is_reason("", lines[number + 1]):
@@ -312,5 +328,5 @@ def _is_reason(message: str, line: str) -> bool:
     text = line.strip()
     if message == _IN_USER_CODE:
         named = _NAMED.match(text)
-        return bool(named and line.startswith("    ") and _SURE.search(named["last"]))
+        return bool(named and re.match(r" {4}\S", line) and (named["message"] or _SURE.search(named["last"])))
     return bool(text) and not NOISE.match(text) and not _NO_REASON.match(text)
