@@ -38,7 +38,7 @@ from entrypoint.launcher.outcome.reasons import (
     that_ended_it,
 )
 from entrypoint.launcher.outcome.symptoms import SENT, banners, reads_like_symptom
-from entrypoint.launcher.outcome.tracebacks import Link, Raised, tracebacks
+from entrypoint.launcher.outcome.tracebacks import LIBRARY, Link, Raised, tracebacks
 
 LINES = 10  # last lines that are shown if nothing better is known
 WIDTH_CHARS = 4000  # characters of a line that are read: some patterns are tried at each of them
@@ -63,7 +63,6 @@ _LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line that continues in the ne
 
 _SHOWN_WITH_CODE = {"AssertionError", "NotImplementedError", "StopIteration"}
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")
 _RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$|/entrypoint/programs/as_tf1\.py$")
 
 
@@ -96,6 +95,14 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Ex
         error, details, symptom = reason
     elif number is not None:
         error, details, symptom = _of_signal(lines, number)
+        if (
+            symptom
+            and chains
+            and not _is_symptom(came_out(chains[-1]))
+            and lines_after(chains[-1], meaningful) <= NEAR_LINES
+        ):
+            first, details, symptom = _of_chain(chains[-1])
+            error = f"{clip(first, 250)} (then {clip(error, 100)})"
         if exit.signal is None:
             error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
     elif reason := fatal(lines, NEAR_LINES) or mpi_error(lines, _last_lines(lines)):
@@ -217,7 +224,7 @@ def _details(raised: Raised) -> str:
     frames = [frame for frame in frames if not _RUNNER.search(frame[0])]
     shown = frames
     if len(frames) > FRAMES:
-        shown = [frame for frame in frames[:-1] if not _LIBRARY.search(frame[0])] + frames[-1:]
+        shown = [frame for frame in frames[:-1] if not LIBRARY.search(frame[0])] + frames[-1:]
     head = [] if not lines or _FRAME.match(lines[0]) else lines[:1]
     left_out = [f"  ... {len(frames) - len(shown)} frames of libraries"] if len(shown) < len(frames) else []
     body = [line for _, frame in shown for line in frame]

@@ -69,7 +69,10 @@ def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], mea
     at = next((n for n in range(last, -1, -1) if came_out(chains[n]).of_program), None)
     if at is not None and (exit.code in AFTER_ONE or exit.killed_by in CRASHES):
         if not _went_on(exit, chains[at], lines, meaningful):
-            return _of_child(chains, _inside(chains, at, meaningful))
+            inner = _of_child(chains, _inside(chains, at, meaningful))
+            if chains[at][-1].shows_users_code and not inner[-1].shows_users_code:
+                inner = (*inner[:-1], replace(inner[-1], lines=chains[at][-1].lines))
+            return inner
         if at == last:
             return None
     after = lines_after(chains[last], meaningful)

@@ -19,6 +19,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _HEADER = re.compile(r"^(?P<prefix>.*?)(Exception Group )?Traceback \(most recent call last\):$")
 UNCAUGHT = "Uncaught "  # stands before the header where the first frames are left out
 _FRAME = re.compile(r'^  File ".*", line \d+(, in (?P<function>.+))?$')
+LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")  # a file
 _UNREADABLE = re.compile(r'^  File ".*", line \d+$')  # the place of a SyntaxError, which has no header of its own
 # The line that ends a traceback: a class name, usually with a message. Names of exceptions are surer than other names.
 _NAMED = re.compile(r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?P<last>[A-Za-z_]\w*))(?:: ?(?P<message>.*))?$")
@@ -95,6 +96,10 @@ class Raised(Value):
     outermost: bool = True  # it left the program, the thread or the process
     of_program: bool = False  # it left the program: the traceback begins at the program's first line
     ignored: bool = False
+
+    @property
+    def shows_users_code(self) -> bool:
+        return any(_FRAME.match(line) and not LIBRARY.search(line.split('"')[1]) for line in self.lines)
 
     @property
     def line(self) -> str:
