@@ -31,6 +31,7 @@ from entrypoint.launcher.outcome.reasons import (
     has_words,
     lines_after,
     lines_of_reason,
+    of_child,
     printed_before,
     printed_first,
     refusal,
@@ -38,7 +39,7 @@ from entrypoint.launcher.outcome.reasons import (
     that_ended_it,
 )
 from entrypoint.launcher.outcome.symptoms import SENT, banners, reads_like_symptom
-from entrypoint.launcher.outcome.tracebacks import LIBRARY, Link, Raised, tracebacks
+from entrypoint.launcher.outcome.tracebacks import LIBRARY, Link, Raised, announced, tracebacks
 
 LINES = 10  # last lines that are shown if nothing better is known
 WIDTH_CHARS = 4000  # characters of a line that are read: some patterns are tried at each of them
@@ -88,6 +89,8 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Ex
         if earlier := printed_first(chains, chain):
             first, details, symptom = _of_chain(earlier)
             error = f"{clip(first, 250)} (then {clip(error, 100)})"
+        elif child := of_child(chains, chain):
+            error = f"{clip(error, 200)} (after {clip(child.line, 200)})"
         elif said := said_by_child(chain, meaningful):
             error = f"{clip(error, 200)} (the line before: {clip(said, 150)})"
         lines = lines[: chain[-1].last + 1]
@@ -272,8 +275,10 @@ def _last_line(lines: list[str], meaningful: list[str]) -> Reason:
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
     error = _OF_GRAPH.sub("", " ".join(line.strip() for line in printed[first:]))
     # A program may log its reason, and then how it ends.
-    severe = next((line.strip() for line in reversed(printed[-LINES:first]) if SEVERE.search(line)), "")
-    if severe and not SEVERE.search(error):
+    severe = announced(printed[-NEAR_LINES:]) or next(
+        (line.strip() for line in reversed(printed[-LINES:first]) if SEVERE.search(line)), ""
+    )
+    if severe not in error and not SEVERE.search(error):
         error = severe if MILD.search(error) else f"{clip(error, 200)} (after {clip(severe, 200)})"
     return error, _last_lines(lines), reads_like_symptom("", error)
 

@@ -109,6 +109,16 @@ def printed_first(chains: Sequence[Chain], chain: Chain) -> Chain | None:
     return None
 
 
+def of_child(chains: Sequence[Chain], chain: Chain) -> Raised | None:
+    """Return the exception that left a thread or a process shortly before another one ended the program."""
+    earlier = next((each for each in reversed(chains) if each[-1].last < chain[0].first), None)
+    if earlier is None or chain[0].first - earlier[-1].last > NESTED_LINES:
+        return None
+    raised = came_out(earlier)
+    left = raised.outermost and not raised.of_program and not reads_like_symptom(raised.name, raised.message)
+    return raised if left and raised.line not in {each.line for each in chain} else None
+
+
 def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
     """Return the line before an exception about a failed child, which that child may have printed."""
     if len(chain) > 1 or chain[0].name.rpartition(".")[2] not in _OF_CHILDREN:

@@ -59,6 +59,7 @@ _ANNOUNCES = re.compile(
     )?""",
     re.VERBOSE,
 )
+_PRINTED = re.compile(r"Graph execution error:$|in user code:$")
 # Lines of a message that are not its reason. A line of code follows a line with a file.
 _NO_REASON = re.compile(
     r'File "|Detected at node|Node: |\d+ root error|[~^]+$|<stack traces unavailable>|\[\['
@@ -295,6 +296,12 @@ def _in_one_line(name: str, message: str, lines: list[str], at: int, until: int)
     if wrapped and named and named["message"] and _SURE.search(named["last"]):
         name, message = named["name"], named["message"]
     return name, message, last
+
+
+def announced(lines: Sequence[str]) -> str:
+    """Return the reason in a text of TensorFlow's that the program has printed by itself; "" if there is none."""
+    at = next((number for number in range(len(lines) - 1, -1, -1) if _PRINTED.search(lines[number])), None)
+    return "" if at is None else _in_one_line("", _PRINTED.findall(lines[at])[-1], [*lines], at, len(lines))[1]
 
 
 def _reason_below(message: str, lines: list[str], start: int, until: int) -> int | None:

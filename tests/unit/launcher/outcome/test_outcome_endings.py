@@ -228,7 +228,10 @@ REAL = {
     "thread_at_exit": (BAD, BATCH),
     "thread_excepthook_then_exit": (BAD, BATCH),
     "thread_long_ago": (BAD, "loss is not finite"),
-    "thread_then_main": (BAD, "RuntimeError: the loader gave nothing"),
+    "thread_then_main": (
+        BAD,
+        "RuntimeError: the loader gave nothing (after OSError: [Errno 28] No space left on device)",
+    ),
     "warning_after": (BAD, BATCH),
 }
 
