@@ -162,3 +162,20 @@ def test_the_longest_argument_arrives_and_one_that_is_none_may_be_longer(hosts):
     assert job.end() == [0]
     (path,) = (job[1].base / "output/data").glob("told-*")
     assert [bytes.fromhex(word).decode() for word in json.loads(path.read_text())["argv"]] == ["--text", longest]
+
+
+REFUSES = """
+import sys
+if "--lr" in sys.argv:
+    sys.exit("Usage:\\n  train.py [--learning-rate=RATE]")
+"""
+
+
+def test_a_program_that_refuses_its_arguments_with_its_usage_only(hosts):
+    """Docopt prints nothing else. Secrets among the arguments are masked."""
+    job = hosts(1, "train.py", code={"train.py": REFUSES}, hyperparameters={"lr": "0.1", "api_key": "abc123xyz"})
+    assert job.end() == [1]
+    assert job.failures[0].splitlines()[0] == (
+        "algo-1 script (exit code 1): it printed its usage and ended: Usage: train.py [--learning-rate=RATE] "
+        "(its arguments: --api_key '***' --lr 0.1)"
+    )

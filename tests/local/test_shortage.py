@@ -116,6 +116,36 @@ def test_a_job_of_one_host_says_what_it_lacks(hosts):
     assert "this host allows 10 open files" in job.failures[0]
 
 
+POOL = """
+from concurrent.futures import ProcessPoolExecutor
+
+def load(index):
+    open("/proc/self/oom_score_adj", "w").write("1000")
+    {}
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1) as pool:
+        pool.submit(load, 0).result()
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "is_memory"), [("bytearray(b'x') * (1 << 30)", True), ("__import__('os')._exit(9)", False)]
+)
+def test_a_child_that_the_kernel_kills_for_memory(hosts, does, is_memory):
+    """A pool only reports that a child is gone. Whose child it was, and the limit, are in the failure."""
+    if why := why_not("memory"):
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"cannot limit a host's memory here: {why}")
+    with control_group("memory", 400 << 20) as group:
+        enter = [*SHELL, f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
+        job = hosts(1, "train.py", code={"train.py": POOL.format(does)}, before={"algo-1": enter})
+        assert job.end(within=LONG) == [1]
+    first = job.failures[0].splitlines()[0]
+    assert "A process in the process pool was terminated abruptly" in first
+    assert first.startswith(f"algo-1 script (exit code 1{', out of memory' * is_memory}): "), first
+    assert ("the kernel killed 1 process of this host for lack of memory (400 MiB limit" in first) == is_memory
+
+
 # What happens when a rank asks its host for its command, and the host lacks what it takes to answer.
 ASKED = """
 import contextlib, os, queue, resource, socket, sys

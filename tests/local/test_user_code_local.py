@@ -402,6 +402,28 @@ def test_a_setup_py_of_setuptools_needs_no_package_index(hosts, tmp_path):
     assert list((tmp_path / "site").glob("mine-*.dist-info"))  # it was installed
 
 
+READS = "from setuptools import setup\nsetup(name='mine', version='1', long_description=open('README.md').read())\n"
+OWN_BUILDS = {
+    "raises": (
+        {"setup.py": READS},
+        "cannot be installed: FileNotFoundError: [Errno 2] No such file or directory: 'README",
+    ),
+    "is empty": (
+        {"setup.py": "", "requirements.txt": "pip\n"},
+        "is empty: it calls no setup(); wanted one that calls it",
+    ),
+}
+
+
+@pytest.mark.parametrize("code, said", variants(OWN_BUILDS, "is empty"))
+def test_a_setup_py_that_fails_is_named_with_its_reason(hosts, tmp_path, code, said):
+    pytest.importorskip("setuptools")
+    environment = {**pip_into(tmp_path), "PIP_NO_BUILD_ISOLATION": "false"}
+    job = hosts(1, "train.py", code={"train.py": TELL, **code}, environment=environment)
+    assert job.end() == [65]
+    assert f"setup.py in {job[1].base / 'code'} {said}" in job.failures[0].splitlines()[0]
+
+
 SHELL = 'echo "told $1 $2"\n'
 
 

@@ -36,7 +36,7 @@ class ExitEvidence:
         try:
             self._log.drain(spec.name)
             output = self._log.tail(spec.name)
-            if exit.code == 128 + signal.SIGKILL and not killed:  # also of a shell whose program was killed
+            if not killed and self._may_lack_memory(exit, output):
                 shortage = self._meter.killed_since()
             wrote = self._failure_of(spec, exit)
             if exit.clean and spec.key_name and spec.public_key_file:
@@ -59,6 +59,14 @@ class ExitEvidence:
             text = self._masked(most=1000)
             self._failure.unlink()
             self._log.print(f"removed the script's {self._failure} before the next attempt; its text was: {text}")
+
+    def _may_lack_memory(self, exit: Exit, output: str) -> bool:
+        """Return whether a process was killed, or a program or child of it: a pool's worker, a loader of data."""
+        if exit.clean or exit.code == 128 + signal.SIGKILL:
+            return not exit.clean
+        from entrypoint.launcher.outcome.native import lost_child  # here, since most jobs never need it
+
+        return lost_child(output)
 
     def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
         """Return what the user's program wrote to the failure file; "" if one of several may have written it."""

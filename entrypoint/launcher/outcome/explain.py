@@ -12,7 +12,17 @@ from typing import NamedTuple
 
 from entrypoint.base.errors import clip
 from entrypoint.launcher.outcome.forms import as_python_prints
-from entrypoint.launcher.outcome.native import NEAR_LINES, Reason, fatal, meaning, mpi_error, of_handler
+from entrypoint.launcher.outcome.native import (
+    MILD,
+    NEAR_LINES,
+    SEVERE,
+    Reason,
+    complaint,
+    fatal,
+    meaning,
+    mpi_error,
+    of_handler,
+)
 from entrypoint.launcher.outcome.outcome import GAP, Confidence, Exit, clip_head
 from entrypoint.launcher.outcome.reasons import (
     SHELL,
@@ -21,12 +31,15 @@ from entrypoint.launcher.outcome.reasons import (
     has_words,
     lines_after,
     lines_of_reason,
+    of_child,
     printed_before,
+    printed_first,
     refusal,
+    said_by_child,
     that_ended_it,
 )
 from entrypoint.launcher.outcome.symptoms import SENT, banners, reads_like_symptom
-from entrypoint.launcher.outcome.tracebacks import Link, Raised, tracebacks
+from entrypoint.launcher.outcome.tracebacks import LIBRARY, Link, Raised, announced, tracebacks
 
 LINES = 10  # last lines that are shown if nothing better is known
 WIDTH_CHARS = 4000  # characters of a line that are read: some patterns are tried at each of them
@@ -45,11 +58,12 @@ _BESIDE = re.compile(
     r"ORTE_ERROR_LOG|PRTE ERROR: |^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR"
 )
 
+_OF_GRAPH = re.compile(r" ?(\[\[.*?\]\]|\[Op:\w+\])(?= |$)")  # where TensorFlow's error was raised
 _GOES_ON = re.compile(r"[ \t]+\S|[-*] ")  # an indented line, which belongs to the one before
 _LEADS_ON = (":", ",", "(", "[", "{")  # ends of a line that continues in the next one
 
+_SHOWN_WITH_CODE = {"AssertionError", "NotImplementedError", "StopIteration"}
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]*)"')
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")
 _RUNNER = re.compile(r"^<frozen runpy>|/mpi4py/(__main__|run)\.py$|/entrypoint/programs/as_tf1\.py$")
 
 
@@ -61,25 +75,45 @@ class Explanation(NamedTuple):
     confidence: Confidence
 
 
-def explain(exit: Exit, output: str, wrote: str = "") -> Explanation:
-    """Explain the end of a program from its last output, or from what it wrote to the failure file itself."""
+def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Explanation:
+    """Explain the end of a program from its last output, or from what it wrote to the failure file itself.
+
+    A program that refuses its `arguments` may not say which it was given.
+    """
     lines = _readable(output)
     found = tracebacks(lines)
     chains, meaningful = exceptions(found), lines_of_reason(lines, found)
     chain, number = that_ended_it(exit, chains, lines, meaningful), exit.killed_by
     if chain:
         error, details, symptom = _of_chain(chain)
+        if earlier := printed_first(chains, chain):
+            first, details, symptom = _of_chain(earlier)
+            error = f"{clip(first, 250)} (then {clip(error, 100)})"
+        elif child := of_child(chains, chain):
+            error = f"{clip(error, 200)} (after {clip(child.line, 200)})"
+        elif said := said_by_child(chain, meaningful):
+            error = f"{clip(error, 200)} (the line before: {clip(said, 150)})"
         lines = lines[: chain[-1].last + 1]
     elif exit.signal is None and (reason := _of_mpirun(lines, meaningful)):
         error, details, symptom = reason
     elif number is not None:
         error, details, symptom = _of_signal(lines, number)
+        if (
+            symptom
+            and chains
+            and not _is_symptom(came_out(chains[-1]))
+            and lines_after(chains[-1], meaningful) <= NEAR_LINES
+        ):
+            first, details, symptom = _of_chain(chains[-1])
+            error = f"{clip(first, 250)} (then {clip(error, 100)})"
         if exit.signal is None:
             error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
     elif reason := fatal(lines, NEAR_LINES) or mpi_error(lines, _last_lines(lines)):
         error, details, symptom = reason
     elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
-        error, details, symptom = refused, _last_lines(lines), False
+        error, details, symptom = clip(refused, LONGEST_CHARS), _last_lines(lines), False
+        if arguments:
+            error = f"{clip(refused, 250)} (its arguments: {clip(' '.join(arguments.split()), 120)})"
     else:
         error, details, symptom = _last_line(lines, meaningful)
         if before := printed_before(exit, chains, meaningful):
@@ -140,12 +174,31 @@ def _of_chain(chain: tuple[Raised, ...]) -> Reason:
         return _of_group(own[-1:], members)
     meaningful = [raised for raised in own if not _is_symptom(raised)] or own
     chosen = meaningful[-1]
-    error = chosen.line
-    why = own[own.index(chosen) - 1] if chosen.link is Link.CAUSE else None
-    if why and (why.message or why.name) not in error:
-        error = f"{clip(error, 250)} (because of {why.line})"
+    error = chosen.line if chosen.message else _with_code(chosen)
+    if whys := _came_of(own[: own.index(chosen) + 1], error):
+        error = f"{clip(error, 250)} ({', '.join(whys)})"
     # an exception that came of a symptom may be one itself
     return error, _details(chosen), _is_symptom(own[0])
+
+
+def _came_of(chain: Sequence[Raised], error: str) -> list[str]:
+    """Return what the last exception of a chain came of: the one before it, and the first, of which all came."""
+    words = {Link.CAUSE: "because of", Link.CONTEXT: "while handling"}
+    found: list[str] = []
+    for number in sorted({len(chain) - 2, 0} - {-1, len(chain) - 1}, reverse=True):
+        why, link = chain[number], chain[number + 1].link
+        new = (why.message or why.name) not in " ".join([error, *found])
+        if link in words and new and (link is Link.CAUSE or not _is_symptom(why)):
+            found.append(f"{words[link]} {clip(why.line, 250)}")
+    return found
+
+
+def _with_code(raised: Raised) -> str:
+    """Return an exception without a message with the code that raised it, such as an assertion."""
+    frames = [number for number, line in enumerate(raised.lines) if _FRAME.match(line)]
+    code = raised.lines[frames[-1] + 1].strip() if frames and frames[-1] + 1 < len(raised.lines) else ""
+    is_code = raised.name in _SHOWN_WITH_CODE and not code.endswith("(")
+    return f"{raised.line}: {clip(code, 200)}" if is_code and code else raised.line
 
 
 def _of_group(group: Sequence[Raised], members: Sequence[Raised]) -> Reason:
@@ -174,7 +227,7 @@ def _details(raised: Raised) -> str:
     frames = [frame for frame in frames if not _RUNNER.search(frame[0])]
     shown = frames
     if len(frames) > FRAMES:
-        shown = [frame for frame in frames[:-1] if not _LIBRARY.search(frame[0])] + frames[-1:]
+        shown = [frame for frame in frames[:-1] if not LIBRARY.search(frame[0])] + frames[-1:]
     head = [] if not lines or _FRAME.match(lines[0]) else lines[:1]
     left_out = [f"  ... {len(frames) - len(shown)} frames of libraries"] if len(shown) < len(frames) else []
     body = [line for _, frame in shown for line in frame]
@@ -192,7 +245,11 @@ def _of_child(code: int, number: int) -> str:
 
 
 def _of_signal(lines: list[str], number: int) -> Reason:
-    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := fatal(lines) or of_handler(lines)):
+    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := fatal(lines)):
+        return found
+    if number not in (*SENT, signal.SIGKILL) and (said := complaint(lines)):
+        return said, _last_lines(lines), False
+    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := of_handler(lines)):
         return found
     by_shell = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
     of_rank = next((banner.words for banner in reversed([*banners(lines)])), "")
@@ -216,7 +273,13 @@ def _last_line(lines: list[str], meaningful: list[str]) -> Reason:
     printed = printed or [line for line in lines if " ERROR" in line]  # those of a tracker, for example
     belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
     first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
-    error = " ".join(line.strip() for line in printed[first:])
+    error = _OF_GRAPH.sub("", " ".join(line.strip() for line in printed[first:]))
+    # A program may log its reason, and then how it ends.
+    severe = announced(printed[-NEAR_LINES:]) or next(
+        (line.strip() for line in reversed(printed[-LINES:first]) if SEVERE.search(line)), ""
+    )
+    if severe not in error and not SEVERE.search(error):
+        error = severe if MILD.search(error) else f"{clip(error, 200)} (after {clip(severe, 200)})"
     return error, _last_lines(lines), reads_like_symptom("", error)
 
 

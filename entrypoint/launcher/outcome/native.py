@@ -10,11 +10,35 @@ Reason = tuple[str, str, bool]  # error line, details, whether it reads like a s
 NEAR_LINES = 30  # lines that may follow what ended a program
 DETAILS_LINES = 20  # lines
 STACK_LINES = 10  # lines of a stack of C functions
-ABORTED = "Fatal Python error: Aborted"  # faulthandler prints it after an abort() whose caller has printed the reason
+# Printed after an abort() or by a crash whose reason the program may have printed before.
+_VAGUE = re.compile(
+    r"^Fatal Python error: (Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
+    r"|^terminate called (without an active exception|recursively)"
+)
+SEVERE = re.compile(r"\b(ERROR|CRITICAL|FATAL|SEVERE)\b|: [EF] [\w/.]+:\d+\] |^[EF]\d{4} .*\] ")
+MILD = re.compile(
+    r"\b(INFO|DEBUG|WARNING|WARN|NOTICE)\b|\w*Warning: |: [IW] [\w/.]+:\d+\] |^[IW]\d{4} .*\] "
+    r"|\[(info|debug|warning) *\]"
+)
+_COMPLAINS = re.compile(
+    r"\b(cannot|can ?not|could not|couldn't|can't|unable to|failed to|invalid|corrupt\w*|no space left"
+    r"|permission denied|no such file|not found|out of memory|undefined symbol|mismatch|unsupported|exceeds"
+    r"|too (small|large|many))\b|^(\S+: )?(E|error|fatal|fatal error): ",
+    re.IGNORECASE,
+)
+_OF_TRACEBACK = re.compile(r"^\s|^[\w.]*[a-z](Error|Exception)\b")
+# TensorFlow logs these as errors at each start, where there is no GPU or where there is one.
+_ALWAYS = re.compile(
+    r"Unable to register cu\w+ factory|failed call to cuInit|[Cc]ould not find (cuda|TensorRT)|TF-TRT|NUMA node"
+    r"|computation placer already registered|[Cc]annot dlopen|dynamic library|kernel driver does not appear"
+)
 
 FATAL = re.compile(
-    r"^Fatal Python error: |^terminate called |^(free|malloc\w*|realloc|munmap_chunk)\(\): |^double free or corruption"
-    r"|^corrupted (size|double)|^\*\*\* (stack smashing|buffer overflow|bit out of range) |: Assertion [`'].*' failed"
+    r"^Fatal Python error: |^terminate called |^libc\+\+abi: |^(free|malloc\w*|realloc|munmap_chunk|\w+_shutdown)\(\): "
+    r"|^double free or corruption|^Fatal glibc error: |^Inconsistency detected by ld\.so: |^LLVM ERROR: "
+    r"|MKL FATAL ERROR: |^==\d+==ERROR: \w+Sanitizer: "
+    r"|^corrupted (size|double)|^\*\*\* (stack smashing|buffer overflow|bit out of range|Error in) "
+    r"|: Assertion [`'].*[`'] failed"
     r"|^thread '.*' panicked at |^(panic|fatal error|runtime error): |: F [\w/.]+:\d+\] |^F\d{4} .*\] "
     r"|^# A fatal error has been detected by the Java |^(OpenBLAS|OMP): Error|^Check failed"
     r"|^\[libprotobuf FATAL |^Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!$"
@@ -25,6 +49,16 @@ _STACK = re.compile(r'^  File ".*", line \d+ in |^(Current t|T)hread 0x\w+|^  <n
 _FRAME_OF_MODULE = re.compile(r'^  File ".*", line \d+ in <module>$')
 _MPI_ERROR = re.compile(r"^(?:\[[^\]]*\] )?\*\*\* (An error occurred in |MPI_ERR_)(.*)")
 _HANDLER = re.compile(r"\*\*\* Process received signal \*\*\*")  # of Open MPI, before a stack of C functions
+
+# What is printed by a program one of whose children was killed; a child that writes to a pipe just leaves its end.
+_LOST_CHILD = re.compile(
+    r"BrokenProcessPool|TerminatedWorkerError|KilledWorker|DataLoader worker \(pid.*(killed by|exited unexpectedly)"
+    r"|SIGKILL|\b[Kk]illed by signal:? (9|Killed)|\bsignal:? 9\b|^(.*: line \d+: +\d+ )?Killed\b"
+    r"|: Killed signal terminated program"
+    r"|[Ee]xit ?(code|status):?[ =]?(-9|137)\b|'ForkAwareLocal' object has no"
+    r'|/multiprocessing/(connection|managers|pool)\.py", line \d+, in \w+\n(.*\n){0,4}\w*(EOF|Connection|Pipe)\w*Error',
+    re.MULTILINE,
+)
 
 REPORT_LINES = 300  # last lines in which an allocator's report of the exhausted memory is looked for
 GIB = 1 << 30
@@ -65,14 +99,31 @@ def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
     start = found[-1]
     if after is not None and sum(not _STACK.match(line) for line in lines[start + 1 :]) > after:
         return None
-    if lines[start].startswith(ABORTED) and found[:-1] and start - found[-2] <= STACK_LINES:
-        start = found[-2]
+    if _VAGUE.match(lines[start]):
+        if found[:-1] and start - found[-2] <= STACK_LINES:
+            start = found[-2]
+        elif said := complaint(lines[:start]):
+            start = max(number for number in range(start) if lines[number] == said)
     error = lines[start].strip()
     follows = [line.strip() for line in lines[start + 1 : start + 2]]
     if follows and (error.endswith(":") or follows[0].startswith("what():")):
         error = f"{error} {follows[0]}"
     details = "\n".join(line for line in lines[start : start + DETAILS_LINES] if line.strip())
     return error, details, reads_like_symptom("", error)
+
+
+def complaint(lines: Sequence[str]) -> str:
+    """Return the last line before a crash that reports an error of the program itself; "" if none does."""
+    for line in reversed([line for line in lines if line][-NEAR_LINES:]):
+        complains = SEVERE.search(line) or (_COMPLAINS.search(line) and not MILD.search(line))
+        if complains and not (_ALWAYS.search(line) or _OF_TRACEBACK.search(line)):
+            return "" if reads_like_symptom("", line) else line
+    return ""
+
+
+def lost_child(output: str) -> bool:
+    """Return whether a program ended because a child was killed, by whomever."""
+    return bool(_LOST_CHILD.search(output))
 
 
 def still_worked(lines: Sequence[str]) -> bool:

@@ -29,6 +29,8 @@ SHELL = re.compile(
     r"|Floating point exception|Trace/breakpoint trap)( \(core dumped\))?(?:$| +)"
 )
 _OF_CHILDREN = {"CalledProcessError", "ChildFailedError"}  # they report a failed program, which has printed its reason
+# Raised by who waits for a thread or a process that has ended: that one's exception is the reason.
+_WAITED = {"Empty", "Full", "BrokenBarrierError", "BrokenProcessPool", "BrokenThreadPool"}
 _ELSEWHERE = re.compile(r"^(Exception in thread |Process \S+:$)")
 REFUSAL_LINES = 100  # last lines in which a refusal is looked for
 CODES = {2, 64}  # exit codes that mean a refusal, whatever is printed after it; some libraries end with 1
@@ -37,7 +39,8 @@ _HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1 "
 _ABSL = re.compile(r"^FATAL Flags parsing error:")
 _USAGE = re.compile(r"^ *usage:", re.IGNORECASE)
 _ERROR = re.compile(r"^([^\s:][^:]*: )?(error|ERROR|Error): ?\S")
-_UNMATCHED = re.compile(r"^(ERROR|Error|error|Warning): |: error: ")
+_UNMATCHED = re.compile(r"^(ERROR|Error|error|Warning): |: error: |^--?\w")
+_OF_USAGE = re.compile(r"$|[ \t]|[A-Za-z][\w ]*:$")  # a line of a usage: empty, indented, or a title
 _TITLE = re.compile(r"\b(error|options?|arguments?|invalid|missing|required|unrecognized|unknown)\b", re.IGNORECASE)
 _MORE = re.compile(r"[ \t]+\S")
 _STEPS = (":", ",")  # ends of a line that continues in the next one
@@ -66,7 +69,10 @@ def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], mea
     at = next((n for n in range(last, -1, -1) if came_out(chains[n]).of_program), None)
     if at is not None and (exit.code in AFTER_ONE or exit.killed_by in CRASHES):
         if not _went_on(exit, chains[at], lines, meaningful):
-            return _of_child(chains, _inside(chains, at, meaningful))
+            inner = _of_child(chains, _inside(chains, at, meaningful))
+            if chains[at][-1].shows_users_code and not inner[-1].shows_users_code:
+                inner = (*inner[:-1], replace(inner[-1], lines=chains[at][-1].lines))
+            return inner
         if at == last:
             return None
     after = lines_after(chains[last], meaningful)
@@ -86,6 +92,39 @@ def printed_before(exit: Exit, chains: Sequence[Chain], meaningful: Sequence[str
 def came_out(chain: Chain) -> Raised:
     """Return the exception of a chain that came out. The members of a group stand behind it."""
     return next((raised for raised in reversed(chain) if raised.link is not Link.MEMBER), chain[-1])
+
+
+def printed_first(chains: Sequence[Chain], chain: Chain) -> Chain | None:
+    """Return the exception that a symptom follows: one that was printed shortly before, or that left a thread."""
+    raised = came_out(chain)
+    waited = raised.name.rpartition(".")[2] in _WAITED
+    if not waited and not all(reads_like_symptom(each.name, each.message) for each in chain):
+        return None
+    for earlier in reversed(chains):
+        before = came_out(earlier)
+        distance = chain[0].first - earlier[-1].last
+        ended = distance > 0 and (distance <= NEAR_LINES or (before.outermost and not before.of_program))
+        if ended and not reads_like_symptom(before.name, before.message):
+            return earlier
+    return None
+
+
+def of_child(chains: Sequence[Chain], chain: Chain) -> Raised | None:
+    """Return the exception that left a thread or a process shortly before another one ended the program."""
+    earlier = next((each for each in reversed(chains) if each[-1].last < chain[0].first), None)
+    if earlier is None or chain[0].first - earlier[-1].last > NESTED_LINES:
+        return None
+    raised = came_out(earlier)
+    left = raised.outermost and not raised.of_program and not reads_like_symptom(raised.name, raised.message)
+    return raised if left and raised.line not in {each.line for each in chain} else None
+
+
+def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
+    """Return the line before an exception about a failed child, which that child may have printed."""
+    if len(chain) > 1 or chain[0].name.rpartition(".")[2] not in _OF_CHILDREN:
+        return ""
+    before = [line for line in meaningful[max(0, chain[0].first - 3) : chain[0].first] if has_words(line)]
+    return "" if not before or NOISE.match(before[-1]) else before[-1].strip()
 
 
 def lines_after(chain: Chain, meaningful: Sequence[str]) -> float:
@@ -176,10 +215,13 @@ def _of_usage(lines: Sequence[str], code: int) -> Found | None:
     if start is not None:
         return _whole(lines, start)
     before = lines[usage - 1] if usage else ""
-    if not any(map(str.isalnum, before)) or not (code in CODES or _UNMATCHED.search(before)):
-        return None
     end = next((n for n in range(len(lines) - 1, usage, -1) if lines[n]), usage)
-    return before.strip(), end
+    if any(map(str.isalnum, before)) and (code in CODES or _UNMATCHED.search(before)):
+        return before.strip(), end
+    if code not in (1, *CODES) or not all(map(_OF_USAGE.match, without_goodbyes(lines[usage + 1 :]))):
+        return None
+    shown = lines[usage : next((n for n in range(usage, end) if not lines[n]), end + 1)]
+    return f"it printed its usage and ended: {' '.join(line.strip() for line in shown)}", end
 
 
 def _of_box(lines: Sequence[str], _: int) -> Found | None:

@@ -25,7 +25,8 @@ _CLASSES = r"""
 """
 _NAMES = re.compile(rf"({_CLASSES}|timeout)", re.VERBOSE)
 _NAMES_IN_TEXT = re.compile(rf"\b({_CLASSES})\b", re.VERBOSE)
-_OWN = re.compile(r"EOF when reading a line")  # input() without a terminal: the program's own mistake
+# The program's own: input() without a terminal, a compressed file that was cut.
+_OWN = re.compile(r"EOF when reading a line|before the end-of-stream marker was reached")
 
 _TEXTS = re.compile(
     r"""

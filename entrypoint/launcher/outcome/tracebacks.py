@@ -10,13 +10,16 @@ from itertools import pairwise
 
 from entrypoint.base.python310 import StrEnum
 from entrypoint.base.values import Value
+from entrypoint.launcher.outcome.symptoms import reads_like_symptom
 
+MARKED_LINES = 40  # lines of a message in which its reason may be marked as such
 MORE_LINES = 6  # lines after an exception's line that may belong to its message
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 _HEADER = re.compile(r"^(?P<prefix>.*?)(Exception Group )?Traceback \(most recent call last\):$")
 UNCAUGHT = "Uncaught "  # stands before the header where the first frames are left out
 _FRAME = re.compile(r'^  File ".*", line \d+(, in (?P<function>.+))?$')
+LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<(frozen|string|__array_function__)")  # a file
 _UNREADABLE = re.compile(r'^  File ".*", line \d+$')  # the place of a SyntaxError, which has no header of its own
 # The line that ends a traceback: a class name, usually with a message. Names of exceptions are surer than other names.
 _NAMED = re.compile(r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?P<last>[A-Za-z_]\w*))(?:: ?(?P<message>.*))?$")
@@ -38,12 +41,32 @@ _IGNORED = re.compile(
 # An uncaught exception is printed from the first line of a program, a thread or a process on.
 _OUTERMOST = re.compile(
     r', in <module>$|^  File "<frozen runpy>|/(threading|multiprocessing/process)\.py", line \d+, in _bootstrap'
+    r"|, in _process_worker$"
 )
 _OF_PROGRAM = re.compile(r', in <module>$|^  File "<frozen runpy>')
-# In TensorFlow's messages: ornament, first lines that only announce, and lines between them and the reason.
-_OF_TENSORFLOW = re.compile(r"^\{\{function_node .*?\}\} |,? ?\[Op:\w+\]( name: ?)?$")
-_EMPTY_WORDS = {"Graph execution error:", "in user code:"}
-_NO_REASON = re.compile(r'File "|Detected at node|Node: |\d+ root error|[~^]+$')
+# In TensorFlow's messages: what stands around the words.
+_OF_TENSORFLOW = re.compile(r"^\{\{function_node .*?\}\} ?|,? ?\[Op:\w+\]( name: ?)?$")
+_IN_USER_CODE = "in user code:"  # AutoGraph: frames follow, and then the exception
+# Messages, or their first lines, that only announce: the reason stands in a later line. "": the message begins there.
+_ANNOUNCES = re.compile(
+    r"""(
+      in\ user\ code: | Graph\ execution\ error: | <stack\ traces\ unavailable> | Detected\ at\ node\ .*
+    | \d+\ root\ error\(s\)\ found\.                      # TensorFlow
+    | Exception\ encountered\ when\ calling\ .*\.          # Keras
+    | IMPORTANT:\ PLEASE\ READ\ .* | Importing\ the\ numpy\ C-extensions\ failed\..*     # NumPy
+    | Failed\ in\ \w+\ mode\ pipeline\ \(step:\ .*\)       # Numba
+    | An\ error\ occurred\ while\ calling\ \S+            # Py4J
+    )?""",
+    re.VERBOSE,
+)
+_PRINTED = re.compile(r"Graph execution error:$|in user code:$")
+# Lines of a message that are not its reason. A line of code follows a line with a file.
+_NO_REASON = re.compile(
+    r'File "|Detected at node|Node: |\d+ root error|[~^]+$|<stack traces unavailable>|\[\['
+    r"|(Call a|A)rguments received by|\d+ (successful operations|derived errors)"
+)
+_MARK = re.compile(r"^(Original error was|Root cause|Caused by|Original exception was): +(?=\S)")  # the reason follows
+_ROOT_ERROR = re.compile(r"^\(\d+\) [A-Za-z_]+( [a-z]+)*: *")  # "(0) INVALID_ARGUMENT: ", "(0) Invalid argument: "
 _COUNTED = re.compile(r"^\d+ validation errors? for ")  # of pydantic
 _MADE = re.compile(r"^Original stack trace for '")
 # Lines without meaning here: log lines of TensorFlow and absl, what gRPC adds to a message, rules.
@@ -74,6 +97,10 @@ class Raised(Value):
     outermost: bool = True  # it left the program, the thread or the process
     of_program: bool = False  # it left the program: the traceback begins at the program's first line
     ignored: bool = False
+
+    @property
+    def shows_users_code(self) -> bool:
+        return any(_FRAME.match(line) and not LIBRARY.search(line.split('"')[1]) for line in self.lines)
 
     @property
     def line(self) -> str:
@@ -137,11 +164,14 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     last = at
     while last + 1 < until and _continues(lines[last + 1]):
         last += 1
-    message, last = _in_one_line(named["message"] or "", lines, at, last, until)
-    message = message.removeprefix(f"{named['name']}: ")
+    name, message, end = _in_one_line(named["name"], named["message"] or "", lines, at, until)
+    while last < end < until - 1 and _continues(lines[end + 1]):
+        end += 1
+    last = max(last, end)
+    message = message.removeprefix(f"{name}: ")
     if closing := _closing(named["message"] or "", lines, last, until):
-        last = closing
-        message = f"{message[:_BEGINNING_CHARS]} ... {lines[last].strip()}"
+        last, rest = closing
+        message = f"{message[:_BEGINNING_CHARS]} ... {rest}"
     last = _end_of_graph(lines, last, until)
     if named["last"] in ("SyntaxError", "IndentationError", "TabError"):
         place = [line.strip() for line in lines[head:at] if _UNREADABLE.match(line)]
@@ -157,7 +187,7 @@ def _raised(lines: list[str], head: int, until: int) -> Raised | None:
     of_program = bool(frames) and _is_of_program(lines, head, frames[0])
     link = Link.MEMBER if any(map(_MEMBER.match, lines[max(0, head - 1) : head + 1])) else Link.NONE
     return Raised(
-        name=named["name"],
+        name=name,
         message=message,
         lines=tuple(line for line in lines[head:end] if not (NOISE.match(line) or _MEMBER.match(line))),
         first=head,
@@ -199,43 +229,100 @@ def _continues(line: str) -> bool:
     return line[:1] in ("", " ", "\t") or line.startswith(("Detected at node", "Node: ")) or bool(NOISE.match(line))
 
 
-def _closing(message: str, lines: list[str], last: int, until: int) -> int | None:
-    """Return the index of the line that closes brackets which a message's first line leaves open, or None.
+def _closing(message: str, lines: list[str], last: int, until: int) -> tuple[int, str] | None:
+    """Return the line that closes brackets which a message's first line leaves open, by index and rest, or None.
 
     `Attempt to convert a value (PerReplica:{`, hundreds of lines of numbers, `}) with an unsupported type (...)`.
     """
     still_open: list[str] = []
-    for character in message:
+    _close(message, still_open)
+    if not still_open:
+        return None
+    closing = "".join(reversed(still_open))
+    for number in range(until - 1, last, -1):
+        if lines[number].lstrip().startswith(closing):
+            return number, lines[number].strip()
+    for number in range(last + 1, min(last + MARKED_LINES, until)):
+        if rest := _close(lines[number], still_open):
+            return number, rest
+    return None
+
+
+def _close(text: str, still_open: list[str]) -> str:
+    """Note which brackets a text opens and closes; return what stands behind the last one that it closes."""
+    for at, character in enumerate(text):
         if character in _CLOSING:
             still_open.append(_CLOSING[character])
         elif still_open and character == still_open[-1]:
             still_open.pop()
-    if not still_open:
-        return None
-    closing = "".join(reversed(still_open))
-    return next((number for number in range(until - 1, last, -1) if lines[number].lstrip().startswith(closing)), None)
+            if not still_open and text[at + 1 :].strip():
+                return text[at:]
+    return ""
 
 
-def _in_one_line(message: str, lines: list[str], at: int, last: int, until: int) -> tuple[str, int]:
-    """Return a message in one line, and the index of its last line: TensorFlow's error may be 30 lines later."""
+def _in_one_line(name: str, message: str, lines: list[str], at: int, until: int) -> tuple[str, str, int]:
+    """Return an exception's name, its message in one line, and that line's index: it may be 30 lines below `at`.
+
+    A reason may announce another, and may be an exception of the user's code, which TensorFlow reports as its own.
+    """
+    last, wrapped = at, name.startswith("tensorflow.")
     message = _OF_TENSORFLOW.sub("", message).strip()
-    if not message.endswith(":") and not _COUNTED.search(message):
-        return message, last
-    for number in range(at + 1, until):
-        if _is_reason(message, lines[number]):
-            end = max(last, number)
-            while end + 1 < until and _continues(lines[end + 1]):
-                end += 1
-            reason = re.sub(r"^\(\d+\) [A-Z_]+: *", "", lines[number].strip())
-            if _COUNTED.search(message):  # the field, and what is wrong with it
-                message, reason = f"{message}:", f"{reason}:"
-            if reason.endswith(":") and number + 1 < until and _is_reason("", lines[number + 1]):
-                reason = f"{reason} {lines[number + 1].strip()}"  # NOT_FOUND: From /job:ps/replica:0/task:1:
-                end = max(end, number + 1)
-            elif reason.startswith("status = ") and number + 1 < until and "details = " in lines[number + 1]:
-                reason = f"{reason}, {lines[number + 1].strip()}"  # of gRPC
-            return (reason if message in _EMPTY_WORDS else f"{message} {reason}"), end
-    return message, last
+    for _ in range(4):
+        announces = _ANNOUNCES.fullmatch(message) and (message or lines[at].rstrip().endswith((":", "}}")))
+        if not announces and not message.endswith(":") and not _COUNTED.search(message):
+            break
+        number = _reason_below(message, lines, last + 1, until)
+        if number is None:
+            break
+        last = number
+        reason = (
+            _OF_TENSORFLOW.sub("", _MARK.sub("", _ROOT_ERROR.sub("", lines[number].strip()))).strip().removeprefix(": ")
+        )
+        if _COUNTED.search(message):  # the field, and what is wrong with it
+            message, reason = f"{message}:", f"{reason.rstrip(':')}:"
+        if reason.endswith(":") and number + 1 < until and _is_reason("", lines[number + 1]):
+            reason = f"{reason} {lines[number + 1].strip()}"  # NOT_FOUND: From /job:ps/replica:0/task:1:
+            last += 1
+        elif reason.startswith("status = ") and number + 1 < until and "details = " in lines[number + 1]:
+            reason = f"{reason}, {lines[number + 1].strip()}"  # of gRPC
+            last += 1
+        if not announces:
+            message = f"{message} {reason}"
+            break
+        message, wrapped = reason, True
+        if (named := _NAMED.match(message)) and _SURE.search(named["last"]):
+            name, message = named["name"], named["message"] or ""
+    named = _NAMED.match(message)
+    if wrapped and named and named["message"] and _SURE.search(named["last"]):
+        name, message = named["name"], named["message"]
+    return name, message, last
+
+
+def announced(lines: Sequence[str]) -> str:
+    """Return the reason in a text of TensorFlow's that the program has printed by itself; "" if there is none."""
+    at = next((number for number in range(len(lines) - 1, -1, -1) if _PRINTED.search(lines[number])), None)
+    return "" if at is None else _in_one_line("", _PRINTED.findall(lines[at])[-1], [*lines], at, len(lines))[1]
+
+
+def _reason_below(message: str, lines: list[str], start: int, until: int) -> int | None:
+    """Return the index of the line with the reason that a message's first line announces."""
+    marked = (n for n in range(start, min(start + MARKED_LINES, until)) if _MARK.match(lines[n].strip()))
+    if (number := next(marked, None)) is not None:
+        return number
+    found: list[int] = []
+    of_file = False
+    for number in range(start, until):
+        is_code = of_file and lines[number].startswith(" ")
+        of_file = lines[number].lstrip().startswith('File "')
+        if is_code or not _is_reason(message, lines[number]):
+            continue
+        text = lines[number].strip()
+        if not _ROOT_ERROR.match(text):
+            return found[0] if found else number
+        if not reads_like_symptom("", text):
+            return number
+        found.append(number)
+    return found[0] if found else None
 
 
 def _end_of_graph(lines: list[str], last: int, until: int) -> int:
@@ -251,7 +338,7 @@ def _end_of_graph(lines: list[str], last: int, until: int) -> int:
 def _is_reason(message: str, line: str) -> bool:
     """Return whether a line of a message is the reason that its first line only announces."""
     text = line.strip()
-    if message == "in user code:":  # AutoGraph: frames follow, and then the exception
+    if message == _IN_USER_CODE:
         named = _NAMED.match(text)
-        return bool(named and line.startswith("    ") and _SURE.search(named["last"]))
+        return bool(named and re.match(r" {4}\S", line) and (named["message"] or _SURE.search(named["last"])))
     return bool(text) and not NOISE.match(text) and not _NO_REASON.match(text)

@@ -58,19 +58,22 @@ class Ends:
             yield again
             return
         from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
+        from entrypoint.launcher.plan.render import command_line
 
         if spec.duty is Duty.LAUNCHER:  # mpirun fails because a rank did, or later while it cleans up
             error, details, confidence = explain_mpirun(event.output)
             confidence = Confidence.HIGH if exit.signal == SIGKILL else confidence
         else:
-            error, details, confidence = explain(exit, event.output, event.wrote)
+            arguments = command_line(spec.program.arguments) if spec.program else ""
+            error, details, confidence = explain(exit, event.output, event.wrote, arguments)
         if spec.duty is Duty.RANK and self._may_follow(exit, error):
             confidence = Confidence.LOW
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
         if raised := self._raised_before_it_was_terminated(spec, event):
             (error, details, confidence), what = raised, "raised an exception and was terminated"
         if event.memory:
-            what, error, confidence = f"{what}, out of memory", event.memory, Confidence.HIGH
+            of_child = f": {error}" if error and exit.killed_by != SIGKILL else ""
+            what, error, confidence = f"{what}, out of memory", f"{event.memory}{of_child}", Confidence.HIGH
         facts.blame(
             now, name, what=what, error=error, details=details, code=1 if raised else exit.code or 1,
             confidence=confidence, restartable=transient, exit=exit,

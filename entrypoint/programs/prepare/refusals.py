@@ -17,6 +17,26 @@ DEPENDS = re.compile(
 )
 UNSTATED = re.compile(r" needs ([\w-]+)((?:>=|<)[\d.]+), and")  # in Range.why
 LONGEST = 600  # characters of uv's own words
+# What a build printed, as pip and uv pass it on; of uv, stderr.
+_OUTPUTS = re.compile(r"lines? of output\]\n(.*?)\[end of output\]|\[stderr\]\n(.*?)(?=\nhint:|\Z)", re.DOTALL)
+# Which of its lines is the reason, the surest first: a pattern, and which of several.
+_REASONS = (
+    (r": fatal error: |: error: (?!ld returned)|/ld: cannot find|undefined reference to", 0),  # compilers
+    (
+        r"^CMake Error|^configuration error: |^error(\[E\d+\])?: (?![Cc]ommand )",
+        0,
+    ),  # setuptools without a compiler, too
+    (r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|NotFound|Invalid\w*|Failed)(: |$)", -1),  # Python
+    (r"^error: ", -1),
+)
+_MEANINGS = {".egg-info": "it calls no setup()"}  # of setuptools, which finds nothing that was made
+# What was built: of uv, of pip while it asks for metadata, and of pip while it builds.
+_BUILT = (
+    r"Failed to build `([^`]+)`",
+    r"^ERROR: Failed to build (\S+) when",
+    r"^\S+> from (\S+)$",
+    r"Failed building wheel for (\S+)",
+)
 SHOWN = 3  # of several refusals
 
 
@@ -207,14 +227,26 @@ def _instead(blamed: Wanted, there: Mapping[str, Installed], resolve: Resolve) -
 def _of_failure(text: str) -> str:
     """Return the line of uv's that says why something could not be built, fetched or read."""
     heads = re.findall(r"^\s*(?:error|cause): (.*)", text, re.MULTILINE)
-    built = re.search(r"Failed to build `([^`@]+?)(?: @ [^`]*)?`", text)
-    inner = text.rpartition("[stderr]")[2].partition("\nhint:")[0] if "[stderr]" in text else ""
-    lines = [line.strip() for line in inner.splitlines() if line.strip()]
-    own = next((line for line in lines if re.search(r": (fatal )?error: ", line)), lines[-1] if lines else "")
-    if own:
+    if why := of_build(text):
         through = re.search(r"was included because `([^`]+)`", text)  # uv's hint: by what, at the end of a chain
         asked = f", which {through[1]} asks for," if through else ""
-        return (
-            f"ERROR: {built[1] if built else 'a package'}{asked} could not be built from its sources: {own[:LONGEST]}"
-        )
+        return f"ERROR: {built(text)[0] or 'a package'}{asked} could not be built from its sources: {why}"
     return f"ERROR: {': '.join(heads)[:LONGEST]}" if heads else f"ERROR: {text.strip()[-LONGEST:]}"
+
+
+def of_build(text: str) -> str:
+    """Return the line with the reason in what a build printed, as uv or pip passes it on; "" if nothing was built."""
+    found = _OUTPUTS.findall(text)
+    lines = [line.strip() for line in max(found[-1], key=len).splitlines() if line.strip()] if found else []
+    for pattern, which in _REASONS:
+        if numbers := [number for number, line in enumerate(lines) if re.search(pattern, line)]:
+            line = " ".join(lines[numbers[which] :][: 2 if lines[numbers[which]].endswith((":", "):")) else 1])
+            return next((words for mark, words in _MEANINGS.items() if mark in line), line[:LONGEST])
+    return lines[-1][:LONGEST] if lines else ""
+
+
+def built(text: str) -> tuple[str, str]:
+    """Return the name and the URL of what could not be built; each is "" if the tool does not say it."""
+    named = [found.strip("'") for pattern in _BUILT for found in re.findall(pattern, text, re.MULTILINE)]
+    name, _, url = (named[-1] if named else "").partition(" @ ")
+    return ("", name) if "://" in name else (name, url)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.launcher.outcome.explain import dying, explain, explain_mpirun
+from entrypoint.launcher.outcome.native import lost_child
 from entrypoint.launcher.outcome.outcome import Confidence, Exit
 from entrypoint.launcher.outcome.symptoms import reads_like_symptom
 from entrypoint.launcher.outcome.tracebacks import tracebacks
@@ -236,6 +237,35 @@ EXHAUSTED = (
 def test_out_of_memory_says_of_which_gpu_and_how_much(before, message, means):
     found = explain(BAD, f"{before}{EXHAUSTED}{message}\n")
     assert found.error.endswith(f" ({means})") if means else "out of memory on" not in found.error
+
+
+MANAGER = (
+    '  File "/usr/lib/python3.11/multiprocessing/connection.py", line 399, in _recv\n    raise EOFError\nEOFError\n'
+)
+CHILDREN = {
+    output("process_pool_broken"): True,
+    MANAGER: True,
+    "RuntimeError: DataLoader worker (pid 41) is killed by signal: Killed. \n": True,
+    "RuntimeError: DataLoader worker (pid(s) 41, 42) exited unexpectedly\n": True,
+    "joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process\n": True,
+    "subprocess.CalledProcessError: Command 'a.sh' died with <Signals.SIGKILL: 9>.\n": True,
+    "subprocess.CalledProcessError: Command 'a.sh' returned non-zero exit status 137.\n": True,
+    "x86_64-linux-gnu-gcc: fatal error: Killed signal terminated program cc1plus\n": True,
+    "a.sh: line 3:    71 Killed                  python3 rows.py\n": True,
+    "loader ended with exit code -9\n": True,
+    output("socket_reset"): False,
+    output("pickle_eof"): False,
+    output("horovod_victim"): False,
+    output("mwms_victim_of_kill"): False,
+    "subprocess.CalledProcessError: Command 'a.sh' returned non-zero exit status 1.\n": False,
+    "loss at step 137: 9\n": False,
+}
+
+
+@pytest.mark.parametrize("text", CHILDREN)
+def test_whether_the_kernel_is_asked_for_a_lack_of_memory(text):
+    """Its counter tells of the whole host: the end of a process must look as if it had lost a child."""
+    assert lost_child(text) == CHILDREN[text]
 
 
 # --- texts of other programs, in the form that their sources print ---

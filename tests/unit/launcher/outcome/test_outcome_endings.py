@@ -180,7 +180,11 @@ REAL = {
     # Exceptions at the end, in chains, groups, threads and other processes.
     "asyncio_never_retrieved": (BAD, BATCH),
     "broken_hook": (BAD, BATCH),
-    "chain_three": (BAD, "ValueError: training cannot begin (because of RuntimeError: cannot load the channel train)"),
+    "chain_three": (
+        BAD,
+        "ValueError: training cannot begin (because of RuntimeError: cannot load the channel train, because of "
+        "FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/train/a.csv')",
+    ),
     "child_program": (
         BAD,
         "subprocess.CalledProcessError: Command '['/opt/venv/bin/python', 'prepare.py']' returned non-zero exit "
@@ -224,7 +228,10 @@ REAL = {
     "thread_at_exit": (BAD, BATCH),
     "thread_excepthook_then_exit": (BAD, BATCH),
     "thread_long_ago": (BAD, "loss is not finite"),
-    "thread_then_main": (BAD, "RuntimeError: the loader gave nothing"),
+    "thread_then_main": (
+        BAD,
+        "RuntimeError: the loader gave nothing (after OSError: [Errno 28] No space left on device)",
+    ),
     "warning_after": (BAD, BATCH),
 }
 

@@ -567,6 +567,14 @@ def test_a_lack_of_memory_is_said_where_the_kernel_says_so_and_is_no_chance(play
     assert (told.confidence, told.restartable) == (Confidence.HIGH, False)
 
 
+def test_a_lack_of_memory_of_a_child_stands_before_what_its_parent_says(play):
+    p = running(play)
+    short = "the kernel killed 1 process of this host for lack of memory (512 MiB limit)"
+    p.at(5, events.Ended(name="worker/0", exit=Exit(code=1), output="lost the loader: exit code -9\n", memory=short))
+    p.at(6, reported(2), reported(3))
+    assert p.blamed == f"algo-1 worker/0 (exit code 1, out of memory): {short}: lost the loader: exit code -9"
+
+
 def test_a_symptom_waits_for_a_process_that_has_said_why_it_ends(play):
     """Horovod disconnects while Python unwinds: the other ranks' processes end before the one that raised."""
     p = running(play)
