@@ -11,6 +11,7 @@ from entrypoint.observe.report.render import verdicts_of
 from entrypoint.simulate.engine import last_line
 from entrypoint.simulate.tree import HostFolder
 
+APART = "error: apart: "  # the report's verdict that stands first here, as the table looks like a success
 _COLUMNS = ("host", "exit", "start s", "train s", "tail s")
 
 
@@ -25,11 +26,13 @@ def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Se
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
-    causes = [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
+    verdicts = [words for folder in folders for words in verdicts_of(folder.report)]
+    apart = [words.replace(APART, "error: ", 1) for words in verdicts if words.startswith(APART)]
+    causes = [*apart, *(f"failed: {cause}" for cause in _causes(folders, exits, reports))]
     lines = ["", *causes, *[""][: len(causes)]]
     lines += [*(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
-    verdicts = [f"report: {words}" for folder in folders for words in verdicts_of(folder.report)]
-    return "\n".join([*lines, *faults, *verdicts, *_places(folders)])
+    rest = [f"report: {words}" for words in verdicts if not words.startswith(APART)]
+    return "\n".join([*lines, *faults, *rest, *_places(folders)])
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:

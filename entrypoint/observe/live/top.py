@@ -118,7 +118,10 @@ def _drawn(state: Mapping[str, Any]) -> Any:
         table.add_column(name, justify="right" if right else "left", overflow="fold" if name == "said" else "ellipsis")
     for row in _rows(state):
         table.add_row(*map(Text, row))
-    return Group(Text(_headline(state), style="bold"), Text(""), table, Text(""), Text(_said(state), style="dim"))
+    apart = [Text(f"error: the hosts do not train together: {printable(words)}", style="bold red")] * bool(
+        words := str(state.get("apart", ""))
+    )
+    return Group(Text(_headline(state), style="bold"), *apart, Text(""), table, Text(""), Text(_said(state), style="dim"))
 
 
 def _rows(state: Mapping[str, Any]) -> list[list[str]]:

@@ -25,7 +25,8 @@ class View:
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
         self._said: deque[tuple[float, str, str]] = deque(maxlen=SAID)
-        self._outcome: dict[str, Any] | None = None
+        self.outcome: dict[str, Any] | None = None
+        self._apart = ""  # that the hosts train apart, and what is missing
 
     def note(self, host: str, line: lines.Line) -> None:
         """Note one line of a host's record; raise one of WRONG if it cannot be right."""
@@ -52,10 +53,12 @@ class View:
                     process.still = still[process.name].seconds if process.name in still else 0.0
             case lines.Said():
                 self._said.append((line.at, host, line.text))
+            case lines.Distributed():
+                self._apart = f"{line.words}: {line.advice}" if line.together is False else ""
             case lines.Outcome():
                 known.ended = True
                 if host == (known.about.coordinator or host):
-                    self._outcome = {name: getattr(line, name) for name in line.named}
+                    self.outcome = {name: getattr(line, name) for name in line.named}
 
     def state(self, now: float) -> dict[str, Any]:
         about = next((host.about for host in self._hosts.values() if host.about.at), lines.Host())
@@ -68,7 +71,8 @@ class View:
             "name": about.job or "",
             "mode": about.mode or "",
             "coordinator": about.coordinator or "",
-            "outcome": self._outcome,
+            "outcome": self.outcome,
+            "apart": self._apart,
             "progress": _progress(hosts),
             "hosts": [host.state() for host in hosts],
             "said": sorted(self._said),

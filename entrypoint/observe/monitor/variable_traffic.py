@@ -13,6 +13,10 @@ from entrypoint.observe.monitor.model import LITTLE, SMALL, Model
 WIDTH_BYTES = 4.0  # bytes of a number
 STEPS, SLOW_STEPS, SLOW_SECONDS = 500.0, 50.0, 1800.0  # proof of training alone: so many steps, or few in a long time
 LEAST_SECONDS = 20.0  # of training before anything is judged
+LEAST_STEPS = 50.0  # of a training that has ended
+# Share of its time in which a training that has ended may have had large exchanges, and still was alone: as far as
+# traffic shows, or if the framework exchanged nothing. Weights may be broadcast before a slow first step.
+EARLY_SHARE, EARLY_SHARE_OF_ALONE = 0.1, 0.5
 WORKED = 60.0  # CPU seconds required of programs that do not report steps
 FIRST_EPOCH = 4.0  # factor on the steps during the first epoch: hosts may average their weights after each epoch
 SILENT, FEW = 2.0, 10.0  # bytes per step (if the number of weights is no help), and in all: less counts as nothing
@@ -128,6 +132,21 @@ class Exchanged(State):
             return self._has_trained(needed, 0.0, 0.0)
         return self.is_quiet(model) and self._has_trained(needed, self.large_steps, self.large_seconds)
 
+    def was_alone(self, model: Model, unseen: bool = False) -> bool:
+        """Return whether it has trained alone to its end, after which no exchange can follow.
+
+        `model`: its own; `unseen`: traffic proves nothing.
+        """
+        if not self.trains:
+            return False
+        if model.leaves_strategy:
+            return True
+        late = self.large_seconds > self.seconds * (EARLY_SHARE if not model.is_alone else EARLY_SHARE_OF_ALONE)
+        if unseen:
+            return self.steps >= LEAST_STEPS and model.is_alone
+        long = self.steps >= LEAST_STEPS and (model.is_alone or self.seconds >= LEAST_SECONDS)
+        return long and not (late or self.is_blind or self.missed) and self.is_quiet(model)
+
     def _has_trained(self, needed: float, large_steps: float, large_seconds: float) -> bool:
         """Return whether it has trained long enough, both in all and after its last large exchange.
 
@@ -146,14 +165,20 @@ def yes(hosts: Mapping[str, Exchanged], model: Model) -> str:
     return f"{_figure(hosts, has_begun=True)}{_of(model, ' for {} weights')}"
 
 
-def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str]) -> str:
+def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str], unseen: bool = False) -> str:
     """Name the hosts that train alone, and describe what they have exchanged instead of gradients."""
     first = hosts[alone[0]]
     names = f"{', '.join(alone[:MOST_NAMES])}{' and others' if len(alone) > MOST_NAMES else ''}"
     who = "every host trains" if len(alone) == len(hosts) else f"{names} train{'s' * (len(alone) == 1)}"
     steps, seconds = first.steps - first.large_steps, first.seconds - first.large_seconds
     last = f"{steps:.0f} steps" if first.steps else f"{seconds:.0f} s"
-    if first.has_only_scalars(model):
+    if model.leaves_strategy:
+        made = f"a strategy of {model.made:.0f} workers was made, and gradients are applied outside of it"
+        steps = max(first.steps, model.steps)
+        return f"{who} alone ({made}{f', in {steps:.0f} steps' * bool(steps)})"
+    if unseen and not model.horovod:
+        return f"{who} alone (neither a strategy nor Horovod exchanged gradients, in {first.steps:.0f} steps)"
+    if first.has_only_scalars(model) or unseen:
         return f"{who} alone ({_of_horovod(model)}, in {first.steps:.0f} steps)"
     what = f"{size(first.since)}, and no gradients{_of(model, ' of {} weights')}," if first.since else "nothing"
     return f"{who} alone (exchanged {what} with other hosts in {'the last ' * bool(first.large_seconds)}{last})"

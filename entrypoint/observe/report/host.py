@@ -79,6 +79,7 @@ class Host:
     logged: list[tuple[float, str]] = field(default_factory=list)
     stacks: list[dict[str, Any]] = field(default_factory=list)
     outcome: dict[str, Any] | None = None
+    apart: dict[str, Any] | None = None  # since when the job's hosts trained apart, and what is missing
     unused_gpus: str = ""  # why its TensorFlow cannot use its GPUs
     held_at_first: dict[str, float] = field(default_factory=dict)  # GPU -> used share of its memory in the first sample
     oom: int = 0
@@ -174,6 +175,10 @@ class _Reader:
                 host.stacks.append({"at": at, "process": text(line.process), **words})
             case lines.Said() if len(host.logged) < MOST_LOGGED:
                 host.logged.append((at, text(line.text, 600)))
+            case lines.Distributed():
+                since = max(0.0, line.since - self._zero)
+                words = {"words": text(line.words, 600), "advice": text(line.advice, 600)}
+                host.apart = {"since": since, **words} if line.together is False else None
             case lines.Outcome(cause=cause):
                 blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None
                 host.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}

@@ -12,6 +12,7 @@ from entrypoint.observe.report.phases import IDLE
 from entrypoint.observe.report.rules.verdict import STEADY_SECONDS, Verdict, went_well
 
 LEAST_IDLE = 2.0  # host-seconds below which no waiting is reported
+APART = 1e9  # weight of the worst verdict on a job that has succeeded
 LEAST = 20  # steps, and values of a loss, needed for a judgement
 POINTS = 6  # twice as many reports of steps, or three times as many marks, are needed to judge growth
 
@@ -37,6 +38,18 @@ def _last_rise(series: Series) -> tuple[list[float], list[float]]:
     times, values = list(series.times), list(series.values)
     start = next((at for at in range(len(values) - 1, 0, -1) if values[at] < values[at - 1]), 0)
     return times[start:], values[start:]
+
+
+def apart(job: JobRecord, _: float) -> Iterator[Verdict]:
+    """Repeat the monitor's finding that the hosts did not train one model, which makes all other advice pointless."""
+    for host in job.hosts:
+        if found := host.apart:
+            yield Verdict(
+                rule="apart", host="", severity=Severity.ERROR, weight=APART,
+                text=f"the hosts trained apart since {duration(found['since'])} after the start, each a model of its "
+                f"own: {found['words']}",
+                advice=found["advice"],
+            )  # fmt: skip
 
 
 def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:
