@@ -118,10 +118,14 @@ def _drawn(state: Mapping[str, Any]) -> Any:
         table.add_column(name, justify="right" if right else "left", overflow="fold" if name == "said" else "ellipsis")
     for row in _rows(state):
         table.add_row(*map(Text, row))
-    apart = [Text(f"error: the hosts do not train together: {printable(words)}", style="bold red")] * bool(
-        words := str(state.get("apart", ""))
+    apart = printable(f"error: the hosts do not train together: {found}" if (found := state.get("apart")) else "")
+    return Group(
+        Text(_headline(state), style="bold"),
+        Text(apart, style="bold red"),
+        table,
+        Text(""),
+        Text(_said(state), style="dim"),
     )
-    return Group(Text(_headline(state), style="bold"), *apart, Text(""), table, Text(""), Text(_said(state), style="dim"))
 
 
 def _rows(state: Mapping[str, Any]) -> list[list[str]]:

@@ -154,7 +154,9 @@ class Together:
         """Return the verdict of a job that has succeeded, if `look` had none: its hosts trained alone, or None."""
         if self._said is not None or self.judged or not self._begun:
             return None
-        models = {host: of_all(model for (its, _), model in self._models.items() if its == host) for host in self._hosts}
+        models = {
+            host: of_all(model for (its, _), model in self._models.items() if its == host) for host in self._hosts
+        }
         trained = [host for host, seen in self._hosts.items() if seen.trains]
         alone = [host for host in trained if self._hosts[host].was_alone(models[host], self._unseen)]
         # Where one host's traffic cannot be judged, the others' silence proves nothing: it may exchange with them.

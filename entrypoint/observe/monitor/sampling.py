@@ -55,7 +55,8 @@ class HostUsage:
                     for column in (5, 9)  # read, written
                 ]
         with contextlib.suppress(OSError, ValueError, IndexError):
-            links = [line.rpartition(":")[2].split() for line in _lines("/proc/net/dev")[2:]]
+            named = [line.rpartition(":") for line in _lines("/proc/net/dev")[2:]]
+            links = [words.split() for name, _, words in named if name.strip() != "lo"]  # loopback is no network
             found["net"] = [
                 int(self._since(("net", column), sum(int(words[column]) for words in links)))
                 for column in (0, 8)  # received, sent
@@ -122,8 +123,11 @@ def _lines(path: str) -> list[str]:
 
 @cache
 def _is_disk(name: str) -> bool:
-    """Return whether it is a whole disk, and no partition, which would count twice."""
-    return Path("/sys/block", name.replace("/", "!")).exists()
+    """Return whether it is a whole disk of the machine.
+
+    Partitions, LVM, RAID and loop devices count beside the disks that they lie on; none of these has a `device`.
+    """
+    return Path("/sys/block", name.replace("/", "!"), "device").exists()
 
 
 def _machine_memory() -> dict[str, int]:

@@ -10,6 +10,7 @@ from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.record import lines
 from entrypoint.record.read import batches, parsed, text, texts_of
 
+OUTSIDE = "outside the distribution"  # as in launcher/plan/plan.py
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_LOGGED, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
@@ -54,8 +55,8 @@ class Process:
 
     @property
     def trains(self) -> bool:
-        """Return whether it is a program that trains: no server, helper or evaluator."""
-        return self.role not in SERVES | HELPS | {"evaluator", ""}
+        """Return whether it is a program that trains: no server, helper, evaluator or script outside of the training."""
+        return self.role not in SERVES | HELPS | {"evaluator", ""} and self.task != OUTSIDE
 
     @property
     def steps(self) -> Series:

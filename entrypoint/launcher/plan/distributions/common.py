@@ -14,6 +14,7 @@ from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import (
     ALL_HOSTS,
     CLUSTER,
+    OUTSIDE,
     PREFLIGHT,
     PREPARE,
     Command,
@@ -150,7 +151,7 @@ def _outside(job: Job) -> list[ProcessSpec]:
 
     The job is over when the distribution is: programs that serve it, such as tf.data workers, would never end.
     """
-    more: dict[str, Any] = {"task": "outside the distribution", "lingers": job.settings.outside_grace}
+    more: dict[str, Any] = {"task": OUTSIDE, "lingers": job.settings.outside_grace}
     hosts = [host.name for host in job.cluster.outside if host.name != job.evaluator]
     return [script(job, host, "script", Role.SCRIPT, Duty.SIDECAR, **more) for host in hosts]
 
