@@ -177,16 +177,15 @@ def _writes_of_tf_config(code: Code) -> Iterator[tuple[Source, ast.AST]]:
             yield source, call
 
 
+_JOINS_JAX = ("jax.distributed.initialize", ".distribution.initialize")
+
+
 def joins_hosts_itself(code: Code) -> bool:
     """Return whether a script makes a cluster of the job's hosts by itself, so that it needs no mode for that."""
     starts = r"\b(mpirun|mpiexec|horovodrun|torchrun|torch\.distributed\.(run|launch))\b"
     return (
         any(_writes_of_tf_config(code))
         or code.call(".ClusterSpec", "horovod.run", "horovod.*.run", ".init_process_group") is not None
-        or any(
-            use.node.args or use.node.keywords
-            for use in code.calls("jax.distributed.initialize", ".distribution.initialize")
-            if isinstance(use.node, ast.Call)
-        )
+        or any(vars(use.node)["args"] or vars(use.node)["keywords"] for use in code.calls(*_JOINS_JAX))
         or next(code.strings(starts), None) is not None
     )

@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from entrypoint.check.doctor.api_names import HOROVOD, WORKERS
+from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.program import Code, is_main_guard
 from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, texts_of
 from entrypoint.check.doctor.subject import Case
@@ -14,13 +15,7 @@ from entrypoint.check.finding import Finding, error
 from entrypoint.launcher.job.job import Mode
 
 _MODELS = (
-    ".Sequential",
-    ".Model",
-    ".load_model",
-    ".clone_model",
-    ".from_pretrained",
-    ".model_from_json",
-    ".from_config",
+    *(".Sequential", ".Model", ".load_model", ".clone_model", ".from_pretrained", ".model_from_json", ".from_config"),
 )
 _OF_SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2")
 _MODEL_CLASSES = (".Model", ".Sequential", ".Module", ".Functional")
@@ -29,27 +24,11 @@ _TRAINS = ("fit", "train_on_batch", "trainable_variables", "trainable_weights")
 _METRICS = ("*keras.metrics.*",)
 # What runs steps in the strategy, or exchanges gradients otherwise.
 _RUNS = (".run", ".experimental_run_v2", ".schedule", ".fit", ".reduce", ".all_reduce", ".batch_reduce", ".train")
-_STARTERS = (*("*app.run", "*fire.Fire", "*typer.run"), "app.run", "fire.Fire", "typer.run")
+_STARTERS = ("*app.run", "*fire.Fire", "*typer.run")
+_MESHES = (".Mesh", ".make_mesh", ".create_device_mesh", ".DeviceMesh")
 _SPREADS = (  # what spreads a computation over JAX's processes
-    *(
-        ".Mesh",
-        ".make_mesh",
-        ".create_device_mesh",
-        ".NamedSharding",
-        ".PositionalSharding",
-        ".pmap",
-        ".pmean",
-        ".psum",
-    ),
-    *(".shard_map", ".DataParallel", ".ModelParallel", ".set_distribution", ".multihost_utils", ".process_allgather"),
-    *(
-        ".broadcast_one_to_all",
-        "*multihost_utils*",
-        ".DeviceMesh",
-        ".PartitionSpec",
-        ".jit_with_sharding",
-        ".all_gather",
-    ),
+    *(*_MESHES, ".NamedSharding", ".PositionalSharding", ".PartitionSpec", ".shard_map", ".pmap", ".pmean", ".psum"),
+    *(".DataParallel", ".ModelParallel", ".set_distribution", "*multihost_utils*", ".process_allgather", ".all_gather"),
 )
 _LEARNS_JAX = (".grad", ".value_and_grad", ".fit", ".apply_updates")
 _DEPTH = 8  # calls that are followed
@@ -59,7 +38,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def of_scope(case: Case) -> Iterator[Finding]:
     """Yield models and metrics that are made outside of the strategy's scope, and steps that run outside of it."""
     code = case.code
-    if (case.together(Mode.MWMS) or case.together(Mode.PS)) and code.call(*WORKERS, *_OF_SERVERS):
+    together = case.together(Mode.MWMS) or case.together(Mode.PS) or (case.hosts > 1 and joins_hosts_itself(code))
+    if together and code.call(*WORKERS, *_OF_SERVERS):
         yield from _of_models(case)
         yield from _of_loops(case)
     if case.together(Mode.JAX):
@@ -102,11 +82,7 @@ def _of_models(case: Case) -> Iterator[Finding]:
 def _of_loops(case: Case) -> Iterator[Finding]:
     code = case.code
     applies = code.call(".apply_gradients")
-    runs = any(
-        not matches(use.name, ("subprocess.*", *_STARTERS))
-        for use in code.uses(*_RUNS)
-        if use.kind is not UseKind.IMPORT
-    )
+    runs = any(not matches(use.name, ("subprocess.*", *_STARTERS)) for use in code.uses(*_RUNS))
     if applies and code.call(".GradientTape") and not runs and not code.imports(*HOROVOD, "mpi4py*"):
         yield error(
             "no-strategy-run",
@@ -120,7 +96,7 @@ def _of_loops(case: Case) -> Iterator[Finding]:
 def _of_meshes(case: Case) -> Iterator[Finding]:
     code = case.code
     joins = code.call(".initialize_jax", "jax.distributed.initialize")
-    for use in code.calls(".Mesh", ".make_mesh", ".DeviceMesh", ".create_device_mesh"):
+    for use in code.calls(*_MESHES):
         if any(name.rpartition(".")[2] == "local_devices" for name in _names(use.source, use.node)):
             yield error(
                 "jax-own-mesh",
@@ -189,14 +165,9 @@ class Scopes:
                     return True
             elif isinstance(outer, Function):
                 return self._is_called_in(source, outer)
-            elif isinstance(outer, ast.Lambda | ast.IfExp):
+            elif isinstance(outer, ast.Lambda | ast.IfExp | ast.ExceptHandler):
                 return None
-            elif isinstance(outer, ast.Call) and source.last(outer) == "run" and inner is not outer.func:
-                return None
-            elif isinstance(outer, ast.If) and not is_main_guard(outer):
-                if self._is_taken(source, outer, inner) is None and self._is_alternative(source, outer, inner):
-                    return None
-            elif isinstance(outer, ast.Try | ast.ExceptHandler):
+            elif isinstance(outer, ast.If) and self._may_be_other(source, outer, inner):
                 return None
             inner = outer
         return False
@@ -235,8 +206,10 @@ class Scopes:
             inner = outer
         return False
 
-    def _is_alternative(self, source: Source, branch: ast.If, inner: ast.AST) -> bool:
+    def _may_be_other(self, source: Source, branch: ast.If, inner: ast.AST) -> bool:
         """Return whether another branch, or what follows a branch that leaves, may do the same in a scope."""
+        if is_main_guard(branch) or self._is_taken(source, branch, inner) is not None:
+            return False
         taken, other = (branch.orelse, branch.body) if inner in branch.orelse else (branch.body, branch.orelse)
         if any(self._is_scope(source, item.context_expr) for each in other for item in _items(each)):
             return True
@@ -252,7 +225,8 @@ class Scopes:
             return None
         self._asked.add(function)
         try:
-            found = {site and self.is_in(where, site) for where, site in self._sites(source, function)}
+            sites = self._sites(source, function)
+            found = {None if site is None else self.is_in(where, site) for where, site in sites}
         finally:
             self._asked.discard(function)
         return found.pop() if len(found) == 1 else None
@@ -281,7 +255,9 @@ class Scopes:
             return last == wanted and (not before or before.rpartition(".")[2] == source.path.stem)
         if last != function.name or not isinstance(func := getattr(node, "func", node), ast.Attribute):
             return False
-        if before == "self" or (isinstance(func.value, ast.Call) and where.last(func.value) == of.name):
+        if before == "self":
+            return of in where.around(node)
+        if isinstance(func.value, ast.Call) and where.last(func.value) == of.name:
             return True
         made = self._values(where, func.value) if isinstance(func.value, ast.Name | ast.Attribute) else []
         return any(isinstance(value, ast.Call) and where.last(value) == of.name for value in made)
@@ -324,9 +300,9 @@ class Scopes:
         """Return what is assigned to a name in its function, else in its module; to `self.x`, in its class."""
         written = ast.unparse(node)
         if isinstance(node, ast.Attribute):
-            of = next((each for each in source.around(node) if isinstance(each, ast.ClassDef)), None)
-            own = of and written.startswith("self.")
-            return [value for target, _, value in self._assigned(source, of) if target == written] if of and own else []
+            kinds = [each for each in source.around(node) if isinstance(each, ast.ClassDef)]
+            known = self._assigned(source, kinds[0]) if kinds and written.startswith("self.") else ()
+            return [value for target, _, value in known if target == written]
         function = _function_of(source, node)
         assigned = [each for each in self._assigned(source, source.tree) if each[0] == written]
         own = [value for _, where, value in assigned if where is function]
@@ -349,9 +325,7 @@ class Scopes:
             return True
         for where, of in self._classes.get(last, ()):
             return any(matches("." + where.dotted(base), _MODEL_CLASSES) for base in of.bases)
-        bodies = [
-            (where, body) for where, body in self._functions.get(last, ()) if self._is_of(where, body, source, call)
-        ]
+        bodies = [each for each in self._functions.get(last, ()) if self._is_of(*each, source, call)]
         if len(bodies) != 1 or depth > _DEPTH:
             return False
         where, body = bodies[0]

@@ -129,9 +129,7 @@ class Ends:
             if left and now >= facts.attempt.decided_since + LOOK_WAITING_SECONDS:
                 self._has_logged = True
                 most = f"{max(spec.lingers for spec in left):g} s"
-                yield events.Say(
-                    message=f"waiting for {_named(left)}, for {most} at most: all other scripts have ended"
-                )
+                yield events.Say(message=f"waiting for {_named(left)}, {most} at most: all other scripts have ended")
             return
         left = [spec for spec in self._deciding if not self._is_over(spec.host)]
         if not left or len(left) == len(self._deciding):

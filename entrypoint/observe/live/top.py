@@ -118,14 +118,9 @@ def _drawn(state: Mapping[str, Any]) -> Any:
         table.add_column(name, justify="right" if right else "left", overflow="fold" if name == "said" else "ellipsis")
     for row in _rows(state):
         table.add_row(*map(Text, row))
-    apart = printable(f"error: the hosts do not train together: {found}" if (found := state.get("apart")) else "")
-    return Group(
-        Text(_headline(state), style="bold"),
-        Text(apart, style="bold red"),
-        table,
-        Text(""),
-        Text(_said(state), style="dim"),
-    )
+    apart = f"error: the hosts do not train together: {found}" if (found := state.get("apart")) else ""
+    below = Text(""), Text(_said(state), style="dim")
+    return Group(Text(_headline(state), style="bold"), Text(printable(apart), style="bold red"), table, *below)
 
 
 def _rows(state: Mapping[str, Any]) -> list[list[str]]:

@@ -155,7 +155,7 @@ class Together:
         if self._said is not None or self.judged or not self._begun:
             return None
         models = {
-            host: of_all(model for (its, _), model in self._models.items() if its == host) for host in self._hosts
+            name: of_all(each for (host, _), each in self._models.items() if host == name) for name in self._hosts
         }
         trained = [host for host, seen in self._hosts.items() if seen.trains]
         alone = [host for host in trained if self._hosts[host].was_alone(models[host], self._unseen)]

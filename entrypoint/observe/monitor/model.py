@@ -73,8 +73,10 @@ NUMBERS = tuple(name for name in Model.fields if name not in TEXTS)
 def model_of(told: object) -> Model:
     """Read a model from a record or a message. A value that is not a possible number becomes 0."""
     values = told if isinstance(told, Mapping) else {}
-    texts = {name: "".join(c for c in str(values.get(name, ""))[:MOST_TEXT] if c.isprintable()) for name in TEXTS}
-    return Model(**texts, **{name: _number(values.get(name)) for name in NUMBERS})
+    found: dict[str, Any] = {name: _number(values.get(name)) for name in NUMBERS}
+    for name in TEXTS:
+        found[name] = "".join(c for c in str(values.get(name, ""))[:MOST_TEXT] if c.isprintable())
+    return Model(**found)
 
 
 def _number(value: Any) -> float:
@@ -86,8 +88,9 @@ def _number(value: Any) -> float:
 def of_all(models: Iterable[Model]) -> Model:
     """Combine the models that all processes report: the largest of each number."""
     known = list(models)
-    texts = {name: next((text for each in known if (text := getattr(each, name))), "") for name in TEXTS}
-    return Model(**texts, **{name: max((getattr(each, name) for each in known), default=0.0) for name in NUMBERS})
+    found: dict[str, Any] = {name: max((getattr(each, name) for each in known), default=0.0) for name in NUMBERS}
+    found |= {name: next((text for each in known if (text := getattr(each, name))), "") for name in TEXTS}
+    return Model(**found)
 
 
 class Weights:

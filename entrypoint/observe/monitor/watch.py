@@ -109,7 +109,7 @@ class Watch:
             self._show()
 
     def show_last(self, own: Iterable[lines.Line]) -> None:
-        """Give the last verdict, show the end on the live page if it is open, and remove the file that marks it as open.
+        """Give the last verdict; show the end on the live page if it is open, and remove the file that marks that.
 
         The records of all hosts are whole by now, as far as they come.
         """
@@ -141,8 +141,9 @@ class Watch:
             self._together = again
 
     def _is_of_training(self, host: str, line: lines.Line) -> bool:
-        is_process = isinstance(line, lines.Process | lines.Ended)
-        return not is_process or line.process in self._trains[host] or line.process.startswith("rank ")
+        if not isinstance(line, lines.Process | lines.Ended):
+            return True
+        return line.process in self._trains[host] or line.process.startswith("rank ")
 
     def _show(self) -> None:
         with contextlib.suppress(OSError):

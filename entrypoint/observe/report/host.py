@@ -55,7 +55,7 @@ class Process:
 
     @property
     def trains(self) -> bool:
-        """Return whether it is a program that trains: no server, helper, evaluator or script outside of the training."""
+        """Return whether it is a program that trains: no server, helper or evaluator, and no script outside."""
         return self.role not in SERVES | HELPS | {"evaluator", ""} and self.task != OUTSIDE
 
     @property

@@ -64,7 +64,7 @@ class Seen:
             "strategy": self.strategy,
             "workers": self.workers,
             "made": self.made,
-            "others": int(self.others or bool(UNSEEN & sys.modules.keys()) or is_jax_joined() and not self.fit_steps),
+            "others": int(self.others or exchanges_unseen(self.fit_steps)),
             "made_at": self.made_at,
             "trained_at": self.trained_at,
         }
@@ -195,10 +195,14 @@ def strategy() -> tuple[str, int]:
     return type(found).__name__, int(getattr(found.extended, "_num_workers", 0) or 0)
 
 
-def is_jax_joined() -> bool:
-    """Return whether jax.distributed has joined this process with others."""
+def exchanges_unseen(fit_steps: int) -> bool:
+    """Return whether this process may exchange gradients in a way that is not seen here.
+
+    One is a loop on JAX, in processes that are joined: its arrays may be spread over all of them.
+    """
     distributed = sys.modules.get("jax._src.distributed")
-    return bool(distributed and distributed.global_state.client is not None)
+    is_joined = bool(distributed and distributed.global_state.client is not None)
+    return bool(UNSEEN & sys.modules.keys()) or (is_joined and not fit_steps)
 
 
 # --- how ---
@@ -336,6 +340,11 @@ def notes_workers(name: str) -> Callable[[Any], None]:
     return change
 
 
+def change_all(module: Any, *changes: Callable[[Any], None]) -> None:
+    for change in changes:
+        change(module)
+
+
 def exchange_sigterm(action: Any) -> Any:
     """Return what the kernel does on SIGTERM, as C has it, and set another action unless it is None."""
     import ctypes
@@ -351,10 +360,13 @@ UNWATCHED: dict[str, Callable[[Any], None]] = {
 }
 COLLECTIVE = "tensorflow.python.distribute.collective_all_reduce_strategy"
 WRAPPED: dict[str, Callable[[Any], None]] = {
-    COLLECTIVE: lambda module: (keep_sigterm(module), notes_workers("CollectiveAllReduceExtended")(module)),  # type: ignore[func-returns-value]
+    COLLECTIVE: lambda module: change_all(module, keep_sigterm, notes_workers("CollectiveAllReduceExtended")),
     "tensorflow.python.distribute.parameter_server_strategy_v2": notes_workers("ParameterServerStrategyV2Extended"),
     **dict.fromkeys(
-        ("keras.src.engine.training", "keras.engine.training", "tf_keras.src.engine.training", "keras.src.models.model"),
+        (
+            "keras.src.engine.training", "keras.engine.training", "tf_keras.src.engine.training",
+            "keras.src.models.model",
+        ),
         lambda module: wrap(module.Model, "__init__", of_model),
     ),
     **dict.fromkeys(

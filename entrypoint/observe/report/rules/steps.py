@@ -200,9 +200,9 @@ def _of_servers(job: JobRecord) -> str:
     if not serve:
         return ""
     return (
-        f"the others waited for {listed(serve, SHOWN)}, which reported no step: if it serves them, as tf.data's service "
-        "does, let it end with them, or name the groups that train in sagemaker_distribution_instance_groups, with a mode "
-        "of distribution"
+        f"the others waited for {listed(serve, SHOWN)}, which reported no step: if it serves them, as tf.data's "
+        "service does, let it end with them, or set a mode of distribution and name the groups that train in "
+        "sagemaker_distribution_instance_groups"
     )
 
 
