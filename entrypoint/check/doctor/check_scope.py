@@ -165,9 +165,9 @@ class Scopes:
                     return True
             elif isinstance(outer, Function):
                 return self._is_called_in(source, outer)
-            elif isinstance(outer, ast.Lambda | ast.IfExp | ast.ExceptHandler):
-                return None
-            elif isinstance(outer, ast.If) and self._may_be_other(source, outer, inner):
+            elif isinstance(outer, ast.Lambda | ast.IfExp | ast.ExceptHandler) or (
+                isinstance(outer, ast.If) and self._may_be_other(source, outer, inner)
+            ):
                 return None
             inner = outer
         return False

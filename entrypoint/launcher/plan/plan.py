@@ -14,7 +14,6 @@ from entrypoint.base.values import Value, fresh
 from entrypoint.launcher.job.channels import Channels, Reader
 from entrypoint.launcher.job.choices import WorkerEnd
 
-OUTSIDE = "outside the distribution"  # task of a script that runs alone beside the others
 ALL_HOSTS = "*"
 ANY = "*"  # a host's value for a thing that must be the same on other hosts, but not here
 CLUSTER = '"@cluster"'  # in TF_CONFIG: stands for all addresses, a text that the tasks of a job share

@@ -6,11 +6,23 @@ docs/monitoring.md says when it is "yes", "NO" or unclear. "NO" can end a job.
 import re
 from collections.abc import Collection, Mapping
 
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.observe.monitor import variable_traffic as traffic
 from entrypoint.observe.monitor.model import Model, Who, model_of, of_all
 from entrypoint.observe.monitor.variable_traffic import BURSTS, FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
 from entrypoint.record import lines
 
+ADVICE = {
+    Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single states that this is intended",
+    Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
+    "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
+    Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
+    "TF_CONFIG as it is?",
+    Mode.JAX: "does the script call sagemaker_tf_data.initialize_jax() or jax.distributed.initialize(), and spread its "
+    "batches over all of jax.devices(), for example by keras.distribution.DataParallel?",
+    Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
+}
+SCOPES = {Mode.MWMS: "strategy.scope() of tf.distribute.MultiWorkerMirroredStrategy", Mode.PS: "strategy.scope()"}
 PROVEN = 2.0  # factor on the time of a "NO", after which it may end the job
 UNCLEAR_SECONDS, UNCLEAR_STEPS, LONG_SECONDS = 60.0, 100.0, 300.0  # until "unclear": with so many steps, and without
 OFTEN = 3  # how often at least half of the weights must have been reduced by calls
@@ -202,3 +214,12 @@ class Together:
         if quiet or 0 < self._often < OFTEN or any(0 < seen.bursts < BURSTS for seen in hosts):
             return all(seen.seconds >= 2 * SLOW_SECONDS for seen in hosts)
         return all(seen.seconds >= (UNCLEAR_SECONDS if seen.steps >= UNCLEAR_STEPS else LONG_SECONDS) for seen in hosts)
+
+
+def advice_on(mode: Mode, model: Model) -> str:
+    """Return what hosts that train alone lack: by the line of the script if it is known, else what the mode wants."""
+    if mode in SCOPES and model.made_at:
+        return f"{model.made_at} makes the model outside of {SCOPES[mode]}"
+    if mode in SCOPES and model.made > 1 and model.trained_at:
+        return f"{model.trained_at} applies gradients outside of the strategy: its steps are to run by strategy.run()"
+    return ADVICE[mode] + (f" It trains at {model.trained_at}" if model.trained_at else "")

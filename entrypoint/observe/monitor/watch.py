@@ -14,9 +14,9 @@ from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.observe.live.serve import STATE, STILL_WATCHED_SECONDS, WATCHED
 from entrypoint.observe.live.view import View
 from entrypoint.observe.monitor import hang
-from entrypoint.observe.monitor.distributed import Together
+from entrypoint.observe.monitor.distributed import ADVICE, Together, advice_on
 from entrypoint.observe.monitor.hang import Hangs
-from entrypoint.observe.monitor.model import Model, Weights
+from entrypoint.observe.monitor.model import Weights
 from entrypoint.observe.monitor.wait_sites import Stand
 from entrypoint.record import lines
 from entrypoint.record.read import Tail
@@ -30,17 +30,6 @@ SHOWN = (  # lines for View that cost little
     lines.Host, lines.Process, lines.Ended, lines.Phase, lines.Metric, lines.Lines, lines.Said, lines.Distributed,
     lines.Outcome,
 )  # fmt: skip
-ADVICE = {
-    Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single states that this is intended",
-    Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
-    "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
-    Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
-    "TF_CONFIG as it is?",
-    Mode.JAX: "does the script call sagemaker_tf_data.initialize_jax() or jax.distributed.initialize(), and spread its "
-    "batches over all of jax.devices(), for example by keras.distribution.DataParallel?",
-    Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
-}
-SCOPES = {Mode.MWMS: "strategy.scope() of tf.distribute.MultiWorkerMirroredStrategy", Mode.PS: "strategy.scope()"}
 SHORT_SECONDS, MOST_SHORT_BYTES = 600.0, 1 << 20  # of a job whose records can be read again, sorted by time
 EVALUATOR = "evaluator/"  # prefix of an evaluator's name: its steps are not steps of the training
 ALONE, DIFFER = "trains alone", "weights that differ"
@@ -213,15 +202,6 @@ class Watch:
 
 def _is_of_evaluator(line: lines.Line) -> bool:
     return getattr(line, "process", "").startswith(EVALUATOR)
-
-
-def advice_on(mode: Mode, model: Model) -> str:
-    """Return what hosts that train alone lack: by the line of the script if it is known, else what the mode wants."""
-    if mode in SCOPES and model.made_at:
-        return f"{model.made_at} makes the model outside of {SCOPES[mode]}"
-    if mode in SCOPES and model.made > 1 and model.trained_at:
-        return f"{model.trained_at} applies gradients outside of the strategy: its steps are to run by strategy.run()"
-    return ADVICE[mode] + (f" It trains at {model.trained_at}" if model.trained_at else "")
 
 
 def _write(path: Path, value: object) -> None:

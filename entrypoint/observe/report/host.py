@@ -6,11 +6,11 @@ A record may be cut, broken or malicious: lines that do not fit are counted and 
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.launcher.job.choices import OUTSIDE
 from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.record import lines
 from entrypoint.record.read import batches, parsed, text, texts_of
 
-OUTSIDE = "outside the distribution"  # as in launcher/plan/plan.py
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_LOGGED, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24

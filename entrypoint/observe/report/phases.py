@@ -6,7 +6,8 @@ docs/report.md says what each phase is; `still` is its *no progress*.
 from dataclasses import dataclass
 from itertools import pairwise
 
-from entrypoint.observe.report.host import OUTSIDE, Host, Process, Run
+from entrypoint.launcher.job.choices import OUTSIDE
+from entrypoint.observe.report.host import Host, Process, Run
 
 ORDER = (
     "start", "prepare", "rendezvous", "import", "first step", "train", "data wait", "evaluation", "checkpoint", "serve",

@@ -8,13 +8,12 @@ from typing import Any
 
 from entrypoint.base.python310 import SAFE_PATH
 from entrypoint.launcher.job import params
-from entrypoint.launcher.job.choices import PsProgram, Tf1, When
+from entrypoint.launcher.job.choices import OUTSIDE, PsProgram, Tf1, When
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import (
     ALL_HOSTS,
     CLUSTER,
-    OUTSIDE,
     PREFLIGHT,
     PREPARE,
     Command,

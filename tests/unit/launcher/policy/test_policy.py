@@ -207,7 +207,7 @@ def test_who_is_waited_for_after_the_chiefs_end_is_said_once(play):
     assert not [line for line in p.said if "waiting for" in line]
     heartbeats(p, 90, 2)
     assert [line for line in p.said if "waiting for" in line] == [
-        "waiting for the scripts of algo-2 (ENTRYPOINT_PS_WORKER_END)"
+        "waiting for worker/0 on algo-2: other scripts have ended (ENTRYPOINT_PS_WORKER_END)"
     ]
 
 
