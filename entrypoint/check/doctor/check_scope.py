@@ -23,7 +23,8 @@ _APPLICATIONS = ("*keras.applications.*",)
 _TRAINS = ("fit", "train_on_batch", "trainable_variables", "trainable_weights")
 _METRICS = ("*keras.metrics.*",)
 # What runs steps in the strategy, or exchanges gradients otherwise.
-_RUNS = (".run", ".experimental_run_v2", ".schedule", ".fit", ".reduce", ".all_reduce", ".batch_reduce", ".train")
+_RUNS = (".run", ".experimental_run_v2", ".schedule")
+_EXCHANGES = (".fit", ".train", ".reduce", ".all_reduce", ".batch_reduce")
 _STARTERS = ("*app.run", "*fire.Fire", "*typer.run")
 _MESHES = (".Mesh", ".make_mesh", ".create_device_mesh", ".DeviceMesh")
 _SPREADS = (  # what spreads a computation over JAX's processes
@@ -83,6 +84,7 @@ def _of_loops(case: Case) -> Iterator[Finding]:
     code = case.code
     applies = code.call(".apply_gradients")
     runs = any(not matches(use.name, ("subprocess.*", *_STARTERS)) for use in code.uses(*_RUNS))
+    runs = runs or code.call(*_EXCHANGES) is not None
     if applies and code.call(".GradientTape") and not runs and not code.imports(*HOROVOD, "mpi4py*"):
         yield error(
             "no-strategy-run",
@@ -106,7 +108,13 @@ def _of_meshes(case: Case) -> Iterator[Finding]:
             )
             return
     learns = code.call(*_LEARNS_JAX)
-    if joins and learns and code.imports("jax", "jax.*") and not code.has(*_SPREADS) and not code.imports(*_SPREADS):
+    if (
+        joins
+        and learns
+        and code.imports("jax", "jax.*", "keras", "keras.*")
+        and not code.has(*_SPREADS)
+        and not code.imports(*_SPREADS)
+    ):
         yield error(
             "jax-nothing-shared",
             "the processes are joined, and nothing is spread over them: each trains a model of its own",
