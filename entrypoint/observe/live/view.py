@@ -53,7 +53,7 @@ class View:
                     process.still = still[process.name].seconds if process.name in still else 0.0
             case lines.Said():
                 self._said.append((line.at, host, line.text))
-            case lines.Distributed():
+            case lines.Distributed() if host == (known.about.coordinator or host):
                 self._apart = f"{line.words}: {line.advice}" if line.together is False else ""
             case lines.Outcome():
                 known.ended = True

@@ -171,8 +171,10 @@ class Together:
         }
         trained = [host for host, seen in self._hosts.items() if seen.trains]
         alone = [host for host in trained if self._hosts[host].was_alone(models[host], self._unseen)]
-        # Where one host's traffic cannot be judged, the others' silence proves nothing: it may exchange with them.
-        proven = alone == trained or all(models[host].leaves_strategy for host in alone)
+        rest = [self._hosts[host] for host in trained if host not in alone]
+        # One that is quiet, or whose traffic cannot be judged, may have trained alone as well, or with those.
+        unsure = any(seen.is_blind or seen.missed or seen.is_idle(self._model) for seen in rest)
+        proven = not unsure or all(models[host].leaves_strategy for host in alone)
         if not (alone and proven) or (len(trained) < 2 and not self._is_shared):
             return None
         self._said = False

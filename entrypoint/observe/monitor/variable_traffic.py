@@ -49,6 +49,8 @@ class Exchanged(State):
     large_steps: float = 0.0
     since: float = 0.0  # bytes after that exchange
     looks: int = 0  # looks after that exchange
+    noisy_seconds: float = 0.0  # `seconds` at the last look at which any gradients may have been exchanged
+    noisy_steps: float = 0.0
     bursts: int = 0
     good: int = 0
     _look: tuple[float, float, float] = (0.0, 0.0, 0.0)  # seconds, steps, bytes at its begin
@@ -68,6 +70,8 @@ class Exchanged(State):
             return
         exchanged, took, taken = self.bytes - count, self.seconds - seconds, steps - before
         self._look = self.seconds, steps, self.bytes
+        if self.missed or exchanged > self._noise(model, took, taken):
+            self.noisy_seconds, self.noisy_steps = self.seconds, steps
         if self.missed or exchanged >= self._large(model, took, taken):
             quiet = self.since / self.looks if self.looks else exchanged
             self.bursts += exchanged >= STANDS_OUT * quiet and not self.missed
@@ -110,10 +114,13 @@ class Exchanged(State):
 
     def is_quiet(self, model: Model) -> bool:
         """Return whether it has exchanged no gradients since the last large exchange."""
-        steps = self.steps - self.large_steps
+        return self.since <= self._noise(model, self.seconds - self.large_seconds, self.steps - self.large_steps)
+
+    def _noise(self, model: Model, seconds: float, steps: float) -> float:
+        """Return the most bytes in some seconds and steps that are no gradients."""
         if model.weights and not self.is_shared:
-            return self.since <= max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
-        return self.since <= max(FEW, SILENT * (steps or self.seconds - self.large_seconds))
+            return max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
+        return max(FEW, SILENT * (steps or seconds))
 
     def is_idle(self, model: Model) -> bool:
         """Return whether it is quiet, and its last large exchange lies in the first half of its training."""
@@ -137,15 +144,19 @@ class Exchanged(State):
 
         `model`: its own; `unseen`: traffic proves nothing.
         """
-        if not self.trains:
-            return False
-        if model.leaves_strategy:
-            return True
-        late = self.large_seconds > self.seconds * (EARLY_SHARE if not model.is_alone else EARLY_SHARE_OF_ALONE)
-        if unseen:
+        if model.leaves_strategy or not self.trains:
+            return self.trains
+        if self.steps < LEAST_STEPS or unseen:
             return self.steps >= LEAST_STEPS and model.is_alone
-        long = self.steps >= LEAST_STEPS and (model.is_alone or self.seconds >= LEAST_SECONDS)
-        return long and not (late or self.is_blind or self.missed) and self.is_quiet(model)
+        if self.is_blind or self.missed:
+            return False
+        if model.asks_for_scalars:
+            return self.bytes / self.steps < WIDTH_BYTES * model.dense / 2
+        seconds, steps, count = self._look
+        pending = self.bytes - count > self._noise(model, self.seconds - seconds, self.steps - steps)
+        early = self.noisy_seconds <= self.seconds * (EARLY_SHARE_OF_ALONE if model.is_alone else EARLY_SHARE)
+        long = self.steps - self.noisy_steps >= LEAST_STEPS and (model.is_alone or self.seconds >= LEAST_SECONDS)
+        return early and long and not pending
 
     def _has_trained(self, needed: float, large_steps: float, large_seconds: float) -> bool:
         """Return whether it has trained long enough, both in all and after its last large exchange.

@@ -57,7 +57,7 @@ class Watch:
         self._make = lambda: Together(training, job.mode is Mode.PS, unseen=unseen)
         self._together = self._make()
         meant = job.mode is Mode.SINGLE and job.settings.mode == "single"
-        self._together.judged = meant or len(job.cluster.training) < 2
+        self._together.judged = meant or len(training) < 2
         self._began = time.monotonic()
         self.found: list[lines.Line] = []  # verdicts that are to be recorded
         self._weights = Weights()

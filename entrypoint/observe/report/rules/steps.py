@@ -43,14 +43,14 @@ def _last_rise(series: Series) -> tuple[list[float], list[float]]:
 
 def apart(job: JobRecord, _: float) -> Iterator[Verdict]:
     """Repeat the monitor's finding that the hosts did not train one model, which makes all other advice pointless."""
-    for host in job.hosts:
-        if found := host.apart:
-            yield Verdict(
-                rule="apart", host="", severity=Severity.ERROR, weight=APART,
-                text=f"the hosts trained apart since {duration(found['since'])} after the start, each a model of its "
-                f"own: {found['words']}",
-                advice=found["advice"],
-            )  # fmt: skip
+    found = job.coordinator.apart if job.coordinator else None
+    if found:
+        yield Verdict(
+            rule="apart", host="", severity=Severity.ERROR, weight=APART,
+            text=f"the hosts trained apart since {duration(found['since'])} after the start, each a model of its own: "
+            f"{found['words']}",
+            advice=found["advice"],
+        )  # fmt: skip
 
 
 def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:

@@ -1,8 +1,8 @@
 """List training scripts in the manner of public ones, of a few lines each, with the right findings.
 
-A script begins with `### NAME | JOB | CHECKS | REQUIREMENTS`: JOB is none, one, mpi, mwms, ps or jax; CHECKS are those that
-must be found as errors or warnings; warnings of NOT_LABELLED do not count (docs/doctor.md says how often they were
-right on public scripts). Half of the scripts are healthy.
+A script begins with `### NAME | JOB | CHECKS | REQUIREMENTS`: JOB is none, one, mpi, mwms, ps or jax; CHECKS are
+those that must be found as errors or warnings; warnings of NOT_LABELLED do not count (docs/doctor.md says how often
+they were right on public scripts). Half of the scripts are healthy.
 """
 
 NOT_LABELLED = {
