@@ -224,10 +224,7 @@ class Monitor:
             self._add(*self._printed.take_lines())
         wanted = 0  # how often stacks were requested until now
         if self._job.cluster.is_coordinator:
-            if self._watch is None:
-                from entrypoint.observe.monitor.watch import Watch
-
-                self._watch = Watch(self._job, self._trains, self._tell, self._tracked)
+            self._watch = self._watch or self._begin_watch()
             fresh, self._fresh = self._fresh, []
             self._watch.look(fresh)
             self._add_found()
@@ -236,6 +233,11 @@ class Monitor:
             wanted = self._delivery.wants.get("stacks", 0)
         if self._silence:
             self._silence.take_stacks(wanted, self._training())
+
+    def _begin_watch(self) -> "Watch":
+        from entrypoint.observe.monitor.watch import Watch
+
+        return Watch(self._job, self._trains, self._tell, self._tracked)
 
     def _add_found(self) -> None:
         if self._watch:
@@ -269,6 +271,8 @@ class Monitor:
         if self._job.cluster.is_coordinator:
             self._guard(self._record.flush)
             self._guard(lambda: wait_for(self._there, path.parent, LAST_SECONDS))
+            if self._watch is None and self._marks and self._marks.heard:  # it was over before the first review
+                self._watch = self._begin_watch()
             if self._watch:
                 self._guard(partial(self._watch.show_last, self._fresh))
                 self._guard(self._add_found)
