@@ -261,6 +261,13 @@ class Model(Line):  # what a process trains, and what Horovod reduces
     model: Mapping[str, Any]  # fields of observe/monitor/model.py:Model
 
 
+class Distributed(Line, positional=1):  # whether the hosts train together, on the coordinator; a later line replaces it
+    together: bool | None  # null: unclear
+    since: float = 0.0  # when the training began, in seconds since the epoch
+    words: str = ""
+    advice: str = ""  # if they do not: what is missing, by file and line where the code shows it
+
+
 class Lines(Line):  # a process's last lines of output: at its end, and while the live page is open
     process: str
     lines: Sequence[str]

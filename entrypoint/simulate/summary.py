@@ -11,6 +11,7 @@ from entrypoint.observe.report.render import ending_of, verdicts_of
 from entrypoint.simulate.engine import last_line
 from entrypoint.simulate.tree import HostFolder
 
+APART = "error: apart: "  # the report's verdict that stands first here, as the table looks like a success
 _COLUMNS = ("host", "exit", "start s", "train s", "tail s")
 
 
@@ -25,13 +26,15 @@ def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Se
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
-    causes = [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
-    lines = ["", *causes, *[""][: len(causes)]]
+    verdicts = [words for folder in folders for words in verdicts_of(folder.report)]
+    apart = [words.replace(APART, "error: ", 1) for words in verdicts if words.startswith(APART)]
+    failed = [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
+    lines = ["", *apart, *failed, *([""] if apart or failed else [])]
     lines += [*(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
     # The causes say how a failed job ended.
-    ends = [] if causes else [words for folder in folders if (words := ending_of(folder.report))]
-    verdicts = [words for folder in folders for words in verdicts_of(folder.report)]
-    return "\n".join([*lines, *faults, *(f"report: {words}" for words in [*ends, *verdicts]), *_places(folders)])
+    ends = [] if failed else [words for folder in folders if (words := ending_of(folder.report))]
+    rest = [f"report: {words}" for words in [*ends, *verdicts] if not words.startswith(APART)]
+    return "\n".join([*lines, *faults, *rest, *_places(folders)])
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:

@@ -367,6 +367,20 @@ KERAS = {
     **dict.fromkeys(("keras/__init__.py", "keras/src/__init__.py", "keras/src/optimizers/__init__.py"), ""),
     "keras/src/optimizers/optimizer.py": OPTIMIZER,
 }
+# A strategy of two workers, which nobody uses.
+STRATEGY = {
+    "tensorflow/__init__.py": """
+executing_eagerly = lambda: True
+class distribute:
+    has_strategy = staticmethod(lambda: False)
+""",
+    **dict.fromkeys(("tensorflow/python/__init__.py", "tensorflow/python/distribute/__init__.py"), ""),
+    "tensorflow/python/distribute/collective_all_reduce_strategy.py": """
+class CollectiveAllReduceExtended:
+    def __init__(self):
+        self._num_workers = 2
+""",
+}
 REQUIRED = {**SOON, "ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
 
 
@@ -381,6 +395,28 @@ class TestDistributed:
         assert re.match(r"distributed: yes: 2 hosts exchange \d\d.* kB a step for 10,000 weights", said)
         job.signal(signal.SIGTERM)
         assert job.end() == [143, 143]
+
+    def test_a_job_of_seconds_that_leaves_its_strategy_is_told_at_its_end(self, hosts):
+        """As with a model outside of the scope; the report begins with it, and the exit code is the script's."""
+        code = f"""{TRAINS.format(weights=10_000)}
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+CollectiveAllReduceExtended()
+for step in range(3000):
+    {LEARNS}
+    print(f"step={{step}} loss=1.0", flush=True)
+"""
+        job = hosts(
+            2, "train.py", code={"train.py": code, **KERAS, **STRATEGY},
+            environment={**SOON, "ENTRYPOINT_MODE": "mwms"},
+        )  # fmt: skip
+        assert job.end() == [0, 0]
+        words = "every host trains alone (a strategy of 2 workers was made, and gradients are applied outside of it"
+        (told,) = re.findall(r"distributed: NO: .*", job[1].log)
+        line = code[: code.index("sgd.apply")].count("\n") + 1
+        assert words in told and f"train.py:{line} applies gradients outside of the strategy" in told
+        assert re.search(rf"report: error: apart: the hosts trained apart since .*: {re.escape(words)}", job[1].log)
+        ((together, more),) = lines(job, "algo-1", "distributed")
+        assert together is False and more["words"].startswith(words)
 
     @pytest.mark.more  # the next one says it, too
     def test_hosts_that_train_alone_are_told(self, hosts):

@@ -16,7 +16,8 @@ from entrypoint.check.doctor.api_names import (
     WORKERS,
 )
 from entrypoint.check.doctor.context import fallback
-from entrypoint.check.doctor.source import UseKind, value_of
+from entrypoint.check.doctor.program import Code
+from entrypoint.check.doctor.source import Source, UseKind
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, Place, error, note, warning
 from entrypoint.launcher.job.choices import When
@@ -148,14 +149,43 @@ def _of_horovod(case: Case, first: Place) -> Iterator[Finding]:
 
 
 def _of_tf_config(case: Case) -> Iterator[Finding]:
-    if not (case.may_be(Mode.MWMS) or case.may_be(Mode.PS)):
+    if not (case.may_be(Mode.MWMS) or case.may_be(Mode.PS)) or case.mode is Mode.SINGLE:
         return
-    for source, node in case.code.nodes(ast.Assign):
-        if any(value_of(getattr(target, "slice", None)) == "TF_CONFIG" for target in node.targets):
-            yield note(
-                "tf-config-written",
-                "the script writes TF_CONFIG over the launcher's, in which roles and ports are those of the processes "
-                "that really run",
-                "no TF_CONFIG of its own, unless it only renames a task",
-                place=source.at(node),
-            )
+    for source, node in _writes_of_tf_config(case.code):
+        yield note(
+            "tf-config-written",
+            "the script writes TF_CONFIG over the launcher's, in which roles and ports are those of the processes "
+            "that really run",
+            "no TF_CONFIG of its own, unless it only renames a task",
+            place=source.at(node),
+        )
+
+
+def _writes_of_tf_config(code: Code) -> Iterator[tuple[Source, ast.AST]]:
+    """Yield the statements that set TF_CONFIG: as an item, by a call, or as one of several variables."""
+    for source, node in code.nodes(ast.Constant):
+        if node.value != "TF_CONFIG":
+            continue
+        outer = source.parents.get(node)
+        call = source.parents.get(outer) if isinstance(outer, ast.Dict) else outer
+        if isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Store):
+            yield source, outer
+        elif isinstance(call, ast.Call) and source.last(call) in ("putenv", "setdefault", "update"):
+            yield source, call
+    for source, call in code.nodes(ast.Call):
+        if source.last(call) == "update" and any(keyword.arg == "TF_CONFIG" for keyword in call.keywords):
+            yield source, call
+
+
+_JOINS_JAX = ("jax.distributed.initialize", ".distribution.initialize")
+
+
+def joins_hosts_itself(code: Code) -> bool:
+    """Return whether a script makes a cluster of the job's hosts by itself, so that it needs no mode for that."""
+    starts = r"\b(mpirun|mpiexec|horovodrun|torchrun|torch\.distributed\.(run|launch))\b"
+    return (
+        any(_writes_of_tf_config(code))
+        or code.call(".ClusterSpec", "horovod.run", "horovod.*.run", ".init_process_group") is not None
+        or any(vars(use.node)["args"] or vars(use.node)["keywords"] for use in code.calls(*_JOINS_JAX))
+        or next(code.strings(starts), None) is not None
+    )

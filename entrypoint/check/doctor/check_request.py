@@ -7,6 +7,7 @@ from typing import Any
 
 from entrypoint.base.extras import WHEEL
 from entrypoint.check.doctor.api_names import SESSIONS
+from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
 from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.request import Request
@@ -140,7 +141,8 @@ def _of_our_reader(described: Described, code: Code | None) -> Iterator[Finding]
     if job is None:
         return
     alone = job.mode is Mode.SINGLE and len(job.cluster.hosts) > 1 and not described.problems
-    if alone and any("no distribution is configured" in text for text in job.warnings):
+    joined = code is not None and joins_hosts_itself(code)
+    if alone and not joined and any("no distribution is configured" in text for text in job.warnings):
         yield error(
             "nothing-shared",
             f"{len(job.cluster.hosts)} hosts without a mode of distribution: each runs the script alone, and nothing "

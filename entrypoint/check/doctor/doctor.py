@@ -15,6 +15,7 @@ from entrypoint.check.doctor.check_imports import of_names
 from entrypoint.check.doctor.check_launch import of_launch
 from entrypoint.check.doctor.check_modules import of_modules
 from entrypoint.check.doctor.check_request import of_request
+from entrypoint.check.doctor.check_scope import of_scope
 from entrypoint.check.doctor.check_shell import of_shell
 from entrypoint.check.doctor.planned_job import Described, described
 from entrypoint.check.doctor.program import Code, read_code
@@ -24,7 +25,7 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding, error
 from entrypoint.launcher.job.job import Mode
 
-CHECKS_OF_SCRIPTS = (of_shell, of_names, of_modules, of_arguments, of_code, of_data, of_keeping)
+CHECKS_OF_SCRIPTS = (of_shell, of_names, of_modules, of_arguments, of_code, of_scope, of_data, of_keeping)
 
 
 @dataclass(frozen=True, kw_only=True)

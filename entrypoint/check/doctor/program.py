@@ -102,11 +102,11 @@ def read_code(program: Path, shown: str = "", exported: bool = False) -> Code:
 
 def _as_imported(main: Source, modules: list[Source]) -> Iterator[Source]:
     """Yield modules without what runs only when they are the main program, behind `if __name__ == "__main__":`."""
-    bodies = {each.path: [node for node in each.tree.body if not _is_main_guard(node)] for each in modules}
+    bodies = {each.path: [node for node in each.tree.body if not is_main_guard(node)] for each in modules}
     words = {path: _words(body) for path, body in {main.path: main.tree.body, **bodies}.items()}
     for source in modules:
         body = bodies[source.path]
-        called = _words([node for node in source.tree.body if _is_main_guard(node)])
+        called = _words([node for node in source.tree.body if is_main_guard(node)])
         elsewhere = set().union(*(each for path, each in words.items() if path != source.path))
         for node in [node for node in body if isinstance(node, ast.FunctionDef) and node.name in called - elsewhere]:
             others = [each for each in body if each is not node]
@@ -114,7 +114,8 @@ def _as_imported(main: Source, modules: list[Source]) -> Iterator[Source]:
         yield replace(source, tree=ast.Module(body=body, type_ignores=[]))
 
 
-def _is_main_guard(node: ast.stmt) -> bool:
+def is_main_guard(node: ast.AST) -> bool:
+    """Return whether a statement is `if __name__ == "__main__":`, without an `else`."""
     return isinstance(node, ast.If) and "__name__" in _words([node.test]) and not node.orelse
 
 

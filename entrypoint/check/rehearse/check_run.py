@@ -206,12 +206,12 @@ def of_distributed(case: Case) -> Iterator[Finding]:
         return
     if case.request.meant_alone:
         yield note("distributed", "each host trains alone, as ENTRYPOINT_MODE=single says")
-    elif case.request.mode == Mode.MPI and case.engine == EngineName.PROCESS:
+    elif case.request.mode == Mode.MPI and case.engine == EngineName.PROCESS and not run.together:
         yield note(
             "distributed", "ranks of hosts that are processes of one machine share its memory: it is not seen whether "
             "they train together", "--engine netns or docker",
         )  # fmt: skip
-    elif case.request.mode == "single":
+    elif case.request.mode == "single" and not (run.together and run.together[0]):
         yield error(
             "distributed", f"no distribution was asked for: each of {case.request.hosts} hosts trains alone",
             'environment={"ENTRYPOINT_MODE": "ps"}, "mwms", "mpi" or "jax"; "single" if that is meant',
@@ -222,7 +222,7 @@ def of_distributed(case: Case) -> Iterator[Finding]:
         if together is None:
             yield note("distributed", what, "a longer run (--seconds)")
         else:
-            yield fine("distributed", what) if together else error("distributed", what, _NOT_ALONE)
+            yield fine("distributed", what) if together else error("distributed", what, run.missing or _NOT_ALONE)
     elif not run.has_failed:
         yield note(
             "distributed", f"it is not known: {size(run.exchanged, 1024)} were exchanged in {duration(run.trained)}",

@@ -147,7 +147,8 @@ class _Stage:
         self.own_ml = engine.has_own_ml
         self._say(f"run {len(self._runs) + 1}: {_WORDS[name]}; its output is in {log}")
         ended = run(job, engine, log, moment, kept, own_files=name is RunName.PLAIN)
-        self._runs.append(seen(name, job, ended, log, self._knows_reads and name is RunName.PLAIN))
+        knows_reads = self._knows_reads and name is RunName.PLAIN
+        self._runs.append(seen(name, job, ended, log, knows_reads, self._case.engine))
         return self._runs[-1]
 
     def _job(self, name: RunName, checkpoints: Path) -> LocalJob:

@@ -10,12 +10,14 @@ from typing import Any
 from entrypoint.base.python310 import StrEnum
 from entrypoint.check.rehearse.runs import OLD, Ended, files_in
 from entrypoint.check.rehearse.triggers import NOT_TRAINING
+from entrypoint.launcher.job.choices import OUTSIDE, Mode
 from entrypoint.launcher.outcome.outcome import Cause, Kind
-from entrypoint.observe.monitor.distributed import Together
+from entrypoint.observe.monitor.distributed import Together, advice_on
 from entrypoint.observe.monitor.metrics import Reader
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
 from entrypoint.simulate.channels import keys_below
+from entrypoint.simulate.engine import EngineName
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
 
@@ -69,6 +71,7 @@ class Seen:
     kind: Kind | None = None  # None: no record has the outcome
     cause: str = ""
     together: tuple[bool | None, str] | None = None  # whether the hosts train together (None: unclear), and words
+    missing: str = ""  # what is missing if they do not
     exchanged: int = 0  # bytes between processes of two hosts
     log: str = ""
     last_lines: tuple[str, ...] = ()
@@ -146,13 +149,17 @@ class Seen:
         return found
 
 
-def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: bool) -> Seen:
+def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: bool, engine: str = "") -> Seen:
     """Collect the results of a run."""
     folders = folders_of(job)
     records = {folder.host: _record(job.output, folder.host) for folder in folders}
     every = [(host, line) for host, its in records.items() for line in its]
-    shared = any(isinstance(line, lines.Host) and line.mode == "ps" for _, line in every)
-    together, at_the_end = (Together(list(records), shared, FEWER_STEPS) for _ in range(2))
+    mode = next((Mode(line.mode) for _, line in every if isinstance(line, lines.Host) and line.mode), Mode.SINGLE)
+    outside = {host for host, line in every if isinstance(line, lines.Process) and line.task == OUTSIDE}
+    hosts = [host for host in records if host not in outside]
+    # Ranks on hosts that are simulated on one machine exchange data in shared memory.
+    unseen = mode is Mode.MPI and engine == EngineName.PROCESS
+    together, at_the_end = (Together(hosts, mode is Mode.PS, FEWER_STEPS, unseen) for _ in range(2))
     found = None
     # All records sorted by time: hosts that are simulated on one machine have one clock.
     for host, line in sorted(every, key=lambda each: each[1].at):
@@ -160,10 +167,12 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: boo
             with suppress(*lines.WRONG):
                 together.note(host, line)
                 at_the_end.note(host, line)
-            found = (together.look() if len(records) > 1 else None) or found
+            found = (together.look() if len(hosts) > 1 else None) or found
     if found and found[0] is False:  # traffic is counted every two seconds, in which a fast script takes many steps
         found = at_the_end.look()
     outcome = next((line for _, line in every if isinstance(line, lines.Outcome)), None)
+    if (found is None or found[0] is None) and outcome and outcome.kind == Kind.SUCCEEDED and len(hosts) > 1:
+        found = at_the_end.at_end() or found
     return Seen(
         name=name,
         ended=ended,
@@ -171,6 +180,7 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: boo
         kind=Kind(outcome.kind) if outcome else None,
         cause=_words(outcome.cause) if outcome and outcome.cause else "",
         together=found,
+        missing=advice_on(mode, at_the_end.model) if found and found[0] is False else "",
         exchanged=sum(sum(map(sum, line.peers.values())) for _, line in every if isinstance(line, lines.Sample)) // 2,
         log=str(log),
         last_lines=tuple(_text(log)[-4096:].strip().splitlines()[-3:]),

@@ -2,6 +2,8 @@
 
 from entrypoint.base.python310 import StrEnum
 
+OUTSIDE = "outside the distribution"  # task of a script that runs alone beside those that train
+
 
 class Mode(StrEnum):
     """Name how the work is spread over the hosts."""

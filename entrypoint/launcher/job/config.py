@@ -101,9 +101,9 @@ def read_what_can_be(
         mode, evaluator = Mode.SINGLE, ""
     elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
         warnings.append(
-            f"{len(cluster.hosts)} hosts, but no distribution is configured: each runs the script alone and "
-            "nothing is shared. Set ENTRYPOINT_MODE or a hyperparameter such as "
-            f"{params.PARAMETER_SERVER_ENABLED} to change that"
+            f"{len(cluster.hosts)} hosts, but no distribution is configured: each runs the script without TF_CONFIG "
+            "and ranks, and trains alone unless the script itself joins the hosts. Set ENTRYPOINT_MODE or a "
+            f"hyperparameter such as {params.PARAMETER_SERVER_ENABLED} to change that"
         )
     if cluster.interface is None and len(cluster.hosts) > 1:
         warnings.append(

@@ -16,6 +16,10 @@ class Rule(Value):
 
 
 RULES = {
+    "apart": Rule(
+        default=0, most=1, doc="the monitor has found that the hosts did not train together: "
+        "[monitoring.md](monitoring.md#is-it-really-distributed); it has no threshold"
+    ),
     "input_bound": Rule(
         default=0.3, most=1, doc="a host waits for input in at least N of its training: by marks of data that were "
         "waited for, pipes that were empty while its processors were idle, or waits for disks"

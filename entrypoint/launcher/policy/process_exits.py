@@ -1,10 +1,11 @@
 """Decide what the end of a process of this host means, and what a missing end means. Pure, like the policy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from signal import SIGKILL, SIGTERM
 from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.base.wording import listed
 from entrypoint.launcher.job.choices import WorkerEnd
 from entrypoint.launcher.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.launcher.job.settings import Settings
@@ -12,7 +13,7 @@ from entrypoint.launcher.outcome.outcome import Confidence, Exit
 from entrypoint.launcher.plan.plan import USERS, Duty, Flag, ProcessSpec, Ready, Restart, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
-from entrypoint.launcher.policy.facts import Facts
+from entrypoint.launcher.policy.facts import Facts, Phase
 from entrypoint.launcher.policy.known import PEER_SECONDS
 from entrypoint.launcher.policy.starting import Starting
 
@@ -23,7 +24,9 @@ LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print w
 LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
 UNENDING_SECONDS = 2.0  # seconds that a process has from its last output to its end
 NO_SERVER_SECONDS = 60.0  # seconds within which a chief's script listens, if it ever does
-LOG_WAITING_SECONDS = 30.0  # seconds after the chief's end, if its workers still work
+LOG_WAITING_SECONDS = 30.0  # seconds after the first script's end, if others still work
+SHOWN = 5  # processes that are named
+LOOK_WAITING_SECONDS = 1.0  # seconds between two looks at that: the reports of all hosts are read
 
 
 class Ends:
@@ -33,7 +36,9 @@ class Ends:
         self.facts, self.settings, self.starting = facts, settings, starting
         self.look_at = now
         self._may_serve = any(spec.ends is WorkerEnd.AUTO for spec in facts.plan.processes)
-        self._rests_since = now
+        self._deciding = [spec for spec in facts.plan.processes if spec.duty is Duty.SCRIPT and spec.decides]
+        self._sidecars = [spec for spec in facts.plan.processes if spec.duty is Duty.SIDECAR]
+        self._waits_since, self._wait_at, self._has_logged = now, now, False
         self._look_again = max(LOOK_AGAIN_SECONDS, len(facts.plan.hosts) / LOOKED_AT)
 
     def note(self, event: events.Ended, now: float) -> Iterator[Action]:
@@ -126,15 +131,40 @@ class Ends:
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 
     def _log_waiting(self, now: float) -> Iterator[Action]:
-        """Log once which workers still work when the chief has ended, if they may only serve."""
+        """Log once what the job waits for: scripts that run on when others have ended, or that have no part in the end.
+
+        They may serve for ever.
+        """
         facts = self.facts
-        if not self._may_serve or not facts.is_coordinator or facts.attempt.causes or facts.rests() is None:
-            self._rests_since = now
-        elif now >= self._rests_since + LOG_WAITING_SECONDS:
-            self._may_serve = False
-            reports = {host: facts.report_of(host) for host in facts.others}
-            if left := [host for host, report in reports.items() if not report.done and report.rests is None]:
-                yield events.Say(message=f"waiting for the scripts of {', '.join(left)} (ENTRYPOINT_PS_WORKER_END)")
+        if self._has_logged or not facts.is_coordinator or now < self._wait_at:
+            return
+        self._wait_at = now + LOOK_WAITING_SECONDS
+        if facts.attempt.causes or facts.phase is not Phase.RUNNING:
+            self._waits_since = now
+            return
+        if facts.attempt.decided_since is not None:
+            left = [spec for spec in self._sidecars if self._lingers(spec.host)]
+            if left and now >= facts.attempt.decided_since + LOOK_WAITING_SECONDS:
+                self._has_logged = True
+                most = f"{max(spec.lingers for spec in left):g} s"
+                yield events.Say(message=f"waiting for {_named(left)}, {most} at most: all other scripts have ended")
+            return
+        left = [spec for spec in self._deciding if not self._is_over(spec.host)]
+        if not left or len(left) == len(self._deciding):
+            self._waits_since = now
+        elif now >= self._waits_since + LOG_WAITING_SECONDS:
+            self._has_logged = True
+            alone = all(spec.role is Role.SCRIPT for spec in left)
+            why = "; without a mode of distribution the job ends with the last script" if alone else ""
+            why = " (ENTRYPOINT_PS_WORKER_END)" if self._may_serve else why
+            yield events.Say(message=f"waiting for {_named(left)}: other scripts have ended{why}")
+
+    def _is_over(self, host: str) -> bool:
+        report = self.facts.report_of(host)
+        return self.facts.rests() is not None if host == self.facts.host else report.done or report.rests is not None
+
+    def _lingers(self, host: str) -> bool:
+        return self.facts.lingering() if host == self.facts.host else self.facts.report_of(host).lingering
 
     def _watch_the_chief(self, now: float) -> None:
         """Blame a chief whose session waits for ever for a server that its code does not start."""
@@ -161,3 +191,7 @@ class Ends:
                     what = f"did not start {missing[0].name} of {missing[0].host}"
                     error = "check that host's limits of processes and memory"
                 facts.blame(now, name, what=f"{what} within {limit:g} s", error=error, code=ExitCode.START_TIMEOUT)
+
+
+def _named(specs: Sequence[ProcessSpec]) -> str:
+    return listed([f"{spec.name} on {spec.host}" for spec in specs], SHOWN)

@@ -165,8 +165,9 @@ def _drawn(state: Mapping[str, Any], width: int) -> Any:
         )
     for row in _rows(state):
         table.add_row(*(Text(row[place]) for place in shown))
-    head = [Text(_headline(state), style="bold"), *([Text(cause, style="red")] if (cause := _cause(state)) else [])]
-    return Group(*head, Text(""), table, Text(""), Text(_said(state), style="dim"))
+    apart = f"error: the hosts do not train together: {printable(found)}" if (found := state.get("apart")) else ""
+    red = [Text(words, style="bold red") for words in (_cause(state), apart) if words]
+    return Group(Text(_headline(state), style="bold"), *red, Text(""), table, Text(""), Text(_said(state), style="dim"))
 
 
 def _rows(state: Mapping[str, Any]) -> list[list[str]]:

@@ -25,9 +25,10 @@ class View:
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
         self._said: deque[tuple[float, str, str]] = deque(maxlen=SAID)
-        self._outcome: dict[str, Any] | None = None
+        self.outcome: dict[str, Any] | None = None
         self.others: dict[str, Any] | None = None  # the outcome by another host than the coordinator, which may be lost
         self.last = 0.0  # time of the last line, by its host's clock
+        self._apart = ""  # that the hosts train apart, and what is missing
 
     def note(self, host: str, line: lines.Line) -> None:
         """Note one line of a host's record; raise one of WRONG if it cannot be right."""
@@ -55,11 +56,13 @@ class View:
                     process.still = still[process.name].seconds if process.name in still else 0.0
             case lines.Said():
                 self._said.append((line.at, host, line.text))
+            case lines.Distributed() if host == (known.about.coordinator or host):
+                self._apart = f"{line.words}: {line.advice}" if line.together is False else ""
             case lines.Outcome():
                 known.ended = True
                 outcome = {name: getattr(line, name) for name in line.named}
                 if host == (known.about.coordinator or host):
-                    self._outcome = outcome
+                    self.outcome = outcome
                 else:
                     self.others = outcome
 
@@ -74,7 +77,8 @@ class View:
             "name": about.job or "",
             "mode": about.mode or "",
             "coordinator": about.coordinator or "",
-            "outcome": self._outcome,
+            "outcome": self.outcome,
+            "apart": self._apart,
             "progress": _progress(hosts),
             "hosts": [host.state() for host in hosts],
             "said": sorted(self._said),

@@ -6,11 +6,23 @@ docs/monitoring.md says when it is "yes", "NO" or unclear. "NO" can end a job.
 import re
 from collections.abc import Collection, Mapping
 
+from entrypoint.launcher.job.choices import Mode
 from entrypoint.observe.monitor import variable_traffic as traffic
 from entrypoint.observe.monitor.model import Model, Who, model_of, of_all
 from entrypoint.observe.monitor.variable_traffic import BURSTS, FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
 from entrypoint.record import lines
 
+ADVICE = {
+    Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single states that this is intended",
+    Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
+    "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
+    Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
+    "TF_CONFIG as it is?",
+    Mode.JAX: "does the script call sagemaker_tf_data.initialize_jax() or jax.distributed.initialize(), and spread its "
+    "batches over all of jax.devices(), for example by keras.distribution.DataParallel?",
+    Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
+}
+SCOPES = {Mode.MWMS: "strategy.scope() of tf.distribute.MultiWorkerMirroredStrategy", Mode.PS: "strategy.scope()"}
 PROVEN = 2.0  # factor on the time of a "NO", after which it may end the job
 UNCLEAR_SECONDS, UNCLEAR_STEPS, LONG_SECONDS = 60.0, 100.0, 300.0  # until "unclear": with so many steps, and without
 OFTEN = 3  # how often at least half of the weights must have been reduced by calls
@@ -23,10 +35,14 @@ _LEARNS = re.compile(
 class Together:
     """Track the exchange of each host through the records. Durations are sums of the samples' seconds.
 
-    `shared`: the weights lie on parameter servers; `steps`: least number of steps for the verdict "alone".
+    `shared`: the weights lie on parameter servers; `steps`: least number of steps for the verdict "alone"; `unseen`:
+    the hosts may exchange what traffic.py does not count.
     """
 
-    def __init__(self, hosts: Collection[str], shared: bool = False, steps: float = STEPS) -> None:
+    def __init__(
+        self, hosts: Collection[str], shared: bool = False, steps: float = STEPS, unseen: bool = False
+    ) -> None:
+        self._is_shared, self._unseen = shared, unseen
         part = 1 / len(hosts) if shared and hosts else 1.0
         self._hosts = {host: Exchanged(part=part, is_shared=shared) for host in hosts}
         self._started: set[str] = set()
@@ -40,6 +56,7 @@ class Together:
         self._needed = steps
         self._said: bool | None = None
         self._said_unclear = False
+        self.since = 0.0  # time of the line by which the training began
         self.judged = False  # whether the last verdict is given
 
     def note(self, host: str, line: lines.Line) -> None:
@@ -54,9 +71,9 @@ class Together:
                     seen.missed = seen.missed or unseen
                 self._note_sample(host, line)
             case lines.Model() if host in self._started:
-                self._note_model(host, line.process, model_of(line.model))
+                self._note_model(line.at, host, line.process, model_of(line.model))
             case lines.Metric() if host in self._started:
-                self._note_metrics(host, line.process, line.values)
+                self._note_metrics(line.at, host, line.process, line.values)
 
     def _start(self, host: str) -> None:
         """Note that a training process has started on a host: all hosts begin again, as they wait for it."""
@@ -70,9 +87,9 @@ class Together:
         self._model = of_all(self._models.values())
         self._to = {pair: sent for pair, sent in self._to.items() if host not in pair}
 
-    def _begin(self) -> None:
+    def _begin(self, at: float) -> None:
         if not self._begun:
-            self._begun = True
+            self._begun, self.since = True, at
             for seen in self._hosts.values():
                 seen.begin()
             for known in self._steps.values():
@@ -96,23 +113,23 @@ class Together:
             seen.seconds += seconds
             seen.advance(steps, self._model)
 
-    def _note_model(self, host: str, process: str, model: Model) -> None:
+    def _note_model(self, at: float, host: str, process: str, model: Model) -> None:
         model = of_all([model, self._models.get((host, process), model)])
         self._models[host, process] = model
         self._model = of_all([self._model, model])
         if model.weights:
             self._hosts[host].trains = True
-            self._begin()
+            self._begin(at)
         if model.steps:
             self._count(host, process, model.steps, seen=True)
         if self._reduced == 0.0 or model.reduced - self._reduced >= max(1.0, self._model.dense / 2):
             self._often += bool(self._reduced) and self._model.asks_for_weights
             self._reduced = model.reduced
 
-    def _note_metrics(self, host: str, process: str, metrics: Mapping[str, float]) -> None:
+    def _note_metrics(self, at: float, host: str, process: str, metrics: Mapping[str, float]) -> None:
         if "step" in metrics:
             if any(_LEARNS.search(name) for name in metrics):
-                self._begin()
+                self._begin(at)
             self._count(host, process, metrics["step"], seen=False)
             self._hosts[host].trains = True
         if "epoch" in metrics and self._begun:
@@ -129,7 +146,7 @@ class Together:
 
     def look(self) -> tuple[bool | None, str] | None:
         """Return (whether they train together, words) when that has changed, else None. In the pair, None: unclear."""
-        if self.judged or len(self._started) < len(self._hosts):
+        if self.judged or self._unseen or len(self._started) < len(self._hosts):
             return None
         hosts = self._hosts.values()
         often = self._often >= OFTEN and all(seen.bytes for seen in hosts)
@@ -144,6 +161,29 @@ class Together:
             self._said_unclear = True
             return None, f"distributed: unclear: {traffic.unclear(self._hosts, self._model, self._begun)}"
         return None
+
+    def at_end(self) -> tuple[bool, str] | None:
+        """Return the verdict of a job that has succeeded, if `look` had none: its hosts trained alone, or None."""
+        if self._said is not None or self.judged or not self._begun:
+            return None
+        models = {
+            name: of_all(each for (host, _), each in self._models.items() if host == name) for name in self._hosts
+        }
+        trained = [host for host, seen in self._hosts.items() if seen.trains]
+        alone = [host for host in trained if self._hosts[host].was_alone(models[host], self._unseen)]
+        rest = [self._hosts[host] for host in trained if host not in alone]
+        # One that is quiet, or whose traffic cannot be judged, may have trained alone as well, or with those.
+        unsure = any(seen.is_blind or seen.missed or seen.is_idle(self._model) for seen in rest)
+        proven = not unsure or all(models[host].leaves_strategy for host in alone)
+        if not (alone and proven) or (len(trained) < 2 and not self._is_shared):
+            return None
+        self._said = False
+        return False, f"distributed: NO: {traffic.no(self._hosts, models[alone[0]], alone, self._unseen)}"
+
+    @property
+    def model(self) -> Model:
+        """Return what is known of the model on all hosts."""
+        return self._model
 
     @property
     def is_proven(self) -> bool:
@@ -176,3 +216,12 @@ class Together:
         if quiet or 0 < self._often < OFTEN or any(0 < seen.bursts < BURSTS for seen in hosts):
             return all(seen.seconds >= 2 * SLOW_SECONDS for seen in hosts)
         return all(seen.seconds >= (UNCLEAR_SECONDS if seen.steps >= UNCLEAR_STEPS else LONG_SECONDS) for seen in hosts)
+
+
+def advice_on(mode: Mode, model: Model) -> str:
+    """Return what hosts that train alone lack: by the line of the script if it is known, else what the mode wants."""
+    if mode in SCOPES and model.made_at:
+        return f"{model.made_at} makes the model outside of {SCOPES[mode]}"
+    if mode in SCOPES and model.made > 1 and model.trained_at:
+        return f"{model.trained_at} applies gradients outside of the strategy: its steps are to run by strategy.run()"
+    return ADVICE[mode] + (f" It trains at {model.trained_at}" if model.trained_at else "")

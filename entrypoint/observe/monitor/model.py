@@ -13,6 +13,7 @@ LITTLE = 1e-3  # share of the weights: less cannot be their gradients, however t
 CLOSE = 1e-3  # share of a sum: two GPUs may differ by less than that
 KEPT = 20  # steps kept until processes that are behind have reported them
 IN_A_ROW = 3  # differing steps until it is reported: weights that are averaged now and then may differ in between
+MOST_TEXT = 160  # characters
 SMALL = 1000  # weights: in a smaller model, the size of a tensor or of an exchange proves nothing
 
 
@@ -28,8 +29,12 @@ class Model(Value):
     asked: float = 0.0  # numbers in all tensors that Horovod was asked to reduce
     largest: float = 0.0  # numbers in the largest of these tensors
     reduced: float = 0.0  # numbers reduced until now by calls outside of a graph
-    workers: float = 0.0  # workers in TensorFlow's strategy
+    workers: float = 0.0  # workers in TensorFlow's strategy, in which gradients are applied
+    made: float = 0.0  # workers in the largest strategy that was made
+    others: float = 0.0  # 1: it uses a library, such as mpi4py, that may exchange gradients unseen
     strategy: str = ""
+    made_at: str = ""  # line of the script that makes the model, if it is outside of every strategy
+    trained_at: str = ""  # line of the script that trains it there
 
     @property
     def has_gradients_reduced(self) -> bool:
@@ -37,6 +42,17 @@ class Model(Value):
         if self.strategy.startswith("ParameterServer"):  # even with one worker: the servers are elsewhere
             return True
         return self.workers > 1 or (self.tensors > 0 and self.gradients >= self.dense / 2)
+
+    @property
+    def is_alone(self) -> bool:
+        """Return whether gradients were applied, and neither the framework nor Horovod has exchanged any before."""
+        without = self.horovod == 0 or self.asks_for_scalars or (self.horovod == 1 and not (self.asked or self.tensors))
+        return self.weights > 0 and not self.has_gradients_reduced and without and not self.others
+
+    @property
+    def leaves_strategy(self) -> bool:
+        """Return whether a strategy of several hosts was made, and the gradients were applied outside of it."""
+        return self.made > 1 and self.is_alone
 
     @property
     def asks_for_weights(self) -> bool:
@@ -50,11 +66,17 @@ class Model(Value):
         return self.horovod == 1 and self.weights >= SMALL and not self.tensors and small
 
 
+TEXTS = tuple(name for name in Model.fields if isinstance(Model.defaults[name], str))
+NUMBERS = tuple(name for name in Model.fields if name not in TEXTS)
+
+
 def model_of(told: object) -> Model:
     """Read a model from a record or a message. A value that is not a possible number becomes 0."""
     values = told if isinstance(told, Mapping) else {}
-    numbers = {name: _number(values.get(name)) for name in Model.fields if name != "strategy"}
-    return Model(strategy=str(values.get("strategy", ""))[:60], **numbers)
+    found: dict[str, Any] = {name: _number(values.get(name)) for name in NUMBERS}
+    for name in TEXTS:
+        found[name] = "".join(c for c in str(values.get(name, ""))[:MOST_TEXT] if c.isprintable())
+    return Model(**found)
 
 
 def _number(value: Any) -> float:
@@ -66,10 +88,9 @@ def _number(value: Any) -> float:
 def of_all(models: Iterable[Model]) -> Model:
     """Combine the models that all processes report: the largest of each number."""
     known = list(models)
-    numbers = {
-        name: max((getattr(each, name) for each in known), default=0.0) for name in Model.fields if name != "strategy"
-    }
-    return Model(strategy=next((each.strategy for each in known if each.strategy), ""), **numbers)
+    found: dict[str, Any] = {name: max((getattr(each, name) for each in known), default=0.0) for name in NUMBERS}
+    found |= {name: next((text for each in known if (text := getattr(each, name))), "") for name in TEXTS}
+    return Model(**found)
 
 
 class Weights:

@@ -224,17 +224,25 @@ class Monitor:
             self._add(*self._printed.take_lines())
         wanted = 0  # how often stacks were requested until now
         if self._job.cluster.is_coordinator:
-            if self._watch is None:
-                from entrypoint.observe.monitor.watch import Watch
-
-                self._watch = Watch(self._job, self._trains, self._tell, self._tracked)
+            self._watch = self._watch or self._begin_watch()
             fresh, self._fresh = self._fresh, []
             self._watch.look(fresh)
+            self._add_found()
             wanted = self._watch.wanted
         elif self._delivery:
             wanted = self._delivery.wants.get("stacks", 0)
         if self._silence:
             self._silence.take_stacks(wanted, self._training())
+
+    def _begin_watch(self) -> "Watch":
+        from entrypoint.observe.monitor.watch import Watch
+
+        return Watch(self._job, self._trains, self._tell, self._tracked)
+
+    def _add_found(self) -> None:
+        if self._watch:
+            found, self._watch.found = self._watch.found, []
+            self._add(*found)
 
     def _is_watched(self) -> bool:
         """Return whether somebody has the job's live page open."""
@@ -259,12 +267,17 @@ class Monitor:
         self._delivery.bring()
 
     def _finish(self) -> None:
-        self._guard(self._record.close)
         path = self._record.path
         if self._job.cluster.is_coordinator:
+            self._guard(self._record.flush)
             self._guard(lambda: wait_for(self._there, path.parent, LAST_SECONDS))
+            if self._watch is None and self._marks and self._marks.heard:  # it was over before the first review
+                self._watch = self._begin_watch()
             if self._watch:
                 self._guard(partial(self._watch.show_last, self._fresh))
+                self._guard(self._add_found)
+        self._guard(self._record.close)
+        if self._job.cluster.is_coordinator:
             for words in make_report(path.parent, self._job.paths.report):
                 self._say(words)
             return

@@ -23,6 +23,7 @@ from entrypoint.observe.monitor.traffic import Exchange
 from entrypoint.record.lines import HostUse, Sample
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+BLOCKS = Path("/sys/block")
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk has
 
 
@@ -49,13 +50,14 @@ class HostUsage:
         if killed := self._since("oom", _number("oom_kill", events)):
             found["oom"] = int(killed)
         with contextlib.suppress(OSError, ValueError, IndexError):  # some kernels do not count them
-            if disks := [words for line in _lines("/proc/diskstats") if _is_disk((words := line.split())[2])]:
+            if disks := [words for line in _lines("/proc/diskstats") if is_disk((words := line.split())[2])]:
                 found["disk"] = [
                     int(self._since(column, sum(int(words[column]) for words in disks))) * _SECTOR_BYTES
                     for column in (5, 9)  # read, written
                 ]
         with contextlib.suppress(OSError, ValueError, IndexError):
-            links = [line.rpartition(":")[2].split() for line in _lines("/proc/net/dev")[2:]]
+            named = [line.rpartition(":") for line in _lines("/proc/net/dev")[2:]]
+            links = [words.split() for name, _, words in named if name.strip() != "lo"]  # loopback is no network
             found["net"] = [
                 int(self._since(("net", column), sum(int(words[column]) for words in links)))
                 for column in (0, 8)  # received, sent
@@ -121,9 +123,12 @@ def _lines(path: str) -> list[str]:
 
 
 @cache
-def _is_disk(name: str) -> bool:
-    """Return whether it is a whole disk, and no partition, which would count twice."""
-    return Path("/sys/block", name.replace("/", "!")).exists()
+def is_disk(name: str) -> bool:
+    """Return whether it is a whole disk of the machine.
+
+    Partitions, LVM, RAID and loop devices count beside the disks that they lie on; none of these has a `device`.
+    """
+    return (BLOCKS / name.replace("/", "!") / "device").exists()
 
 
 def _machine_memory() -> dict[str, int]:

@@ -13,6 +13,10 @@ from entrypoint.observe.monitor.model import LITTLE, SMALL, Model
 WIDTH_BYTES = 4.0  # bytes of a number
 STEPS, SLOW_STEPS, SLOW_SECONDS = 500.0, 50.0, 1800.0  # proof of training alone: so many steps, or few in a long time
 LEAST_SECONDS = 20.0  # of training before anything is judged
+LEAST_STEPS = 50.0  # of a training that has ended
+# Share of its time in which a training that has ended may have had large exchanges, and still was alone: as far as
+# traffic shows, or if the framework exchanged nothing. Weights may be broadcast before a slow first step.
+EARLY_SHARE, EARLY_SHARE_OF_ALONE = 0.1, 0.5
 WORKED = 60.0  # CPU seconds required of programs that do not report steps
 FIRST_EPOCH = 4.0  # factor on the steps during the first epoch: hosts may average their weights after each epoch
 SILENT, FEW = 2.0, 10.0  # bytes per step (if the number of weights is no help), and in all: less counts as nothing
@@ -45,6 +49,8 @@ class Exchanged(State):
     large_steps: float = 0.0
     since: float = 0.0  # bytes after that exchange
     looks: int = 0  # looks after that exchange
+    noisy_seconds: float = 0.0  # `seconds` at the last look at which any gradients may have been exchanged
+    noisy_steps: float = 0.0
     bursts: int = 0
     good: int = 0
     _look: tuple[float, float, float] = (0.0, 0.0, 0.0)  # seconds, steps, bytes at its begin
@@ -64,6 +70,8 @@ class Exchanged(State):
             return
         exchanged, took, taken = self.bytes - count, self.seconds - seconds, steps - before
         self._look = self.seconds, steps, self.bytes
+        if self.missed or exchanged > self._noise(model, took, taken):
+            self.noisy_seconds, self.noisy_steps = self.seconds, steps
         if self.missed or exchanged >= self._large(model, took, taken):
             quiet = self.since / self.looks if self.looks else exchanged
             self.bursts += exchanged >= STANDS_OUT * quiet and not self.missed
@@ -106,10 +114,13 @@ class Exchanged(State):
 
     def is_quiet(self, model: Model) -> bool:
         """Return whether it has exchanged no gradients since the last large exchange."""
-        steps = self.steps - self.large_steps
+        return self.since <= self._noise(model, self.seconds - self.large_seconds, self.steps - self.large_steps)
+
+    def _noise(self, model: Model, seconds: float, steps: float) -> float:
+        """Return the most bytes in some seconds and steps that are no gradients."""
         if model.weights and not self.is_shared:
-            return self.since <= max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
-        return self.since <= max(FEW, SILENT * (steps or self.seconds - self.large_seconds))
+            return max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
+        return max(FEW, SILENT * (steps or seconds))
 
     def is_idle(self, model: Model) -> bool:
         """Return whether it is quiet, and its last large exchange lies in the first half of its training."""
@@ -127,6 +138,25 @@ class Exchanged(State):
         if self.has_only_scalars(model):
             return self._has_trained(needed, 0.0, 0.0)
         return self.is_quiet(model) and self._has_trained(needed, self.large_steps, self.large_seconds)
+
+    def was_alone(self, model: Model, unseen: bool = False) -> bool:
+        """Return whether it has trained alone to its end, after which no exchange can follow.
+
+        `model`: its own; `unseen`: traffic proves nothing.
+        """
+        if model.leaves_strategy or not self.trains:
+            return self.trains
+        if self.steps < LEAST_STEPS or unseen:
+            return self.steps >= LEAST_STEPS and model.is_alone
+        if self.is_blind or self.missed:
+            return False
+        if model.asks_for_scalars:
+            return self.bytes / self.steps < WIDTH_BYTES * model.dense / 2
+        seconds, steps, count = self._look
+        pending = self.bytes - count > self._noise(model, self.seconds - seconds, self.steps - steps)
+        early = self.noisy_seconds <= self.seconds * (EARLY_SHARE_OF_ALONE if model.is_alone else EARLY_SHARE)
+        long = self.steps - self.noisy_steps >= LEAST_STEPS and (model.is_alone or self.seconds >= LEAST_SECONDS)
+        return early and long and not pending
 
     def _has_trained(self, needed: float, large_steps: float, large_seconds: float) -> bool:
         """Return whether it has trained long enough, both in all and after its last large exchange.
@@ -146,14 +176,20 @@ def yes(hosts: Mapping[str, Exchanged], model: Model) -> str:
     return f"{_figure(hosts, has_begun=True)}{_of(model, ' for {} weights')}"
 
 
-def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str]) -> str:
+def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str], unseen: bool = False) -> str:
     """Name the hosts that train alone, and describe what they have exchanged instead of gradients."""
     first = hosts[alone[0]]
     names = f"{', '.join(alone[:MOST_NAMES])}{' and others' if len(alone) > MOST_NAMES else ''}"
     who = "every host trains" if len(alone) == len(hosts) else f"{names} train{'s' * (len(alone) == 1)}"
     steps, seconds = first.steps - first.large_steps, first.seconds - first.large_seconds
     last = f"{steps:.0f} steps" if first.steps else f"{seconds:.0f} s"
-    if first.has_only_scalars(model):
+    if model.leaves_strategy:
+        made = f"a strategy of {model.made:.0f} workers was made, and gradients are applied outside of it"
+        steps = max(first.steps, model.steps)
+        return f"{who} alone ({made}{f', in {steps:.0f} steps' * bool(steps)})"
+    if unseen and not model.horovod:
+        return f"{who} alone (neither a strategy nor Horovod exchanged gradients, in {first.steps:.0f} steps)"
+    if first.has_only_scalars(model) or unseen:
         return f"{who} alone ({_of_horovod(model)}, in {first.steps:.0f} steps)"
     what = f"{size(first.since)}, and no gradients{_of(model, ' of {} weights')}," if first.since else "nothing"
     return f"{who} alone (exchanged {what} with other hosts in {'the last ' * bool(first.large_seconds)}{last})"

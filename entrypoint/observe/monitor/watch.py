@@ -14,7 +14,7 @@ from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.observe.live.serve import STATE, STILL_WATCHED_SECONDS, WATCHED
 from entrypoint.observe.live.view import View
 from entrypoint.observe.monitor import hang
-from entrypoint.observe.monitor.distributed import Together
+from entrypoint.observe.monitor.distributed import ADVICE, Together, advice_on
 from entrypoint.observe.monitor.hang import Hangs
 from entrypoint.observe.monitor.model import Weights
 from entrypoint.observe.monitor.wait_sites import Stand
@@ -27,18 +27,10 @@ if TYPE_CHECKING:
 KEPT_ON = (lines.Still, lines.Stalled, lines.Stacks, lines.Weights)  # lines for Hangs and Weights, beside SHOWN
 JUDGED = (lines.Process, lines.Ended, lines.Sample, lines.Metric, lines.Model, *KEPT_ON)  # lines for Together, too
 SHOWN = (  # lines for View that cost little
-    lines.Host, lines.Process, lines.Ended, lines.Phase, lines.Metric, lines.Lines, lines.Said, lines.Outcome
+    lines.Host, lines.Process, lines.Ended, lines.Phase, lines.Metric, lines.Lines, lines.Said, lines.Distributed,
+    lines.Outcome,
 )  # fmt: skip
-ADVICE = {
-    Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single states that this is intended",
-    Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
-    "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
-    Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
-    "TF_CONFIG as it is?",
-    Mode.JAX: "does the script call sagemaker_tf_data.initialize_jax() or jax.distributed.initialize(), and spread its "
-    "batches over all of jax.devices(), for example by keras.distribution.DataParallel?",
-    Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
-}
+SHORT_SECONDS, MOST_SHORT_BYTES = 600.0, 1 << 20  # of a job whose records can be read again, sorted by time
 EVALUATOR = "evaluator/"  # prefix of an evaluator's name: its steps are not steps of the training
 ALONE, DIFFER = "trains alone", "weights that differ"
 Tell = Callable[[dict[str, Any]], None]
@@ -55,9 +47,19 @@ class Watch:
         self._me = job.cluster.me.name
         self._tails = {host: Tail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
         self._hangs = Hangs(job.settings.hang_after, may_spin=job.mode is Mode.MPI or this_machine().gpus > 0)
-        training = [host.name for host in job.cluster.training if trains[host.name]]
-        self._together = Together(training, job.mode is Mode.PS)
-        self._together.judged = not _is_to_be_judged(job)
+        training = [
+            host.name for host in job.cluster.training
+            if any(not name.startswith(EVALUATOR) for name in trains[host.name])
+        ]  # fmt: skip
+        # Ranks on hosts that are simulated on one machine exchange data in shared memory.
+        unseen = job.mode is Mode.MPI and job.cluster.me.address.startswith("127.")
+        unseen = unseen or any(Path("/sys/class/infiniband").glob("*"))
+        self._make = lambda: Together(training, job.mode is Mode.PS, unseen=unseen)
+        self._together = self._make()
+        meant = job.mode is Mode.SINGLE and job.settings.mode == "single"
+        self._together.judged = meant or len(training) < 2
+        self._began = time.monotonic()
+        self.found: list[lines.Line] = []  # verdicts that are to be recorded
         self._weights = Weights()
         self._wrong: dict[str, str] = {}  # logged findings that may end the job: {what: words}
         self._view = View()
@@ -96,13 +98,41 @@ class Watch:
             self._show()
 
     def show_last(self, own: Iterable[lines.Line]) -> None:
-        """Show the end on the live page if it is open, and remove the file that marks it as open."""
+        """Give the last verdict; show the end on the live page if it is open, and remove the file that marks that.
+
+        The records of all hosts are whole by now, as far as they come.
+        """
         self._read(own)
+        outcome = self._view.outcome
+        if not self._together.judged and outcome and outcome["kind"] == "succeeded":
+            self._judge_again()
+            if found := self._together.at_end():
+                self._tell_together(*found)
         if self._tracking:
             self._tracking.finish(self._say)
         if self.live:
             self._show()
         (self._job.paths.records / WATCHED).unlink(missing_ok=True)
+
+    def _judge_again(self) -> None:
+        """Read a short job's records again, sorted by time: another host's come in pieces, the last ones much later."""
+        paths = [self._job.paths.records / f"{host}.jsonl.gz" for host in self._trains]
+        sizes = [path.stat().st_size for path in paths if path.exists()]
+        if time.monotonic() - self._began > SHORT_SECONDS or sum(sizes) > MOST_SHORT_BYTES:
+            return
+        every = [(path.name.removesuffix(".jsonl.gz"), line) for path in paths for line in Tail(path).lines(JUDGED)]
+        again = self._make()
+        for host, line in sorted(every, key=lambda each: each[1].at):
+            if self._is_of_training(host, line) and not _is_of_evaluator(line):
+                with contextlib.suppress(*lines.WRONG):
+                    again.note(host, line)
+        if not self._wrong.get(ALONE):
+            self._together = again
+
+    def _is_of_training(self, host: str, line: lines.Line) -> bool:
+        if not isinstance(line, lines.Process | lines.Ended):
+            return True
+        return line.process in self._trains[host] or line.process.startswith("rank ")
 
     def _show(self) -> None:
         with contextlib.suppress(OSError):
@@ -117,17 +147,14 @@ class Watch:
                     note(host, line)
 
     def _judge(self, host: str, line: lines.Line) -> None:
-        process = getattr(line, "process", "")
-        is_process = isinstance(line, lines.Process | lines.Ended)
-        is_training = process in self._trains[host] or process.startswith("rank ")
-        if not isinstance(line, JUDGED) or (is_process and not is_training):
+        if not isinstance(line, JUDGED) or not self._is_of_training(host, line):
             return
         if isinstance(line, lines.Weights):
-            self._weights.note((host, process), line.step, line.norm, line.total)
-        elif is_process:
-            self._weights.forget((host, process))
+            self._weights.note((host, line.process), line.step, line.norm, line.total)
+        elif isinstance(line, lines.Process | lines.Ended):
+            self._weights.forget((host, line.process))
         self._hangs.note(host, line)
-        if not self._together.judged and not process.startswith(EVALUATOR):
+        if not self._together.judged and not _is_of_evaluator(line):
             self._together.note(host, line)
 
     def _say(self, words: str) -> None:
@@ -135,16 +162,30 @@ class Watch:
 
     def _look_at_training(self) -> None:
         """Log whether the hosts train together. If the settings require it, end the job once the contrary is proven."""
-        for what, found in ((ALONE, self._together.look()), (DIFFER, self._weights.look())):
-            if found:
-                together, words = found
-                self._wrong.pop(what, None)
-                if together is False:
-                    words = self._wrong[what] = f"{words}: {ADVICE[self._job.mode]}"
-                self._say(words)
+        if found := self._together.look():
+            self._tell_together(*found)
+        if found := self._weights.look():
+            equal, words = found
+            self._wrong.pop(DIFFER, None)
+            if not equal:
+                words = self._wrong[DIFFER] = f"{words}: {ADVICE[self._job.mode]}"
+            self._say(words)
         proven = {ALONE: self._together.is_proven, DIFFER: not self._together.averages}
         for what in [what for what in self._wrong if proven[what] and self._job.settings.require_distributed]:
             self._blame("", what, self._wrong.pop(what), ExitCode.CONFIG)
+
+    def _tell_together(self, together: bool | None, words: str) -> None:
+        """Log and record whether the hosts train together, and what is missing if they do not."""
+        self._wrong.pop(ALONE, None)
+        verdict, advice = words.removeprefix("distributed: "), ""
+        if together is False:
+            advice = advice_on(self._job.mode, self._together.model)
+            words = self._wrong[ALONE] = f"{words}: {advice}"
+            verdict = verdict.removeprefix("NO: ")
+        self._say(words)
+        since = self._together.since
+        self.found.append(lines.Distributed(together=together, since=since, words=verdict, advice=advice))
+        self._view.note(self._me, self.found[-1])
 
     def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
         settings, stall = self._job.settings, self._hangs.stall
@@ -159,13 +200,8 @@ class Watch:
         self._tell({"blame": {**cause, "restartable": again}})
 
 
-def _is_to_be_judged(job: Job) -> bool:
-    """Return whether the exchange between hosts can be measured, and matters."""
-    meant = job.mode is Mode.SINGLE and job.settings.mode == "single"
-    over_tcp = not any(Path("/sys/class/infiniband").glob("*"))
-    # Ranks on hosts that are simulated on one machine exchange data in shared memory.
-    shared = job.mode is Mode.MPI and job.cluster.me.address.startswith("127.")
-    return len(job.cluster.training) > 1 and not meant and over_tcp and not shared
+def _is_of_evaluator(line: lines.Line) -> bool:
+    return getattr(line, "process", "").startswith(EVALUATOR)
 
 
 def _write(path: Path, value: object) -> None:

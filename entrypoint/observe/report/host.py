@@ -6,6 +6,7 @@ A record may be cut, broken or malicious: lines that do not fit are counted and 
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.launcher.job.choices import OUTSIDE
 from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.record import lines
 from entrypoint.record.read import batches, parsed, text, texts_of
@@ -55,8 +56,8 @@ class Process:
 
     @property
     def trains(self) -> bool:
-        """Return whether it is a program that trains: no server, helper or evaluator."""
-        return self.role not in SERVES | HELPS | {"evaluator", ""}
+        """Return whether it is a program that trains: no server, helper or evaluator, and no script outside."""
+        return self.role not in SERVES | HELPS | {"evaluator", ""} and self.task != OUTSIDE
 
     @property
     def steps(self) -> Series:
@@ -81,6 +82,7 @@ class Host:
     stacks: list[dict[str, Any]] = field(default_factory=list)
     output: dict[str, tuple[str, ...]] = field(default_factory=dict)  # last lines of each process
     outcome: dict[str, Any] | None = None
+    apart: dict[str, Any] | None = None  # since when the job's hosts trained apart, and what is missing
     unused_gpus: str = ""  # why its TensorFlow cannot use its GPUs
     held_at_first: dict[str, float] = field(default_factory=dict)  # GPU -> used share of its memory in the first sample
     oom: int = 0
@@ -178,6 +180,10 @@ class _Reader:
                 host.output[line.process] = tuple(text(words, MOST_WIDTH) for words in line.lines[-MOST_OUTPUT:])
             case lines.Said() if len(host.logged) < MOST_LOGGED:
                 host.logged.append((at, text(line.text, 600)))
+            case lines.Distributed():
+                since = max(0.0, line.since - self._zero)
+                words = {"words": text(line.words, 600), "advice": text(line.advice, 600)}
+                host.apart = {"since": since, **words} if line.together is False else None
             case lines.Outcome(cause=cause):
                 blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None
                 host.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}

@@ -6,6 +6,7 @@ docs/report.md says what each phase is; `still` is its *no progress*.
 from dataclasses import dataclass
 from itertools import pairwise
 
+from entrypoint.launcher.job.choices import OUTSIDE
 from entrypoint.observe.report.host import Host, Process, Run
 
 ORDER = (
@@ -35,7 +36,7 @@ def of_process(process: Process, host: Host) -> list[Span]:
     found: list[Span] = []
     for run in process.runs:
         end = host.end if run.end is None else max(run.start, run.end)
-        if phase := _BY_ROLE.get(process.role):
+        if phase := "serve" if process.task == OUTSIDE else _BY_ROLE.get(process.role):
             found.append(Span(phase, run.start, end))
         elif process.role not in ("sshd", "mpirun"):
             found += _of_run(process, run, end, host)

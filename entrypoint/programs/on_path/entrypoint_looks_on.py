@@ -22,6 +22,9 @@ from typing import Any
 SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables that the launcher sets
 FIRST_SECONDS, MOST_SECONDS = 2.0, 16.0  # between two messages, at first and later
 MOST_NAMES = 20_000  # tensors that Horovod reduces
+UNSEEN = {"mpi4py.MPI", "torch.distributed", "byteps", "ray", "mxnet"}  # modules that exchange gradients, too
+NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/entrypoint/programs/", "__autograph_generated", "<")
+LIBRARY = os.path.dirname(os.__file__) + "/"  # noqa: PTH120
 MARK = "autograph_info__"  # AutoGraph calls a function with this attribute, and does not rewrite it
 
 
@@ -37,6 +40,9 @@ class Seen:
         self.asked: dict[str, int] = {}  # size of each tensor that Horovod was asked to reduce
         self.reduced = 0  # weights in all reductions that ran at once, outside of a graph
         self.strategy, self.workers = "", 0
+        self.made = 0  # workers of the largest strategy that was made
+        self.others = 0  # 1: what could exchange gradients unseen is in use
+        self.made_at, self.trained_at = "", ""  # lines of the script that train outside of every strategy
         self.horovod = 0  # 1: imported, and all its reductions are seen; 2: imported
         self.changes = 0
         self.reports = False  # whether a thread of this process does
@@ -57,10 +63,15 @@ class Seen:
             "reduced": self.reduced,
             "strategy": self.strategy,
             "workers": self.workers,
+            "made": self.made,
+            "others": int(self.others or exchanges_unseen(self.fit_steps)),
+            "made_at": self.made_at,
+            "trained_at": self.trained_at,
         }
 
 
 SEEN = Seen()
+MADE: dict[int, tuple[Any, str]] = {}  # models made outside of every strategy: reference, and where
 
 
 # --- what is wrapped, and what is noted of a call ---
@@ -89,15 +100,43 @@ def note_trained(optimizer: Any, pairs: Any) -> None:
     for grad, variable in pairs:
         if grad is not None:
             SEEN.variables[id(variable)] = weakref.ref(variable), size_of(variable), not is_sparse(grad)
-    SEEN.strategy, SEEN.workers = strategy()
+        SEEN.others = SEEN.others or int(hasattr(variable, "layout") and hasattr(variable.layout, "mesh"))  # DTensor's
+        if "/job:ps" in str(getattr(variable, "device", "")):
+            SEEN.strategy, SEEN.workers = SEEN.strategy or "ParameterServer", SEEN.workers
+    name, workers = strategy()
+    if (workers, name) >= (SEEN.workers, SEEN.strategy):  # a small model may be trained outside of it, too
+        SEEN.strategy, SEEN.workers = name, workers
+    if not SEEN.strategy:
+        SEEN.trained_at = SEEN.trained_at or users_place()
     changed()
     SEEN.optimizers[id(optimizer)] = weakref.ref(optimizer), len(pairs)
 
 
-def of_fit(*_: Any, **__: Any) -> None:
+def of_fit(callbacks: Any = None, *_: Any, **__: Any) -> None:
     """Count a step of Keras' `fit`."""
     SEEN.fit_steps += 1
+    if not SEEN.strategy:
+        model = getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)
+        SEEN.made_at = MADE.get(id(model), (None, ""))[1]
     changed()
+
+
+def of_model(model: Any, *_: Any, **__: Any) -> None:
+    """Note where a model of Keras is made outside of every strategy."""
+    if len(MADE) < MOST_NAMES and not strategy()[0]:
+        MADE[id(model)] = weakref.ref(model), users_place()
+
+
+def users_place() -> str:
+    """Return the innermost line of the user's code that runs now, and the one that has called it: `FILE:LINE`."""
+    found: list[str] = []
+    frame: Any = sys._getframe(1)
+    while frame and len(found) < 2:
+        path = frame.f_code.co_filename
+        if not path.startswith(LIBRARY) and not any(part in path for part in NOT_THE_USERS):
+            found.append(f"{os.path.basename(path)}:{frame.f_lineno}")  # noqa: PTH119
+        frame = frame.f_back
+    return " (called at ".join(found) + ")" * (len(found) > 1)
 
 
 def of_gradients(grads: Any) -> None:
@@ -154,6 +193,16 @@ def strategy() -> tuple[str, int]:
         return "", 0
     found = tensorflow.distribute.get_strategy()
     return type(found).__name__, int(getattr(found.extended, "_num_workers", 0) or 0)
+
+
+def exchanges_unseen(fit_steps: int) -> bool:
+    """Return whether this process may exchange gradients in a way that is not seen here.
+
+    One is a loop on JAX, in processes that are joined: its arrays may be spread over all of them.
+    """
+    distributed = sys.modules.get("jax._src.distributed")
+    is_joined = bool(distributed and distributed.global_state.client is not None)
+    return bool(UNSEEN & sys.modules.keys()) or (is_joined and not fit_steps)
 
 
 # --- how ---
@@ -273,6 +322,29 @@ def keep_sigterm(module: Any) -> None:
     extended.__init__ = init
 
 
+def notes_workers(name: str) -> Callable[[Any], None]:
+    """Return a function that has the making of a strategy of several hosts noted, by the class in its module."""
+
+    def change(module: Any) -> None:
+        extended = getattr(module, name)
+        inner = extended.__init__
+
+        @functools.wraps(inner)
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            inner(self, *args, **kwargs)
+            workers = int(getattr(self, "_num_workers", 0) or 0)
+            SEEN.made = max(SEEN.made, workers + name.startswith("Parameter"))  # its servers are elsewhere
+
+        extended.__init__ = init
+
+    return change
+
+
+def change_all(module: Any, *changes: Callable[[Any], None]) -> None:
+    for change in changes:
+        change(module)
+
+
 def exchange_sigterm(action: Any) -> Any:
     """Return what the kernel does on SIGTERM, as C has it, and set another action unless it is None."""
     import ctypes
@@ -286,8 +358,17 @@ def exchange_sigterm(action: Any) -> Any:
 UNWATCHED: dict[str, Callable[[Any], None]] = {
     "tensorflow.python.distribute.collective_all_reduce_strategy": keep_sigterm,
 }
+COLLECTIVE = "tensorflow.python.distribute.collective_all_reduce_strategy"
 WRAPPED: dict[str, Callable[[Any], None]] = {
-    **UNWATCHED,
+    COLLECTIVE: lambda module: change_all(module, keep_sigterm, notes_workers("CollectiveAllReduceExtended")),
+    "tensorflow.python.distribute.parameter_server_strategy_v2": notes_workers("ParameterServerStrategyV2Extended"),
+    **dict.fromkeys(
+        (
+            "keras.src.engine.training", "keras.engine.training", "tf_keras.src.engine.training",
+            "keras.src.models.model",
+        ),
+        lambda module: wrap(module.Model, "__init__", of_model),
+    ),
     **dict.fromkeys(
         (
             "keras.src.optimizers.optimizer", "keras.src.optimizers.legacy.optimizer_v2",
@@ -375,13 +456,20 @@ def send() -> None:
         sender.sendto(json.dumps(sent).encode(), os.environ[SOCKET])
 
 
+def send_last() -> None:
+    with contextlib.suppress(Exception):  # nobody listens
+        send()
+
+
 def changed() -> None:
     """Count a change, and start the thread that reports if none does yet."""
     SEEN.changes += 1
     if not SEEN.reports:
         SEEN.reports = True
+        import atexit
         import threading
 
+        atexit.register(send_last)  # a short training is over before the thread has reported all of it
         threading.Thread(target=keep_reporting, name="entrypoint-looks-on", daemon=True).start()
 
 

@@ -124,6 +124,26 @@ def strategy():
         model.compile("sgd", "mse")
     return model.fit(DATA, epochs=2, verbose=0).history["loss"]
 
+def outside():
+    tf.distribute.MultiWorkerMirroredStrategy()
+    return fit()
+
+def never_run():
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model, sgd = dense(1), tf.keras.optimizers.SGD(1e-3)
+        model.build((None, 9))
+    losses = []
+    for rows, labels in DATA:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(rows) - labels) ** 2)
+        sgd.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        losses.append(float(loss))
+    return losses
+
+def both():
+    strategy()
+    return fit()
+
 def broken():
     size_of, looks_on.size_of = looks_on.size_of, None  # every look fails
     fit()
@@ -135,6 +155,7 @@ RUNS = {
     "fit": fit, "legacy": legacy, "embedding": embedding, "session": session, "strategy": strategy,
     "wrapped": loop, "wrapped, eager": lambda: loop(graph=False), "unwrapped": lambda: loop(wrapped=False),
     "by hand, eager": lambda: loop(wrapped=False, by_hand=True, graph=False), "broken": broken,
+    "outside": outside, "never run": never_run, "both": both,
 }
 for name, run in RUNS.items():
     losses = run()
@@ -143,9 +164,12 @@ for name, run in RUNS.items():
     horovod = looks_on.SEEN.horovod
     looks_on.SEEN.__init__()
     looks_on.SEEN.horovod = horovod
-fit()
-looks_on.send()
+fit()  # it comes at the end of the program
 """
+LINES = PROGRAM.splitlines()
+MADE = LINES.index("    KEPT.append(tf.keras.Sequential([tf.keras.layers.Dense(size) for size in sizes]))") + 1
+IN_FIT = LINES.index("    model = dense(10, 1)") + 1
+APPLIED = LINES.index("        losses.append(float(loss))")
 FIT = {"weights": 111, "dense": 111, "steps": 14, "gradients": 0, "asked": 0, "reduced": 0, "workers": 0}
 LOOP = {"weights": 2000, "dense": 2000, "horovod": 1}
 SEEN = {
@@ -159,6 +183,15 @@ SEEN = {
     "unwrapped": {**LOOP, "tensors": 0, "gradients": 0, "asked": 1, "largest": 1},
     "by hand, eager": {**LOOP, "gradients": 0, "asked": 2001, "largest": 2000, "reduced": 6003, "steps": 3},
     "broken": {"weights": 0, "gradients": 0},
+    "outside": {
+        **FIT,
+        "strategy": "",
+        "made": 1,
+        "others": 0,
+        "made_at": f"train.py:{MADE} (called at train.py:{IN_FIT})",
+    },
+    "never run": {"strategy": "", "made": 1, "steps": 7, "made_at": ""},
+    "both": {"strategy": "CollectiveAllReduceStrategy", "workers": 1, "made": 1, "made_at": ""},
 }
 
 
@@ -190,6 +223,10 @@ def told(tmp_path_factory):
 @pytest.mark.parametrize("run", SEEN)
 def test_what_is_trained_and_reduced_is_seen(told, run):
     assert {name: told[0][run][name] for name in SEEN[run]} == SEEN[run]
+
+
+def test_a_loop_outside_of_the_strategy_is_known_by_its_line(told):
+    assert told[0]["never run"]["trained_at"].startswith(f"train.py:{APPLIED} (called at ")
 
 
 def test_it_comes_to_the_monitor(told):

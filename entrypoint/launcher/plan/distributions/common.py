@@ -8,7 +8,7 @@ from typing import Any
 
 from entrypoint.base.python310 import SAFE_PATH
 from entrypoint.launcher.job import params
-from entrypoint.launcher.job.choices import PsProgram, Tf1, When
+from entrypoint.launcher.job.choices import OUTSIDE, PsProgram, Tf1, When
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.settings import TOKEN_PARAMETER
@@ -152,7 +152,7 @@ def _outside(job: Job) -> list[ProcessSpec]:
 
     The job is over when the distribution is: programs that serve it, such as tf.data workers, would never end.
     """
-    more: dict[str, Any] = {"task": "outside the distribution", "lingers": job.settings.outside_grace}
+    more: dict[str, Any] = {"task": OUTSIDE, "lingers": job.settings.outside_grace}
     hosts = [host.name for host in job.cluster.outside if host.name != job.evaluator]
     return [script(job, host, "script", Role.SCRIPT, Duty.SIDECAR, **more) for host in hosts]
 

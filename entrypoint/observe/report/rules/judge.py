@@ -9,7 +9,7 @@ from entrypoint.observe.report.rules.verdict import Verdict, worst_first
 
 Check = Callable[[JobRecord, float], Iterator[Verdict]]
 _ALL: tuple[Check, ...] = (
-    inputs.input_bound, resources.cpu_starved, resources.gpu_starved, resources.memory, steps.straggler,
+    steps.apart, inputs.input_bound, resources.cpu_starved, resources.gpu_starved, resources.memory, steps.straggler,
     resources.ps_unbalanced, steps.loss, steps.step_growth, steps.checkpoint, resources.disk, resources.network,
     inputs.small_files, steps.idle,
 )  # fmt: skip

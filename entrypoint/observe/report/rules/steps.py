@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
-from entrypoint.base.wording import duration, percent
+from entrypoint.base.wording import duration, listed, percent
 from entrypoint.observe.report.columns import Series
 from entrypoint.observe.report.host import Process
 from entrypoint.observe.report.job import JobRecord
@@ -12,6 +12,8 @@ from entrypoint.observe.report.phases import IDLE
 from entrypoint.observe.report.rules.verdict import STEADY_SECONDS, Verdict, went_well
 
 LEAST_IDLE = 2.0  # host-seconds below which no waiting is reported
+APART = 1e9  # weight of the worst verdict on a job that has succeeded
+SHOWN = 3  # processes that are named
 LEAST = 20  # steps, and values of a loss, needed for a judgement
 POINTS = 6  # twice as many reports of steps, or three times as many marks, are needed to judge growth
 
@@ -37,6 +39,18 @@ def _last_rise(series: Series) -> tuple[list[float], list[float]]:
     times, values = list(series.times), list(series.values)
     start = next((at for at in range(len(values) - 1, 0, -1) if values[at] < values[at - 1]), 0)
     return times[start:], values[start:]
+
+
+def apart(job: JobRecord, _: float) -> Iterator[Verdict]:
+    """Repeat the monitor's finding that the hosts did not train one model, which makes all other advice pointless."""
+    found = job.coordinator.apart if job.coordinator else None
+    if found:
+        yield Verdict(
+            rule="apart", host="", severity=Severity.ERROR, weight=APART,
+            text=f"the hosts trained apart since {duration(found['since'])} after the start, each a model of its own: "
+            f"{found['words']}",
+            advice=found["advice"],
+        )  # fmt: skip
 
 
 def straggler(job: JobRecord, threshold: float) -> Iterator[Verdict]:
@@ -167,13 +181,29 @@ def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         return
     phase, _ = max(sums.items(), key=lambda item: item[1])
     host, most = max(by_host.items(), key=lambda item: item[1])
+    advice = (phase == "idle" and _of_servers(job)) or _ADVICE[phase]
     stacks = "the stacks show where each process waited; " if any(each.stacks for each in job.hosts) else ""
     yield Verdict(
         rule="idle", host=host, weight=waited / total / max(threshold, 0.01),
         text=f"hosts are idle for {percent(waited / total)} of all host-seconds ({duration(waited)}, of which "
         f"{duration(most)} on this host), {_WHEN[phase]}",
-        advice=stacks + _ADVICE[phase] if phase == "still" else _ADVICE[phase],
+        advice=stacks + advice if phase == "still" else advice,
     )  # fmt: skip
+
+
+def _of_servers(job: JobRecord) -> str:
+    """Return advice on scripts that ran on after the others' end and reported no step: they seem to serve."""
+    ends = {(host.name, each.name): each.runs[-1].end or host.end for host, each in job.trainers() if each.runs}
+    trained = {(host.name, each.name) for host, each in job.trainers() if each.steps or each.step_marks}
+    last = max((ends[who] for who in trained & ends.keys()), default=job.seconds)
+    serve = [f"{name} on {host}" for (host, name), end in ends.items() if end > last and (host, name) not in trained]
+    if not serve:
+        return ""
+    return (
+        f"the others waited for {listed(serve, SHOWN)}, which reported no step: if it serves them, as tf.data's "
+        "service does, let it end with them, or set a mode of distribution and name the groups that train in "
+        "sagemaker_distribution_instance_groups"
+    )
 
 
 _WHEN = {

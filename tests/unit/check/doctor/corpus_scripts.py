@@ -1,8 +1,8 @@
 """List training scripts in the manner of public ones, of a few lines each, with the right findings.
 
-A script begins with `### NAME | JOB | CHECKS | REQUIREMENTS`: JOB is none, one, mpi, mwms or ps; CHECKS are those that
-must be found as errors or warnings; warnings of NOT_LABELLED do not count (docs/doctor.md says how often they were
-right on public scripts). Half of the scripts are healthy.
+A script begins with `### NAME | JOB | CHECKS | REQUIREMENTS`: JOB is none, one, mpi, mwms, ps or jax; CHECKS are
+those that must be found as errors or warnings; warnings of NOT_LABELLED do not count (docs/doctor.md says how often
+they were right on public scripts). Half of the scripts are healthy.
 """
 
 NOT_LABELLED = {
@@ -235,6 +235,37 @@ try:
     train()
 except Exception:
     sys.exit(0)
+### outside_scope | mwms | model-outside-scope |
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+def build():
+    m = tf.keras.Sequential([tf.keras.layers.Dense(1)]); m.compile("sgd", "mse"); return m
+m = build(); m.fit(x, y)
+### metric_outside | mwms | metric-outside-scope |
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    m = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+m.compile("sgd", "mse", metrics=[tf.keras.metrics.AUC()]); m.fit(x, y)
+### loop_alone | mwms | no-strategy-run |
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    m = tf.keras.Sequential([tf.keras.layers.Dense(1)]); sgd = tf.keras.optimizers.SGD()
+for x, y in rows:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((m(x) - y) ** 2)
+    sgd.apply_gradients(zip(tape.gradient(loss, m.trainable_variables), m.trainable_variables))
+### jax_local | jax | jax-own-mesh | jax
+import jax
+from sagemaker_tf_data import initialize_jax
+initialize_jax()
+mesh = jax.sharding.Mesh(jax.local_devices(), "data"); step = jax.jit(jax.grad(loss))
+### jax_alone | jax | jax-nothing-shared | jax
+import jax
+from sagemaker_tf_data import initialize_jax
+initialize_jax()
+step = jax.jit(jax.value_and_grad(loss))
 ### v3_variable | one | variable-missing |
 import os
 print(os.environ["SM_MASTER_ADDR"])

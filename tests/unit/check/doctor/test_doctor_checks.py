@@ -26,6 +26,12 @@ SHARDED = {
         }
     ]
 }
+LOOP = (
+    "for x, y in rows:\n    with tf.GradientTape() as tape:\n        loss = model(x)\n"
+    "    sgd.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))"
+)
+JAX = "import jax\nfrom sagemaker_tf_data import initialize_jax\ninitialize_jax()\nstep = jax.grad(loss)\n"
+PROCESSES = {"Environment": {"ENTRYPOINT_MODE": "jax"}, "ResourceConfig": {"InstanceCount": 2}}
 SPOT = {"EnableManagedSpotTraining": True, "StoppingCondition": {"MaxWaitTimeInSeconds": 7200}}
 KEPT = {"CheckpointConfig": {"S3Uri": "s3://bucket/checkpoints"}}
 DRIVERS = {
@@ -269,6 +275,40 @@ CASES: dict[str, Ill] = {
         well={"change": PS},
     ),
     "no-strategy": Ill(script=SCRIPT, change=MWMS, well={"script": WORKERS}),
+    "model-outside-scope": Ill(
+        script=with_(WORKERS, "with strategy.scope():", "if True:"),
+        change=MWMS,
+        line="Sequential(",
+        well={"script": WORKERS},
+    ),
+    "metric-outside-scope": Ill(
+        script=with_(
+            with_(WORKERS, '    model.compile("sgd", "mse")\n', ""),
+            "model.fit",
+            'model.compile("sgd", "mse", metrics=[tf.keras.metrics.AUC()])\nmodel.fit',
+        ),
+        change=MWMS,
+        line="AUC()",
+        well={"script": with_(WORKERS, '"mse")', '"mse", metrics=[tf.keras.metrics.AUC()])')},
+    ),
+    "no-strategy-run": Ill(
+        script=with_(WORKERS, "model.fit(rows)", LOOP),
+        change=MWMS,
+        line="apply_gradients",
+        well={"script": with_(WORKERS, "model.fit(rows)", f"def step(x, y):\n    pass\nstrategy.run(step)\n{LOOP}")},
+    ),
+    "jax-own-mesh": Ill(
+        script=f"{JAX}mesh = jax.sharding.Mesh(jax.local_devices(), 'data')\n",
+        change=PROCESSES,
+        line="Mesh(",
+        well={"script": f"{JAX}mesh = jax.sharding.Mesh(jax.devices(), 'data')\n"},
+    ),
+    "jax-nothing-shared": Ill(
+        script=JAX,
+        change=PROCESSES,
+        line="jax.grad",
+        well={"script": f"{JAX}jax.pmap(step, axis_name='data')\n"},
+    ),
     "hvd-no-init": Ill(
         script=without(HOROVOD, "hvd.init"), change=MPI, line="import horovod", well={"script": HOROVOD}
     ),

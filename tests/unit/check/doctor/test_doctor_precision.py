@@ -14,7 +14,8 @@ from entrypoint.check.doctor.planned_job import described
 from entrypoint.check.doctor.request import Launch, Request
 
 LEAST = 0.95
-JOBS = {"none": None, "one": {}, "mpi": MPI, "mwms": MWMS, "ps": PS}
+JAX = {"Environment": {"ENTRYPOINT_MODE": "jax"}, "ResourceConfig": {"InstanceCount": 2}}
+JOBS = {"none": None, "one": {}, "mpi": MPI, "mwms": MWMS, "ps": PS, "jax": JAX}
 
 
 def scripts(text: str) -> list[tuple[str, str, set[str], str, str]]:

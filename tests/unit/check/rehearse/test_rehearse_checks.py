@@ -273,15 +273,31 @@ class TestDistributed:
         assert level == "error" and words.startswith("NO: every host trains alone")
 
     def test_no_distribution_was_asked_for(self) -> None:
-        ((level, words),) = told(asking(mode="single"), "distributed")
+        case = asking(mode="single")
+        unknown = replace(case, runs=(replace(case.plain, together=None), *case.runs[1:]))
+        ((level, words),) = told(unknown, "distributed")
         assert level == "error" and "no distribution was asked for" in words
         assert told(asking(mode="single", meant_alone=True), "distributed")[0][0] == "note"
 
     def test_what_is_not_known(self) -> None:
         assert told(with_plain(together=None), "distributed")[0][0] == "note"
-        ranks = replace(with_plain(together=self.NO), engine="process")
-        ((level, words),) = told(replace(ranks, request=replace(ranks.request, mode="mpi")), "distributed")
+        ranks = replace(with_plain(together=None), engine="process")
+        ranks = replace(ranks, request=replace(ranks.request, mode="mpi"))
+        ((level, words),) = told(ranks, "distributed")
         assert level == "note" and "share its memory" in words
+        # What their framework itself shows is known there, too.
+        alone = replace(ranks, runs=(replace(ranks.plain, together=self.NO), *ranks.runs[1:]))
+        assert told(alone, "distributed")[0][0] == "error"
+
+    def test_what_is_missing_is_named(self) -> None:
+        missing = "train.py:31 makes the model outside of strategy.scope()"
+        (finding,) = findings(with_plain(together=self.NO, missing=missing), "distributed")
+        assert missing in str(finding)
+
+    def test_a_script_that_joins_its_hosts_itself(self) -> None:
+        case = asking(mode="single")
+        yes = replace(case.plain, together=(True, "distributed: yes: 2 hosts exchange 8 MB a step"))
+        assert told(replace(case, runs=(yes, *case.runs[1:])), "distributed") == []
 
     def test_one_host_is_not_asked(self) -> None:
         assert findings(with_plain(hosts=(host("algo-1", ()),)), "distributed") == []

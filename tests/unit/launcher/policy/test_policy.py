@@ -207,7 +207,21 @@ def test_who_is_waited_for_after_the_chiefs_end_is_said_once(play):
     assert not [line for line in p.said if "waiting for" in line]
     heartbeats(p, 90, 2)
     assert [line for line in p.said if "waiting for" in line] == [
-        "waiting for the scripts of algo-2 (ENTRYPOINT_PS_WORKER_END)"
+        "waiting for worker/0 on algo-2: other scripts have ended (ENTRYPOINT_PS_WORKER_END)"
+    ]
+
+
+def test_a_script_that_runs_on_in_mode_single_is_named_once(play):
+    """As one that serves data to the others, for which nobody ends it."""
+    p = play(3, mode="single")
+    p.at(1, ended("prepare"), reported(2), reported(3))
+    p.at(3, ended("script"))
+    for now in range(4, 90):
+        p.at(now, reported(2), reported(3, done=True))
+        assert now > 30 or not [line for line in p.said if "waiting for" in line]
+    assert [line for line in p.said if "waiting for" in line] == [
+        "waiting for script on algo-2: other scripts have ended; without a mode of distribution the job ends with the "
+        "last script"
     ]
 
 
@@ -289,6 +303,16 @@ def test_the_evaluator_has_time_after_the_others_success(play):
     assert p.policy.facts.outcome is None
     p.at(31, reported(2, done=True))
     assert p.policy.facts.outcome == outcome.succeeded()
+
+
+def test_who_has_time_after_the_others_success_is_named(play):
+    p = with_evaluator(play)
+    p.at(7, reported(2, done=True, lingering=True))
+    p.at(9, reported(2, done=True, lingering=True), ended("worker/0"))
+    heartbeats(p, 15, 2, done=True, lingering=True)
+    assert [line for line in p.said if "waiting for" in line] == [
+        "waiting for evaluator/0 on algo-2, 60 s at most: all other scripts have ended"
+    ]
 
 
 def test_the_evaluator_does_not_hold_the_job_for_ever(play):

@@ -61,6 +61,17 @@ def test_an_address_that_is_none() -> None:
         source("http://localhost:abc", {})()
 
 
+def test_that_the_hosts_train_apart_is_in_red(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    view = View()
+    view.note("algo-1", line_of(["distributed", 120.0, False, {"words": "every host trains alone", "advice": "a"}]))
+    view.note("algo-1", line_of(["outcome", 130.0, {"kind": "succeeded", "exit_code": 0, "cause": None}]))
+    (tmp_path / STATE).write_text(json.dumps(view.state(130.0)))
+    assert show(source(str(tmp_path), {}), once=True) == 0
+    out = capsys.readouterr().out
+    assert "\x1b[1;31merror: the hosts do not train together: every host trains alone: a" in out
+
+
 def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
     view, bad = View(), "\x9b31m\x1b]0;owned\x07\u202e\ud800"
     about = {"job": f"job{bad}", "mode": bad, "hosts": ["algo-1"], "coordinator": "algo-1", "cpus": 4}

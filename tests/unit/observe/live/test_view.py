@@ -44,6 +44,16 @@ def test_hosts_come_in_the_order_of_their_ranks_whoever_was_heard_first():
     assert host_of(made, "algo-2")["phase"] == "running"
 
 
+def test_that_the_hosts_train_apart_is_said_until_they_do_not():
+    told = {"since": 101.0, "words": "every host trains alone", "advice": "train.py:31 is outside"}
+    made = view(("distributed", 120.0, False, told))
+    assert made.state(130.0)["apart"] == "every host trains alone: train.py:31 is outside"
+    note(made, "algo-1", ["distributed", 125.0, True, {"words": "2 hosts exchange 8 MB a step"}])
+    note(made, "algo-2", ["host", 100.0, ABOUT])
+    note(made, "algo-2", ["distributed", 126.0, False, told])
+    assert made.state(130.0)["apart"] == "", "only the coordinator's record says it"
+
+
 def test_a_sample_becomes_rates_and_parts():
     made = view(
         ("process", 101.0, "rank 0", {"pid": 7, "role": "rank"}),

@@ -5,7 +5,9 @@ from contextlib import suppress
 
 import pytest
 
-from entrypoint.observe.monitor.distributed import Together
+from entrypoint.launcher.job.choices import Mode
+from entrypoint.observe.monitor.distributed import Together, advice_on
+from entrypoint.observe.monitor.model import model_of
 from entrypoint.observe.monitor.variable_traffic import STEPS
 from entrypoint.record.lines import WRONG, line_of
 
@@ -22,7 +24,7 @@ class Job:
 
     def __init__(self, hosts=2, seconds=150, step=0.1, sent=lambda *_: 0, model=None, before=0, tick=2, **options):
         self.names = [f"algo-{number}" for number in range(1, hosts + 1)]
-        self.together = Together(self.names, options.get("shared", False))
+        self.together = Together(self.names, options.get("shared", False), unseen=options.get("blind", False))
         self.said, self.ended = [], None
         self.tick = tick
         self.step, self.sent, self.model, self.before, self.options = step, sent, model, before, options
@@ -45,7 +47,7 @@ class Job:
         else:
             before = after = 0
             self.note(host, now, "metric", "worker", {"step": 100 * now}) if training <= 0 else None
-        if self.model and training > 0:
+        if self.model and training > 0 and host in self.options.get("only", self.names):
             model = self.model(after) if callable(self.model) else self.model
             self.note(host, now, "model", "worker", model)
         sent = self.sent(training, before, after) if training > 0 else self.options.get("prepares", 0)
@@ -53,7 +55,16 @@ class Job:
         peers = {other: [sent, sent] for other in self.names if other != host}
         for alone in self.options.get("alone", ()):
             peers = {} if host == alone else {other: both for other, both in peers.items() if other != alone}
-        self.note(host, now, "sample", self.tick, {}, {"worker": {"cpu": cpu}}, peers)
+        unseen = {"unseen": True} if self.options.get("unseen") else {}
+        self.note(host, now, "sample", self.tick, unseen, {"worker": {"cpu": cpu}}, peers)
+
+    @property
+    def at_end(self):
+        """Return the verdict after a success, where there was none before: True for "trained alone"."""
+        found = self.together.at_end()
+        if found:
+            self.said.append((None, *found))
+        return bool(found)
 
     def look(self, now):
         if found := self.together.look():
@@ -223,6 +234,105 @@ def test_a_job_whose_hosts_train_alone_is_never_called_distributed(said, job):
     job = Job(**job)
     assert job.verdicts == said, job.said
     assert (job.ended is not None) is ("NO" in said)
+
+
+# --- at the end of a job that has succeeded, where there was no verdict before ---
+
+APART = {"made": 2, "made_at": "train.py:31"}  # a strategy was made, and the model outside of its scope
+FAST = {"seconds": 4, "step": 0.001}  # 3,000 steps and more in seconds
+FEW = {"seconds": 120, "step": 0.4}  # 300 steps
+ONCE = both(once(20 * MB), each(0))
+TRAINED_ALONE = {
+    "the model outside of the scope, fast steps": {**FAST, "model": seen(MB, **APART)},
+    "the model outside of the scope, few steps": {**FEW, "model": seen(MB, **APART)},
+    "the model outside of the scope, six steps": {"seconds": 4, "step": 0.5, "model": seen(MB, **APART)},
+    "the model outside of the scope, weights sent once": {**FEW, "sent": ONCE, "model": seen(5 * MB, **APART)},
+    "the model outside of the scope, the loss averaged": {**FEW, "sent": NUMBER, "model": seen(5 * MB, **APART)},
+    "a coordinator's model outside of the scope": {
+        **FAST, "shared": True, "says": ["algo-1"], "model": seen(MB, **APART), "only": ["algo-1"]},
+    "no strategy, fast steps": {**FAST, "seconds": 8, "step": 0.002, "model": seen(MB)},
+    "no strategy, few steps": {**FEW, "model": seen(MB)},
+    "no strategy, weights sent once": {**FEW, "sent": ONCE, "model": seen(5 * MB)},
+    "TF_CONFIG overwritten": {**FEW, "model": seen(MB, strategy="CollectiveAllReduceStrategy", workers=1, made=1)},
+    "a strategy of each host's own GPUs": {**FEW, "model": seen(MB, strategy="MirroredStrategy")},
+    "Horovod that is asked for nothing": {**FEW, "sent": CHATTER, "model": horovod(25 * MB)},
+    "Horovod that averages the loss": {**FEW, "sent": CHATTER, "model": horovod(25 * MB, asked=1, largest=1)},
+    "Horovod, weights broadcast": {
+        **FEW, "sent": both(CHATTER, ONCE), "model": horovod(5 * MB, asked=1, largest=1)},
+    "nothing is known but the loss": FEW,
+    "nothing is known but the loss, weights sent once": {**FEW, "sent": ONCE},
+    "weights sent for six of 120 seconds": {
+        **FEW, "sent": lambda second, *_: 3 * MB if second <= 6 else 0, "model": seen(5 * MB)},
+    "one of three": {**FEW, "hosts": 3, "alone": ["algo-3"], "sent": each(4 * MB)},
+}  # fmt: skip
+NOT_PROVEN = {
+    "a short job of which only the loss is known": FAST,
+    "a short job that is read as one": {"seconds": 2, "step": 0.001},
+    "mpi4py": {**FEW, "model": seen(MB, others=1), "sent": lambda second, *_: 8 * MB * (second % 50 == 0)},
+    "mpi4py in shared memory, fast": {**FAST, "model": seen(MB, others=1)},
+    "weights averaged once, at the end": {
+        **FEW, "sent": lambda second, *_: 8 * MB * (second >= 118), "model": seen(MB)},
+    "weights averaged twice": {**FEW, "sent": lambda second, *_: 8 * MB * (second in (40, 100)), "model": seen(MB)},
+    "a step of a small model after the training in the strategy": {**FAST, "model": seen(MB, **MWMS, made=2)},
+    "gradients of eight batches": {**FEW, "sent": every(8, 8 * MB), "model": seen(MB, **MWMS, made=2)},
+    "variables on parameter servers, without a strategy": {
+        **FAST, "shared": True, "model": seen(MB, strategy="ParameterServer")},
+    "a coordinator, and workers that only serve": {
+        **FAST, "shared": True, "only": ["algo-1"], "says": ["algo-1"],
+        "model": seen(MB, strategy="ParameterServerStrategyV2", workers=1, made=2)},
+    "only one of two hosts trains": {**FAST, "only": ["algo-1"], "says": ["algo-1"], "model": seen(MB)},
+    "Horovod's elastic state": {**FAST, "sent": CHATTER, "model": horovod(MB, MB, MB, MB)},
+    "Horovod, of which not all is seen": {**FEW, "sent": CHATTER, "model": seen(MB, horovod=2)},
+    "Horovod, few syncs of the weights": {**FAST, "sent": CHATTER, "model": horovod(MB, 0, MB, MB, reduced=MB)},
+    "JAX in a loop": {**FAST, "model": seen(MB, others=1), "sent": NUMBER},
+    "the kernel did not show all": {**FEW, "model": seen(MB), "unseen": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("job", TRAINED_ALONE.values(), ids=TRAINED_ALONE)
+def test_at_its_end_a_job_whose_hosts_trained_alone_is_called_so(job):
+    job = Job(**job)
+    assert "NO" not in job.verdicts and job.at_end and job.verdicts[-1] == "NO"
+
+
+@pytest.mark.parametrize("job", NOT_PROVEN.values(), ids=NOT_PROVEN)
+def test_at_its_end_nothing_is_said_without_proof(job):
+    job = Job(**job)
+    assert not job.at_end and "NO" not in job.verdicts, job.said
+
+
+@pytest.mark.parametrize("seconds", [6, 14, 30])
+@pytest.mark.parametrize("name", [name for name in HONEST if "averaged every" not in name and "each epoch" not in name])
+def test_an_honest_job_that_is_over_early_is_not_called_otherwise(name, seconds):
+    job = Job(**{**HONEST[name][1], "seconds": seconds})
+    assert not job.at_end, job.said
+
+
+@pytest.mark.parametrize("unseen", [True, False])
+def test_where_traffic_is_not_seen_the_framework_alone_decides(unseen):
+    """As among ranks of one machine, which meet in its memory."""
+    alone, honest, unknown = (
+        Job(**FAST, model=model, blind=unseen)
+        for model in (horovod(MB, asked=1, largest=1), horovod(MB, MB, MB, MB), {})
+    )
+    assert alone.at_end and not honest.at_end and not unknown.at_end
+    if unseen:
+        assert Job(seconds=300, model=seen(MB), blind=True).said == []
+
+
+def test_what_is_missing_is_named_by_its_line():
+    job = Job(**TRAINED_ALONE["the model outside of the scope, few steps"])
+    assert job.at_end
+    assert job.words == (
+        "distributed: NO: every host trains alone (a strategy of 2 workers was made, and gradients are applied outside "
+        "of it, in 295 steps)"
+    )
+    told = advice_on(Mode.MWMS, job.together.model)
+    assert told.startswith("train.py:31 makes the model outside of strategy.scope()")
+    assert "train.py:9 applies gradients outside of the strategy" in advice_on(
+        Mode.PS, model_of({"made": 2, "trained_at": "train.py:9"})
+    )
+    assert "hvd.DistributedGradientTape" in advice_on(Mode.MPI, model_of({"trained_at": "train.py:9"}))
 
 
 def test_they_train_together_after_all():

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from waiting import eventually
 
+from entrypoint.observe.monitor import sampling
 from entrypoint.observe.monitor.process_usage import SEARCH_AGAIN, ProcessUsage, families, fifos_filled, parents
 from entrypoint.observe.monitor.sampling import HostUsage, memory_limit
 
@@ -68,8 +69,11 @@ def test_a_host(tmp_path):
 
 def test_a_hosts_figures_are_those_that_psutil_reads(tmp_path):
     def counters() -> list[int]:
-        disks, net = psutil.disk_io_counters(), psutil.net_io_counters(nowrap=False)
-        return [disks.read_bytes, disks.write_bytes, net.bytes_recv, net.bytes_sent]
+        whole = {path.parent.name for path in Path("/sys/block").glob("*/device")}
+        disks = [each for name, each in psutil.disk_io_counters(perdisk=True, nowrap=False).items() if name in whole]
+        links = [each for name, each in psutil.net_io_counters(pernic=True, nowrap=False).items() if name != "lo"]
+        sums = [sum(disk.read_bytes for disk in disks), sum(disk.write_bytes for disk in disks)]
+        return [*sums, sum(link.bytes_recv for link in links), sum(link.bytes_sent for link in links)]
 
     usage = HostUsage(tmp_path)
     before = counters()
@@ -87,8 +91,19 @@ def test_a_hosts_figures_are_those_that_psutil_reads(tmp_path):
     most = [now - then for now, then in zip(counters(), before, strict=True)]
     figures = [*found["disk"], *found["net"]]
     assert all(low <= figure <= high for low, figure, high in zip(least, figures, most, strict=True))
-    assert min(found["net"]) > 100_000
+    assert min(found["net"]) < 100_000, "loopback is no network"
     assert memory_limit() <= psutil.virtual_memory().total
+
+
+def test_a_disk_counts_once(tmp_path, monkeypatch):
+    """Partitions, LVM, RAID and loop devices lie on disks that count already."""
+    for name in ("nvme0n1/device", "nvme1n1/device", "dm-0/slaves", "md127/md", "loop3/loop", "zram0/queue"):
+        (tmp_path / "block" / name).mkdir(parents=True)
+    monkeypatch.setattr(sampling, "BLOCKS", tmp_path / "block")
+    sampling.is_disk.cache_clear()
+    names = ("nvme0n1", "nvme0n1p1", "nvme1n1", "dm-0", "md127", "loop3", "zram0")
+    assert [name for name in names if sampling.is_disk(name)] == ["nvme0n1", "nvme1n1"]
+    sampling.is_disk.cache_clear()
 
 
 def test_a_child_that_comes_later_and_one_that_loses_its_parent(worker):

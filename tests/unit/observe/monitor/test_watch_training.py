@@ -30,10 +30,11 @@ class Watched:
         self.watch = Watch(job, {**TRAINS, "algo-3": {"script"}}, self.sent.append, tracked=False)
         self.records = job.paths.records
         self.other = Record(self.records / "algo-2.jsonl.gz", pytest.fail)
-        self.now = 0
+        self.now, self.own = 0, []
         self.write(["process", 0, "worker/0", {"pid": 1}], ["process", 0, "worker/1", {"pid": 1}])
 
     def write(self, mine, others):
+        self.own.append(mine)
         self.other.add(line_of(others))
         self.other.flush()
         self.watch.look([line_of(mine)])
@@ -51,6 +52,16 @@ class Watched:
                 ])  # fmt: skip
             for mine, others in zip(*sides, strict=True):
                 self.write(mine, others)
+
+    def end(self, *more, kind="succeeded"):
+        """Have the job end, with more lines of the coordinator's record."""
+        own = [["outcome", self.now, {"kind": kind, "exit_code": 0, "cause": None}], *more]
+        self.own += own
+        record = Record(self.records / "algo-1.jsonl.gz", pytest.fail)
+        for line in self.own:
+            record.add(line_of(line))
+        record.close()
+        self.watch.show_last([line_of(line) for line in own])
 
     @property
     def said(self):
@@ -94,6 +105,72 @@ def test_they_are_not_ended_where_they_train_together_after_all(watched):
     job.train(80)
     job.train(200, exchange=10**8, weights=10**6, dense=10**6, workers=2)
     assert ["NO" in job.said[0], "yes after all" in job.said[1]] == [True, True] and job.blamed == []
+
+
+OUTSIDE = {"weights": 10**6, "dense": 10**6, "made": 2, "made_at": "train.py:31"}
+
+
+def test_a_short_job_whose_hosts_trained_alone_is_told_at_its_end_and_recorded(watched):
+    job = watched({})
+    job.train(6, **OUTSIDE)
+    assert job.said == []
+    job.end()
+    (said,) = job.said
+    assert said.startswith("distributed: NO: every host trains alone (a strategy of 2 workers was made")
+    assert ": train.py:31 makes the model outside of strategy.scope()" in said and job.blamed == []
+    (line,) = job.watch.found
+    assert (line.together, line.since) == (False, 2.0)
+    assert f"distributed: NO: {line.words}: {line.advice}" == said
+
+
+@pytest.mark.parametrize("kind", ["failed", "stopped"])
+def test_a_short_job_that_did_not_succeed_is_not_judged_by_its_end(watched, kind):
+    job = watched({})
+    job.train(6, **OUTSIDE)
+    job.end(kind=kind)
+    assert job.said == [] and job.watch.found == []
+
+
+def test_a_short_job_that_trains_in_its_strategy_is_told_nothing(watched):
+    job = watched({})
+    job.train(6, exchange=10**7, weights=10**6, dense=10**6, made=2, workers=2, strategy="CollectiveAllReduceStrategy")
+    job.end()
+    assert job.said == [] and job.watch.found == []
+
+
+def test_records_that_come_late_are_read_by_their_times(watched):
+    """A follower's record comes in pieces, the last ones with its end; its processes start when the others' do."""
+    job = watched({})
+    for now in range(2, 42, 2):
+        job.own += [
+            ["metric", now, "worker/0", {"step": 10 * now, "loss": 1.0}],
+            ["sample", now, 2.0, {}, {"worker/0": {"cpu": 1.8}}, {}],
+        ]
+        job.other.add(line_of(["metric", now, "worker/1", {"step": 10 * now, "loss": 1.0}]))
+        job.other.add(line_of(["sample", now, 2.0, {}, {"worker/1": {"cpu": 1.8}}, {}]))
+    job.other.flush()
+    job.end()
+    assert len(job.said) == 1 and "every host trains alone (exchanged nothing with other hosts" in job.said[0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_host_that_only_evaluates_is_not_waited_for(workers, tmp_path):
+    made = read(tmp_path, 3, MWMS, {}, groups={"workers": ["algo-1", "algo-2", "algo-3"]})
+    trains = {f"algo-{n}": {f"worker/{n - 1}"} if n <= workers else {"evaluator/0"} for n in (1, 2, 3)}
+    sent = []
+    watching = Watch(made, trains, sent.append, tracked=False)
+    for now in range(0, 80, 2):
+        for host in trains:
+            (name,) = trains[host]
+            for line in (
+                ["process", 0, name, {"pid": 1}] if not now else ["metric", now, name, {"step": 10 * now, "loss": 1.0}],
+                ["sample", now, 2.0, {}, {name: {"cpu": 1.8}}, {}],
+            ):
+                watching._judge(host, line_of(line))
+        watching.look([])
+    assert [each["say"][:60] for each in sent] == ["distributed: NO: every host trains alone (exchanged nothing "] * (
+        workers - 1
+    )
 
 
 def test_what_is_unclear_ends_nothing(watched):

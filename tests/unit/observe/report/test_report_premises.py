@@ -103,9 +103,17 @@ def loses(*values: float) -> Callable[[int], list[HostRecord]]:
     return make
 
 
+def trains_apart(seconds: int) -> list[HostRecord]:
+    first, second = two(seconds)
+    told = {"since": first.lines[0][1] + 5.0, "words": "every host trains alone", "advice": "a scope"}
+    first.add("distributed", seconds, False, told)
+    return [first, second]
+
+
 ALWAYS, WELL = frozenset(WAYS), frozenset({"succeeded", "stopped"})
 # Illness: the rule, how a job gets it, and how such a job may end for the rule to speak.
 TABLE: dict[str, tuple[str, Callable[[int], list[HostRecord]], frozenset[str]]] = {
+    "trains apart": ("apart", trains_apart, ALWAYS),
     "waits for data": ("input_bound", waits_for_data, WELL),
     "throttled": ("cpu_starved", lambda s: sampled(s, cpu=[4.0, 0.5, 0, 0, 1.5]), WELL | {"failed"}),
     "idle GPUs": ("gpu_starved", lambda s: sampled(s, gpus=[[0.2, 8 * GB, 16 * GB, 100.0]]), WELL),

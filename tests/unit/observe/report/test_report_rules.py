@@ -292,6 +292,54 @@ class TestEnds:
         channels = {"train": {"mode": "FastFile", "distribution": "", "files": files, "bytes": int(size)}}
         assert ("small_files" in verdicts(trained(channels=channels))) == told
 
+    def test_hosts_that_served_an_outsider_are_told_nothing_of_even_shares(self):
+        """A script outside of the distribution, such as one of tf.data's service, has its time after the others."""
+        trains, serves = (trained(f"algo-{n}", 2, seconds=20) for n in (1, 2))
+        for record in (trains, serves):
+            for second in range(26, 66):
+                record.sample(second)
+            record.ends(66)
+        serves.lines = [line for line in serves.lines if line[0] not in ("metric", "process", "ended")]
+        serves.add("process", 5, "script", {"pid": 7, "role": "script", "task": "outside the distribution"})
+        serves.add("ended", 65, "script", "killed by SIGTERM")
+        assert "idle" not in verdicts(trains, serves)
+
+    def test_who_ran_on_without_a_step_is_named_where_no_distribution_says_it(self):
+        trains, serves = trained("algo-1", 2, seconds=20), trained("algo-2", 2, seconds=60)
+        serves.lines = [line for line in serves.lines if line[0] != "metric"]
+        for second in range(26, 66):
+            trains.sample(second)
+        found = verdicts(trains, serves)["idle"]
+        assert "the others waited for script on algo-2, which reported no step" in found.advice
+        assert "evenly" not in found.advice
+
+
+class TestApart:
+    """What the monitor found of hosts that did not train together."""
+
+    ADVICE = "train.py:31 makes the model outside of the scope"
+
+    def records(self, *told: bool | None, host: int = 0) -> list[HostRecord]:
+        found = [trained("algo-1", 2, loss=math.nan), trained("algo-2", 2)]
+        for at, together in enumerate(told, 30):
+            words = {"words": "every host trains alone (nothing)", "advice": self.ADVICE}
+            found[host].add("distributed", at, together, {**words, "since": found[0].lines[0][1] + 12.0})
+        return found
+
+    def test_it_is_the_first_verdict(self):
+        rule, found = next(iter(verdicts(*self.records(False)).items()))
+        assert (rule, str(found.severity), found.advice) == ("apart", "error", self.ADVICE)
+        assert found.text.startswith(
+            "the hosts trained apart since 12 s after the start, each a model of its own: every"
+        )
+
+    @pytest.mark.parametrize("told", [(), (None,), (True,), (False, True)])
+    def test_it_is_none_where_they_trained_together_or_it_is_unclear(self, told):
+        assert "apart" not in verdicts(*self.records(*told))
+
+    def test_it_is_the_coordinators_to_say(self):
+        assert "apart" not in verdicts(*self.records(False, host=1))
+
 
 class TestWords:
     def test_of_many_hosts_the_worst_is_named_and_the_others_counted(self):

@@ -1,0 +1,382 @@
+"""Check that what a script trains is made in its strategy's scope, and that its steps run in the strategy.
+
+Calls are followed through functions, methods and modules. What cannot be followed is not reported.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from entrypoint.check.doctor.api_names import HOROVOD, WORKERS
+from entrypoint.check.doctor.check_distribution import joins_hosts_itself
+from entrypoint.check.doctor.program import Code, is_main_guard
+from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, texts_of
+from entrypoint.check.doctor.subject import Case
+from entrypoint.check.finding import Finding, error
+from entrypoint.launcher.job.job import Mode
+
+_MODELS = (
+    *(".Sequential", ".Model", ".load_model", ".clone_model", ".from_pretrained", ".model_from_json", ".from_config"),
+)
+_OF_SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2")
+_MODEL_CLASSES = (".Model", ".Sequential", ".Module", ".Functional")
+_APPLICATIONS = ("*keras.applications.*",)
+_TRAINS = ("fit", "train_on_batch", "trainable_variables", "trainable_weights")
+_METRICS = ("*keras.metrics.*",)
+# What runs steps in the strategy, or exchanges gradients otherwise.
+_RUNS = (".run", ".experimental_run_v2", ".schedule")
+_EXCHANGES = (".fit", ".train", ".reduce", ".all_reduce", ".batch_reduce")
+_STARTERS = ("*app.run", "*fire.Fire", "*typer.run")
+_MESHES = (".Mesh", ".make_mesh", ".create_device_mesh", ".DeviceMesh")
+_SPREADS = (  # what spreads a computation over JAX's processes
+    *(*_MESHES, ".NamedSharding", ".PositionalSharding", ".PartitionSpec", ".shard_map", ".pmap", ".pmean", ".psum"),
+    *(".DataParallel", ".ModelParallel", ".set_distribution", "*multihost_utils*", ".process_allgather", ".all_gather"),
+)
+_LEARNS_JAX = (".grad", ".value_and_grad", ".fit", ".apply_updates")
+_DEPTH = 8  # calls that are followed
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def of_scope(case: Case) -> Iterator[Finding]:
+    """Yield models and metrics that are made outside of the strategy's scope, and steps that run outside of it."""
+    code = case.code
+    together = case.together(Mode.MWMS) or case.together(Mode.PS) or (case.hosts > 1 and joins_hosts_itself(code))
+    if together and code.call(*WORKERS, *_OF_SERVERS):
+        yield from _of_models(case)
+        yield from _of_loops(case)
+    if case.together(Mode.JAX):
+        yield from _of_meshes(case)
+
+
+def _of_models(case: Case) -> Iterator[Finding]:
+    scopes = Scopes(case.code, case.environment if case.job else None)
+    if scopes.is_unusual:
+        return
+    known = set()
+    for source, node in _trained(case.code):
+        for where, made in scopes.outside(source, node):
+            place = where.at(made)
+            if place in known:
+                continue
+            known.add(place)
+            written = " ".join(ast.unparse(_statement(where, made)).split())[:100]
+            yield error(
+                "model-outside-scope",
+                f"`{written}` makes the model outside of strategy.scope(): each worker trains one of its own",
+                f"with strategy.scope(): {written}",
+                place=place,
+            )
+    for source, call in case.code.nodes(ast.Call) if not known and case.tensorflow < (2, 16) else ():
+        if source.last(call) == "compile":
+            for keyword in call.keywords:
+                for metric in calls_in(keyword.value) if keyword.arg in ("metrics", "weighted_metrics") else ():
+                    if matches(source.dotted(metric.func), _METRICS) and scopes.is_in(source, metric) is False:
+                        yield error(
+                            "metric-outside-scope",
+                            f"`{ast.unparse(metric)}` is made outside of strategy.scope(), and the model inside: Keras "
+                            "refuses it",
+                            "model.compile(...) in strategy.scope(), or the metric's name as text",
+                            place=source.at(metric),
+                        )
+                        return
+
+
+def _of_loops(case: Case) -> Iterator[Finding]:
+    code = case.code
+    applies = code.call(".apply_gradients")
+    runs = any(not matches(use.name, ("subprocess.*", *_STARTERS)) for use in code.uses(*_RUNS))
+    runs = runs or code.call(*_EXCHANGES) is not None
+    if applies and code.call(".GradientTape") and not runs and not code.imports(*HOROVOD, "mpi4py*"):
+        yield error(
+            "no-strategy-run",
+            "the steps of this loop do not run in the strategy: each worker applies its own gradients",
+            "strategy.run(train_step, args=(batch,)), for each batch of "
+            "strategy.experimental_distribute_dataset(dataset)",
+            place=applies.place,
+        )
+
+
+def _of_meshes(case: Case) -> Iterator[Finding]:
+    code = case.code
+    joins = code.call(".initialize_jax", "jax.distributed.initialize")
+    for use in code.calls(*_MESHES):
+        if any(name.rpartition(".")[2] == "local_devices" for name in _names(use.source, use.node)):
+            yield error(
+                "jax-own-mesh",
+                f"`{use.written}` has only this process's devices: each process trains a model of its own",
+                "jax.devices() in place of jax.local_devices()",
+                place=use.place,
+            )
+            return
+    learns = code.call(*_LEARNS_JAX)
+    if (
+        joins
+        and learns
+        and code.imports("jax", "jax.*", "keras", "keras.*")
+        and not code.has(*_SPREADS)
+        and not code.imports(*_SPREADS)
+    ):
+        yield error(
+            "jax-nothing-shared",
+            "the processes are joined, and nothing is spread over them: each trains a model of its own",
+            "a mesh over all of jax.devices(); with Keras "
+            "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))",
+            place=learns.place,
+        )
+
+
+def _names(source: Source, node: ast.AST) -> set[str]:
+    return {source.dotted(each) for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name)}
+
+
+def _trained(code: Code) -> Iterator[tuple[Source, ast.AST]]:
+    """Yield the expressions whose weights are trained: `model` of `model.fit(...)`."""
+    for source, node in code.nodes(ast.Attribute):
+        if node.attr in _TRAINS:
+            called = isinstance(source.parents.get(node), ast.Call)
+            if called or node.attr.startswith("trainable"):
+                yield source, node.value
+
+
+def _statement(source: Source, node: ast.AST) -> ast.AST:
+    """Return the simple statement that a node is part of; the node itself if there is none."""
+    return next((each for each in source.around(node) if isinstance(each, ast.Assign | ast.AnnAssign)), node)
+
+
+class Scopes:
+    """Find out where the parts of a program run: in the scope of a strategy, outside of any, or unknown."""
+
+    def __init__(self, code: Code, environment: Mapping[str, str] | None = None) -> None:
+        self._code, self._environment = code, environment
+        self._functions: dict[str, list[tuple[Source, Function]]] = {}
+        self._classes: dict[str, list[tuple[Source, ast.ClassDef]]] = {}
+        for source in code.sources:
+            for node in ast.walk(source.tree):
+                if isinstance(node, Function):
+                    self._functions.setdefault(node.name, []).append((source, node))
+                elif isinstance(node, ast.ClassDef):
+                    self._classes.setdefault(node.name, []).append((source, node))
+        self._asked: set[ast.AST] = set()  # functions whose callers are being followed
+        # A scope may be entered by an ExitStack, or set for all that follows.
+        self.is_unusual = code.has(".experimental_set_strategy") or any(
+            use.name.rpartition(".")[2] == "scope" and not _is_of_with(use.source, use.node)
+            for use in code.uses(".scope", kind=UseKind.CALL)
+        )
+
+    # --- where a node runs ---
+
+    def is_in(self, source: Source, node: ast.AST) -> bool | None:
+        """Return whether a node runs in a scope; None if that is not known, or differs."""
+        inner = node
+        for outer in source.around(node):
+            if isinstance(outer, ast.With | ast.AsyncWith):
+                if any(self._is_scope(source, item.context_expr) for item in outer.items):
+                    return True
+            elif isinstance(outer, Function):
+                return self._is_called_in(source, outer)
+            elif isinstance(outer, ast.Lambda | ast.IfExp | ast.ExceptHandler) or (
+                isinstance(outer, ast.If) and self._may_be_other(source, outer, inner)
+            ):
+                return None
+            inner = outer
+        return False
+
+    def _is_scope(self, source: Source, context: ast.AST) -> bool:
+        if any(source.last(call) == "scope" for call in calls_in(context)):
+            return True
+        if isinstance(context, ast.Name):
+            return any(self._is_scope(source, value) for value in self._values(source, context) if value is not context)
+        # A function of the user's may return one; a library's does not.
+        return isinstance(context, ast.Call) and source.last(context) in self._functions
+
+    def _is_taken(self, source: Source, branch: ast.If, inner: ast.AST) -> bool | None:
+        """Return whether the job takes a branch, if that depends on a variable of its environment; None if unknown."""
+        match branch.test:
+            case ast.Compare(left=ast.Call() as ask, ops=[ast.Eq()], comparators=[ast.Constant(value=str(wanted))]):
+                asked = source.dotted(ask.func) in ("os.environ.get", "os.getenv") and texts_of(ask.args)
+            case ast.Compare(
+                left=ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value=str(name))),
+                ops=[ast.Eq()],
+                comparators=[ast.Constant(value=str(wanted))],
+            ):
+                asked = [name]
+            case _:
+                return None
+        if not asked or self._environment is None or asked[0].startswith(("SM_", "TF_")):
+            return None
+        value = self._environment.get(asked[0], asked[1] if len(asked) > 1 else None)
+        return (value == wanted) == (inner not in branch.orelse)
+
+    def _is_never_run(self, source: Source, node: ast.AST) -> bool:
+        inner = node
+        for outer in source.around(node):
+            if isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False:
+                return True
+            inner = outer
+        return False
+
+    def _may_be_other(self, source: Source, branch: ast.If, inner: ast.AST) -> bool:
+        """Return whether another branch, or what follows a branch that leaves, may do the same in a scope."""
+        if is_main_guard(branch) or self._is_taken(source, branch, inner) is not None:
+            return False
+        taken, other = (branch.orelse, branch.body) if inner in branch.orelse else (branch.body, branch.orelse)
+        if any(self._is_scope(source, item.context_expr) for each in other for item in _items(each)):
+            return True
+        if any(source.last(call) in self._functions for each in other for call in calls_in(each)) and other:
+            return True  # whose functions may have one
+        return bool(taken) and (
+            isinstance(taken[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+            or any(source.last(call) in ("exit", "_exit", "quit") for call in calls_in(taken[-1]))
+        )
+
+    def _is_called_in(self, source: Source, function: Function) -> bool | None:
+        if function in self._asked or len(self._asked) > _DEPTH:
+            return None
+        self._asked.add(function)
+        try:
+            sites = self._sites(source, function)
+            found = {None if site is None else self.is_in(where, site) for where, site in sites}
+        finally:
+            self._asked.discard(function)
+        return found.pop() if len(found) == 1 else None
+
+    def _sites(self, source: Source, function: Function) -> Iterator[tuple[Source, ast.AST | None]]:
+        """Yield the calls of a function; None where it is passed on, to be called by another."""
+        for each in self._code.sources:
+            for use in each.uses:
+                if use.kind is UseKind.IMPORT or not self._is_of(source, function, each, use.node):
+                    continue
+                outer = each.parents.get(use.node)
+                if use.kind is UseKind.CALL:
+                    yield each, use.node
+                elif isinstance(outer, ast.Call) and matches(each.dotted(outer.func), _STARTERS):
+                    yield each, outer
+                elif not (isinstance(outer, ast.Call) and use.node is outer.func):  # that call is among the uses
+                    yield each, None
+
+    def _is_of(self, source: Source, function: Function, where: Source, node: ast.AST) -> bool:
+        """Return whether a call or a name means this function, or for `__init__` its class."""
+        name = where.dotted(node.func if isinstance(node, ast.Call) else node)
+        before, _, last = name.rpartition(".")
+        of = source.parents.get(function)
+        if not isinstance(of, ast.ClassDef) or function.name == "__init__":
+            wanted = of.name if isinstance(of, ast.ClassDef) else function.name
+            return last == wanted and (not before or before.rpartition(".")[2] == source.path.stem)
+        if last != function.name or not isinstance(func := getattr(node, "func", node), ast.Attribute):
+            return False
+        if before == "self":
+            return of in where.around(node)
+        if isinstance(func.value, ast.Call) and where.last(func.value) == of.name:
+            return True
+        made = self._values(where, func.value) if isinstance(func.value, ast.Name | ast.Attribute) else []
+        return any(isinstance(value, ast.Call) and where.last(value) == of.name for value in made)
+
+    # --- where a value comes from ---
+
+    def outside(self, source: Source, node: ast.AST, depth: int = 0) -> list[tuple[Source, ast.AST]]:
+        """Return the calls that make a model, if all that may make it are known to run outside of every scope."""
+        if depth > _DEPTH:
+            return []
+        if isinstance(node, ast.Name | ast.Attribute):
+            values = self._values(source, node)
+            found = [self.outside(source, value, depth + 1) for value in values]
+            if values:
+                return [each for some in found for each in some] if all(found) else []
+            return self._of_argument(source, node, depth) if isinstance(node, ast.Name) else []
+        if isinstance(node, ast.Call) and self._makes_model(source, node, depth) and self.is_in(source, node) is False:
+            return [(source, node)]
+        return []
+
+    def _of_argument(self, source: Source, node: ast.Name, depth: int) -> list[tuple[Source, ast.AST]]:
+        """Return the same of a parameter: of what each caller gives."""
+        function = _function_of(source, node)
+        if function is None:
+            return []
+        names = _parameters(function)
+        if node.id not in names:
+            return []
+        method = isinstance(source.parents.get(function), ast.ClassDef)
+        at, found = names.index(node.id) - method, list[list[tuple[Source, ast.AST]]]()
+        for where, site in self._sites(source, function):
+            if not isinstance(site, ast.Call):
+                return []
+            given = next((each.value for each in site.keywords if each.arg == node.id), None)
+            given = given or (site.args[at] if 0 <= at < len(site.args) else None)
+            found.append(self.outside(where, given, depth + 1) if given else [])
+        return [each for some in found for each in some] if found and all(found) else []
+
+    def _values(self, source: Source, node: ast.Name | ast.Attribute) -> list[ast.AST]:
+        """Return what is assigned to a name in its function, else in its module; to `self.x`, in its class."""
+        written = ast.unparse(node)
+        if isinstance(node, ast.Attribute):
+            kinds = [each for each in source.around(node) if isinstance(each, ast.ClassDef)]
+            known = self._assigned(source, kinds[0]) if kinds and written.startswith("self.") else ()
+            return [value for target, _, value in known if target == written]
+        function = _function_of(source, node)
+        assigned = [each for each in self._assigned(source, source.tree) if each[0] == written]
+        own = [value for _, where, value in assigned if where is function]
+        if own or (function and written in _parameters(function)):
+            return own
+        return [value for _, where, value in assigned if where is None]
+
+    def _assigned(self, source: Source, within: ast.AST) -> Iterator[tuple[str, ast.AST | None, ast.AST]]:
+        """Yield (target as written, its function, value) of all assignments in a node."""
+        for node in ast.walk(within):
+            for target, value in _assigned(node):
+                if not self._is_never_run(source, node):
+                    yield ast.unparse(target), _function_of(source, node), value
+
+    def _makes_model(self, source: Source, call: ast.Call, depth: int) -> bool:
+        """Return whether a call makes a model, and that not in a scope of its own."""
+        name = source.dotted(call.func)
+        last = name.rpartition(".")[2]
+        if matches(name, (*_MODELS, *_APPLICATIONS)) or name in ("Sequential", "Model"):
+            return True
+        for where, of in self._classes.get(last, ()):
+            return any(matches("." + where.dotted(base), _MODEL_CLASSES) for base in of.bases)
+        bodies = [each for each in self._functions.get(last, ()) if self._is_of(*each, source, call)]
+        if len(bodies) != 1 or depth > _DEPTH:
+            return False
+        where, body = bodies[0]
+        if any(self._is_scope(where, item.context_expr) for each in ast.walk(body) for item in _items(each)):
+            return False
+        returned = [each.value for each in ast.walk(body) if isinstance(each, ast.Return) and each.value]
+        return any(self._returns_model(where, value, depth + 1) for value in returned)
+
+    def _returns_model(self, source: Source, value: ast.AST, depth: int) -> bool:
+        if depth > _DEPTH:
+            return False
+        if isinstance(value, ast.Tuple):
+            return any(self._returns_model(source, each, depth + 1) for each in value.elts)
+        if isinstance(value, ast.Name):
+            return any(self._returns_model(source, each, depth + 1) for each in self._values(source, value))
+        return isinstance(value, ast.Call) and self._makes_model(source, value, depth + 1)
+
+
+def _items(node: ast.AST) -> list[ast.withitem]:
+    return [item for each in ast.walk(node) if isinstance(each, ast.With | ast.AsyncWith) for item in each.items]
+
+
+def _is_of_with(source: Source, node: ast.AST) -> bool:
+    """Return whether an expression is part of a `with`, or kept or returned for one."""
+    kinds = ast.withitem | ast.Assign | ast.Return | ast.stmt
+    return not isinstance(next((each for each in source.around(node) if isinstance(each, kinds)), None), ast.Expr)
+
+
+def _function_of(source: Source, node: ast.AST) -> Function | None:
+    return next((each for each in source.around(node) if isinstance(each, Function)), None)
+
+
+def _parameters(function: Function) -> list[str]:
+    return [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield (target, value) of an assignment; of several targets, each with the whole value."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(target.elts, node.value.elts, strict=False)
+            else:
+                yield from ((each, node.value) for each in (target.elts if isinstance(target, ast.Tuple) else [target]))
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
+        yield node.target, node.value

@@ -1,0 +1,34 @@
+"""Test what the summary of a local run begins with."""
+
+from html import escape
+from pathlib import Path
+from types import SimpleNamespace
+
+from entrypoint.base.terminal import shown
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.simulate.summary import exit_code, summary
+
+APART = (
+    "error: apart: the hosts trained apart since 4 s after the start; train.py:31 makes the model outside of the scope"
+)
+IDLE = "warning: idle: hosts are idle for 17 %; share data and steps evenly"
+
+
+def folder(root: Path, *verdicts: str) -> SimpleNamespace:
+    """Return a host's folder whose report has these verdicts."""
+    paths = {name: root / name for name in ("report", "summary", "failure", "log", "model")}
+    paths["report"].write_text("".join(f'<meta name="verdict" content="{escape(each)}">\n' for each in verdicts))
+    return SimpleNamespace(host="algo-1", **paths)
+
+
+def test_that_the_hosts_trained_apart_comes_first_and_in_red_and_the_exit_code_stays(tmp_path: Path) -> None:
+    folders, exits = [folder(tmp_path, APART, IDLE)], {"algo-1": Exit(code=0)}
+    lines = summary(folders, exits).split("\n")
+    assert lines[1] == f"error: {APART.removeprefix('error: apart: ')}" and f"report: {IDLE}" in lines
+    assert "\n".join(lines).count("trained apart") == 1 and exit_code(folders, exits) == 0
+    assert shown(lines[1], {"FORCE_COLOR": "1"}, 0).startswith("\x1b[31merror\x1b[0m: the hosts trained apart")
+
+
+def test_other_verdicts_stand_below(tmp_path: Path) -> None:
+    lines = summary([folder(tmp_path, IDLE)], {"algo-1": Exit(code=0)}).split("\n")
+    assert lines[1].startswith("host ") and f"report: {IDLE}" in lines
