@@ -54,7 +54,7 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
     case = replace(case, scripts=scripts)
     if dice.random() < 0.25:
         case = _scene(dice, case)
-    if dice.random() < 0.2:
+    if dice.random() < 0.12:
         case = _relation(dice, case)
     missing = dice.choice([count for count in (0, 1, 2, 2, 3, 3, 4) if count >= least]) - len(case.faults)
     return replace(case, faults=(*case.faults, *_faults(dice, case, missing)))
