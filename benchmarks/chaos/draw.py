@@ -54,7 +54,7 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
     case = replace(case, scripts=scripts)
     if dice.random() < 0.25:
         case = _scene(dice, case)
-    if dice.random() < 0.3:
+    if dice.random() < 0.12:
         case = _relation(dice, case)
     missing = dice.choice([count for count in (0, 1, 2, 2, 3, 3, 4) if count >= least]) - len(case.faults)
     return replace(case, faults=(*case.faults, *_faults(dice, case, missing)))
@@ -92,10 +92,10 @@ def _relation(dice: random.Random, case: Case) -> Case:
     kinds = ["pool", "again"]
     kinds += ["uneven", "uneven"] if case.mode in ("mwms", "mpi", "jax") and len(case.processes) > 1 else []
     kinds += ["forges"] if case.netns and case.hosts > 1 else []
-    seconds = round(dice.uniform(0.5, 2), 1)
+    seconds = round(dice.uniform(0.3, 1.5), 1)
     match dice.choice(kinds):
         case "uneven":  # the one that all others need ends with 0 before them
-            scripts = {who: replace(script, needs=one, seconds=seconds + 2) for who, script in scripts.items()}
+            scripts = {who: replace(script, needs=one, seconds=seconds + 1.5) for who, script in scripts.items()}
             scripts[one] = replace(scripts[one], needs="", seconds=seconds, do="ends")
         case "pool":
             scripts[one] = replace(scripts[one], seconds=seconds, do="pool")
