@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from entrypoint.base.errors import clip
 from entrypoint.base.values import replace
 from entrypoint.launcher.outcome.forms import TRACEBACK, boxes
-from entrypoint.launcher.outcome.native import NEAR_LINES, still_worked
+from entrypoint.launcher.outcome.native import NEAR_LINES, complaint, still_worked
 from entrypoint.launcher.outcome.outcome import GAP, Exit
 from entrypoint.launcher.outcome.symptoms import reads_like_symptom, without_goodbyes
 from entrypoint.launcher.outcome.tracebacks import NOISE, Link, Raised
@@ -31,6 +31,7 @@ SHELL = re.compile(
 _OF_CHILDREN = {"CalledProcessError", "ChildFailedError"}  # they report a failed program, which has printed its reason
 # Raised by who waits for a thread or a process that has ended: that one's exception is the reason.
 _WAITED = {"Empty", "Full", "BrokenBarrierError", "BrokenProcessPool", "BrokenThreadPool"}
+_OF_A_PROGRAM = re.compile(r"[\w./-]+: [^\d\s]")  # "prepare: no rows"
 _ELSEWHERE = re.compile(r"^(Exception in thread |Process \S+:$)")
 REFUSAL_LINES = 100  # last lines in which a refusal is looked for
 CODES = {2, 64}  # exit codes that mean a refusal, whatever is printed after it; some libraries end with 1
@@ -124,7 +125,8 @@ def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
     if len(chain) > 1 or chain[0].name.rpartition(".")[2] not in _OF_CHILDREN:
         return ""
     before = [line for line in meaningful[max(0, chain[0].first - 3) : chain[0].first] if has_words(line)]
-    return "" if not before or NOISE.match(before[-1]) else before[-1].strip()
+    line = before[-1].strip() if before else ""
+    return line if complaint([line]) or (_OF_A_PROGRAM.match(line) and not NOISE.match(line)) else ""
 
 
 def lines_after(chain: Chain, meaningful: Sequence[str]) -> float:
