@@ -94,3 +94,16 @@ def test_a_job_that_failed(shown):
     top = words_of(page.dom).partition("Hosts")[0]
     assert "failed, exit code 1" in top and "rank 0 on algo-1: exit code 1" in top and f"ValueError: {HOSTILE}" in top
     assert "<title>resnet-17</title>" in page.dom and page.complaints == []
+
+
+def test_a_job_whose_hosts_train_apart_is_not_green_though_it_succeeds(shown):
+    told = {"words": "every host trains alone", "advice": f"train.py:31 makes the model outside {HOSTILE}"}
+    ends = [
+        ["distributed", time.time(), False, told],
+        ["outcome", time.time(), {"kind": "succeeded", "exit_code": 0, "cause": None, "there": []}],
+    ]
+    page = shown(job_of(2, algo_1=ends).state(time.time()))
+    top = words_of(page.dom).partition("Progress")[0]
+    assert "The hosts do not train together every host trains alone: train.py:31 makes the model outside" in top
+    assert HOSTILE in top and 'class="badge bad"' in page.dom and 'class="badge good"' not in page.dom
+    assert page.complaints == []

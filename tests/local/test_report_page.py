@@ -173,6 +173,16 @@ def test_it_can_be_read_without_eyes(browser, tmp_path):
     assert 'lang="en"' in shown.dom and "<title>resnet-17: succeeded</title>" in shown.dom
 
 
+def test_a_job_whose_hosts_trained_apart_is_not_green(browser, tmp_path):
+    first, second = trained("algo-1", 2), trained("algo-2", 2)
+    first.add(
+        "distributed", 60, False, {"since": first.lines[0][1] + 5, "words": "every host trains alone", "advice": "a"}
+    )
+    shown = browser.open(report(tmp_path, {"algo-1": first, "algo-2": second}))
+    assert '<span class="badge failed">succeeded, trained apart</span>' in shown.dom and shown.complaints == []
+    assert "The hosts trained apart since 5 s after the start" in words_of(shown.dom, "verdicts")
+
+
 def test_a_job_that_failed(browser, tmp_path):
     record = trained()
     cause = {"host": "algo-1", "process": "script", "what": "exit code 1", "error": "ValueError: no such row"}

@@ -185,8 +185,8 @@ def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str], unsee
     last = f"{steps:.0f} steps" if first.steps else f"{seconds:.0f} s"
     if model.leaves_strategy:
         made = f"a strategy of {model.made:.0f} workers was made, and gradients are applied outside of it"
-        steps = max(first.steps, model.steps)
-        return f"{who} alone ({made}{f', in {steps:.0f} steps' * bool(steps)})"
+        steps = max(first.steps, model.steps)  # those of a short job may not all have been noted
+        return f"{who} alone ({made}{f', in {steps:.0f} steps' * (steps >= LEAST_STEPS)})"
     if unseen and not model.horovod:
         return f"{who} alone (neither a strategy nor Horovod exchanged gradients, in {first.steps:.0f} steps)"
     if first.has_only_scalars(model) or unseen:

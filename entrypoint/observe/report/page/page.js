@@ -95,9 +95,10 @@
 
   const kind = job.outcome ? job.outcome.kind : "unknown";
   function header() {
-    const cls = ["succeeded", "failed", "stopped"].includes(kind) ? kind : "unknown";
+    const apart = data.verdicts.some(verdict => verdict.rule === "apart");
+    const cls = apart ? "failed" : ["succeeded", "failed", "stopped"].includes(kind) ? kind : "unknown";
     const top = document.getElementById("top");
-    const title = el("div", { class: "title" }, el("h1", {}, job.name || "Training job"), el("span", { class: `badge ${cls}` }, job.outcome ? kind + (job.outcome.code ? `, exit code ${job.outcome.code}` : "") : "end unknown"));
+    const title = el("div", { class: "title" }, el("h1", {}, job.name || "Training job"), el("span", { class: `badge ${cls}` }, (job.outcome ? kind + (job.outcome.code ? `, exit code ${job.outcome.code}` : "") : "end unknown") + (apart ? ", trained apart" : "")));
     top.append(title);
     const cause = job.outcome && job.outcome.cause, ending = data.ending;
     if (cause || ending) {
