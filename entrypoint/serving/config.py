@@ -27,6 +27,7 @@ class Serving:
     port: int
     threads: int  # that predict
     max_payload: int  # bytes
+    timeout: int  # seconds for an answer
     accept: str  # what a client gets that accepts anything
     program: str  # the user's, in the code folder; "" if the SDK names none
     default_name: str  # which model, if there are several
@@ -35,6 +36,16 @@ class Serving:
     @property
     def model(self) -> Path:
         return self.base / "model"
+
+    @property
+    def bodies(self) -> int:
+        """Return how many bytes the bodies of all requests may take at once, in each of the two processes."""
+        return max(2 * self.max_payload, 256 * MEGABYTE)
+
+    @property
+    def memory(self) -> int:
+        """Return how many bytes it may take to read the bodies of all requests at once."""
+        return max(16 * self.max_payload, 512 * MEGABYTE)
 
     @property
     def accept_type(self) -> str:
@@ -57,6 +68,7 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
         port=_number(environment, "SAGEMAKER_BIND_TO_PORT", DEFAULT_PORT, "a port"),
         threads=threads,
         max_payload={-1: DEFAULT_PAYLOAD, 0: NO_LIMIT}.get(payload, payload) * MEGABYTE,
+        timeout=_number(environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer") or 1,
         accept=environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or "application/json",
         # Without the second variable, which the SDK always sends, it may be the script of a training image.
         program=environment.get("SAGEMAKER_PROGRAM", "") if "SAGEMAKER_SUBMIT_DIRECTORY" in environment else "",
@@ -70,6 +82,11 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
             "MaxPayloadInMB": batch_payload,
         },
     )
+
+
+def _timeout(environment: Mapping[str, str]) -> int:
+    """Return SageMaker's own limit of seconds: an endpoint's is fixed, that of batch transform can be set up to an hour."""
+    return 3600 if environment.get("SAGEMAKER_BATCH", "").lower() == "true" else 60
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, what: str) -> int:

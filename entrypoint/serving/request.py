@@ -3,11 +3,11 @@
 import csv
 import io
 import json
-import json.decoder
-import json.scanner
 import math
+import re
+import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,9 @@ from entrypoint.serving.tensors import CSV, JSON, LINES, depth, is_bytes, to_arr
 WANTED = f"{JSON}, {LINES[0]} or {CSV}"
 _GZIP = b"\x1f\x8b"  # neither JSON nor CSV begins so
 _PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-_BLOCK_LINES = 1000  # lines of CSV that NumPy converts at once: other threads run in between
+_PACKED_BYTES = 4096  # bytes that are expanded at once: what follows a gzip member among them is copied for each member
+_ZEROS = re.compile(rb"\0*")  # may stand behind a member
+csv.field_size_limit(sys.maxsize)  # the body's size is limited
 
 
 @dataclass(frozen=True)
@@ -47,53 +49,40 @@ def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) ->
     raise Refused(f"the content type is {content_type[:100]!r}; wanted {WANTED}", 415)
 
 
-def unpacked(body: bytes, encoding: str, most: int) -> bytes:
-    """Return the body without compression, which a client may send without naming it as Content-Encoding.
+def unpacked(body: bytes, encoding: str) -> Iterator[bytes]:
+    """Return the body without compression, in pieces. A client may compress without naming it as Content-Encoding.
 
-    Raise Refused if that fails, or if the result is larger than `most` bytes.
+    Raise Refused, while the pieces are read, if that fails.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         if not body.startswith(_GZIP):
-            return body
+            yield body
+            return
         encoding = "gzip"
     if encoding not in _PACKED:
         raise Refused(f"Content-Encoding is {encoding[:100]!r}; wanted gzip, deflate or none", 415)
-    parts, size = [], 0
+    at, view = 0, memoryview(body)
     try:
-        while body:  # gzip may have several members
+        while at < len(body):  # gzip may have several members
             stream = zlib.decompressobj(_PACKED[encoding])
-            parts.append(stream.decompress(body, most + 1 - size))
-            size += len(parts[-1])
-            if size > most:
-                raise Refused(f"the body is larger than {most >> 20} MB when it is expanded", 413)
-            if not stream.eof:
-                raise Refused(f"the body is {encoding} and ends too early")
-            body = stream.unused_data.lstrip(b"\0")
+            while not stream.eof:
+                if at >= len(body):
+                    raise Refused(f"the body is {encoding} and ends too early")
+                if piece := stream.decompress(view[at : at + _PACKED_BYTES]):
+                    yield piece
+                at = min(at + _PACKED_BYTES, len(body)) - len(stream.unused_data)
+            at = _ZEROS.match(body, at).end()  # type: ignore[union-attr]
     except zlib.error as error:
         raise Refused(f"the body cannot be expanded as {encoding}: {error}") from None
-    return b"".join(parts)
 
 
 # --- JSON ---
 
 
-class _Piecewise(json.JSONDecoder):
-    """Call the fast decoder once for each row: other threads run in between, above all that of /ping."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        row = json.scanner.make_scanner(self)  # type: ignore[arg-type]
-        self.parse_array = lambda where, _: json.decoder.JSONArray(where, row)  # type: ignore[attr-defined]
-        self.scan_once: Any = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
-
-
-_decoder = _Piecewise()
-
-
 def _parse(text: str, where: str) -> Any:
     try:
-        return _decoder.decode(text)
+        return json.loads(text)
     except ValueError as error:
         raise Refused(f"{where} is not JSON: {error}" if text.strip() else f"{where} is empty") from error
 
@@ -188,7 +177,7 @@ def _read_csv(body: bytes, signature: Signature) -> Question:
         raise Refused(f"{CSV} cannot name several inputs; wanted {JSON}; {signature.wants}")
     (tensor,) = signature.inputs
     try:
-        lines = [line for line in csv.reader(io.StringIO(body.decode("utf-8-sig"), newline="")) if line]
+        lines = [line for line in csv.reader(io.TextIOWrapper(io.BytesIO(body), "utf-8-sig", newline="")) if line]
     except csv.Error as error:
         raise Refused(f"the body is not CSV: {error}") from None
     if not lines:
@@ -203,8 +192,7 @@ def _read_csv(body: bytes, signature: Signature) -> Question:
 def _csv_numbers(lines: list[list[str]], tensor: Tensor) -> np.ndarray:
     for dtype in (np.int64, np.float64) if tensor.dtype.kind in "iu" else (np.float64,):
         try:
-            blocks = (np.array(lines[at : at + _BLOCK_LINES], dtype) for at in range(0, len(lines), _BLOCK_LINES))
-            return np.concatenate(list(blocks))
+            return np.array(lines, dtype)
         except (ValueError, OverflowError):
             pass
     for number, line in enumerate(lines, 1):

@@ -129,18 +129,11 @@ def write(outputs: Mapping[str, np.ndarray], rows: int | None, accept: str) -> b
         if accept != JSON:
             raise Refused(f'{accept} has a line for each row, and "inputs" has no rows; wanted Accept: {JSON}', 406)
         plain = {name: _plain(name, array) for name, array in outputs.items()}
-        return _join("outputs", next(iter(plain.values())) if len(plain) == 1 else plain)
+        return json.dumps({"outputs": next(iter(plain.values())) if len(plain) == 1 else plain}).encode()
     predictions = _rows(outputs, rows)
     if accept in LINES:
         return "".join(json.dumps(prediction) + "\n" for prediction in predictions).encode()
-    return _join("predictions", predictions)
-
-
-def _join(key: str, value: Any) -> bytes:
-    """Write an object row by row, so that other threads run in between."""
-    if isinstance(value, list):
-        return f'{{"{key}": [{", ".join([json.dumps(row) for row in value])}]}}'.encode()
-    return json.dumps({key: value}).encode()
+    return json.dumps({"predictions": predictions}).encode()
 
 
 def _rows(outputs: Mapping[str, np.ndarray], count: int) -> Iterable[Any]:

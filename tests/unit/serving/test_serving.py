@@ -6,7 +6,6 @@ import json
 import socket
 import sys
 import threading
-import time
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +15,19 @@ import pytest
 from growth import grows_no_faster_than_its_input
 from ports import unused_port
 from waitress import wasyncore
+from werkzeug.test import Client
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.serving.app import Service, make_app
 from entrypoint.serving.config import find_model, read_serving
+from entrypoint.serving.front import Front
+from entrypoint.serving.memory import Memory, cost
 from entrypoint.serving.model import Refused, Signature, Tensor
-from entrypoint.serving.request import _csv_numbers, read
+from entrypoint.serving.model_process import work
+from entrypoint.serving.request import read
 from entrypoint.serving.server import Server
 from entrypoint.serving.user_code import load_user_code
+from entrypoint.serving.workers import Workers, connect
 
 FLOAT, INT, TEXT = np.dtype(np.float32), np.dtype(np.int64), np.dtype(object)
 ONE = Signature("one", (Tensor("x", FLOAT, (None, 2)),), (Tensor("y", FLOAT, (None,)),))
@@ -60,6 +64,19 @@ def client(*signatures: Signature, model: Adds | None = None, environment: dict[
     service = Service(read_serving(environment or {}))
     service.model = model or Adds(*signatures)
     return make_app(service).test_client()
+
+
+def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, Workers]:
+    """Return a client of what listens, with the threads of the model behind it, here in one process."""
+    serving = read_serving({"SAGEMAKER_BASE_DIR": str(base), **environment})
+    service = Service(serving)
+    service.model, service.code = model, load_user_code(serving)
+    ours, theirs = connect(serving.threads, serving.timeout)
+    workers = Workers(ours, serving.timeout)
+    workers.is_loaded = True
+    for connection in theirs:
+        threading.Thread(target=work, args=(connection, make_app(service)), daemon=True).start()
+    return Client(Front(serving, workers)), workers
 
 
 def ask(signature: Signature, body, content_type="application/json", **headers):
@@ -212,28 +229,6 @@ def test_lines_and_csv(signature, kind, body, answer):
         assert response.status_code == 400 and (answer or "row 0 is no object") in response.json["error"]
 
 
-def test_others_have_their_turn_while_a_large_csv_is_read():
-    # Seconds of this process' own CPU time: in others the machine may do something else.
-    turns, done = [], threading.Event()
-
-    def take_turns() -> None:
-        while not done.is_set():
-            turns.append(time.process_time())
-
-    lines, tensor = [["1.5"] * 20] * 100_000, Tensor("x", FLOAT, (None, 20))
-    other = threading.Thread(target=take_turns)
-    other.start()
-    began = time.process_time()
-    try:
-        _csv_numbers(lines, tensor)
-    finally:
-        ended = time.process_time()
-        done.set()
-        other.join()
-    within = [began, *(turn for turn in turns if began < turn < ended), ended]
-    assert max(np.diff(within)) < (ended - began) / 2
-
-
 def test_ids_in_csv_keep_all_their_digits():
     signature = Signature("ids", (Tensor("ids", INT, (None,)),), ())
     question = read(b"9007199254740993\n", "text/csv", {"ids": signature})
@@ -333,7 +328,6 @@ def test_lines_are_for_rows():
 
 def test_what_is_not_there_is_said_in_json():
     app = client(ONE)
-    assert app.get("/ping").status_code == 200
     missing, wrong = app.get("/nothing"), app.get("/invocations")
     assert missing.status_code == 404 and "POST /invocations" in missing.json["error"]
     assert wrong.status_code == 405 and "POST" in wrong.headers["Allow"] and wrong.json["error"]
@@ -353,12 +347,11 @@ def test_a_fault_of_the_model_is_500_without_its_traceback(caplog):
 
 
 def test_a_model_that_is_not_loaded_yet_is_503():
-    service = Service(read_serving({}))
-    app = make_app(service).test_client()
-    assert app.get("/ping").status_code == 503
-    assert app.post("/invocations", data="[1, 2]").status_code == 503
-    service.model = Adds(ONE)
-    assert app.get("/ping").status_code == 200
+    front, workers = front_of(Adds(ONE))
+    assert front.get("/ping").status_code == 200
+    workers.is_loaded = False
+    for response in (front.get("/ping"), front.post("/invocations", data="[1, 2]")):
+        assert (response.status_code, response.json) == (503, {"error": "the model is still being loaded"})
 
 
 def test_the_address_of_tensorflow_serving():
@@ -371,34 +364,32 @@ def test_the_address_of_tensorflow_serving():
 @pytest.mark.parametrize(
     ("sent", "answer"),
     [
-        ("GET /ping HTTP/1.0\r\n\r\n", b"HTTP/1.0 503"),
-        ("POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[1,", b""),  # never comes to its end
+        ("GET /ping HTTP/1.0\r\n\r\n", b"HTTP/1.0 200"),
+        ("POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[1,", b"HTTP/1.1 503"),  # never comes to its end
     ],
 )
-def test_at_its_end_the_server_says_whether_all_is_answered(monkeypatch, sent, answer):
-    monkeypatch.setattr("entrypoint.serving.server._LINGER_SECONDS", 1.0 if not answer else 60.0)
-    port = unused_port()
-    server = Server(Service(read_serving({"SAGEMAKER_BIND_TO_PORT": str(port)})))
+def test_at_its_end_the_server_answers_what_has_begun(sent, answer):
+    server, port = server_of(Adds(ONE))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as asks:
         asks.sendall(sent.encode())
         server.stop()
-        assert server.run() is bool(answer)
-        if answer:
-            assert asks.recv(100).startswith(answer)
-    wasyncore.close_all(server._map)  # the connection that was not answered, which ends with the process else
+        assert server.run()
+        assert asks.recv(100).startswith(answer)
+    wasyncore.close_all(server._map)  # connections end with the process else
 
 
 # ---- environment
 
 
 def test_batch_transform_is_told_what_fits():
-    told = client(ONE, environment={"SAGEMAKER_MODEL_SERVER_WORKERS": "8"}).get("/execution-parameters").json
+    def told_with(**environment: str):
+        return front_of(Adds(ONE), **environment)[0].get("/execution-parameters").json
+
+    told = told_with(SAGEMAKER_MODEL_SERVER_WORKERS="8")
     assert told == {"MaxConcurrentTransforms": 8, "BatchStrategy": "MULTI_RECORD", "MaxPayloadInMB": 6}
-    environment = {"SAGEMAKER_MAX_PAYLOAD_IN_MB": "50", "SAGEMAKER_BATCH_STRATEGY": "SINGLE_RECORD"}
-    told = client(ONE, environment=environment).get("/execution-parameters").json
+    told = told_with(SAGEMAKER_MAX_PAYLOAD_IN_MB="50", SAGEMAKER_BATCH_STRATEGY="SINGLE_RECORD")
     assert told == {"MaxConcurrentTransforms": 2, "BatchStrategy": "SINGLE_RECORD", "MaxPayloadInMB": 50}
-    told = client(ONE, environment={"SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "5"}).get("/execution-parameters").json
-    assert told["MaxConcurrentTransforms"] == 5
+    assert told_with(SAGEMAKER_MAX_CONCURRENT_TRANSFORMS="5")["MaxConcurrentTransforms"] == 5
 
 
 def test_variables_of_the_platform():
@@ -516,37 +507,40 @@ def handler(data, context):
 def test_whatever_a_handler_raises_is_answered_and_the_server_lives(tmp_path: Path, what, why):
     (tmp_path / "model/code").mkdir(parents=True)
     (tmp_path / "model/code/inference.py").write_text(LEAVES)
-    port = unused_port()
-    with running(tmp_path, port, Adds(ONE)):
+    with running(Adds(ONE), tmp_path) as port:
         assert invoke(port, what) == (500, {"error": f"inference.py: {why}"})
         assert [invoke(port, "hi")[0] for _ in range(20)] == [200] * 20
 
 
-def test_a_model_that_leaves_is_answered_and_the_server_lives(tmp_path: Path):
+def test_a_model_that_leaves_is_answered_and_the_server_lives():
     """A SavedModel may hold Python of its user's; Flask and waitress let exceptions pass that are no Exception."""
 
     class Leaves(Adds):
         def predict(self, signature, inputs):
             raise SystemExit(3)
 
-    port = unused_port()
-    with running(tmp_path, port, Leaves(ONE)):
+    with running(Leaves(ONE)) as port:
         status, answer = invoke(port, "[1, 2]")
         assert status == 500 and answer["error"].startswith("the model failed: SystemExit")
         assert invoke(port, "[1")[0] == 400
 
 
+def server_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Server, int]:
+    front, _ = front_of(model, base, SAGEMAKER_BIND_TO_PORT=str(unused_port()), **environment)
+    return Server(front.application, front.application.serving), front.application.serving.port
+
+
 @contextmanager
-def running(base: Path, port: int, model: Adds):
-    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_BIND_TO_PORT": str(port)}))
-    service.model, service.code = model, load_user_code(service.serving)
-    server = Server(service)
+def running(model: Adds, base: str | Path = "/nowhere", **environment: str):
+    """Yield the port of a server."""
+    server, port = server_of(model, base, **environment)
     thread = threading.Thread(target=server.run)
     thread.start()
-    yield
+    yield port
     server.stop()
     thread.join(60)
     assert not thread.is_alive()
+    wasyncore.close_all(server._map)
 
 
 def invoke(port: int, text: str):
