@@ -1,6 +1,6 @@
 """Run the process that has the model: load it and the user's code, and answer what the other process hands over."""
 
-import faulthandler
+import gc
 import io
 import json
 import logging
@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -20,6 +21,8 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.serving.app import LOOPBACK, Service, make_app
 from entrypoint.serving.config import Found, Serving
 
+_SHOWN_FRAMES = 8
+
 log = logging.getLogger("serve")
 
 
@@ -27,25 +30,37 @@ def run(service: Service, found: Found, connections: Sequence[Connection], ready
     """Load the model, report that on `ready`, and answer for as long as the other process lives."""
     for number in (signal.SIGTERM, signal.SIGINT):  # the other process ends us, once all is answered
         signal.signal(number, lambda *_: None)
-    faulthandler.register(signal.SIGUSR1)  # where all threads stand, even if one holds Python's lock
     application = make_app(service)
     _load(service, found, application)
+    gc.freeze()  # so that a body of a million values does not have all of TensorFlow looked through again and again
+    busy: dict[int, float] = {}
+    signal.signal(signal.SIGUSR1, lambda *_: _show(busy, service.serving.timeout))
     for connection in connections:
-        threading.Thread(target=work, args=(connection, application), daemon=True).start()
+        threading.Thread(target=work, args=(connection, application, busy), daemon=True).start()
     ready.send_bytes(b"loaded")
     with suppress(OSError, EOFError):  # which says that the other process is gone
         ready.recv_bytes()
 
 
-def work(connection: Connection, application: Any) -> None:
-    """Answer requests for as long as the other process lives."""
+def _show(busy: dict[int, float], limit: float) -> None:
+    """Log once for each thread that is busy for longer than the limit where it stands."""
+    now, frames = time.monotonic(), sys._current_frames()
+    for thread in [thread for thread, began in list(busy.items()) if now - began > limit - 1 and thread in frames]:
+        busy.pop(thread, None)
+        log.error("a thread that hangs stands at:\n%s", "".join(traceback.format_stack(frames[thread], _SHOWN_FRAMES)))
+
+
+def work(connection: Connection, application: Any, busy: dict[int, float]) -> None:
+    """Answer requests for as long as the other process lives. Keep in `busy` since when each thread answers one."""
     while True:
         try:
             environ = json.loads(connection.recv_bytes())
             body = connection.recv_bytes()
         except (OSError, EOFError):
             return
+        busy[threading.get_ident()] = time.monotonic()
         status, headers, content = _answer(application, environ, body)
+        busy.pop(threading.get_ident(), None)
         del body
         try:
             connection.send_bytes(json.dumps([status, headers]).encode())

@@ -10,6 +10,7 @@ import resource
 import select
 import socket
 import time
+from collections.abc import Iterable
 from heapq import nsmallest
 from typing import Any
 
@@ -27,6 +28,7 @@ _LOOKERS = 2  # threads for /ping and the like
 _LINGER_SECONDS = 25.0  # seconds to finish requests, of the 30 between SIGTERM and SIGKILL
 _PAUSE_SECONDS = 2.0  # seconds after SIGTERM for which a request that has come in part may pause
 _DRAIN_SECONDS = 5.0  # seconds for which we read on after a refusal, so that the client gets to read it
+_GRACE_SECONDS = 0.1  # seconds for which a connection may be silent where there are too many
 _LONGEST_HEAD = 1 << 15  # bytes
 _LONGEST_CHUNK_LINE = 1 << 10  # bytes
 _SMALL_BODY = 1 << 16  # bytes; larger ones share `Serving.bodies`
@@ -183,11 +185,14 @@ class Server(TcpWSGIServer):
     # --- connections ---
 
     def readable(self) -> bool:
-        """Return whether to accept connections. If there are too many, those that are idle for longest make room."""
+        """Return whether to accept connections. If there are too many, those that are silent for longest make room."""
         room = self.adj.connection_limit - len(self._map)
-        if self.accepting and room < self._at_once and self._is_wanted():
-            idle = [channel for channel in self.active_channels.values() if channel.is_idle()]
-            for channel in nsmallest(self._at_once - room, idle, key=lambda channel: channel.heard):
+        if self.accepting and room < self._at_once and _has_data([self.socket]):
+            before = time.monotonic() - _GRACE_SECONDS
+            silent = [each for each in list(self.active_channels.values()) if each.is_idle() and each.heard < before]
+            has_data = _has_data(channel.socket for channel in silent)
+            silent = [channel for channel in silent if channel.socket.fileno() not in has_data]
+            for channel in nsmallest(self._at_once - room, silent, key=lambda channel: channel.heard):
                 channel.dismiss(503, "there are too many connections", now=True)
         readable: bool = super().readable()
         return readable
@@ -195,11 +200,6 @@ class Server(TcpWSGIServer):
     @property
     def _at_once(self) -> int:
         return max(1, min(64, self.adj.connection_limit // 8))
-
-    def _is_wanted(self) -> bool:
-        poll = select.poll()
-        poll.register(self.socket, select.POLLIN)
-        return bool(poll.poll(0))
 
     def handle_accept(self) -> None:
         for _ in range(self._at_once):
@@ -231,8 +231,8 @@ class Server(TcpWSGIServer):
     def run(self) -> bool:
         """Serve until stopped. Return whether all requests were answered."""
         while not self._asked_to_stop:
-            self._turn(1.0)
-        while self._is_wanted():  # accept those that have connected
+            self._turn(0.1 if self.in_connection_overflow else 1.0)
+        while _has_data([self.socket]):  # accept those that have connected
             super().handle_accept()
         self.accepting = False
         wasyncore.dispatcher.close(self)  # the listening socket only
@@ -253,6 +253,14 @@ class Server(TcpWSGIServer):
             channel.requests or channel.request is not None or channel.total_outbufs_len
             for channel in list(self.active_channels.values())
         )
+
+
+def _has_data(files: Iterable[Any]) -> set[int]:
+    """Return the descriptors of those sockets from which something can be read."""
+    poll = select.poll()
+    for each in files:
+        poll.register(each, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(0)}
 
 
 def _most_connections() -> int:

@@ -40,7 +40,7 @@ class Workers:
     """Hold the connections to the threads that answer. `ask` is called by as many threads as there are connections."""
 
     def __init__(self, connections: Iterable[Connection], limit: float, dump: Callable[[], object] = lambda: None) -> None:
-        """`limit`: seconds that an answer may take. `dump` logs where the threads of the model's process stand."""
+        """`limit`: seconds that an answer may take. `dump` has the other process log where it hangs."""
         self.is_loaded = self.has_ended = False
         self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         for connection in (every := list(connections)):
@@ -95,7 +95,7 @@ class Workers:
         request = f"{environ.get('REQUEST_METHOD')} {environ.get('PATH_INFO', '')[:100]!r}"
         self._hung[connection] = time.monotonic()
         log.error(
-            "%s has no answer after %g s, and may hang; %d of %d threads do; where they stand:",
+            "%s has no answer after %g s, and may hang, as %d of %d threads do",
             request, self._limit, len(self._hung), self._count,
         )  # fmt: skip
         self._dump()

@@ -11,6 +11,7 @@ import gzip
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -117,8 +118,9 @@ ATTACKS = {
     "64 descriptors, idle connections": Attack(idle, 2, limits="ulimit -n 64"),
     "odd headers": Attack(lambda port: max({answer_to(port, head) or 999 for head in ODD_HEADS}) % 999),
     "40 MB, no room for files": Attack(
-        lambda port: post(port, b"[" + b"[1.5, 2.5], " * 3_500_000 + b"[1, 2]]"), 2, limits="ulimit -f 1024"
+        lambda port: post(port, b"[[1.5, 2.5]" + b" " * (40 << 20) + b"]"), limits="ulimit -f 1024"
     ),
+    "1.5 million rows": Attack(lambda port: post(port, b"[" + b"[1.5, 2.5], " * 1_500_000 + b"[1, 2]]"), once=True),
     "101 MB": Attack(lambda port: post(port, b" " * (101 << 20)), 2),
     "a field of CSV of 1 MB": Attack(lambda port: post(port, b"1," + b"1" * (1 << 20) + b"\n", "text/csv")),
 }  # fmt: skip
@@ -128,8 +130,7 @@ class Server:
     """A `serve` process with the model of makes_models.py."""
 
     def __init__(self, folder: Path, models: Path, attack: Attack) -> None:
-        (folder / "model").mkdir(parents=True)
-        (folder / "model/1").symlink_to(models / "saved/1")
+        shutil.copytree(models / "saved", folder / "model")
         if attack.handlers:
             (folder / "model/code").mkdir()
             (folder / "model/code/inference.py").write_text(attack.handlers)
@@ -167,7 +168,8 @@ def ping(port: int) -> int:
 
 def run(name: str, models: Path, requests: int) -> dict[str, object]:
     """Return what came of an attack."""
-    attack, over, found = ATTACKS[name], threading.Event(), Counter[str]()
+    attack, found = ATTACKS[name], Counter[str]()
+    enough, over = threading.Event(), threading.Event()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE + attack.at_once + 2) as pool:
         server = Server(Path(folder), models, attack)
         before = server.memory()
@@ -176,7 +178,7 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
         def attacks() -> None:
             while True:
                 found[f"answered {attack.act(server.port)}"] += 1
-                if over.is_set() or attack.once:
+                if enough.is_set() or attack.once:
                     return
 
         def pings() -> None:
@@ -193,13 +195,17 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
                 most = max(most, server.memory() - before)
 
         def is_answered(number: int) -> bool:
-            with suppress(OSError, ValueError, KeyError, http.client.HTTPException):
+            try:
                 connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
                 body = json.dumps({"instances": [[number, 1]]})
                 connection.request("POST", "/invocations", body, {"Content-Type": "application/json"})
                 answer = json.load(connection.getresponse())
                 connection.close()
-                return bool(answer["predictions"] == [number + 1])
+                if answer == {"predictions": [number + 1]}:
+                    return True
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                answer = f"{type(error).__name__}: {error}"
+            found[f"lost: {answer}"] += 1
             return False
 
         try:
@@ -207,11 +213,12 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
             began = time.monotonic()
             answered = sum(pool.map(is_answered, range(requests)))
             seconds = time.monotonic() - began
-            if attack.once:
-                [each.result() for each in beside[2:]]
+            enough.set()
+            [each.result() for each in beside[2:]]
+            if attack.handlers:
                 post(server.port, b"hang")  # with the last thread
             over.set()
-            [each.result() for each in beside]
+            [each.result() for each in beside[:2]]
             last = ping(server.port)
             with socket.create_connection(("127.0.0.1", server.port), 60) as half:
                 half.sendall(b"POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[")

@@ -75,7 +75,7 @@ def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> 
     workers = Workers(ours, serving.timeout)
     workers.is_loaded = True
     for connection in theirs:
-        threading.Thread(target=work, args=(connection, make_app(service)), daemon=True).start()
+        threading.Thread(target=work, args=(connection, make_app(service), {}), daemon=True).start()
     return Client(Front(serving, workers)), workers
 
 
