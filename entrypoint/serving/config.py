@@ -68,7 +68,8 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
         port=_number(environment, "SAGEMAKER_BIND_TO_PORT", DEFAULT_PORT, "a port"),
         threads=threads,
         max_payload={-1: DEFAULT_PAYLOAD, 0: NO_LIMIT}.get(payload, payload) * MEGABYTE,
-        timeout=_number(environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer") or 1,
+        timeout=_number(environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer")
+        or 1,
         accept=environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or "application/json",
         # Without the second variable, which the SDK always sends, it may be the script of a training image.
         program=environment.get("SAGEMAKER_PROGRAM", "") if "SAGEMAKER_SUBMIT_DIRECTORY" in environment else "",
@@ -85,7 +86,7 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
 
 
 def _timeout(environment: Mapping[str, str]) -> int:
-    """Return SageMaker's own limit of seconds: an endpoint's is fixed, that of batch transform can be set up to an hour."""
+    """Return SageMaker's own limit of seconds: fixed for endpoints, for batch transform an hour at most."""
     return 3600 if environment.get("SAGEMAKER_BATCH", "").lower() == "true" else 60
 
 

@@ -85,7 +85,7 @@ def unpacked(body: bytes, encoding: str) -> Iterator[bytes]:
 
 
 class _Piecewise(json.JSONDecoder):
-    """Call the fast decoder once for each row: other requests are answered in between. Rows of numbers become an array."""
+    """Call the fast decoder for each row: other requests are answered in between. Rows of numbers become an array."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,9 @@ class _Piecewise(json.JSONDecoder):
 
 
 def _read_array(where: tuple[str, int], read_row: Any) -> tuple[Any, int]:
-    blocks, rows, began = [], [], where[1]
+    blocks: list[Any] = []
+    rows: list[Any] = []
+    began = where[1]
 
     def read(text: str, at: int) -> tuple[None, int]:
         nonlocal rows, began

@@ -1,10 +1,9 @@
 """Listen with waitress: /ping never waits for predictions, every refusal has its reason, and the end loses no request.
 
-Waitress documents none of this as an interface; the image pins its version. Of a channel we use what its own tasks use, of
-the server the methods that are replaced here, and `active_channels`.
+Waitress documents none of this as an interface; the image pins its version. Of a channel we use what its own tasks use,
+of the server the methods that are replaced here, and `active_channels`.
 """
 
-import os
 import re
 import resource
 import select
@@ -12,6 +11,7 @@ import socket
 import time
 from collections.abc import Iterable
 from heapq import nsmallest
+from pathlib import Path
 from typing import Any
 
 from waitress import wasyncore
@@ -28,7 +28,7 @@ _LOOKERS = 2  # threads for /ping and the like
 _LINGER_SECONDS = 25.0  # seconds to finish requests, of the 30 between SIGTERM and SIGKILL
 _PAUSE_SECONDS = 2.0  # seconds after SIGTERM for which a request that has come in part may pause
 _DRAIN_SECONDS = 5.0  # seconds for which we read on after a refusal, so that the client gets to read it
-_GRACE_SECONDS = 0.1  # seconds for which a connection may be silent where there are too many
+_GRACE_SECONDS = 0.05  # seconds for which a connection may be silent where there are too many
 _LONGEST_HEAD = 1 << 15  # bytes
 _LONGEST_CHUNK_LINE = 1 << 10  # bytes
 _SMALL_BODY = 1 << 16  # bytes; larger ones share `Serving.bodies`
@@ -60,7 +60,9 @@ class _Parser(HTTPRequestParser):
         elif len(getattr(self.body_rcv, "trailer", b"")) > _LONGEST_HEAD:
             self.error = _Refusal(431, f"what follows the body is larger than {_LONGEST_HEAD} bytes")
         elif self.error and not isinstance(self.error, _Refusal):
-            code = self.error.code if self.error.code < 500 else 400  # 501 for a Transfer-Encoding that it does not know
+            code = (
+                self.error.code if self.error.code < 500 else 400
+            )  # 501 for a Transfer-Encoding that it does not know
             most = f"the body is larger than {self.adj.max_request_body_size >> 20} MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"
             self.error = _Refusal(code, most if code == 413 else self.error.body)
         if self.error:
@@ -82,6 +84,7 @@ class _Channel(HTTPChannel):
     """Read a body only while there is memory for it, and let clients read why they are refused."""
 
     parser_class = _Parser
+    request: _Parser | None
     heard = 0.0  # when the last bytes came, on the monotonic clock
     claimed = 0  # bytes, of the server's `claimed`
     is_refused = False
@@ -119,7 +122,7 @@ class _Channel(HTTPChannel):
 
     def dismiss(self, status: int, why: str, now: bool = False) -> None:
         """Close a connection none of whose requests is being answered, with the reason if a request has begun."""
-        if self.is_half():
+        if self.request is not None and self.is_half():
             line, ((name, value),), body = error(status, why)
             head = f"HTTP/1.1 {line}\r\n{name}: {value}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             self.send(head.encode() + body)
@@ -148,7 +151,7 @@ class Server(TcpWSGIServer):
     channel_class = _Channel
 
     def __init__(self, application: Any, serving: Serving) -> None:
-        self._asked_to_stop = False
+        self._asked_to_stop, self._look_at = False, 0.0
         self._claims: dict[_Channel, int] = {}
         self._bodies = serving.bodies
         self._quick = ThreadedTaskDispatcher()
@@ -158,7 +161,7 @@ class Server(TcpWSGIServer):
             application, host="0.0.0.0", port=serving.port, threads=serving.threads, backlog=2048,
             connection_limit=_most_connections(), max_request_body_size=serving.max_payload + 1, ident="",
             max_request_header_size=_LONGEST_HEAD, inbuf_overflow=more, outbuf_overflow=more, recv_bytes=1 << 16,
-            cleanup_interval=1, asyncore_use_poll=True,
+            asyncore_use_poll=True,
             channel_request_lookahead=1,  # notices clients that hang up, whose requests are not computed any more
         )  # fmt: skip
 
@@ -184,22 +187,21 @@ class Server(TcpWSGIServer):
 
     # --- connections ---
 
-    def readable(self) -> bool:
-        """Return whether to accept connections. If there are too many, those that are silent for longest make room."""
+    def _make_room(self) -> None:
+        """If others want to connect and there are too many connections, close those that are silent for longest."""
         room = self.adj.connection_limit - len(self._map)
-        if self.accepting and room < self._at_once and _has_data([self.socket]):
-            before = time.monotonic() - _GRACE_SECONDS
-            silent = [each for each in list(self.active_channels.values()) if each.is_idle() and each.heard < before]
-            has_data = _has_data(channel.socket for channel in silent)
-            silent = [channel for channel in silent if channel.socket.fileno() not in has_data]
-            for channel in nsmallest(self._at_once - room, silent, key=lambda channel: channel.heard):
-                channel.dismiss(503, "there are too many connections", now=True)
-        readable: bool = super().readable()
-        return readable
+        if not self.accepting or room >= self._at_once or not _has_data([self.socket]):
+            return
+        before = time.monotonic() - _GRACE_SECONDS
+        silent = [each for each in self.active_channels.values() if each.is_idle() and each.heard < before]
+        has_data = _has_data(channel.socket for channel in silent)
+        silent = [channel for channel in silent if channel.socket.fileno() not in has_data]
+        for channel in nsmallest(self._at_once - room, silent, key=lambda channel: channel.heard):
+            channel.dismiss(503, "there are too many connections", now=True)
 
     @property
     def _at_once(self) -> int:
-        return max(1, min(64, self.adj.connection_limit // 8))
+        return max(1, min(64, self.adj.connection_limit // 4))
 
     def handle_accept(self) -> None:
         for _ in range(self._at_once):
@@ -209,7 +211,10 @@ class Server(TcpWSGIServer):
                 return
 
     def maintenance(self, _: float) -> None:
-        """Close connections that are silent for long. Called every second."""
+        """Do nothing: what waitress closes while it collects what to wait for may be mixed up with what it accepts."""
+
+    def _close_silent(self) -> None:
+        """Close connections that are silent for long."""
         now = time.monotonic()
         for channel in list(self.active_channels.values()):
             if channel.drained_by is not None:
@@ -231,7 +236,7 @@ class Server(TcpWSGIServer):
     def run(self) -> bool:
         """Serve until stopped. Return whether all requests were answered."""
         while not self._asked_to_stop:
-            self._turn(0.1 if self.in_connection_overflow else 1.0)
+            self._turn(0.02 if self.in_connection_overflow else 1.0)
         while _has_data([self.socket]):  # accept those that have connected
             super().handle_accept()
         self.accepting = False
@@ -246,6 +251,10 @@ class Server(TcpWSGIServer):
         return not self._is_busy()
 
     def _turn(self, timeout: float) -> None:
+        self._make_room()
+        if time.monotonic() > self._look_at:
+            self._look_at = time.monotonic() + 1
+            self._close_silent()
         wasyncore.loop(timeout=timeout, use_poll=True, map=self._map, count=1)
 
     def _is_busy(self) -> bool:
@@ -270,7 +279,7 @@ def _most_connections() -> int:
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    most = min(_MOST_CONNECTIONS, soft - len(os.listdir("/proc/self/fd")) - _SPARE_FILES)
+    most = min(_MOST_CONNECTIONS, soft - len(list(Path("/proc/self/fd").iterdir())) - _SPARE_FILES)
     if most < 4:
         raise ConfigError(f"the process may have {soft} open files (ulimit -n); wanted {soft + 4 - most} at least")
     return most

@@ -54,9 +54,10 @@ def compact(rows: list[Any]) -> Any:
 def joined(blocks: Iterable[Any]) -> Any:
     """Return blocks of rows, some of which are arrays, as one array, or else as a list."""
     every = list(blocks)
-    if every and all(isinstance(block, np.ndarray) for block in every):
-        if len({block.shape[1:] for block in every}) == 1 and {"i", "u"} - {block.dtype.kind for block in every}:
-            return np.concatenate(every)
+    shapes = {block.shape[1:] if isinstance(block, np.ndarray) else None for block in every}
+    kinds = {block.dtype.kind for block in every if isinstance(block, np.ndarray)}
+    if None not in shapes and len(shapes) == 1 and not kinds >= {"i", "u"}:  # of whose mixture NumPy makes floats
+        return np.concatenate(every)
     return [row for block in every for row in (block.tolist() if isinstance(block, np.ndarray) else block)]
 
 

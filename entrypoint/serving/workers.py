@@ -1,7 +1,8 @@
 """Hand requests from the process that speaks HTTP to the one that has the model, and notice threads that hang.
 
 Each thread of the model's process has a connection of its own. It reads a request there (two messages: the WSGI
-environment as JSON, and the body), calls the application, and writes the answer (status and headers as JSON, and the body).
+environment as JSON, and the body), calls the application, and writes the answer (status and headers as JSON, and the
+body).
 """
 
 import json
@@ -29,7 +30,7 @@ def error(status: int, why: str) -> Answer:
 
 
 def connect(count: int, limit: float) -> tuple[list[Connection], list[Connection]]:
-    """Return `count` connections: our ends and the ends of the model's process. To write takes us `limit` seconds at most."""
+    """Return our ends of connections and those of the model's process. We give up writing after `limit` seconds."""
     pairs = [socket.socketpair() for _ in range(count)]
     for ours, _ in pairs:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(limit), 0))
@@ -39,7 +40,9 @@ def connect(count: int, limit: float) -> tuple[list[Connection], list[Connection
 class Workers:
     """Hold the connections to the threads that answer. `ask` is called by as many threads as there are connections."""
 
-    def __init__(self, connections: Iterable[Connection], limit: float, dump: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, connections: Iterable[Connection], limit: float, dump: Callable[[], object] = lambda: None
+    ) -> None:
         """`limit`: seconds that an answer may take. `dump` has the other process log where it hangs."""
         self.is_loaded = self.has_ended = False
         self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()

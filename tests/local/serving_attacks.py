@@ -2,11 +2,12 @@
 
     PYTHONPATH=.:tests python tests/local/serving_attacks.py --requests 2000
 
-prints for each attack how many of the good requests, 32 at once, were lost, how long the slowest /ping took, and the most
-memory that both processes together took above what they had before.
+prints for each attack how many of the good requests, 32 at once, were lost, how long the slowest /ping took, and the
+most memory that both processes together took above what they had before.
 """
 
 import argparse
+import functools
 import gzip
 import http.client
 import json
@@ -107,13 +108,20 @@ ODD_HEADS = [
     b"POST /invocations HTTP/1.1\r\nContent-Length: 2\r\nAccept: ;;q=\xff,/;q=z\r\nConnection: close\r\n\r\n[]",
     b"\xff\xfe\r\n\r\n",
 ]
-ONE_ROW = gzip.compress(b"[[" + b"1," * 41_999_999 + b"1]]")
+
+
+@functools.cache
+def one_row() -> bytes:
+    return gzip.compress(b"[[" + b"1," * 41_999_999 + b"1]]")
+
+
 EMPTY = gzip.compress(b"") * 155_000
 ATTACKS = {
     "empty gzip members": Attack(lambda port: post(port, EMPTY)),
-    "a row of 42 million numbers": Attack(lambda port: post(port, ONE_ROW)),
+    "a row of 42 million numbers": Attack(lambda port: post(port, one_row())),
     "handlers that hang": Attack(
-        lambda port: post(port, b"hang"), THREADS - 1, {"SAGEMAKER_MODEL_SERVER_TIMEOUT": str(LIMIT)}, "", HANDLERS, True
+        lambda port: post(port, b"hang"), THREADS - 1, {"SAGEMAKER_MODEL_SERVER_TIMEOUT": str(LIMIT)},
+        handlers=HANDLERS, once=True,
     ),
     "64 descriptors, idle connections": Attack(idle, 2, limits="ulimit -n 64"),
     "odd headers": Attack(lambda port: max({answer_to(port, head) or 999 for head in ODD_HEADS}) % 999),
@@ -172,6 +180,9 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
     enough, over = threading.Event(), threading.Event()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE + attack.at_once + 2) as pool:
         server = Server(Path(folder), models, attack)
+        pinger = subprocess.Popen(
+            [sys.executable, __file__, "--ping", str(server.port)], stdout=subprocess.PIPE, text=True
+        )
         before = server.memory()
         slowest, most = 0.0, 0
 
@@ -184,10 +195,9 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
         def pings() -> None:
             nonlocal slowest
             while not over.is_set():
-                began = time.monotonic()
-                found[f"ping {ping(server.port)}"] += 1
-                slowest = max(slowest, time.monotonic() - began)
-                over.wait(0.1)
+                status, seconds = map(float, (pinger.stdout or sys.stdin).readline().split())
+                found[f"ping {status:.0f}"] += 1
+                slowest = max(slowest, seconds)
 
         def measures() -> None:
             nonlocal most
@@ -223,6 +233,7 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
             with socket.create_connection(("127.0.0.1", server.port), 60) as half:
                 half.sendall(b"POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[")
                 ping(server.port)  # after which the server has read that
+                pinger.kill()
                 server.process.send_signal(signal.SIGTERM)
                 half_status = half.recv(12)[-3:].decode()
             code = server.process.wait(60)
@@ -231,7 +242,9 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
             raise
         finally:
             over.set()
-            server.process.kill()
+            for process in (pinger, server.process):
+                process.kill()
+                process.wait()
         return {
             "lost": requests - answered, "seconds": round(seconds, 1), "slowest /ping": round(slowest, 3),
             "MB": most >> 20, "last /ping": last, "half a request at SIGTERM": half_status, "exit code": code,
@@ -239,11 +252,22 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
         }  # fmt: skip
 
 
+def ping_on(port: int) -> None:
+    """Print the status and the seconds of one /ping after the other, in a process that does nothing else."""
+    while True:
+        began = time.monotonic()
+        print(ping(port), time.monotonic() - began, flush=True)
+        time.sleep(0.1)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--ping", type=int, default=0, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.ping:
+        ping_on(chosen.ping)
     with tempfile.TemporaryDirectory() as made:
         subprocess.run([sys.executable, Path(__file__).parent / "makes_models.py", made], check=True)
         for each in ATTACKS:
@@ -251,4 +275,6 @@ if __name__ == "__main__":
                 result = run(each, Path(made), chosen.requests)
                 log = str(result.pop("log"))
                 print(each, result, flush=True)
-                print("   ", "\n    ".join(log.splitlines()[-30:] if chosen.only else log.splitlines()[-1:]), flush=True)
+                print(
+                    "   ", "\n    ".join(log.splitlines()[-30:] if chosen.only else log.splitlines()[-1:]), flush=True
+                )

@@ -2,30 +2,34 @@
 
 import gzip
 import http.client
+import io
 import json
 import socket
 import sys
 import threading
+import tracemalloc
 import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from growth import grows_no_faster_than_its_input
 from ports import unused_port
+from waiting import eventually
 from waitress import wasyncore
+from waitress.adjustments import Adjustments
 from werkzeug.test import Client
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.serving.app import Service, make_app
-from entrypoint.serving.config import find_model, read_serving
+from entrypoint.serving.config import Serving, find_model, read_serving
 from entrypoint.serving.front import Front
 from entrypoint.serving.memory import Memory, cost
 from entrypoint.serving.model import Refused, Signature, Tensor
 from entrypoint.serving.model_process import work
-from entrypoint.serving.request import read
-from entrypoint.serving.server import Server
+from entrypoint.serving.request import read, unpacked
+from entrypoint.serving.server import Server, _Parser
 from entrypoint.serving.user_code import load_user_code
 from entrypoint.serving.workers import Workers, connect
 
@@ -213,6 +217,7 @@ def test_the_default_signature_is_serving_default():
     (ONE, "text/csv", "\ufeff1, 2.5", {"predictions": [3.5]}),
     (IMAGE, "text/csv", "1,2,3,4\r\n5,6,7,8\r\n", {"predictions": [[1, 2], [5, 6]]}),
     (WORDS, "text/csv", '"a,b"\nc\n', {"predictions": ["A,B", "C"]}),
+    (WORDS, "text/csv", "x" * 200_000, {"predictions": ["X" * 200_000]}),
     (ONE, "text/csv", "", "the body is empty"),
     (ONE, "text/csv", "1,2\n3", "row 2 has 1 columns, row 1 has 2"),
     (ONE, "text/csv", "a,b\n1,2", "row 1, column 1 is 'a', which is no number; wanted x: float32 [n, 2]"),
@@ -291,6 +296,75 @@ def test_a_body_may_be_compressed(body, headers, status, told):
     for address in ("/invocations", "/v1/models/adds:predict"):
         answer = app.post(address, data=body, content_type="application/json", headers=headers)
         assert answer.status_code == status and told in answer.text
+
+
+def test_empty_members_of_gzip_take_time_in_proportion():
+    member = gzip.compress(b"")
+    grows_no_faster_than_its_input(lambda count: [*unpacked(member * count, "gzip")], 4000)
+
+
+# ---- memory
+
+
+@pytest.mark.parametrize(("signature", "kind", "row"), [
+    (ONE, "", "[1, 2.5],"), (ONE, "", "[1,2],"), (ONE, "", "[[],0],"), (ONE, "", '{"x":[1.5,300]},'),
+    (ONE, "", "[{},[]],"),
+    (ONE, "", '["ab","cd"],'), (TWO, "", '{"ids":[1,2,3],"weights":[0,0,1]},'), (WORDS, "", '"ab",'),
+    (WORDS, "", '{"b64":"aGk="},'), (ONE, "text/csv", "10,20.5\n"), (WORDS, "text/csv", '"a,b"\n'),
+    (ONE, "application/jsonlines", "[1, 2]\n"), (ONE, "application/jsonlines", "[]\n"), (WORDS, "text/csv", "\u20ac\n"),
+])  # fmt: skip
+@pytest.mark.parametrize("count", [300, 30_000])
+def test_to_read_a_body_takes_no_more_memory_than_is_counted(signature, kind, row, count):
+    text = row * count
+    body = (f"[{text[:-1]}]" if text.endswith(",") else text).encode()
+    tracemalloc.start()
+    with suppress(Refused):
+        read(body, kind, {signature.name: signature})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < cost([body], len(body)) + (1 << 20)
+
+
+def test_a_small_body_that_would_take_all_memory_is_refused():
+    app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
+    response = app.post("/invocations", data=gzip.compress(b"[[" + b"1," * 7_000_000 + b"1]]"))
+    assert response.status_code == 413
+    assert "may take 574 MB of memory; wanted 512 MB at most: send fewer values at once" in response.json["error"]
+
+
+def test_who_would_take_too_much_memory_at_once_waits():
+    memory, order = Memory(100), []
+
+    def second() -> None:
+        with memory.taken(60):
+            order.append("second")
+
+    with memory.taken(70) as reduce:
+        other = threading.Thread(target=second)
+        other.start()
+        with memory.taken(30):
+            order.append("small")
+        order.append("reduced")
+        reduce(40)
+        other.join(60)
+    assert order == ["small", "reduced", "second"]
+
+
+def test_bodies_wait_where_they_come_from_until_there_is_memory(monkeypatch):
+    monkeypatch.setattr(Serving, "bodies", 300_000)
+    body = b" " * 199_994 + b"[1, 2]"
+    head = b"POST /invocations HTTP/1.1\r\nContent-Length: 200000\r\n\r\n"
+    with running(Adds(ONE)) as port, connected(port) as first, connected(port) as second:
+        first.sendall(head + body[:-1])
+        assert invoke(port, "[1, 2]")[0] == 200  # after which the server has read the head above
+        second.sendall(head)
+        sends = threading.Thread(target=second.sendall, args=(body,))
+        sends.start()
+        assert invoke(port, "[1, 2]")[0] == 200
+        first.sendall(body[-1:])
+        assert first.recv(100).startswith(b"HTTP/1.1 200")
+        assert second.recv(100).startswith(b"HTTP/1.1 200")
+        sends.join(60)
 
 
 def test_a_handler_gets_a_compressed_body_as_it_came(tmp_path: Path):
@@ -376,6 +450,109 @@ def test_at_its_end_the_server_answers_what_has_begun(sent, answer):
         assert server.run()
         assert asks.recv(100).startswith(answer)
     wasyncore.close_all(server._map)  # connections end with the process else
+
+
+@pytest.mark.parametrize(("sent", "status", "why"), [
+    (b"GET http://[ HTTP/1.1", 400, "cannot be parsed"),
+    (b"POST /invocations HTTP/1.1\r\nContent-Length: " + b"9" * 5000, 400, "cannot be parsed"),
+    (b"POST /invocations HTTP/1.1\r\nContent-Length: x", 400, "Content-Length is invalid"),
+    (b"POST /invocations HTTP/1.1\r\nContent-Length: 9999999", 413, "larger than 1 MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"),
+    (b"POST /invocations HTTP/1.1\r\nTransfer-Encoding: gzip", 400, "Transfer-Encoding requested is not supported"),
+    (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 99_999, 400, "does not begin with its size"),
+    (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"a" * 99_999, 431, "what follows the body"),
+    (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx", 400, "Invalid chunk size"),
+    (b"GET /ping HTTP/1.1\r\nA: \0", 400, "Invalid header"),
+    (b"GET /ping HTTP/1.1\r\nA: " + b"x" * 99_999, 431, "exceeds max_header"),
+])  # fmt: skip
+def test_what_cannot_be_parsed_is_refused_with_the_reason(sent, status, why):
+    with running(Adds(ONE), SAGEMAKER_MAX_PAYLOAD_IN_MB="1") as port, connected(port) as asks:
+        asks.sendall(sent + b"\r\n\r\n")
+        assert answer_of(asks, status)["error"].count(why) == 1
+
+
+def test_a_header_padded_with_spaces_takes_no_time():
+    def parse(count):
+        parser = _Parser(Adjustments())
+        parser.received(b"GET /ping HTTP/1.1\r\nA:" + b" " * count + b"x  y\r\n\r\n")
+        assert parser.headers == {"A": "x  y"}
+
+    grows_no_faster_than_its_input(parse, 4000)
+
+
+def test_a_body_that_is_too_large_is_refused_to_who_sends_it_whole():
+    with running(Adds(ONE), SAGEMAKER_MAX_PAYLOAD_IN_MB="1") as port:
+        assert invoke(port, " " * (8 << 20)) == (
+            413,
+            {"error": "the body is larger than 1 MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"},
+        )
+
+
+def test_idle_connections_make_room_for_others(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.server._MOST_CONNECTIONS", 12)
+    with running(Adds(ONE)) as port, ExitStack() as stack:
+        half = stack.enter_context(connected(port))
+        half.sendall(b"POST /invocations HTTP/1.1\r\nContent-Le")
+        for _ in range(30):
+            stack.enter_context(connected(port))
+        assert invoke(port, "[1, 2]") == (200, '{"predictions": [3.0]}')
+        assert answer_of(half, 503) == {"error": "there are too many connections"}
+
+
+def test_few_descriptors_are_an_error_that_says_so(monkeypatch):
+    serving = read_serving({"SAGEMAKER_BIND_TO_PORT": str(unused_port())})
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
+    monkeypatch.setattr("resource.setrlimit", lambda *_: None)
+    with pytest.raises(ConfigError, match=r"may have 8 open files \(ulimit -n\); wanted [0-9]+ at least"):
+        Server(None, serving)
+
+
+# ---- the model's process
+
+
+def test_threads_that_hang_are_logged_and_shown_by_ping_until_they_end(caplog):
+    gate = threading.Event()
+
+    class Hangs(Adds):
+        def predict(self, signature, inputs):
+            gate.wait()
+            return super().predict(signature, inputs)
+
+    two = {"SAGEMAKER_MODEL_SERVER_WORKERS": "2", "SAGEMAKER_MODEL_SERVER_TIMEOUT": "1"}
+    front, _ = front_of(Hangs(ONE), **two)
+    try:
+        late = (503, {"error": "no answer within 1 s (SAGEMAKER_MODEL_SERVER_TIMEOUT)"})
+        for _ in range(2):
+            assert front.get("/ping").status_code == 200
+            response = front.post("/invocations", data="[1, 2]")
+            assert (response.status_code, response.json) == late
+        for response in (front.get("/ping"), front.post("/invocations", data="[1, 2]")):
+            assert response.status_code == 503 and "2 of 2 threads hang" in response.json["error"]
+        assert "POST '/invocations' has no answer after 1 s, and may hang, as 2 of 2 threads do" in caplog.text
+    finally:
+        gate.set()
+    eventually(lambda: front.get("/ping").status_code == 200, 60)
+    eventually(lambda: front.post("/invocations", data="[1, 2]").json == {"predictions": [3]}, 60)
+    assert "came to an end" in caplog.text
+
+
+def test_one_thread_that_hangs_for_long_is_shown_by_ping(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 1)
+    ours, theirs = connect(2, 1)
+    workers = Workers(ours, 1)
+    workers.is_loaded = True
+    assert workers.ask({"wsgi.input": io.BytesIO()})[0] == "503 Service Unavailable"
+    eventually(lambda: "1 of 2 threads hang" in workers.unwell(), 60)
+    [connection.close() for connection in theirs]
+
+
+def test_requests_are_refused_if_the_process_of_the_model_has_ended():
+    ours, theirs = connect(1, 60)
+    workers = Workers(ours, 60)
+    workers.is_loaded = True
+    theirs[0].close()
+    status, _, body = workers.ask({"wsgi.input": io.BytesIO()})
+    assert (status, json.loads(body)["error"]) == ("503 Service Unavailable", "the process of the model has ended")
+    assert workers.unwell() == "the process of the model has ended"
 
 
 # ---- environment
@@ -541,6 +718,20 @@ def running(model: Adds, base: str | Path = "/nowhere", **environment: str):
     thread.join(60)
     assert not thread.is_alive()
     wasyncore.close_all(server._map)
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def answer_of(asks: socket.socket, status: int):
+    """Return the JSON of the answer on a connection."""
+    response = http.client.HTTPResponse(asks)
+    response.begin()
+    body = response.read()
+    response.close()
+    assert response.status == status, body
+    return json.loads(body)
 
 
 def invoke(port: int, text: str):
