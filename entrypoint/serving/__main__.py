@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -15,7 +16,7 @@ from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 from entrypoint.base.extras import imported
 from entrypoint.serving.config import Found, Serving, find_model, read_serving
 from entrypoint.serving.front import Front
-from entrypoint.serving.server import Server
+from entrypoint.serving.server import MOST_CONNECTIONS, Server
 from entrypoint.serving.workers import Workers, connect
 
 log = logging.getLogger("serve")
@@ -53,9 +54,16 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
     """Serve, and return the exit code. Faults that can be found before the model is loaded are raised before."""
     imported("flask", "serving", "`serve`")
     imported("numpy", "tensorflow", "`serve`")
+    _allow_files()
     serving = read_serving(environment)
     found = find_model(serving.model, serving.default_name)
-    ours, theirs = connect(serving.threads + 1, serving.timeout)
+    try:
+        ours, theirs = connect(serving.threads + 1, serving.timeout)
+    except OSError as error:
+        raise ConfigError(
+            f"{serving.threads} threads need {4 * serving.threads} open files (ulimit -n): {error.strerror}; wanted a "
+            "higher limit, or fewer threads by SAGEMAKER_MODEL_SERVER_WORKERS"
+        ) from None
     model_process = os.fork()  # before there are threads, and so small that it costs nothing
     if not model_process:
         for connection in ours:
@@ -66,6 +74,15 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
     ready = ours.pop()
     workers = Workers(ours, serving.timeout, partial(os.kill, model_process, signal.SIGUSR1))
     return _answer(serving, workers, model_process, ready, early_signals)
+
+
+def _allow_files() -> None:
+    """Raise the limit of open files as far as we need it, and may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MOST_CONNECTIONS
+    if soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
 def _serve_model(serving: Serving, found: Found, connections: list[Connection]) -> int:

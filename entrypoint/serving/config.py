@@ -1,6 +1,7 @@
 """Read what SageMaker passes to a serving container: environment variables, and the model's place in its folder."""
 
 import os
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,9 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
     # TensorFlow computes outside of Python's lock, and uses all CPUs for one prediction: a few more threads than CPUs
     # keep these busy while others read and write JSON.
     threads = _number(environment, "SAGEMAKER_MODEL_SERVER_WORKERS", 0, "how many requests are answered at once")
-    threads = threads or max(4, 2 * len(os.sched_getaffinity(0)))
+    threads = threads or max(
+        4, min(2 * len(os.sched_getaffinity(0)), resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
+    )
     batch_payload = payload if payload > 0 else DEFAULT_BATCH_PAYLOAD
     # SageMaker wants their product to be 100 MB at most.
     at_once = max(1, min(threads, 100 // batch_payload))

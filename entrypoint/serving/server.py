@@ -32,7 +32,8 @@ _GRACE_SECONDS = 0.05  # seconds for which a connection may be silent where ther
 _LONGEST_HEAD = 1 << 15  # bytes
 _LONGEST_CHUNK_LINE = 1 << 10  # bytes
 _SMALL_BODY = 1 << 16  # bytes; larger ones share `Serving.bodies`
-_MOST_CONNECTIONS = 4096
+MOST_CONNECTIONS = 4096
+_FEWEST_CONNECTIONS = 4
 _SPARE_FILES = 16  # descriptors for other things than connections
 _PADDING = re.compile(rb"^([^:\r\n]+:)[ \t]+", re.MULTILINE)
 
@@ -49,6 +50,8 @@ class _Refusal:
 
 class _Parser(HTTPRequestParser):
     """Refuse with a reason whatever cannot be parsed."""
+
+    path = command = ""  # which waitress reads even if there are none
 
     def received(self, data: bytes) -> int:
         try:
@@ -273,13 +276,10 @@ def _has_data(files: Iterable[Any]) -> set[int]:
 
 
 def _most_connections() -> int:
-    """Return how many connections the process can have, after raising its limit of descriptors where it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_CONNECTIONS + 1024
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    most = min(_MOST_CONNECTIONS, soft - len(list(Path("/proc/self/fd").iterdir())) - _SPARE_FILES)
-    if most < 4:
-        raise ConfigError(f"the process may have {soft} open files (ulimit -n); wanted {soft + 4 - most} at least")
+    """Return how many connections the process can have."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = min(MOST_CONNECTIONS, files - len(list(Path("/proc/self/fd").iterdir())) - _SPARE_FILES)
+    if most < _FEWEST_CONNECTIONS:
+        wanted = files + _FEWEST_CONNECTIONS - most
+        raise ConfigError(f"the process may have {files} open files (ulimit -n); wanted {wanted} at least")
     return most

@@ -488,7 +488,7 @@ def test_a_body_that_is_too_large_is_refused_to_who_sends_it_whole():
 
 
 def test_idle_connections_make_room_for_others(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.server._MOST_CONNECTIONS", 12)
+    monkeypatch.setattr("entrypoint.serving.server.MOST_CONNECTIONS", 12)
     with running(Adds(ONE)) as port, ExitStack() as stack:
         half = stack.enter_context(connected(port))
         half.sendall(b"POST /invocations HTTP/1.1\r\nContent-Le")
@@ -501,7 +501,6 @@ def test_idle_connections_make_room_for_others(monkeypatch):
 def test_few_descriptors_are_an_error_that_says_so(monkeypatch):
     serving = read_serving({"SAGEMAKER_BIND_TO_PORT": str(unused_port())})
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
-    monkeypatch.setattr("resource.setrlimit", lambda *_: None)
     with pytest.raises(ConfigError, match=r"may have 8 open files \(ulimit -n\); wanted [0-9]+ at least"):
         Server(None, serving)
 
