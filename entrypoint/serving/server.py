@@ -63,9 +63,7 @@ class _Parser(HTTPRequestParser):
         elif len(getattr(self.body_rcv, "trailer", b"")) > _LONGEST_HEAD:
             self.error = _Refusal(431, f"what follows the body is larger than {_LONGEST_HEAD} bytes")
         elif self.error and not isinstance(self.error, _Refusal):
-            code = (
-                self.error.code if self.error.code < 500 else 400
-            )  # 501 for a Transfer-Encoding that it does not know
+            code = 400 if self.error.code == 501 else self.error.code  # for a Transfer-Encoding that it does not know
             most = f"the body is larger than {self.adj.max_request_body_size >> 20} MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"
             self.error = _Refusal(code, most if code == 413 else self.error.body)
         if self.error:

@@ -245,6 +245,7 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
             for process in (pinger, server.process):
                 process.kill()
                 process.wait()
+            (pinger.stdout or sys.stdin).close()
         return {
             "lost": requests - answered, "seconds": round(seconds, 1), "slowest /ping": round(slowest, 3),
             "MB": most >> 20, "last /ping": last, "half a request at SIGTERM": half_status, "exit code": code,
