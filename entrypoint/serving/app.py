@@ -12,7 +12,7 @@ from entrypoint.serving.config import Serving
 from entrypoint.serving.memory import Memory, cost
 from entrypoint.serving.model import Model, Refused
 from entrypoint.serving.request import read, unpacked
-from entrypoint.serving.tensors import ACCEPTED, JSON, LINES, write
+from entrypoint.serving.tensors import ACCEPTED, CSV, JSON, LINES, write
 from entrypoint.serving.user_code import ATTRIBUTES, UserCode
 
 ENCODING = "Content-Encoding"
@@ -41,7 +41,7 @@ class Service:
     def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON, encoding: str = "") -> tuple[int, bytes]:
         """Return the status and the body of the model's answer, or of the refusal."""
         try:
-            need = cost(unpacked(body, encoding), self.serving.max_payload)
+            need = cost(unpacked(body, encoding), self.serving.max_payload, content_type == CSV)
             with self.memory.taken(need) as reduce:
                 question = read(b"".join(unpacked(body, encoding)), content_type, self.loaded.signatures)
                 reduce(2 * sum(array.nbytes for array in question.inputs.values()))
