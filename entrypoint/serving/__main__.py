@@ -1,20 +1,23 @@
-"""Run `serve`: find the model, listen, load it, answer requests, and end on SIGTERM."""
+"""Run `serve`: find the model, start the process that loads it, answer requests, and end on SIGTERM."""
 
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
-import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import NoReturn
 
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 from entrypoint.base.extras import imported
-from entrypoint.serving.config import Found, find_model, read_serving
-
-if TYPE_CHECKING:
-    from entrypoint.serving.app import Service
+from entrypoint.serving.config import Found, Serving, find_model, read_serving
+from entrypoint.serving.front import Front
+from entrypoint.serving.server import MOST_CONNECTIONS, Server
+from entrypoint.serving.workers import Workers, connect
 
 log = logging.getLogger("serve")
 
@@ -29,8 +32,13 @@ def main() -> None:
     logging.getLogger("waitress").setLevel(logging.ERROR)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # other containers of an endpoint may share the GPU
+    _exit(partial(serve, os.environ, early))
+
+
+def _exit(act: Callable[[], int]) -> NoReturn:
+    """End this process with the code that `act` returns, or that fits what it raises."""
     try:
-        code = serve(os.environ, early)
+        code = act()
     except (ConfigError, CodeError) as error:
         log.error("error: %s", error)
         code = ExitCode.CONFIG if isinstance(error, ConfigError) else ExitCode.CODE
@@ -43,65 +51,84 @@ def main() -> None:
 
 
 def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
-    """Serve, and return the exit code. Faults that can be found before the port is opened are raised before."""
+    """Serve, and return the exit code. Faults that can be found before the model is loaded are raised before."""
     imported("flask", "serving", "`serve`")
     imported("numpy", "tensorflow", "`serve`")
-    from entrypoint.serving.app import Service
-    from entrypoint.serving.server import Server
-
+    _allow_files()
     serving = read_serving(environment)
     found = find_model(serving.model, serving.default_name)
-    service = Service(serving)
     try:
-        server = Server(service)
+        ours, theirs = connect(serving.threads + 1, serving.timeout)
     except OSError as error:
+        raise ConfigError(
+            f"{serving.threads} threads need {4 * serving.threads} open files (ulimit -n): {error.strerror}; wanted a "
+            "higher limit, or fewer threads by SAGEMAKER_MODEL_SERVER_WORKERS"
+        ) from None
+    model_process = os.fork()  # before there are threads, and so small that it costs nothing
+    if not model_process:
+        for connection in ours:
+            connection.close()
+        _exit(partial(_serve_model, serving, found, theirs))
+    for connection in theirs:
+        connection.close()
+    ready = ours.pop()
+    workers = Workers(ours, serving.timeout, partial(os.kill, model_process, signal.SIGUSR1))
+    return _answer(serving, workers, model_process, ready, early_signals)
+
+
+def _allow_files() -> None:
+    """Raise the limit of open files as far as we need it, and may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MOST_CONNECTIONS
+    if soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+def _serve_model(serving: Serving, found: Found, connections: list[Connection]) -> int:
+    from entrypoint.serving.app import Service
+    from entrypoint.serving.model_process import run
+
+    run(Service(serving), found, connections[:-1], connections[-1])
+    return ExitCode.SUCCESS
+
+
+def _answer(serving: Serving, workers: Workers, model_process: int, ready: Connection, early_signals: list[int]) -> int:
+    """Speak HTTP until a signal comes or the model's process ends. Return the exit code."""
+    try:
+        server = Server(Front(serving, workers), serving)
+    except BaseException as error:
+        os.kill(model_process, signal.SIGKILL)
+        if not isinstance(error, OSError):
+            raise
         raise ConfigError(f"port {serving.port} cannot be listened on: {error.strerror or error}") from None
+    ended: list[int] = []
 
-    failures: list[BaseException] = []
-
-    def load_then_answer() -> None:
-        try:
-            _load(service, found)
-        except BaseException as error:  # otherwise this thread would end, and /ping would answer 503 for ever
-            failures.append(error)
-            server.stop()
+    def watch() -> None:
+        with suppress(EOFError, OSError):
+            ready.recv_bytes()
+            workers.is_loaded = True
+        ended.append(os.waitstatus_to_exitcode(os.waitpid(model_process, 0)[1]))
+        workers.has_ended = True
+        server.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     is_done = True
     if not early_signals:
-        threading.Thread(target=load_then_answer, name="load", daemon=True).start()
+        threading.Thread(target=watch, name="watch", daemon=True).start()
         is_done = server.run()
-    if failures:
-        raise failures[0]
+    if not ended:
+        os.kill(model_process, signal.SIGKILL)
+    if ended and ended[0] in (ExitCode.CODE, ExitCode.CONFIG, ExitCode.INTERNAL) and not workers.is_loaded:
+        return ended[0]  # it has logged why
+    if ended:
+        how = f"was killed by {signal.Signals(-ended[0]).name}" if ended[0] < 0 else f"ended with {ended[0]}"
+        advice = "; memory may have been short" if ended[0] == -signal.SIGKILL else ""
+        log.error("error: the process of the model %s%s", how, advice)
+        return ExitCode.CODE
     log.info("stopped; %s", "all requests are answered" if is_done else "time is up, and some requests are open")
     return ExitCode.SUCCESS
-
-
-def _load(service: "Service", found: Found) -> None:
-    """Load the user's code and the model. The port is open already; /ping answers 503 until this is done."""
-    from entrypoint.serving.tensorflow_model import load
-    from entrypoint.serving.tensors import ACCEPTED
-    from entrypoint.serving.user_code import load_user_code
-
-    began, serving = time.monotonic(), service.serving
-    service.code = load_user_code(serving)
-    if service.code is None and serving.accept_type not in ACCEPTED:
-        raise ConfigError(
-            f"environment variable SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT is {serving.accept[:100]!r}; "
-            f"wanted {' or '.join(ACCEPTED)}, where there is no code of your own"
-        )
-    model = load(found)
-    service.model = model
-    log.info(
-        "model %s loaded in %.1f s, %s; listening on port %d with %d threads%s",
-        found.path,
-        time.monotonic() - began,
-        "; ".join(map(str, model.signatures.values())),
-        serving.port,
-        serving.threads,
-        f", requests go through {service.code.path}" if service.code else "",
-    )
 
 
 if __name__ == "__main__":

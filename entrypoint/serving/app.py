@@ -1,4 +1,4 @@
-"""Make the Flask application: the routes that SageMaker calls, and the model's address as in TensorFlow Serving."""
+"""Make the Flask application: invocations, and the model's address as in TensorFlow Serving."""
 
 import json
 import logging
@@ -9,16 +9,16 @@ import flask
 from werkzeug.exceptions import HTTPException
 
 from entrypoint.serving.config import Serving
+from entrypoint.serving.memory import Memory, cost
 from entrypoint.serving.model import Model, Refused
 from entrypoint.serving.request import read, unpacked
-from entrypoint.serving.tensors import ACCEPTED, JSON, LINES, write
+from entrypoint.serving.tensors import ACCEPTED, CSV, JSON, LINES, write
 from entrypoint.serving.user_code import ATTRIBUTES, UserCode
 
 ENCODING = "Content-Encoding"
 INVOCATIONS = "/invocations"
 INNER = "/v1/models/"
 LOOPBACK = "127.0.0.1"
-LOADING = "the model is still being loaded"
 
 log = logging.getLogger("serve")
 
@@ -30,18 +30,22 @@ class Service:
         self.serving = serving
         self.model: Model | None = None
         self.code: UserCode | None = None
+        self.own_port = serving.port  # at which the user's code asks the model
+        self.memory = Memory(serving.memory)
 
     @property
     def loaded(self) -> Model:
-        if self.model is None:
-            raise Refused(LOADING, 503)
+        assert self.model is not None, "no request comes before the model is loaded"
         return self.model
 
     def ask(self, body: bytes, content_type: str = JSON, accept: str = JSON, encoding: str = "") -> tuple[int, bytes]:
         """Return the status and the body of the model's answer, or of the refusal."""
         try:
-            question = read(unpacked(body, encoding, self.serving.max_payload), content_type, self.loaded.signatures)
-            return 200, write(self.loaded.predict(question.signature.name, question.inputs), question.rows, accept)
+            need = cost(unpacked(body, encoding), self.serving.max_payload, content_type == CSV)
+            with self.memory.taken(need) as reduce:
+                question = read(b"".join(unpacked(body, encoding)), content_type, self.loaded.signatures)
+                reduce(2 * sum(array.nbytes for array in question.inputs.values()))
+                return 200, write(self.loaded.predict(question.signature.name, question.inputs), question.rows, accept)
         except BaseException as error:  # Flask and waitress ignore what is no Exception: the client would wait for ever
             return refusal(error)
 
@@ -77,20 +81,12 @@ def make_app(service: Service) -> Any:
     def failed(error: Exception) -> Any:
         return response(*refusal(error))
 
-    @app.get("/ping")
-    def ping() -> Any:
-        return ("", 200) if service.model is not None else ({"error": LOADING}, 503)
-
-    @app.get("/execution-parameters")
-    def execution_parameters() -> Any:
-        return dict(service.serving.execution)
-
     @app.post(INVOCATIONS)
     def invocations() -> Any:
         model, body, headers = service.loaded, flask.request.get_data(), flask.request.headers
         _check_attributes(headers.get(ATTRIBUTES, ""), model)
         if service.code is not None:
-            uri = f"http://{LOOPBACK}:{service.serving.port}{INNER}{model.name}:predict"
+            uri = f"http://{LOOPBACK}:{service.own_port}{INNER}{model.name}:predict"
             return response(200, *service.code.answer(body, headers, model, uri, service.ask))
         accept = _accepted(flask.request.accept_mimetypes, service.serving.accept_type)
         return response(*service.ask(body, flask.request.mimetype, accept, headers.get(ENCODING, "")), accept)

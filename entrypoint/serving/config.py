@@ -1,6 +1,7 @@
 """Read what SageMaker passes to a serving container: environment variables, and the model's place in its folder."""
 
 import os
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ class Serving:
     port: int
     threads: int  # that predict
     max_payload: int  # bytes
+    timeout: int  # seconds for an answer
     accept: str  # what a client gets that accepts anything
     program: str  # the user's, in the code folder; "" if the SDK names none
     default_name: str  # which model, if there are several
@@ -35,6 +37,16 @@ class Serving:
     @property
     def model(self) -> Path:
         return self.base / "model"
+
+    @property
+    def bodies(self) -> int:
+        """Return how many bytes the bodies of all requests may take at once, in each of the two processes."""
+        return max(2 * self.max_payload, 256 * MEGABYTE)
+
+    @property
+    def memory(self) -> int:
+        """Return how many bytes it may take to read the bodies of all requests at once."""
+        return max(16 * self.max_payload, 512 * MEGABYTE)
 
     @property
     def accept_type(self) -> str:
@@ -48,7 +60,9 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
     # TensorFlow computes outside of Python's lock, and uses all CPUs for one prediction: a few more threads than CPUs
     # keep these busy while others read and write JSON.
     threads = _number(environment, "SAGEMAKER_MODEL_SERVER_WORKERS", 0, "how many requests are answered at once")
-    threads = threads or max(4, 2 * len(os.sched_getaffinity(0)))
+    threads = threads or max(
+        4, min(2 * len(os.sched_getaffinity(0)), resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
+    )
     batch_payload = payload if payload > 0 else DEFAULT_BATCH_PAYLOAD
     # SageMaker wants their product to be 100 MB at most.
     at_once = max(1, min(threads, 100 // batch_payload))
@@ -57,6 +71,8 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
         port=_number(environment, "SAGEMAKER_BIND_TO_PORT", DEFAULT_PORT, "a port"),
         threads=threads,
         max_payload={-1: DEFAULT_PAYLOAD, 0: NO_LIMIT}.get(payload, payload) * MEGABYTE,
+        timeout=_number(environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer")
+        or 1,
         accept=environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or "application/json",
         # Without the second variable, which the SDK always sends, it may be the script of a training image.
         program=environment.get("SAGEMAKER_PROGRAM", "") if "SAGEMAKER_SUBMIT_DIRECTORY" in environment else "",
@@ -70,6 +86,11 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
             "MaxPayloadInMB": batch_payload,
         },
     )
+
+
+def _timeout(environment: Mapping[str, str]) -> int:
+    """Return SageMaker's own limit of seconds: fixed for endpoints, for batch transform an hour at most."""
+    return 3600 if environment.get("SAGEMAKER_BATCH", "").lower() == "true" else 60
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, what: str) -> int:

@@ -6,20 +6,26 @@ import json
 import json.decoder
 import json.scanner
 import math
+import re
+import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from entrypoint.serving.model import Refused, Signature, Tensor, choose
-from entrypoint.serving.tensors import CSV, JSON, LINES, depth, is_bytes, to_array
+from entrypoint.serving.tensors import CSV, JSON, LINES, compact, depth, is_bytes, joined, to_array
 
 WANTED = f"{JSON}, {LINES[0]} or {CSV}"
 _GZIP = b"\x1f\x8b"  # neither JSON nor CSV begins so
 _PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-_BLOCK_LINES = 1000  # lines of CSV that NumPy converts at once: other threads run in between
+_BLOCK_CHARS = 1 << 16  # characters of rows that become an array at once
+_BLOCK_LINES = 1000  # lines of CSV that NumPy converts at once: other requests are answered in between
+_PACKED_BYTES = 4096  # bytes that are expanded at once: what follows a gzip member among them is copied for each member
+_ZEROS = re.compile(rb"\0*")  # may stand behind a member
+csv.field_size_limit(sys.maxsize)  # the body's size is limited
 
 
 @dataclass(frozen=True)
@@ -47,53 +53,71 @@ def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) ->
     raise Refused(f"the content type is {content_type[:100]!r}; wanted {WANTED}", 415)
 
 
-def unpacked(body: bytes, encoding: str, most: int) -> bytes:
-    """Return the body without compression, which a client may send without naming it as Content-Encoding.
+def unpacked(body: bytes, encoding: str) -> Iterator[bytes]:
+    """Return the body without compression, in pieces. A client may compress without naming it as Content-Encoding.
 
-    Raise Refused if that fails, or if the result is larger than `most` bytes.
+    Raise Refused, while the pieces are read, if that fails.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         if not body.startswith(_GZIP):
-            return body
+            yield body
+            return
         encoding = "gzip"
     if encoding not in _PACKED:
         raise Refused(f"Content-Encoding is {encoding[:100]!r}; wanted gzip, deflate or none", 415)
-    parts, size = [], 0
+    at, view = 0, memoryview(body)
     try:
-        while body:  # gzip may have several members
+        while at < len(body):  # gzip may have several members
             stream = zlib.decompressobj(_PACKED[encoding])
-            parts.append(stream.decompress(body, most + 1 - size))
-            size += len(parts[-1])
-            if size > most:
-                raise Refused(f"the body is larger than {most >> 20} MB when it is expanded", 413)
-            if not stream.eof:
-                raise Refused(f"the body is {encoding} and ends too early")
-            body = stream.unused_data.lstrip(b"\0")
+            while not stream.eof:
+                if at >= len(body):
+                    raise Refused(f"the body is {encoding} and ends too early")
+                if piece := stream.decompress(view[at : at + _PACKED_BYTES]):
+                    yield piece
+                at = min(at + _PACKED_BYTES, len(body)) - len(stream.unused_data)
+            at = _ZEROS.match(body, at).end()  # type: ignore[union-attr]
     except zlib.error as error:
         raise Refused(f"the body cannot be expanded as {encoding}: {error}") from None
-    return b"".join(parts)
 
 
 # --- JSON ---
 
 
 class _Piecewise(json.JSONDecoder):
-    """Call the fast decoder once for each row: other threads run in between, above all that of /ping."""
+    """Call the fast decoder for each row: other requests are answered in between. Rows of numbers become an array."""
 
     def __init__(self) -> None:
         super().__init__()
         row = json.scanner.make_scanner(self)  # type: ignore[arg-type]
-        self.parse_array = lambda where, _: json.decoder.JSONArray(where, row)  # type: ignore[attr-defined]
+        self.parse_array = lambda where, _: _read_array(where, row)  # type: ignore[attr-defined]
         self.scan_once: Any = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
 
-_decoder = _Piecewise()
+def _read_array(where: tuple[str, int], read_row: Any) -> tuple[Any, int]:
+    blocks: list[Any] = []
+    rows: list[Any] = []
+    began = where[1]
+
+    def read(text: str, at: int) -> tuple[None, int]:
+        nonlocal rows, began
+        if at - began > _BLOCK_CHARS:
+            blocks.append(compact(rows))
+            rows, began = [], at
+        row, end = read_row(text, at)
+        rows.append(row)
+        return None, end
+
+    _, end = json.decoder.JSONArray(where, read)  # type: ignore[attr-defined]
+    return joined([*blocks, compact(rows)]), end
 
 
-def _parse(text: str, where: str) -> Any:
+_piecewise, _plain = _Piecewise(), json.JSONDecoder()
+
+
+def _parse(text: str, where: str, decoder: json.JSONDecoder = _piecewise) -> Any:
     try:
-        return _decoder.decode(text)
+        return decoder.decode(text)
     except ValueError as error:
         raise Refused(f"{where} is not JSON: {error}" if text.strip() else f"{where} is empty") from error
 
@@ -109,7 +133,7 @@ def _read_json(body: bytes, signatures: Mapping[str, Signature]) -> Question:
 
 def _read_lines(body: bytes, signatures: Mapping[str, Signature]) -> Question:
     lines = [(number, line) for number, line in enumerate(body.splitlines(), 1) if line.strip()]
-    rows = [_parse(line.decode("utf-8-sig"), f"line {number}") for number, line in lines]
+    rows = [_parse(line.decode("utf-8-sig"), f"line {number}", _plain) for number, line in lines]
     if len(rows) == 1 and isinstance(rows[0], dict):
         return _from_json(rows[0], signatures)
     return _by_row(rows, choose(signatures))
@@ -127,7 +151,8 @@ def _from_json(data: Any, signatures: Mapping[str, Signature]) -> Question:
     signature = choose(signatures)
     if not {tensor.name for tensor in signature.inputs} & set(data):
         raise Refused(f'the body has neither "instances" (rows) nor "inputs" (columns); {signature.wants}')
-    return _by_row([data], signature)
+    row = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in data.items()}
+    return _by_row([row], signature)
 
 
 def _bare(data: Any, signature: Signature) -> Question:
@@ -136,15 +161,16 @@ def _bare(data: Any, signature: Signature) -> Question:
         return _by_row(data, signature)
     shape = signature.inputs[0].shape if len(signature.inputs) == 1 else None
     is_one = depth(data) < (2 if shape is None else len(shape))
-    return _by_row([data] if is_one else data, signature)
+    one = data[np.newaxis] if isinstance(data, np.ndarray) else [data]
+    return _by_row(one if is_one else data, signature)
 
 
 def _by_row(rows: Any, signature: Signature) -> Question:
-    if not isinstance(rows, list) or not rows:
-        found = "an empty list" if rows == [] else "no list"
+    if not isinstance(rows, list | np.ndarray) or not len(rows):
+        found = "an empty list" if isinstance(rows, list) else "no list"
         raise Refused(f"the rows are {found}; wanted one or more; {signature.wants}")
     names = {tensor.name for tensor in signature.inputs}
-    named = [isinstance(row, dict) and not is_bytes(row) for row in rows]
+    named = [isinstance(row, dict) and not is_bytes(row) for row in rows] if isinstance(rows, list) else []
     if not any(named):
         if len(names) != 1:
             raise Refused(f"the rows do not name their inputs; wanted objects with {_listed(names)}; {signature.wants}")
@@ -188,7 +214,7 @@ def _read_csv(body: bytes, signature: Signature) -> Question:
         raise Refused(f"{CSV} cannot name several inputs; wanted {JSON}; {signature.wants}")
     (tensor,) = signature.inputs
     try:
-        lines = [line for line in csv.reader(io.StringIO(body.decode("utf-8-sig"), newline="")) if line]
+        lines = [line for line in csv.reader(io.TextIOWrapper(io.BytesIO(body), "utf-8-sig", newline="")) if line]
     except csv.Error as error:
         raise Refused(f"the body is not CSV: {error}") from None
     if not lines:

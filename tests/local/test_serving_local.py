@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 from ports import unused_port
+from serving_attacks import ATTACKS, run
+from variants import variants
 from waiting import eventually
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("serving")]  # the models are made once
@@ -50,7 +52,7 @@ class Server:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.port}/invocations"
         status, answer = self._ask(urllib.request.Request(url, data, {"Content-Type": content_type}))
-        return status, json.loads(answer) if status != 413 else None
+        return status, json.loads(answer)
 
     def _ask(self, request: urllib.request.Request) -> tuple[int, bytes]:
         try:
@@ -113,8 +115,8 @@ def test_a_saved_model_answers_and_ends_when_all_is_answered(serve, models: Path
     assert status == 400 and "7 is not in [0, 3)" in answer["error"]
     status, answer = server.ask({"instances": [[1, 2, 3]]})
     assert status == 400 and answer["error"] == "x has shape [1, 3]; wanted x: float32 [n, 2]"
-    with suppress(ConnectionError, urllib.error.URLError):  # it may hang up before all is sent
-        assert server.ask(b" " * (2 << 20)) == (413, None)
+    status, answer = server.ask(b" " * (2 << 20))
+    assert status == 413 and "larger than 1 MB" in answer["error"]
 
     # More requests than threads, and none can be answered yet: /ping is.
     gate = tmp_path / "gate"
@@ -202,6 +204,18 @@ def lets_in_others(port: int) -> bool:
             return client.recv(100).startswith(b"HTTP/1.0 200")
     except ConnectionError:
         return False
+
+
+@pytest.mark.parametrize(
+    "name", variants({name: name for name in ATTACKS}, "handlers that hang", "64 descriptors, idle connections")
+)
+def test_no_good_request_is_lost_beside_an_attack(models: Path, name: str):
+    result = run(name, models, 100)
+    assert (result["lost"], result["half a request at SIGTERM"], result["exit code"]) == (0, "503", 0), result
+    assert "answered 0" not in result, "each attack was answered, with a reason"
+    assert result["last /ping"] == (503 if name == "handlers that hang" else 200)
+    if name == "handlers that hang":  # the log shows where
+        assert "input_handler\n    threading.Event().wait()" in str(result["log"])
 
 
 def test_a_broken_model_ends_it_with_one_line(serve, tmp_path: Path):

@@ -2,28 +2,36 @@
 
 import gzip
 import http.client
+import io
 import json
 import socket
 import sys
 import threading
-import time
+import tracemalloc
 import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from growth import grows_no_faster_than_its_input
 from ports import unused_port
+from waiting import eventually
 from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from werkzeug.test import Client
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.serving.app import Service, make_app
-from entrypoint.serving.config import find_model, read_serving
+from entrypoint.serving.config import Serving, find_model, read_serving
+from entrypoint.serving.front import Front
+from entrypoint.serving.memory import Memory, cost
 from entrypoint.serving.model import Refused, Signature, Tensor
-from entrypoint.serving.request import _csv_numbers, read
-from entrypoint.serving.server import Server
+from entrypoint.serving.model_process import work
+from entrypoint.serving.request import read, unpacked
+from entrypoint.serving.server import Server, _Parser
 from entrypoint.serving.user_code import load_user_code
+from entrypoint.serving.workers import Workers, connect
 
 FLOAT, INT, TEXT = np.dtype(np.float32), np.dtype(np.int64), np.dtype(object)
 ONE = Signature("one", (Tensor("x", FLOAT, (None, 2)),), (Tensor("y", FLOAT, (None,)),))
@@ -60,6 +68,19 @@ def client(*signatures: Signature, model: Adds | None = None, environment: dict[
     service = Service(read_serving(environment or {}))
     service.model = model or Adds(*signatures)
     return make_app(service).test_client()
+
+
+def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, Workers]:
+    """Return a client of what listens, with the threads of the model behind it, here in one process."""
+    serving = read_serving({"SAGEMAKER_BASE_DIR": str(base), **environment})
+    service = Service(serving)
+    service.model, service.code = model, load_user_code(serving)
+    ours, theirs = connect(serving.threads, serving.timeout)
+    workers = Workers(ours, serving.timeout)
+    workers.is_loaded = True
+    for connection in theirs:
+        threading.Thread(target=work, args=(connection, make_app(service), {}), daemon=True).start()
+    return Client(Front(serving, workers)), workers
 
 
 def ask(signature: Signature, body, content_type="application/json", **headers):
@@ -196,6 +217,7 @@ def test_the_default_signature_is_serving_default():
     (ONE, "text/csv", "\ufeff1, 2.5", {"predictions": [3.5]}),
     (IMAGE, "text/csv", "1,2,3,4\r\n5,6,7,8\r\n", {"predictions": [[1, 2], [5, 6]]}),
     (WORDS, "text/csv", '"a,b"\nc\n', {"predictions": ["A,B", "C"]}),
+    (WORDS, "text/csv", "x" * 200_000, {"predictions": ["X" * 200_000]}),
     (ONE, "text/csv", "", "the body is empty"),
     (ONE, "text/csv", "1,2\n3", "row 2 has 1 columns, row 1 has 2"),
     (ONE, "text/csv", "a,b\n1,2", "row 1, column 1 is 'a', which is no number; wanted x: float32 [n, 2]"),
@@ -210,28 +232,6 @@ def test_lines_and_csv(signature, kind, body, answer):
         assert (response.status_code, response.json) == (200, answer)
     else:
         assert response.status_code == 400 and (answer or "row 0 is no object") in response.json["error"]
-
-
-def test_others_have_their_turn_while_a_large_csv_is_read():
-    # Seconds of this process' own CPU time: in others the machine may do something else.
-    turns, done = [], threading.Event()
-
-    def take_turns() -> None:
-        while not done.is_set():
-            turns.append(time.process_time())
-
-    lines, tensor = [["1.5"] * 20] * 100_000, Tensor("x", FLOAT, (None, 20))
-    other = threading.Thread(target=take_turns)
-    other.start()
-    began = time.process_time()
-    try:
-        _csv_numbers(lines, tensor)
-    finally:
-        ended = time.process_time()
-        done.set()
-        other.join()
-    within = [began, *(turn for turn in turns if began < turn < ended), ended]
-    assert max(np.diff(within)) < (ended - began) / 2
 
 
 def test_ids_in_csv_keep_all_their_digits():
@@ -298,6 +298,78 @@ def test_a_body_may_be_compressed(body, headers, status, told):
         assert answer.status_code == status and told in answer.text
 
 
+def test_empty_members_of_gzip_take_time_in_proportion():
+    member = gzip.compress(b"")
+    grows_no_faster_than_its_input(lambda count: [*unpacked(member * count, "gzip")], 4000)
+
+
+# ---- memory
+
+
+@pytest.mark.parametrize(("signature", "kind", "row"), [
+    (ONE, "", "[1, 2.5],"), (ONE, "", "[1,2],"), (ONE, "", "[[],0],"), (ONE, "", '{"x":[1.5,300]},'),
+    (ONE, "", "[{},[]],"),
+    (ONE, "", '["ab","cd"],'), (TWO, "", '{"ids":[1,2,3],"weights":[0,0,1]},'), (WORDS, "", '"ab",'),
+    (WORDS, "", '{"b64":"aGk="},'), (ONE, "text/csv", "10,20.5\n"), (WORDS, "text/csv", '"a,b"\n'),
+    (ONE, "application/jsonlines", "[1, 2]\n"), (ONE, "application/jsonlines", "[]\n"), (WORDS, "text/csv", "\u20ac\n"),
+    (ONE, "", "[" + "1.5, " * 40 + "300],"),
+    (ONE, "", "1,"), (ONE, "", "2.5,"), (ONE, "text/csv", "20.5," * 40 + "300\n"), (ONE, "text/csv", "1," * 40 + "1\n"),
+    (WORDS, "text/csv", "10," * 40 + "1\n"),
+])  # fmt: skip
+@pytest.mark.parametrize("size", [3_000, 250_000])
+def test_to_read_a_body_takes_no_more_memory_than_is_counted(signature, kind, row, size):
+    text = row * (size // len(row))
+    body = (f"[{text[:-1]}]" if text.endswith(",") else text).encode()
+    tracemalloc.start()
+    with suppress(Refused):
+        read(body, kind, {signature.name: signature})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < cost([body], len(body), kind == "text/csv") + (1 << 18)
+
+
+def test_a_small_body_that_would_take_all_memory_is_refused():
+    app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
+    response = app.post("/invocations", data=gzip.compress(b"[[" + b"1," * 12_000_000 + b"1]]"))
+    assert response.status_code == 413
+    assert "may take 640 MB of memory; wanted 512 MB at most: send fewer values at once" in response.json["error"]
+
+
+def test_who_would_take_too_much_memory_at_once_waits():
+    memory, order = Memory(100), []
+
+    def second() -> None:
+        with memory.taken(60):
+            order.append("second")
+
+    with memory.taken(70) as reduce:
+        other = threading.Thread(target=second)
+        other.start()
+        with memory.taken(30):
+            order.append("small")
+        order.append("reduced")
+        reduce(40)
+        other.join(60)
+    assert order == ["small", "reduced", "second"]
+
+
+def test_bodies_wait_where_they_come_from_until_there_is_memory(monkeypatch):
+    monkeypatch.setattr(Serving, "bodies", 300_000)
+    body = b" " * 199_994 + b"[1, 2]"
+    head = b"POST /invocations HTTP/1.1\r\nContent-Length: 200000\r\n\r\n"
+    with running(Adds(ONE)) as port, connected(port) as first, connected(port) as second:
+        first.sendall(head + body[:-1])
+        assert invoke(port, "[1, 2]")[0] == 200  # after which the server has read the head above
+        second.sendall(head)
+        sends = threading.Thread(target=second.sendall, args=(body,))
+        sends.start()
+        assert invoke(port, "[1, 2]")[0] == 200
+        first.sendall(body[-1:])
+        assert first.recv(100).startswith(b"HTTP/1.1 200")
+        assert second.recv(100).startswith(b"HTTP/1.1 200")
+        sends.join(60)
+
+
 def test_a_handler_gets_a_compressed_body_as_it_came(tmp_path: Path):
     text = "def handler(data, context): return data.read(), 'a/b'"
     app = with_code(tmp_path, text, Adds(ONE))
@@ -333,7 +405,6 @@ def test_lines_are_for_rows():
 
 def test_what_is_not_there_is_said_in_json():
     app = client(ONE)
-    assert app.get("/ping").status_code == 200
     missing, wrong = app.get("/nothing"), app.get("/invocations")
     assert missing.status_code == 404 and "POST /invocations" in missing.json["error"]
     assert wrong.status_code == 405 and "POST" in wrong.headers["Allow"] and wrong.json["error"]
@@ -353,12 +424,11 @@ def test_a_fault_of_the_model_is_500_without_its_traceback(caplog):
 
 
 def test_a_model_that_is_not_loaded_yet_is_503():
-    service = Service(read_serving({}))
-    app = make_app(service).test_client()
-    assert app.get("/ping").status_code == 503
-    assert app.post("/invocations", data="[1, 2]").status_code == 503
-    service.model = Adds(ONE)
-    assert app.get("/ping").status_code == 200
+    front, workers = front_of(Adds(ONE))
+    assert front.get("/ping").status_code == 200
+    workers.is_loaded = False
+    for response in (front.get("/ping"), front.post("/invocations", data="[1, 2]")):
+        assert (response.status_code, response.json) == (503, {"error": "the model is still being loaded"})
 
 
 def test_the_address_of_tensorflow_serving():
@@ -371,34 +441,134 @@ def test_the_address_of_tensorflow_serving():
 @pytest.mark.parametrize(
     ("sent", "answer"),
     [
-        ("GET /ping HTTP/1.0\r\n\r\n", b"HTTP/1.0 503"),
-        ("POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[1,", b""),  # never comes to its end
+        ("GET /ping HTTP/1.0\r\n\r\n", b"HTTP/1.0 200"),
+        ("POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[1,", b"HTTP/1.1 503"),  # never comes to its end
     ],
 )
-def test_at_its_end_the_server_says_whether_all_is_answered(monkeypatch, sent, answer):
-    monkeypatch.setattr("entrypoint.serving.server._LINGER_SECONDS", 1.0 if not answer else 60.0)
-    port = unused_port()
-    server = Server(Service(read_serving({"SAGEMAKER_BIND_TO_PORT": str(port)})))
+def test_at_its_end_the_server_answers_what_has_begun(sent, answer):
+    server, port = server_of(Adds(ONE))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as asks:
         asks.sendall(sent.encode())
         server.stop()
-        assert server.run() is bool(answer)
-        if answer:
-            assert asks.recv(100).startswith(answer)
-    wasyncore.close_all(server._map)  # the connection that was not answered, which ends with the process else
+        assert server.run()
+        assert asks.recv(100).startswith(answer)
+    wasyncore.close_all(server._map)  # connections end with the process else
+
+
+@pytest.mark.parametrize(("sent", "status", "why"), [
+    (b"GET http://[ HTTP/1.1", 400, "cannot be parsed"),
+    (b"POST /invocations HTTP/1.1\r\nContent-Length: " + b"9" * 5000, 400, "cannot be parsed"),
+    (b"POST /invocations HTTP/1.1\r\nContent-Length: x", 400, "Content-Length is invalid"),
+    (b"POST /invocations HTTP/1.1\r\nContent-Length: 9999999", 413, "larger than 1 MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"),
+    (b"POST /invocations HTTP/1.1\r\nTransfer-Encoding: gzip", 400, "Transfer-Encoding requested is not supported"),
+    (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 99_999, 400, "does not begin with its size"),
+    (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"a" * 99_999, 431, "what follows the body"),
+    (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx", 400, "Invalid chunk size"),
+    (b"GET /ping HTTP/1.1\r\nA: \0", 400, "Invalid header"),
+    (b"GET /ping HTTP/1.1\r\nA: " + b"x" * 99_999, 431, "exceeds max_header"),
+])  # fmt: skip
+def test_what_cannot_be_parsed_is_refused_with_the_reason(sent, status, why):
+    with running(Adds(ONE), SAGEMAKER_MAX_PAYLOAD_IN_MB="1") as port, connected(port) as asks:
+        asks.sendall(sent + b"\r\n\r\n")
+        assert answer_of(asks, status)["error"].count(why) == 1
+
+
+def test_a_header_padded_with_spaces_takes_no_time():
+    def parse(count):
+        parser = _Parser(Adjustments())
+        parser.received(b"GET /ping HTTP/1.1\r\nA:" + b" " * count + b"x  y\r\n\r\n")
+        assert parser.headers == {"A": "x  y"}
+
+    grows_no_faster_than_its_input(parse, 4000)
+
+
+def test_a_body_that_is_too_large_is_refused_to_who_sends_it_whole():
+    with running(Adds(ONE), SAGEMAKER_MAX_PAYLOAD_IN_MB="1") as port:
+        assert invoke(port, " " * (8 << 20)) == (
+            413,
+            {"error": "the body is larger than 1 MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"},
+        )
+
+
+def test_idle_connections_make_room_for_others(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.server.MOST_CONNECTIONS", 12)
+    with running(Adds(ONE)) as port, ExitStack() as stack:
+        half = stack.enter_context(connected(port))
+        half.sendall(b"POST /invocations HTTP/1.1\r\nContent-Le")
+        for _ in range(30):
+            stack.enter_context(connected(port))
+        assert invoke(port, "[1, 2]") == (200, '{"predictions": [3.0]}')
+        assert answer_of(half, 503) == {"error": "there are too many connections"}
+
+
+def test_few_descriptors_are_an_error_that_says_so(monkeypatch):
+    serving = read_serving({"SAGEMAKER_BIND_TO_PORT": str(unused_port())})
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
+    with pytest.raises(ConfigError, match=r"may have 8 open files \(ulimit -n\); wanted [0-9]+ at least"):
+        Server(None, serving)
+
+
+# ---- the model's process
+
+
+def test_threads_that_hang_are_logged_and_shown_by_ping_until_they_end(caplog):
+    gate = threading.Event()
+
+    class Hangs(Adds):
+        def predict(self, signature, inputs):
+            gate.wait()
+            return super().predict(signature, inputs)
+
+    two = {"SAGEMAKER_MODEL_SERVER_WORKERS": "2", "SAGEMAKER_MODEL_SERVER_TIMEOUT": "1"}
+    front, _ = front_of(Hangs(ONE), **two)
+    try:
+        late = (503, {"error": "no answer within 1 s (SAGEMAKER_MODEL_SERVER_TIMEOUT)"})
+        for _ in range(2):
+            assert front.get("/ping").status_code == 200
+            response = front.post("/invocations", data="[1, 2]")
+            assert (response.status_code, response.json) == late
+        for response in (front.get("/ping"), front.post("/invocations", data="[1, 2]")):
+            assert response.status_code == 503 and "2 of 2 threads hang" in response.json["error"]
+        assert "POST '/invocations' has no answer after 1 s, and may hang, as 2 of 2 threads do" in caplog.text
+    finally:
+        gate.set()
+    eventually(lambda: front.get("/ping").status_code == 200, 60)
+    eventually(lambda: front.post("/invocations", data="[1, 2]").json == {"predictions": [3]}, 60)
+    assert "came to an end" in caplog.text
+
+
+def test_one_thread_that_hangs_for_long_is_shown_by_ping(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 1)
+    ours, theirs = connect(2, 1)
+    workers = Workers(ours, 1)
+    workers.is_loaded = True
+    assert workers.ask({"wsgi.input": io.BytesIO()})[0] == "503 Service Unavailable"
+    eventually(lambda: "1 of 2 threads hang" in workers.unwell(), 60)
+    [connection.close() for connection in theirs]
+
+
+def test_requests_are_refused_if_the_process_of_the_model_has_ended():
+    ours, theirs = connect(1, 60)
+    workers = Workers(ours, 60)
+    workers.is_loaded = True
+    theirs[0].close()
+    status, _, body = workers.ask({"wsgi.input": io.BytesIO()})
+    assert (status, json.loads(body)["error"]) == ("503 Service Unavailable", "the process of the model has ended")
+    assert workers.unwell() == "the process of the model has ended"
 
 
 # ---- environment
 
 
 def test_batch_transform_is_told_what_fits():
-    told = client(ONE, environment={"SAGEMAKER_MODEL_SERVER_WORKERS": "8"}).get("/execution-parameters").json
+    def told_with(**environment: str):
+        return front_of(Adds(ONE), **environment)[0].get("/execution-parameters").json
+
+    told = told_with(SAGEMAKER_MODEL_SERVER_WORKERS="8")
     assert told == {"MaxConcurrentTransforms": 8, "BatchStrategy": "MULTI_RECORD", "MaxPayloadInMB": 6}
-    environment = {"SAGEMAKER_MAX_PAYLOAD_IN_MB": "50", "SAGEMAKER_BATCH_STRATEGY": "SINGLE_RECORD"}
-    told = client(ONE, environment=environment).get("/execution-parameters").json
+    told = told_with(SAGEMAKER_MAX_PAYLOAD_IN_MB="50", SAGEMAKER_BATCH_STRATEGY="SINGLE_RECORD")
     assert told == {"MaxConcurrentTransforms": 2, "BatchStrategy": "SINGLE_RECORD", "MaxPayloadInMB": 50}
-    told = client(ONE, environment={"SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "5"}).get("/execution-parameters").json
-    assert told["MaxConcurrentTransforms"] == 5
+    assert told_with(SAGEMAKER_MAX_CONCURRENT_TRANSFORMS="5")["MaxConcurrentTransforms"] == 5
 
 
 def test_variables_of_the_platform():
@@ -516,37 +686,54 @@ def handler(data, context):
 def test_whatever_a_handler_raises_is_answered_and_the_server_lives(tmp_path: Path, what, why):
     (tmp_path / "model/code").mkdir(parents=True)
     (tmp_path / "model/code/inference.py").write_text(LEAVES)
-    port = unused_port()
-    with running(tmp_path, port, Adds(ONE)):
+    with running(Adds(ONE), tmp_path) as port:
         assert invoke(port, what) == (500, {"error": f"inference.py: {why}"})
         assert [invoke(port, "hi")[0] for _ in range(20)] == [200] * 20
 
 
-def test_a_model_that_leaves_is_answered_and_the_server_lives(tmp_path: Path):
+def test_a_model_that_leaves_is_answered_and_the_server_lives():
     """A SavedModel may hold Python of its user's; Flask and waitress let exceptions pass that are no Exception."""
 
     class Leaves(Adds):
         def predict(self, signature, inputs):
             raise SystemExit(3)
 
-    port = unused_port()
-    with running(tmp_path, port, Leaves(ONE)):
+    with running(Leaves(ONE)) as port:
         status, answer = invoke(port, "[1, 2]")
         assert status == 500 and answer["error"].startswith("the model failed: SystemExit")
         assert invoke(port, "[1")[0] == 400
 
 
+def server_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Server, int]:
+    front, _ = front_of(model, base, SAGEMAKER_BIND_TO_PORT=str(unused_port()), **environment)
+    return Server(front.application, front.application.serving), front.application.serving.port
+
+
 @contextmanager
-def running(base: Path, port: int, model: Adds):
-    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_BIND_TO_PORT": str(port)}))
-    service.model, service.code = model, load_user_code(service.serving)
-    server = Server(service)
+def running(model: Adds, base: str | Path = "/nowhere", **environment: str):
+    """Yield the port of a server."""
+    server, port = server_of(model, base, **environment)
     thread = threading.Thread(target=server.run)
     thread.start()
-    yield
+    yield port
     server.stop()
     thread.join(60)
     assert not thread.is_alive()
+    wasyncore.close_all(server._map)
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def answer_of(asks: socket.socket, status: int):
+    """Return the JSON of the answer on a connection."""
+    response = http.client.HTTPResponse(asks)
+    response.begin()
+    body = response.read()
+    response.close()
+    assert response.status == status, body
+    return json.loads(body)
 
 
 def invoke(port: int, text: str):
