@@ -38,7 +38,7 @@ from entrypoint.launcher.outcome.reasons import (
     said_by_child,
     that_ended_it,
 )
-from entrypoint.launcher.outcome.symptoms import SENT, banners, reads_like_symptom
+from entrypoint.launcher.outcome.symptoms import SENT, THEN, banners, reads_like_symptom
 from entrypoint.launcher.outcome.tracebacks import LIBRARY, Link, Raised, announced, tracebacks
 
 LINES = 10  # last lines that are shown if nothing better is known
@@ -87,8 +87,9 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Ex
     if chain:
         error, details, symptom = _of_chain(chain)
         if earlier := printed_first(chains, chain):
-            first, details, symptom = _of_chain(earlier)
-            error = f"{clip(first, 250)} (then {clip(error, 100)})"
+            # It may have been handled, and have nothing to do with the end: so what another process says counts more.
+            first, details, _ = _of_chain(earlier)
+            error = f"{clip(first, 250)}{THEN}{clip(error, 100)})"
         elif child := of_child(chains, chain):
             error = f"{clip(error, 200)} (after {clip(child.line, 200)})"
         elif said := said_by_child(chain, meaningful):
@@ -105,7 +106,7 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Ex
             and lines_after(chains[-1], meaningful) <= NEAR_LINES
         ):
             first, details, symptom = _of_chain(chains[-1])
-            error = f"{clip(first, 250)} (then {clip(error, 100)})"
+            error = f"{clip(first, 250)}{THEN}{clip(error, 100)})"
         if exit.signal is None:
             error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
     elif reason := fatal(lines, NEAR_LINES) or mpi_error(lines, _last_lines(lines)):

@@ -69,6 +69,7 @@ _PEER_ENDED = re.compile(
     r"|[Cc]oordination (service|agent)|remote process exited|gloo/transport|[Pp]eer process has unexpectedly"
     r"|JAX distributed service detected|Gloo context initialization failed|MPI_ERR_PROC_(FAILED|ABORTED)"
 )
+THEN = " (then "  # in an error: between what was printed first and the symptom that came of it
 _OUT_OF_STEP = re.compile(r"Collective instance \d+ expected type")  # of TensorFlow: workers run different operations
 _STATUS = re.compile(r"\b(UnavailableError|AbortedError|CancelledError|StatusCode\.(UNAVAILABLE|CANCELLED|ABORTED))\b")
 
@@ -100,12 +101,12 @@ def reads_like_symptom(name: str, message: str) -> bool:
 
 def broke_off(error: str) -> bool:
     """Return whether an error is surely a symptom of another end: a connection that was open broke off."""
-    return bool(_BROKE_OFF.search(error))
+    return bool(_BROKE_OFF.search(error.partition(THEN)[0]))
 
 
 def peer_ended(error: str) -> bool:
     """Return whether a framework says in its error that another process of the job has ended."""
-    return bool(_PEER_ENDED.search(error))
+    return bool(_PEER_ENDED.search(error.partition(THEN)[0]))
 
 
 def out_of_step(error: str) -> bool:
@@ -115,7 +116,7 @@ def out_of_step(error: str) -> bool:
 
 def lost_contact(error: str) -> bool:
     """Return whether an error is about the other end of a connection that was there, whatever has become of it."""
-    return bool(broke_off(error) or peer_ended(error) or _STATUS.search(error))
+    return bool(broke_off(error) or peer_ended(error) or _STATUS.search(error.partition(THEN)[0]))
 
 
 class Banner(NamedTuple):

@@ -130,6 +130,22 @@ def test_the_rank_that_raised_is_named_however_late_it_ends(play):
     assert p.blamed == "algo-2 rank 3 (exit code 1): ValueError: oops"
 
 
+def test_what_a_victim_printed_before_is_named_only_if_nobody_knows_better(play):
+    """It may have been handled: a checkpoint that was not there, for example."""
+    printed = f"{RAISED}goes on\n{TRACEBACK}{SHUT_DOWN}\n"
+    p = mpi(play)
+    p.at(5, ended("rank 0", 1, printed), reported(2))
+    better = cause(2, process="rank 3", what="exit code 1", error="KeyError: 'x'")
+    p.at(5.2, reported(2, done=True, cause=better))
+    assert p.blamed == "algo-2 rank 3 (exit code 1): KeyError: 'x'"
+
+    p = mpi(play)
+    p.at(5, reported(2, done=True, cause=cause(2, Confidence.LOW, process="rank 3", error=SHUT_DOWN)))
+    p.at(5.1, ended("rank 0", 1, printed), ended("rank 1", 1, f"{TRACEBACK}{SHUT_DOWN}\n"))
+    p.at(5.1 + SETTLE_SECONDS * 1.1)
+    assert p.blamed.startswith("algo-1 rank 0 (exit code 1): ValueError: x (then ")
+
+
 def test_the_rank_that_raised_is_named_though_mpirun_terminated_it(play):
     """A victim's MPI_Abort has mpirun terminate the others, one of which had printed its exception before."""
     p = mpi(play)
