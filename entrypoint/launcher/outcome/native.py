@@ -14,6 +14,7 @@ STACK_LINES = 10  # lines of a stack of C functions
 _VAGUE = re.compile(
     r"^Fatal Python error: (Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
     r"|^terminate called (without an active exception|recursively)"
+    r"|.*\] Unexpected Event status: \d+$"  # of TensorFlow: work on a GPU has failed
 )
 SEVERE = re.compile(r"\b(ERROR|CRITICAL|FATAL|SEVERE)\b|: [EF] [\w/.]+:\d+\] |^[EF]\d{4} .*\] ")
 MILD = re.compile(
@@ -99,11 +100,11 @@ def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
     start = found[-1]
     if after is not None and sum(not _STACK.match(line) for line in lines[start + 1 :]) > after:
         return None
-    if _VAGUE.match(lines[start]):
-        if found[:-1] and start - found[-2] <= STACK_LINES:
-            start = found[-2]
-        elif said := complaint(lines[:start]):
-            start = max(number for number in range(start) if lines[number] == said)
+    while _VAGUE.match(lines[start]) and found[:-1] and start - found[-2] <= STACK_LINES:
+        found.pop()
+        start = found[-1]
+    if _VAGUE.match(lines[start]) and (said := complaint(lines[:start])):
+        start = max(number for number in range(start) if lines[number] == said)
     error = lines[start].strip()
     follows = [line.strip() for line in lines[start + 1 : start + 2]]
     if follows and (error.endswith(":") or follows[0].startswith("what():")):
