@@ -79,7 +79,7 @@ class Worker:
             fingerprint.fingerprint = lambda job, plan: dict(fingerprints)
             spawner.this_machine = lambda: here
         self.hosts = {host.name: kind(at(job, host.name), plan, log, self._count) for host in hosts}
-        prepared = {"flags": [], "fingerprints": {}, "env": {}, "module": None, "unused_gpus": ""}
+        prepared = {"flags": [], "fingerprints": {}, "env": {}, "module": None, "unused_gpus": "", "other_mode": ""}
         for each in self.hosts.values():
             each.job.paths.prepared.write_text(json.dumps(prepared))
         gc.freeze()

@@ -28,7 +28,7 @@ _LOOKERS = 2  # threads for /ping and the like
 _LINGER_SECONDS = 25.0  # seconds to finish requests, of the 30 between SIGTERM and SIGKILL
 _PAUSE_SECONDS = 2.0  # seconds after SIGTERM for which a request that has come in part may pause
 _DRAIN_SECONDS = 5.0  # seconds for which we read on after a refusal, so that the client gets to read it
-_GRACE_SECONDS = 0.05  # seconds for which a connection may be silent where there are too many
+_GRACE_SECONDS = 0.03  # seconds for which a connection may be silent where there are too many
 _LONGEST_HEAD = 1 << 15  # bytes
 _LONGEST_CHUNK_LINE = 1 << 10  # bytes
 _SMALL_BODY = 1 << 16  # bytes; larger ones share `Serving.bodies`
@@ -202,7 +202,7 @@ class Server(TcpWSGIServer):
 
     @property
     def _at_once(self) -> int:
-        return max(1, min(64, self.adj.connection_limit // 4))
+        return max(1, min(64, self.adj.connection_limit // 2))
 
     def handle_accept(self) -> None:
         for _ in range(self._at_once):

@@ -181,8 +181,9 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE + attack.at_once + 2) as pool:
         server = Server(Path(folder), models, attack)
         pinger = subprocess.Popen(
-            [sys.executable, __file__, "--ping", str(server.port)], stdout=subprocess.PIPE, text=True
-        )
+            [sys.executable, __file__, "--ping", str(server.port)], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
         before = server.memory()
         slowest, most = 0.0, 0
 

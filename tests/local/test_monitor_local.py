@@ -399,8 +399,13 @@ class TestDistributed:
     def test_a_job_of_seconds_that_leaves_its_strategy_is_told_at_its_end(self, hosts):
         """As with a model outside of the scope; the report begins with it, and the exit code is the script's."""
         code = f"""{TRAINS.format(weights=10_000)}
+import os, time
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 CollectiveAllReduceExtended()
+record, began = "{{SM_OUTPUT_DATA_DIR}}/record/{{SM_CURRENT_HOST}}.jsonl.gz".format(**os.environ), time.monotonic()
+while not os.path.exists(record):  # on a busy machine, all of this is over before the monitor has begun
+    assert time.monotonic() < began + 120
+    time.sleep(0.01)
 for step in range(3000):
     {LEARNS}
     print(f"step={{step}} loss=1.0", flush=True)
