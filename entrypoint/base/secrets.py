@@ -18,7 +18,7 @@ MASK = "***"
 SHORTEST_CHARS = 8  # characters; a shorter value also appears in texts that mean something else
 _LONGEST_JSON = 1 << 20
 
-# What stands between `://` and the last `@` of a URL. A colon may begin a port instead: one of a host alone, with an @ further on.
+# What stands between `://` and the last `@` of a URL. A colon may begin a port instead, if an `@` stands further on.
 # These read a text once, since a match ends before the next `/`, or before the next separator. They are compiled when
 # a text may have such a URL, which few jobs' environments have: that takes some milliseconds of a start.
 _USER = rb"://([^\s/:\"'<>]*)(?::(?!\d{1,5}[?#])([^\s/\"'<>]*))?@"
