@@ -13,12 +13,11 @@ from typing import NamedTuple
 from entrypoint.base.errors import clip
 from entrypoint.launcher.outcome.forms import as_python_prints
 from entrypoint.launcher.outcome.native import (
-    MILD,
     NEAR_LINES,
-    SEVERE,
     Reason,
     complaint,
     fatal,
+    is_severe,
     meaning,
     mpi_error,
     of_handler,
@@ -38,10 +37,11 @@ from entrypoint.launcher.outcome.reasons import (
     said_by_child,
     that_ended_it,
 )
-from entrypoint.launcher.outcome.symptoms import SENT, THEN, banners, reads_like_symptom
+from entrypoint.launcher.outcome.symptoms import MILD, SENT, THEN, banners, reads_like_symptom
 from entrypoint.launcher.outcome.tracebacks import LIBRARY, Link, Raised, announced, tracebacks
 
 LINES = 10  # last lines that are shown if nothing better is known
+ARGUMENTS_CHARS = 120  # characters of the arguments that a program refuses
 WIDTH_CHARS = 4000  # characters of a line that are read: some patterns are tried at each of them
 LONGEST_CHARS = 400  # characters of the line with the error
 LONG_LINES = 12  # lines of a message that are shown whole; a longer one is shown by its beginning and end
@@ -75,10 +75,10 @@ class Explanation(NamedTuple):
     confidence: Confidence
 
 
-def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Explanation:
+def explain(exit: Exit, output: str, wrote: str = "", arguments: Sequence[str] = ()) -> Explanation:
     """Explain the end of a program from its last output, or from what it wrote to the failure file itself.
 
-    A program that refuses its `arguments` may not say which it was given.
+    A program that refuses its `arguments`, in which secrets are masked, may not say which it was given.
     """
     lines = _readable(output)
     found = tracebacks(lines)
@@ -114,7 +114,7 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: str = "") -> Ex
     elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
         error, details, symptom = clip(refused, LONGEST_CHARS), _last_lines(lines), False
         if arguments:
-            error = f"{clip(refused, 250)} (its arguments: {clip(' '.join(arguments.split()), 120)})"
+            error = f"{clip(refused, 250)} (its arguments: {_first_of(arguments)})"
     else:
         error, details, symptom = _last_line(lines, meaningful)
         if before := printed_before(exit, chains, meaningful):
@@ -248,10 +248,11 @@ def _of_child(code: int, number: int) -> str:
 def _of_signal(lines: list[str], number: int) -> Reason:
     if number not in (signal.SIGKILL, signal.SIGTERM) and (found := fatal(lines)):
         return found
+    stack = of_handler(lines) if number not in (signal.SIGKILL, signal.SIGTERM) else None
     if number not in (*SENT, signal.SIGKILL) and (said := complaint(lines)):
-        return said, _last_lines(lines), False
-    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := of_handler(lines)):
-        return found
+        return said.strip(), stack[1] if stack else _last_lines(lines), False
+    if stack:
+        return stack
     by_shell = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
     of_rank = next((banner.words for banner in reversed([*banners(lines)])), "")
     return by_shell or of_rank, _last_lines(lines), False
@@ -263,6 +264,16 @@ def _of_mpirun(lines: list[str], meaningful: list[str]) -> Reason | None:
         if not any(map(has_words, meaningful[banner.last :] if not banner.is_symptom else meaningful)):
             return banner.words, _last_lines(lines[banner.first :]), banner.is_symptom
     return None
+
+
+def _first_of(arguments: Sequence[str]) -> str:
+    """Return the first arguments, each whole: half of a secret that is yet to be masked would not be recognised."""
+    shown: list[str] = []
+    for word in arguments:
+        if sum(map(len, shown)) + len(shown) + len(word) > ARGUMENTS_CHARS:
+            return " ".join([*shown, "..."])
+        shown.append(word)
+    return " ".join(shown)
 
 
 def _last_line(lines: list[str], meaningful: list[str]) -> Reason:
@@ -277,11 +288,18 @@ def _last_line(lines: list[str], meaningful: list[str]) -> Reason:
     error = _OF_GRAPH.sub("", " ".join(line.strip() for line in printed[first:]))
     # A program may log its reason, and then how it ends.
     severe = announced(printed[-NEAR_LINES:]) or next(
-        (line.strip() for line in reversed(printed[-LINES:first]) if SEVERE.search(line)), ""
+        (
+            each.strip()
+            for each in reversed(printed[-LINES:first])
+            if is_severe(each) and not reads_like_symptom("", each)
+        ),
+        "",
     )
-    if severe not in error and not SEVERE.search(error):
+    symptom = reads_like_symptom("", error)
+    if severe not in error and not is_severe(error):
+        symptom = symptom and not MILD.search(error)
         error = severe if MILD.search(error) else f"{clip(error, 200)} (after {clip(severe, 200)})"
-    return error, _last_lines(lines), reads_like_symptom("", error)
+    return error, _last_lines(lines), symptom
 
 
 # --- lines ---

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 
-from entrypoint.launcher.outcome.symptoms import reads_like_symptom
+from entrypoint.launcher.outcome.symptoms import MILD, reads_like_symptom
 
 Reason = tuple[str, str, bool]  # error line, details, whether it reads like a symptom
 
+BESIDE_LINES = 3  # last lines before a crash that may be about it, whatever they say
 NEAR_LINES = 30  # lines that may follow what ended a program
 DETAILS_LINES = 20  # lines
 STACK_LINES = 10  # lines of a stack of C functions
@@ -17,10 +18,6 @@ _VAGUE = re.compile(
     r"|.*\] Unexpected Event status: \d+$"  # of TensorFlow: work on a GPU has failed
 )
 SEVERE = re.compile(r"\b(ERROR|CRITICAL|FATAL|SEVERE)\b|: [EF] [\w/.]+:\d+\] |^[EF]\d{4} .*\] ")
-MILD = re.compile(
-    r"\b(INFO|DEBUG|WARNING|WARN|NOTICE)\b|\w*Warning: |: [IW] [\w/.]+:\d+\] |^[IW]\d{4} .*\] "
-    r"|\[(info|debug|warning) *\]"
-)
 _COMPLAINS = re.compile(
     r"\b(cannot|can ?not|could not|couldn't|can't|unable to|failed to|invalid|corrupt\w*|no space left"
     r"|permission denied|no such file|not found|out of memory|undefined symbol|mismatch|unsupported|exceeds"
@@ -103,23 +100,32 @@ def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
     while _VAGUE.match(lines[start]) and found[:-1] and start - found[-2] <= STACK_LINES:
         found.pop()
         start = found[-1]
+    details = "\n".join(line for line in lines[start : start + DETAILS_LINES] if line.strip())
     if _VAGUE.match(lines[start]) and (said := complaint(lines[:start])):
-        start = max(number for number in range(start) if lines[number] == said)
+        return said.strip(), details, False
     error = lines[start].strip()
     follows = [line.strip() for line in lines[start + 1 : start + 2]]
     if follows and (error.endswith(":") or follows[0].startswith("what():")):
         error = f"{error} {follows[0]}"
-    details = "\n".join(line for line in lines[start : start + DETAILS_LINES] if line.strip())
     return error, details, reads_like_symptom("", error)
 
 
 def complaint(lines: Sequence[str]) -> str:
-    """Return the last line before a crash that reports an error of the program itself; "" if none does."""
-    for line in reversed([line for line in lines if line][-NEAR_LINES:]):
-        complains = SEVERE.search(line) or (_COMPLAINS.search(line) and not MILD.search(line))
-        if complains and not (_ALWAYS.search(line) or _OF_TRACEBACK.search(line)):
+    """Return the last line before a crash that reports an error of the program itself; "" if none does.
+
+    A line without a level, such as "no checkpoint was found", only counts directly before the crash.
+    """
+    printed = [line for line in lines if line]
+    for number, line in enumerate(reversed(printed[-NEAR_LINES:])):
+        complains = number < BESIDE_LINES and _COMPLAINS.search(line) and not MILD.search(line)
+        if (is_severe(line) or complains) and not (_ALWAYS.search(line) or _OF_TRACEBACK.search(line)):
             return "" if reads_like_symptom("", line) else line
     return ""
+
+
+def is_severe(line: str) -> bool:
+    """Return whether a program has logged a line as an error, and TensorFlow does not do so at each start."""
+    return bool(SEVERE.search(line)) and not _ALWAYS.search(line)
 
 
 def lost_child(output: str) -> bool:

@@ -63,6 +63,12 @@ _BROKE_OFF = re.compile(
     r"|[Bb]roken pipe|[Ss]ocket closed|[Cc]losed by peer|Collective ops is aborted|Horovod has been shut down"
 )
 
+# Lines that are logged as no error.
+MILD = re.compile(
+    r"\b(INFO|DEBUG|WARNING|WARN|NOTICE)\b|\w*Warning: |: [IW] [\w/.]+:\d+\] |^[IW]\d{4} .*\] "
+    r"|\[(info|debug|warning) *\]"
+)
+
 # What a framework prints when it knows that another process of the job has ended: that one's own end shows why.
 _PEER_ENDED = re.compile(
     r"Horovod has been shut down|HorovodInternalError|Collective ops is aborted by|[Hh]eartbeat timeout"
@@ -104,9 +110,10 @@ def broke_off(error: str) -> bool:
     return bool(_BROKE_OFF.search(error.partition(THEN)[0]))
 
 
-def peer_ended(error: str) -> bool:
-    """Return whether a framework says in its error that another process of the job has ended."""
-    return bool(_PEER_ENDED.search(error.partition(THEN)[0]))
+def peer_ended(error: str, details: str = "") -> bool:
+    """Return whether a framework says in its error, or below it, that another process of the job has ended."""
+    below = [line for line in details.splitlines() if not MILD.search(line)]
+    return bool(_PEER_ENDED.search("\n".join([error.partition(THEN)[0], *below])))
 
 
 def out_of_step(error: str) -> bool:

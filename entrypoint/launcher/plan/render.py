@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from entrypoint.base.secret_names import is_secret
-from entrypoint.base.secrets import MASK
+from entrypoint.base.secrets import MASK, NONE
 from entrypoint.launcher.job.channels import Channels, matrix, matrix_lines, reads
 from entrypoint.launcher.job.choices import WorkerEnd
 from entrypoint.launcher.plan.plan import NO_GPU, Duty, Plan, ProcessSpec, Role
@@ -176,7 +176,12 @@ def _data(spec: ProcessSpec, channels: Channels) -> list[str]:
 
 def command_line(argv: tuple[str, ...]) -> str:
     """Return a command as one would type it, secrets masked."""
-    return " ".join(_quote(word) for word in _masked(argv))
+    return " ".join(command_words(argv))
+
+
+def command_words(argv: tuple[str, ...]) -> list[str]:
+    """Return the words of a command as one would type them, secrets masked."""
+    return [_quote(NONE.mask(word)) for word in _masked(argv)]
 
 
 def _quote(word: str) -> str:

@@ -204,7 +204,7 @@ def patience_with(cause: Cause, duty: Duty | None) -> float:
         return 0.0
     from entrypoint.launcher.outcome import symptoms  # here, since most jobs never need it
 
-    if symptoms.peer_ended(f"{cause.error}\n{cause.details}"):
+    if symptoms.peer_ended(cause.error, cause.details):
         return PEER_SECONDS
     by_mpirun = duty is Duty.LAUNCHER or (duty is Duty.RANK and cause.exit is not None and cause.exit.signal == SIGTERM)
     return BROKEN_SECONDS if by_mpirun or symptoms.lost_contact(cause.error) else SETTLE_SECONDS

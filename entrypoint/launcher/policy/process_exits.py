@@ -63,13 +63,13 @@ class Ends:
             yield again
             return
         from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
-        from entrypoint.launcher.plan.render import command_line
+        from entrypoint.launcher.plan.render import command_words
 
         if spec.duty is Duty.LAUNCHER:  # mpirun fails because a rank did, or later while it cleans up
             error, details, confidence = explain_mpirun(event.output)
             confidence = Confidence.HIGH if exit.signal == SIGKILL else confidence
         else:
-            arguments = command_line(spec.program.arguments) if spec.program else ""
+            arguments = command_words(spec.program.arguments) if spec.program else []
             error, details, confidence = explain(exit, event.output, event.wrote, arguments)
         if spec.duty is Duty.RANK and self._may_follow(exit, error):
             confidence = Confidence.LOW

@@ -121,7 +121,7 @@ def _explained(facts: Facts, cause: Cause) -> Cause:
         return replace(cause, error=f"{UNEVEN}. {cause.error}") if out_of_step(cause.error) else cause
     # During a stop, scripts that have saved end with 0.
     early = _ended_well_of_those_that_train_together(facts) if facts.phase is not Phase.STOPPING else []
-    if early and peer_ended(f"{cause.error}\n{cause.details}"):
+    if early and peer_ended(cause.error, cause.details):
         (host, process), more = early[0], f", as did {len(early) - 1} more," if len(early) > 1 else ""
         what = f"ended with 0{more} while {cause.process} still trained"
         error = f"{UNEVEN}. {cause.process}: {cause.error}"

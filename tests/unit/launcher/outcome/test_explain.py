@@ -667,3 +667,11 @@ def test_what_a_program_wrote_to_the_failure_file_comes_first():
 )
 def test_a_symptom_stays_one_however_it_is_written(wrote, output, confidence):
     assert explain(Exit(code=1), output, wrote).confidence is confidence
+
+
+def test_arguments_of_a_refused_command_line_are_whole_or_left_out():
+    """Half of a secret would not be masked."""
+    refusal = "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --rate 0.1\n"
+    given = ["--rate", "0.1", "--config", '{"password": "' + "hunter2" * 20 + '"}', "--epochs", "3"]
+    found = explain(Exit(code=2), refusal, arguments=given)
+    assert found.error.endswith("--rate 0.1 (its arguments: --rate 0.1 --config ...)")
