@@ -18,7 +18,7 @@ KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: 
 def below(folder: Path, follows: bool = False) -> Iterator[os.DirEntry[str]]:
     """Yield all that is in a folder and in those below it; `follows`: also through links, as a copy does.
 
-    Leave out folders that cannot be read (lost+found) or are gone. Raise Unusable if all that has no end, or hardly one.
+    Leave out folders that cannot be read (lost+found) or are gone. Raise Unusable if that has no end, or hardly one.
     """
     left: list[tuple[str, tuple[tuple[int, int], ...]]] = [(str(folder), (_identity(folder.stat()),))]
     while left:
