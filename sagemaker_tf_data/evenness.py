@@ -67,6 +67,8 @@ def even_steps(
 ) -> int:
     """Return the fewest batches per pass of all ranks, for `dataset.take` or `steps_per_epoch`.
 
+    With `steps_per_epoch`, also call `.repeat()` on the dataset: else Keras ends the training when the data end once.
+
     Counts the records in this process's shard of TFRecord or RecordIO files, and compares them with the other ranks. If
     the ranks' batches differ, a warning lists their numbers. All ranks must call it, after `hvd.init()` or
     `initialize_jax()`.

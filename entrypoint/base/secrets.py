@@ -3,7 +3,8 @@
 A value is secret by the name of the environment variable or hyperparameter that holds it (`DB_PASSWORD`, `api_key`),
 or as the password or token in a URL. A value that is unlike ordinary text is masked wherever it appears. A value that
 is also an ordinary word or number (`disabled`, `10000000`) is masked only after its name, so that the log stays
-readable. The passwords and tokens of URLs are masked in every text, whether or not the job was given them.
+readable. The passwords and tokens of URLs are masked in every text, whether or not the job was given them. A short user
+without a password, who may be a token or a person, is masked in URLs alone.
 """
 
 import json
@@ -24,7 +25,11 @@ _LONGEST_JSON = 1 << 20
 _USER = rb"://([^\s/:\"'<>]*)(?::(?!\d{1,5}[?#])([^\s/\"'<>]*))?@"
 _NAME = rb"(?:[?&#;]|\\u0026)([A-Za-z][\w.~-]{0,63})="  # of a parameter in a URL
 _PARAMETER = _NAME + rb"([^\s&#;\"'<>\\]+)"
-_SIGNS = ("signature", "sig", "auth", "jwt")  # names that are secret in URLs alone, as in X-Amz-Signature
+_SIGNS = ("signature", "sig", "auth", "jwt")  # names that are secret in URLs' queries alone, as in X-Amz-Signature
+_QUERY = b"?&\\"  # what such a name follows; the backslash is that of \u0026
+_TOKEN_CHARS = 16  # characters; a user without a password who is as long is a token
+_TOKEN = r"(gh[opsur]_|github_pat_|gl(pat|ptt|dt|rt|cbt)-|hf_|pypi-|npm_|dckr_[po]at_|A[KS]IA).+"  # or begins so
+_USERS = (b"ssh", b"sftp", b"abfs", b"abfss", b"wasb", b"wasbs")  # schemes of users without a password, or containers
 _API_KEY = r"(?=\D*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[\w-]{24,}"  # where the name is `key` alone
 # The end of a text that may be the beginning of such a secret; where the text is cut there, its name is needed, too.
 _OPEN_USER = rb"://[^\s/\"'<>]+\Z"
@@ -125,6 +130,8 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
         for group in _secret_groups(found):
             secret = found[group].decode("utf-8", "surrogateescape")
+            if found.re.pattern == _USER and group == 1 and not (found[2] or _is_token(secret)):
+                continue  # as a word of other texts it may be a person, or a folder
             yield from (("", secret), ("", unquote(secret)))
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _LONGEST_JSON:
         try:
@@ -147,26 +154,30 @@ def _patterns_for(data: bytes) -> Iterator[bytes]:
 def _secret_groups(found: re.Match[bytes]) -> list[int]:
     """Return which groups of a match of _USER or _PARAMETER are secret."""
     if found.re.pattern == _PARAMETER:
-        is_key = (named := _names_secret(found[1])) is None and re.fullmatch(
-            _API_KEY, found[2].decode("utf-8", "replace")
-        )
+        before = found.string[max(0, found.start() - 4) : found.start() + 1]
+        named = _names_secret(found[1], found[0][:1] in _QUERY or before == b"&amp;")
+        is_key = named is None and re.fullmatch(_API_KEY, found[2].decode("utf-8", "replace"))
         return [2] if named or is_key else []
     user, password = found[1].decode("utf-8", "replace"), found[2]
     if password not in (None, b"", b"x-oauth-basic"):  # GitHub's word for none
         return [2]
     scheme = found.string[max(0, found.start() - 5) : found.start()].lower()
-    if not user or scheme.endswith((b"ssh", b"sftp")):  # these take users without a password
+    if not user or scheme.endswith(_USERS):
         return []
     is_name = _WORDS.fullmatch(user) if scheme.endswith((b"http", b"https")) else not is_distinctive(user)
-    return [] if is_name and len(user) < 16 else [1]
+    return [] if is_name and len(user) < _TOKEN_CHARS else [1]
+
+
+def _is_token(user: str) -> bool:
+    return len(user) >= _TOKEN_CHARS or bool(re.fullmatch(_TOKEN, user))
 
 
 @lru_cache(4096)
-def _names_secret(parameter: bytes) -> bool | None:
+def _names_secret(parameter: bytes, in_query: bool) -> bool | None:
     """Return whether a parameter of a URL is secret by its name; None for `key`, where the value decides."""
     name = parameter.decode()
     last = re.split("[-_.]", name.lower())[-1]
-    return True if last in _SIGNS or is_secret(name) else None if last == "key" else False
+    return True if (in_query and last in _SIGNS) or is_secret(name) else None if last == "key" else False
 
 
 def _without_secrets(found: re.Match[bytes]) -> bytes:

@@ -148,7 +148,7 @@ class Channel:
     def reads(self, folder: Path) -> bool:
         """Return whether the source, or a file that a manifest names, is that folder or lies in it."""
         paths = [self.source, *(self._files if self.source.is_file() else [])]
-        return any(path.is_relative_to(folder) for path in paths)
+        return any(lies_in(path, folder) for path in paths)
 
     def _check_streamed(self, path: Path) -> None:
         if self.compression is Compression.GZIP:
@@ -273,6 +273,12 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {  # how its text is rea
     "wrapper": _one_of(Wrapper),
     "attributes": (lambda text: tuple(text.split(":")), "names"),
 }
+
+
+def lies_in(path: Path, folder: Path) -> bool:
+    """Return whether a path is that folder or lies in it, as it is written or through links."""
+    real = Path(os.path.realpath(path))  # it takes links that lead to themselves, too
+    return path.absolute().is_relative_to(folder) or real.is_relative_to(os.path.realpath(folder))
 
 
 def keys_below(folder: Path) -> list[str]:

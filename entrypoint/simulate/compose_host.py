@@ -44,7 +44,7 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
     mounts = [Path(each.mountpoint) for each in psutil.disk_partitions(all=True)]
     mounts = [mount for mount in mounts if base in mount.parents]  # not ours to remove
     with taken(base, f"{base} (OUTPUT in compose.yaml)", spared=mounts, replaces=True) as held:
-        os.set_inheritable(held, True)  # until `train` ends
+        os.set_inheritable(held.file, True)  # until `train` ends
         write_tree(job, folder)
         for name, source in shown(job.channels, folder.parts):
             if source != folder.input_data / name:

@@ -21,6 +21,7 @@ from entrypoint.launcher.plan.plan import Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
 from entrypoint.simulate import mounts
+from entrypoint.simulate.channels import lies_in
 from entrypoint.simulate.engine import Command, EngineName
 from entrypoint.simulate.fault import Action
 from entrypoint.simulate.local_python import PACKAGE, PythonEngine, allow_files
@@ -57,7 +58,7 @@ class ProcessEngine(PythonEngine):
         super().check()
         named = self._inherited.get("PYTHONPATH", "").split(os.pathsep)
         places = [str(PACKAGE), sys.prefix, sys.base_prefix, str(self.job.output), *filter(None, named)]
-        hidden = any(Path(place).absolute().is_relative_to(ML) for place in places) or read_below(self.job, ML)
+        hidden = any(lies_in(Path(place), ML) for place in places) or read_below(self.job, ML)
         if not hidden and mounts.possible():
             self.has_own_ml = True
             self.program = self.program.replace(

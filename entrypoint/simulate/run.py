@@ -10,6 +10,7 @@ from entrypoint.base.errors import ConfigError, ExitCode
 from entrypoint.base.secrets import Secrets
 from entrypoint.simulate.engine import Engine
 from entrypoint.simulate.injector import Injector
+from entrypoint.simulate.local_python import allow_files
 from entrypoint.simulate.pages import board, live_page
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.spec import LocalJob
@@ -57,7 +58,7 @@ def run_local(
     terminal = Quiet(environment, job.names) if quiet else Terminal(environment)
     ours = taken(job.output, f"--output {job.output}", read_below(job, job.output))
     happened: queue.SimpleQueue[int] = queue.SimpleQueue()  # signals, which thus never interrupt a clean-up
-    with ours, handled(SIGNALS, lambda number, _: happened.put(number)):
+    with ours as held, handled(SIGNALS, lambda number, _: happened.put(number)):
         for line in _intent(job, engine, quiet):
             terminal.print(line)
         for folder in folders:
@@ -91,6 +92,8 @@ def run_local(
                 terminal.print(
                     f"many hosts on few CPUs: ENTRYPOINT_PEER_TIMEOUT is {job.patience:g}, unless you set it"
                 )
+            allow_files(2 * len(folders))  # a pipe and a log for each
+            held.has_run = True
             exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
         terminal.print(summary(folders, exits, injector.report()))
     return ExitCode.CONFIG if problems else exit_code(folders, exits)

@@ -7,13 +7,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Below, Job, Tree
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.channels import Channel, InputMode, lies_in
 from entrypoint.simulate.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # marks an output folder as ours, and (by a lock) as used by a running job
@@ -149,13 +150,21 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
     return left_out
 
 
+@dataclass
+class Taken:
+    """Hold an output folder by an open file. Its holder says when hosts start, whose logs and models stay."""
+
+    file: int
+    has_run: bool = False
+
+
 @contextlib.contextmanager
 def taken(
     path: Path, what: str, reads: Sequence[Path] = (), spared: Sequence[Path] = (), replaces: bool = False
-) -> Iterator[int]:
+) -> Iterator[Taken]:
     """Make a folder, empty and marked as ours, and hold it until the end. If the job is refused, empty it again.
 
-    Yield the file that holds it. ConfigError, which begins with `what`, if another run holds it, or if it has files,
+    ConfigError, which begins with `what`, if another run holds it, or if it has files,
     among them `reads`: what the job reads. With `replaces`, an earlier run's files are removed, but for `spared`:
     mounts below the folder, which are not ours to remove.
     """
@@ -182,10 +191,11 @@ def taken(
         except OSError as error:  # for example, files that containers wrote as root
             raise ConfigError(f"{what} cannot be replaced: {error}; remove it, or name another") from None
         try:
-            yield marker.fileno()
-        except (CodeError, ConfigError):  # nothing has run: the next attempt may have this folder
-            with contextlib.suppress(OSError):
-                _empty(path, spared)
+            yield (held := Taken(marker.fileno()))
+        except (CodeError, ConfigError):
+            if not held.has_run:  # the next attempt may have this folder
+                with contextlib.suppress(OSError):
+                    _empty(path, spared)
             raise
 
 
@@ -214,5 +224,5 @@ def _remove(path: Path, spared: Sequence[Path]) -> None:
 def read_below(job: LocalJob, path: Path) -> list[Path]:
     """Return what a job reads that is this folder, or lies in it."""
     folders = [job.source, *([job.checkpoints] if job.checkpoints else [])]
-    found = [folder for folder in folders if folder.is_relative_to(path)]
+    found = [folder for folder in folders if lies_in(folder, path)]
     return found + [channel.source for channel in job.channels if channel.reads(path)]

@@ -16,7 +16,6 @@ from entrypoint.launcher.host import descendants, process
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.simulate.engine import Engine
 from entrypoint.simulate.injector import Injector
-from entrypoint.simulate.local_python import allow_files
 from entrypoint.simulate.terminal import RUNS, Terminal
 from entrypoint.simulate.tree import HostFolder
 
@@ -60,7 +59,6 @@ class Watch:
 
     def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
         """Run the hosts; return how each one ended. Hosts that a signal kept from starting are left out."""
-        allow_files(2 * len(folders))  # a pipe and a log for each
         process.become_subreaper()
         self.began = time.monotonic()
         self.waiting = list(folders)

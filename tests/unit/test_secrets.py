@@ -249,6 +249,7 @@ def test_passwords_in_urls(url, password):
         ("https://c.blob.x/a?sv=2&amp;sig=a%3D;se=1", "https://c.blob.x/a?sv=2&amp;sig=***;se=1"),
         (r'{"a": "{\"u\": \"https://x/?a=1\u0026token=ab\"}"}', r'{"a": "{\"u\": \"https://x/?a=1\u0026token=***\"}"}'),
         ("https://x/?key=AIzaSyA1234567890abcdefghijk", "https://x/?key=***"),
+        ("https://x/?auth=4f;a=1&jwt=a.b", "https://x/?auth=***;a=1&jwt=***"),
     ],
 )
 def test_urls_that_nobody_told_of(text, masked):
@@ -262,10 +263,33 @@ def test_urls_that_nobody_told_of(text, masked):
     ["git@github.com:x/y.git", "me@example.com", "ssh://deploy-7@host", "git+ssh://APKAEIBAERJR2EXAMPLE@host/x",
      "https://alice@bitbucket.org/x", "http://host:80?mail=a@b.c", '{"u":"http://h:80","mail":"a@b.c"}', "http://[::1]:80/",
      "https://medium.com/@Zq7Lw0XkT5", "http://h:80/a@b:c", "https://x/?key=data/part-001.csv&sort_key=a&max_tokens=5",
-     "a ? b : token = c & d", "<http://h:80>,<a@b.c>"],
+     "a ? b : token = c & d", "<http://h:80>,<a@b.c>", "step=1;auth=none;sig=0.23", "#sig=0.23",
+     "abfss://data-v2-2024@acct.dfs.x/a", "wasbs://data-for-the-training-2024@acct.blob.x/a"],
 )  # fmt: skip
 def test_urls_without_secrets_are_shown(text):
     assert NONE.mask(text) == text
+
+
+@pytest.mark.parametrize(
+    "url, elsewhere",
+    [
+        ("https://jsmith42@pypi.corp/simple", "/home/jsmith42/train.py of jsmith42"),
+        ("https://jsmith42:@pypi.corp/simple", "/home/jsmith42/train.py of jsmith42"),
+        ("abfss://data-v2-2024@acct.dfs.x/a", "/opt/ml/input/data/data-v2-2024/rows.csv"),
+    ],
+)
+def test_a_user_of_a_url_is_shown_elsewhere(url, elsewhere):
+    secrets = Secrets({"PIP_INDEX_URL": url}, {"data": f'{{"from": "{url}"}}'})
+    assert secrets.mask(elsewhere) == elsewhere
+
+
+@pytest.mark.parametrize(
+    "user",
+    ["ghp_aBcDeFg1", "glpat-Zq7Lw0X", "hf_aBcD1234", "pypi-AgEIc1", "Zq7Lw0XkT5Zq7Lw0", "Zq7Lw0Xk:x-oauth-basic"],
+)
+def test_a_token_that_is_a_user_is_masked_wherever_it_is(user):
+    token = user.partition(":")[0]
+    assert Secrets({"REPOSITORY": f"https://{user}@git.x/a.git"}).mask(f"token {token}.") == f"token {MASK}."
 
 
 def test_the_longer_of_two_goes_first():

@@ -20,6 +20,7 @@ OPEN = 32  # open connections of one address, and of all strangers together
 LOOKERS = 8  # names that are looked up in parallel; one that does not resolve can take 10 s
 LOOKS_RATE, LOOKS_BURST = 100.0, 100.0  # lookups a second, and at once
 LOOK_AGAIN_SECONDS = 0.5  # seconds until the same name is looked up again
+SURE_SECONDS = 2.0  # seconds for which a name must lead to this host: a stale record may be corrected in that time
 
 
 class Bucket:
@@ -58,19 +59,25 @@ class Callers:
     a bounded rate: no caller waits, and a flood of strangers does not become a flood of lookups.
     """
 
-    def __init__(self, cluster: Cluster, leads_here: Callable[[str, str], None] = lambda name, address: None) -> None:
-        """`leads_here` is told of another host's name that leads to this host, and of the address."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        leads_here: Callable[[str, str], None] = lambda name, address: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`leads_here` is told of another host's name that keeps leading to this host, and of the address."""
         # Hosts that share a machine, and its address, are told apart by their ports.
         self._others = {host.name for host in cluster.hosts if host.ports_from == cluster.me.ports_from} - {
             cluster.me.name
         }
-        self._leads_here = leads_here
+        self._leads_here, self._clock = leads_here, clock
+        self._suspects: dict[str, tuple[set[str], float]] = {}  # host whose name leads here -> addresses, since when
         self._hosts_at: dict[str, frozenset[str]] = {}  # by address: as the job gives it, or as a name ever resolved
         self._names: dict[str, str] = {}  # host -> name that is looked up
         self._looked: dict[str, float] = {}  # host -> when it was looked up
         self._found: set[str] = set()
         self._looks = Bucket(LOOKS_RATE, LOOKS_BURST)
-        self._asked = now = time.monotonic()
+        self._asked = now = clock()
         self._changed = threading.Condition()
         for host in cluster.hosts:
             if host.is_at_number:
@@ -86,7 +93,7 @@ class Callers:
         """Return the hosts of the job that have this address; an empty set for a stranger."""
         found = self._hosts_at.get(address, frozenset())
         if not found and self._names:
-            now = time.monotonic()
+            now = self._clock()
             if now > self._asked + LOOK_AGAIN_SECONDS / 5:
                 with self._changed:
                     self._asked = now
@@ -106,17 +113,30 @@ class Callers:
             except (OSError, ValueError):  # ValueError: DNS cannot have such a name
                 continue
             found = {str(answer[4][0]) for answer in answers}
-            if name in self._others and all(map(is_here, found)):
+            if name not in self._others or not all(map(is_here, found)):
+                with self._changed:
+                    self._suspects.pop(name, None)
+                    self._note(name, found)
+            elif self._is_sure(name, found):
                 self._leads_here(name, min(found))
-            with self._changed:
-                self._note(name, found)
+
+    def _is_sure(self, name: str, found: set[str]) -> bool:
+        """Return whether a name has led to this host, by the same addresses, for long enough. If so, forget it."""
+        with self._changed:
+            now, known = self._clock(), self._suspects.get(name)
+            if known is None or known[0] != found:
+                self._suspects[name] = (found, now)
+            elif now >= known[1] + SURE_SECONDS:
+                del self._suspects[name]
+                return True
+        return False
 
     def _next(self) -> str:
         """Wait for a name to look up since somebody asked; names that were never found come first."""
         with self._changed:
             while True:
-                now = time.monotonic()
-                asked = [name for name in self._names if self._last(name) < self._asked]
+                now = self._clock()
+                asked = [n for n in self._names if self._last(n) < self._asked or n in self._suspects]
                 due = [name for name in asked if self._last(name) + LOOK_AGAIN_SECONDS <= now]
                 if due and self._looks.take():
                     name = min(due, key=lambda name: (name in self._found, self._last(name)))
@@ -135,12 +155,12 @@ def is_here(address: str) -> bool:
     """
     if address in (*LOOPBACK, "127.0.1.1"):  # Debian's, for its own name
         return True
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((address, 9))
-        except OSError:  # no way leads there
-            return False
-        return str(probe.getsockname()[0]) == address
+            return str(probe.getsockname()[0]) == address
+    except OSError:  # no way leads there, this kernel has no IPv6, or no more files can be opened
+        return False
 
 
 def leads_here(name: str, address: str) -> str:

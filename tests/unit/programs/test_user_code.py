@@ -362,6 +362,37 @@ def test_what_has_no_end_is_refused_at_once(place, tmp_path, make, copied, there
     subprocess.run(["rm", "-rf", folder], check=True)  # Python's own function calls itself for each folder
 
 
+def test_links_to_the_null_device_are_empty_files(place, tmp_path):
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "train.py").write_bytes(TRAIN)
+    for name in (".bash_history", "local_settings.py", "local.sh"):
+        (folder / name).symlink_to("/dev/null")
+    assert [name for name, _ in findings.texts(folder)] == ["local_settings.py", "train.py"]
+    fetch(place, str(folder))
+    assert {path.name: path.read_bytes() for path in (place / "code").iterdir()} == {
+        "train.py": TRAIN, ".bash_history": b"", "local_settings.py": b"", "local.sh": b"",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
+def test_a_folder_that_cannot_be_read_or_is_gone_is_skipped(tmp_path, monkeypatch, error):
+    """Root may read all folders, so the error is made."""
+    scandir = os.scandir
+
+    def refusing(path):
+        if Path(path).name == "lost+found":
+            raise error(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    for name in ("lost+found", "package"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.py").touch()
+    assert [name for name, _ in findings.texts(tmp_path)] == ["package/a.py"]
+    assert findings.digest_of_code(tmp_path)
+
+
 @pytest.mark.parametrize("name, reads", [("pyproject.toml", installing.is_package), ("requirements.txt", wanted.read)])
 def test_a_file_that_is_too_large_to_be_read_is_refused(tmp_path, name, reads):
     (tmp_path / name).touch()

@@ -4,6 +4,7 @@ The application through a test client; the server on sockets of loopback; messag
 """
 
 import contextlib
+import errno
 import http.client
 import itertools
 import json
@@ -414,18 +415,35 @@ def test_a_follower_looks_for_the_coordinator_first_and_for_others_when_they_cal
 @pytest.mark.parametrize(
     "address, leads", [("127.0.0.1", True), ("::1", True), ("127.0.1.1", True), ("127.44.0.3", False)]
 )
-def test_a_name_of_another_host_that_leads_here_ends_the_job(resolver, address, leads):
+def test_a_name_of_another_host_that_leads_here_ends_the_job(resolver, address, leads, monkeypatch):
     """But each host that is simulated on this machine may have a loopback address of its own."""
+    monkeypatch.setattr("entrypoint.launcher.control.access.SURE_SECONDS", 0)  # the second look is enough
     resolver.known = {**ADDRESS, "algo-1": "127.0.0.1", "algo-3": address}  # its own name may lead here
     served = Served(hosts=NAMED)
     eventually(lambda: served.call("/report", GOOD).status_code == 200, within=60)
-    eventually(lambda: "algo-3" in served.client.application.callers._found, within=60)
+    found = served.client.application.callers._found
+    eventually(lambda: any(isinstance(e, Broken) for e in served.events) if leads else "algo-3" in found, within=60)
     told = [event for event in served.events if isinstance(event, Broken)]
     assert [(event.what, event.code) for event in told] == [("configuration", 78)] * leads
     if leads:
         assert told[0].why.startswith(f"algo-3 leads to {address}, which is this host; wanted algo-3's own address")
         refused = served.call("/report", GOOD, caller="10.9.8.7")  # algo-3 itself, whose address is not known here
         assert (refused.status_code, told[0].why in refused.get_json()["error"]) == (409, True)
+
+
+def test_a_record_that_leads_here_may_be_corrected(resolver):
+    """Only a name that leads here at two looks, two seconds apart, ends the job. Nobody needs to ask in between."""
+    resolver.known = {**ADDRESS, "algo-2": "127.0.0.1", "algo-3": "127.0.0.1"}
+    now, told = [100.0], []
+    callers = Callers(Cluster(hosts=NAMED, me=NAMED[0]), lambda *found: told.append(found), lambda: now[0])
+    eventually(lambda: {"algo-2", "algo-3"} <= set(callers._suspects), within=60)
+    resolver.known["algo-2"] = ADDRESS["algo-2"]
+    now[0] += 1.9
+    eventually(lambda: callers.hosts_at(ADDRESS["algo-2"]) == {"algo-2"}, within=60)
+    eventually(lambda: callers._looked["algo-3"] == now[0], within=60)
+    assert told == []
+    now[0] += 0.6
+    eventually(lambda: told == [("algo-3", "127.0.0.1")], within=60)
 
 
 def test_hosts_that_share_a_machine_and_differ_in_their_ports_do_not_lead_to_one_another(resolver):
@@ -443,6 +461,16 @@ def test_an_address_of_a_card_of_this_host_is_here():
         except OSError:
             pytest.skip("this machine has no way to other machines")
         assert is_here(probe.getsockname()[0]) and not is_here("192.0.2.1")
+
+
+def test_an_address_of_a_family_that_the_kernel_lacks_is_not_here(monkeypatch):
+    """Or if no more files can be opened: the names of other hosts are looked up all the same."""
+
+    def lacking(*_):
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr("entrypoint.launcher.control.access.socket.socket", lacking)
+    assert not is_here("2001:db8::1") and is_here("::1")
 
 
 def test_our_own_report_is_told_from_that_of_a_host_with_other_groups():

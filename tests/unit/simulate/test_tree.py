@@ -1,0 +1,76 @@
+"""Test what becomes of an output folder, and which folders lie in one that hosts will not see."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from entrypoint.base.errors import ConfigError
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.simulate import run
+from entrypoint.simulate.channels import lies_in
+from entrypoint.simulate.spec import LocalJob
+
+
+class Hosts:
+    """Stand in for `Watch`: each host writes its log."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def run(self, folders: list, timeout: float | None) -> dict[str, Exit]:
+        for folder in folders:
+            folder.log.write_text("trained")
+        return {folder.host: Exit(code=0) for folder in folders}
+
+
+class Fails:
+    """Stand in for an engine that fails before the hosts start, or behind them, as when their files are copied."""
+
+    name, settings, faults = "fails", {}, frozenset()
+
+    def __init__(self, before: bool) -> None:
+        self.before = before
+
+    def check(self) -> None:
+        pass
+
+    def notes(self) -> list[str]:
+        return []
+
+    @contextlib.contextmanager
+    def ready(self) -> Iterator[None]:
+        if not self.before:
+            yield
+        raise ConfigError("docker cp failed")
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the hosts", "after the hosts"])
+def test_what_hosts_have_left_stays_if_the_end_fails(tmp_path, monkeypatch, before):
+    monkeypatch.setattr(run, "Watch", Hosts)
+    monkeypatch.setattr(run, "Injector", lambda *_: SimpleNamespace(report=list))
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    job = LocalJob(program="train.py", source=tmp_path / "src", output=tmp_path / "out")
+    with pytest.raises(ConfigError, match="docker cp failed"):
+        run.run_local(job, Fails(before))
+    logs = [path.read_text() for path in (tmp_path / "out").rglob("log.txt")]
+    assert logs == ([] if before else ["trained"])
+    assert (tmp_path / "out/algo-1").exists() is not before
+
+
+def test_a_link_leads_into_a_folder(tmp_path: Path):
+    (tmp_path / "ml/data").mkdir(parents=True)
+    (tmp_path / "to_data").symlink_to("ml/data")
+    (tmp_path / "to_ml").symlink_to("ml")
+    (tmp_path / "ml/away").symlink_to(tmp_path)
+    (tmp_path / "circle").symlink_to("circle")
+    assert [
+        lies_in(tmp_path / path, tmp_path / folder)
+        for path, folder in [
+            ("ml/data", "ml"), ("to_data", "ml"), ("to_data/rows", "ml"), ("ml/data", "to_ml"), ("ml/away", "ml"),
+            ("mlx", "ml"), ("circle", "ml"),
+        ]
+    ] == [True] * 5 + [False] * 2  # fmt: skip
