@@ -178,7 +178,7 @@ class Exchanged(State):
 
 
 def _weights(model: Model) -> float:
-    """Return half of the bytes of the weights. A model that is SMALL has less than what workers send without training."""
+    """Return half of the bytes of the weights; of a SMALL model, more than workers send without training."""
     return WIDTH_BYTES * max(SMALL, model.dense) / 2
 
 

@@ -57,7 +57,7 @@ def ending(job: JobRecord) -> Ending | None:
         output = _output(job, cause["host"], cause["process"]) if cause else ()
         where = f"what {cause['process']} printed last, in the log of {cause['host']}" if cause else "the logs"
         own = cause and cause["process"] != PREPARE and "exit code" in cause["what"]  # a program chose that code
-        advice = _ADVICE.get(0 if own else outcome["code"], f"see {where}")
+        advice = f"see {where}" if own else _ADVICE.get(outcome["code"], f"see {where}")
         text = f"failed: {what}; {took}"
         return Ending(severity=Severity.ERROR, text=text, before=before, advice=advice, output=output)
     if outcome["kind"] == "stopped":
