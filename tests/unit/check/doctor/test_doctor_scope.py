@@ -56,7 +56,7 @@ WRONG = {
     '    model.compile("sgd", "mse")\n' + FIT,
     "a loop": "net = tf.keras.Sequential()  # here\n" + STEP,
     "a loop, its variables kept before": "net = tf.keras.Sequential()  # here\n"
-    + STEP.replace("net.trainable_variables", "kept").replace("    with", "    kept = net.trainable_variables\n    with"),
+    + STEP.replace("net.trainable_variables", "kept").replace("(x):\n", "(x):\n    kept = net.trainable_variables\n"),
     "a loop of Keras 3": "net = tf.keras.Sequential()  # here\n"
     + STEP.replace("apply_gradients(zip(", "apply(").replace("variables))", "variables)"),
     "in other contexts": BUILD + "lock = threading.Lock()\nwith lock, tf.device('/cpu:0'), tf.name_scope('a'):\n"
