@@ -21,6 +21,7 @@ COUNTS = {
     "step", "epoch", "epochs", "epoch_step", "epoch_steps", "steps_per_second", "step_seconds",
     "max_steps", "total_steps", "train_steps", "num_steps", "steps",
 }  # fmt: skip
+ALIVE_SECONDS = 60.0  # seconds after the last line of a job's records, in which it may still run
 KINDS: dict[str, type["Line"]] = {}
 ZERO = time.time() - time.monotonic()  # the zero of `now`, in seconds since the epoch
 

@@ -20,11 +20,21 @@ _MODELS = (
 _OF_SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2")
 _MODEL_CLASSES = (".Model", ".Sequential", ".Module", ".Functional")
 _APPLICATIONS = ("*keras.applications.*",)
-_TRAINS = ("fit", "train_on_batch", "trainable_variables", "trainable_weights")
+_FITS = ("fit", "train_on_batch")
+_TRAINED = ("trainable_variables", "trainable_weights")
+_UPDATES = ("gradient", "apply_gradients", "minimize", "apply")  # calls that are given what is trained
 _METRICS = ("*keras.metrics.*",)
 # What runs steps in the strategy, or exchanges gradients otherwise.
-_RUNS = (".run", ".experimental_run_v2", ".schedule")
-_EXCHANGES = (".fit", ".train", ".reduce", ".all_reduce", ".batch_reduce")
+_RUNS = (".run", ".experimental_run_v2", ".schedule", ".call_for_each_replica")
+_EXCHANGES = (
+    *(".fit", ".train", ".train_on_batch", ".make_train_function", ".reduce", ".all_reduce", ".batch_reduce"),
+    "*tuner*.search",
+)
+_OTHER_SCOPES = (".name_scope", ".variable_scope", ".custom_object_scope", ".CustomObjectScope", ".arg_scope")
+_DECORATORS = (  # that enter no scope
+    *("staticmethod", "classmethod", "property", "tensorflow.*", "tf.*", "functools.*", "click.*", "hydra.*", "gin.*"),
+    *("keras.*", "abc.*", "typing.*", "*.command", "*.setter"),
+)
 _STARTERS = ("*app.run", "*fire.Fire", "*typer.run")
 _MESHES = (".Mesh", ".make_mesh", ".create_device_mesh", ".DeviceMesh")
 _SPREADS = (  # what spreads a computation over JAX's processes
@@ -51,9 +61,11 @@ def _of_models(case: Case) -> Iterator[Finding]:
     scopes = Scopes(case.code, case.environment if case.job else None)
     if scopes.is_unusual:
         return
-    known = set()
-    for source, node in _trained(case.code):
-        for where, made in scopes.outside(source, node):
+    trained, known = list(_trained(case.code, scopes)), set()
+    if any(scopes.made(*each, within=True) for each in trained):
+        trained = []  # other models may be trained before, on each host alone: to find a rate, or as a teacher
+    for source, node in trained:
+        for where, made in scopes.made(source, node):
             place = where.at(made)
             if place in known:
                 continue
@@ -85,7 +97,7 @@ def _of_loops(case: Case) -> Iterator[Finding]:
     applies = code.call(".apply_gradients")
     runs = any(not matches(use.name, ("subprocess.*", *_STARTERS)) for use in code.uses(*_RUNS))
     runs = runs or code.call(*_EXCHANGES) is not None
-    if applies and code.call(".GradientTape") and not runs and not code.imports(*HOROVOD, "mpi4py*"):
+    if applies and code.call(".GradientTape") and not runs and not code.imports(*HOROVOD, "mpi4py*", "keras_tuner*"):
         yield error(
             "no-strategy-run",
             "the steps of this loop do not run in the strategy: each worker applies its own gradients",
@@ -128,13 +140,18 @@ def _names(source: Source, node: ast.AST) -> set[str]:
     return {source.dotted(each) for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name)}
 
 
-def _trained(code: Code) -> Iterator[tuple[Source, ast.AST]]:
-    """Yield the expressions whose weights are trained: `model` of `model.fit(...)`."""
-    for source, node in code.nodes(ast.Attribute):
-        if node.attr in _TRAINS:
-            called = isinstance(source.parents.get(node), ast.Call)
-            if called or node.attr.startswith("trainable"):
-                yield source, node.value
+def _trained(code: Code, scopes: "Scopes") -> Iterator[tuple[Source, ast.AST]]:
+    """Yield the expressions whose weights are trained: `model` of `model.fit(...)`, or of what gradients are for."""
+    for source, call in code.nodes(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _FITS:
+            yield source, call.func.value
+        elif source.last(call) in _UPDATES:
+            given = [node for each in (*call.args, *call.keywords) for node in ast.walk(each)]
+            kept = [value for node in given if isinstance(node, ast.Name) for value in scopes.values(source, node)]
+            given += [node for value in kept for node in ast.walk(value)]
+            for node in given:
+                if isinstance(node, ast.Attribute) and node.attr in _TRAINED:
+                    yield source, node.value
 
 
 def _statement(source: Source, node: ast.AST) -> ast.AST:
@@ -157,9 +174,15 @@ class Scopes:
                     self._classes.setdefault(node.name, []).append((source, node))
         self._asked: set[ast.AST] = set()  # functions whose callers are being followed
         # A scope may be entered by an ExitStack, or set for all that follows.
-        self.is_unusual = code.has(".experimental_set_strategy") or any(
-            use.name.rpartition(".")[2] == "scope" and not _is_of_with(use.source, use.node)
-            for use in code.uses(".scope", kind=UseKind.CALL)
+        self.is_unusual = (
+            code.has(".experimental_set_strategy")
+            or any(not _is_of_with(use.source, use.node) for use in code.calls(".scope"))
+            or any(
+                self._is_scope(use.source, entered) is not False
+                for use in code.calls(".__enter__", ".enter_context")
+                if isinstance(use.node, ast.Call) and isinstance(use.node.func, ast.Attribute)
+                for entered in (*use.node.args, use.node.func.value)[:1]
+            )
         )
 
     # --- where a node runs ---
@@ -169,8 +192,9 @@ class Scopes:
         inner = node
         for outer in source.around(node):
             if isinstance(outer, ast.With | ast.AsyncWith):
-                if any(self._is_scope(source, item.context_expr) for item in outer.items):
-                    return True
+                entered = {self._is_scope(source, item.context_expr) for item in outer.items}
+                if entered != {False}:
+                    return True if True in entered else None
             elif isinstance(outer, Function):
                 return self._is_called_in(source, outer)
             elif isinstance(outer, ast.Lambda | ast.IfExp | ast.ExceptHandler) or (
@@ -180,13 +204,17 @@ class Scopes:
             inner = outer
         return False
 
-    def _is_scope(self, source: Source, context: ast.AST) -> bool:
-        if any(source.last(call) == "scope" for call in calls_in(context)):
+    def _is_scope(self, source: Source, context: ast.AST, depth: int = 0) -> bool | None:
+        """Return whether a context is a strategy's scope; None if that is not known, as of a parameter."""
+        calls = [source.dotted(call.func) for call in calls_in(context)]
+        if any("scope" in name.rpartition(".")[2] and not matches(f".{name}", _OTHER_SCOPES) for name in calls):
             return True
-        if isinstance(context, ast.Name):
-            return any(self._is_scope(source, value) for value in self._values(source, context) if value is not context)
-        # A function of the user's may return one; a library's does not.
-        return isinstance(context, ast.Call) and source.last(context) in self._functions
+        if isinstance(context, ast.Call):  # a function of the user's may return one; a library's does not
+            return source.last(context) in self._functions
+        if depth > _DEPTH or not isinstance(context, ast.Name | ast.Attribute):
+            return None
+        found = {self._is_scope(source, value, depth + 1) for value in self.values(source, context)}
+        return True if True in found else False if found == {False} else None
 
     def _is_taken(self, source: Source, branch: ast.If, inner: ast.AST) -> bool | None:
         """Return whether the job takes a branch, if that depends on a variable of its environment; None if unknown."""
@@ -219,7 +247,7 @@ class Scopes:
         if is_main_guard(branch) or self._is_taken(source, branch, inner) is not None:
             return False
         taken, other = (branch.orelse, branch.body) if inner in branch.orelse else (branch.body, branch.orelse)
-        if any(self._is_scope(source, item.context_expr) for each in other for item in _items(each)):
+        if any(self._may_enter(source, each) for each in other):
             return True
         if any(source.last(call) in self._functions for each in other for call in calls_in(each)) and other:
             return True  # whose functions may have one
@@ -228,8 +256,16 @@ class Scopes:
             or any(source.last(call) in ("exit", "_exit", "quit") for call in calls_in(taken[-1]))
         )
 
+    def _may_enter(self, source: Source, node: ast.AST) -> bool:
+        return any(self._is_scope(source, item.context_expr) is not False for item in _items(node))
+
+    def _is_decorated(self, source: Source, function: Function) -> bool:
+        """Return whether a decorator may run a function in a scope."""
+        names = [source.dotted(getattr(each, "func", each)) for each in function.decorator_list]
+        return not all(matches(name, _DECORATORS) for name in names)
+
     def _is_called_in(self, source: Source, function: Function) -> bool | None:
-        if function in self._asked or len(self._asked) > _DEPTH:
+        if function in self._asked or len(self._asked) > _DEPTH or self._is_decorated(source, function):
             return None
         self._asked.add(function)
         try:
@@ -267,26 +303,32 @@ class Scopes:
             return of in where.around(node)
         if isinstance(func.value, ast.Call) and where.last(func.value) == of.name:
             return True
-        made = self._values(where, func.value) if isinstance(func.value, ast.Name | ast.Attribute) else []
+        made = self.values(where, func.value) if isinstance(func.value, ast.Name | ast.Attribute) else []
         return any(isinstance(value, ast.Call) and where.last(value) == of.name for value in made)
 
     # --- where a value comes from ---
 
-    def outside(self, source: Source, node: ast.AST, depth: int = 0) -> list[tuple[Source, ast.AST]]:
-        """Return the calls that make a model, if all that may make it are known to run outside of every scope."""
+    def made(
+        self, source: Source, node: ast.AST, depth: int = 0, *, within: bool = False
+    ) -> list[tuple[Source, ast.AST]]:
+        """Return the calls that make a model, if all that may make it are known to run outside of every scope.
+
+        `within`: those that are known to run in one.
+        """
         if depth > _DEPTH:
             return []
         if isinstance(node, ast.Name | ast.Attribute):
-            values = self._values(source, node)
-            found = [self.outside(source, value, depth + 1) for value in values]
-            if values:
-                return [each for some in found for each in some] if all(found) else []
-            return self._of_argument(source, node, depth) if isinstance(node, ast.Name) else []
-        if isinstance(node, ast.Call) and self._makes_model(source, node, depth) and self.is_in(source, node) is False:
-            return [(source, node)]
-        return []
+            if values := self.values(source, node):
+                return _joined([self.made(source, value, depth + 1, within=within) for value in values], within)
+            return self._of_argument(source, node, depth, within) if isinstance(node, ast.Name) else []
+        if not isinstance(node, ast.Call):
+            return []
+        enters = any(self._may_enter(*each) for each in self._functions.get(source.last(node), ()))
+        if enters or not self._makes_model(source, node, depth):
+            return [(source, node)] if enters and within else []
+        return [(source, node)] if self.is_in(source, node) is within else []
 
-    def _of_argument(self, source: Source, node: ast.Name, depth: int) -> list[tuple[Source, ast.AST]]:
+    def _of_argument(self, source: Source, node: ast.Name, depth: int, within: bool) -> list[tuple[Source, ast.AST]]:
         """Return the same of a parameter: of what each caller gives."""
         function = _function_of(source, node)
         if function is None:
@@ -301,10 +343,10 @@ class Scopes:
                 return []
             given = next((each.value for each in site.keywords if each.arg == node.id), None)
             given = given or (site.args[at] if 0 <= at < len(site.args) else None)
-            found.append(self.outside(where, given, depth + 1) if given else [])
-        return [each for some in found for each in some] if found and all(found) else []
+            found.append(self.made(where, given, depth + 1, within=within) if given else [])
+        return _joined(found, within)
 
-    def _values(self, source: Source, node: ast.Name | ast.Attribute) -> list[ast.AST]:
+    def values(self, source: Source, node: ast.Name | ast.Attribute) -> list[ast.AST]:
         """Return what is assigned to a name in its function, else in its module; to `self.x`, in its class."""
         written = ast.unparse(node)
         if isinstance(node, ast.Attribute):
@@ -337,7 +379,7 @@ class Scopes:
         if len(bodies) != 1 or depth > _DEPTH:
             return False
         where, body = bodies[0]
-        if any(self._is_scope(where, item.context_expr) for each in ast.walk(body) for item in _items(each)):
+        if self._may_enter(where, body) or self._is_decorated(where, body):
             return False
         returned = [each.value for each in ast.walk(body) if isinstance(each, ast.Return) and each.value]
         return any(self._returns_model(where, value, depth + 1) for value in returned)
@@ -348,8 +390,13 @@ class Scopes:
         if isinstance(value, ast.Tuple):
             return any(self._returns_model(source, each, depth + 1) for each in value.elts)
         if isinstance(value, ast.Name):
-            return any(self._returns_model(source, each, depth + 1) for each in self._values(source, value))
+            return any(self._returns_model(source, each, depth + 1) for each in self.values(source, value))
         return isinstance(value, ast.Call) and self._makes_model(source, value, depth + 1)
+
+
+def _joined(found: list[list[tuple[Source, ast.AST]]], within: bool) -> list[tuple[Source, ast.AST]]:
+    known = any(found) if within else bool(found) and all(found)
+    return [each for some in found for each in some] if known else []
 
 
 def _items(node: ast.AST) -> list[ast.withitem]:

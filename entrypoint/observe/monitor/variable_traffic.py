@@ -51,6 +51,7 @@ class Exchanged(State):
     looks: int = 0  # looks after that exchange
     noisy_seconds: float = 0.0  # `seconds` at the last look at which any gradients may have been exchanged
     noisy_steps: float = 0.0
+    averaged: float = 0.0  # `steps` at the last look at which weights may have been averaged; seconds if none are told
     bursts: int = 0
     good: int = 0
     _look: tuple[float, float, float] = (0.0, 0.0, 0.0)  # seconds, steps, bytes at its begin
@@ -72,6 +73,8 @@ class Exchanged(State):
         self._look = self.seconds, steps, self.bytes
         if self.missed or exchanged > self._noise(model, took, taken):
             self.noisy_seconds, self.noisy_steps = self.seconds, steps
+        if exchanged >= _weights(model):
+            self.averaged = steps or self.seconds
         if self.missed or exchanged >= self._large(model, took, taken):
             quiet = self.since / self.looks if self.looks else exchanged
             self.bursts += exchanged >= STANDS_OUT * quiet and not self.missed
@@ -144,8 +147,11 @@ class Exchanged(State):
 
         `model`: its own; `unseen`: traffic proves nothing.
         """
-        if model.leaves_strategy or not self.trains:
-            return self.trains
+        if model.leaves_strategy and self.trains:
+            late = self.averaged > (self.steps or self.seconds) / 2 or self.bytes - self._look[2] >= _weights(model)
+            return unseen or self.is_blind or not late
+        if not self.trains:
+            return False
         if self.steps < LEAST_STEPS or unseen:
             return self.steps >= LEAST_STEPS and model.is_alone
         if self.is_blind or self.missed:
@@ -169,6 +175,11 @@ class Exchanged(State):
             least = LEAST_SECONDS * needed / STEPS
             return self.seconds >= least and steps >= (few if self.seconds >= slow else needed)
         return self.seconds >= slow and self.worked >= WORKED
+
+
+def _weights(model: Model) -> float:
+    """Return half of the bytes of the weights; of a SMALL model, more than workers send without training."""
+    return WIDTH_BYTES * max(SMALL, model.dense) / 2
 
 
 def yes(hosts: Mapping[str, Exchanged], model: Model) -> str:

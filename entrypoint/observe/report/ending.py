@@ -10,8 +10,8 @@ from entrypoint.observe.report.host import CAUSE
 from entrypoint.observe.report.job import JobRecord
 from entrypoint.record import lines
 
-ALIVE_SECONDS = 60.0  # seconds after a job's last line, in which it may still run
 APART_SECONDS = 10.0  # seconds that a record ends before the others', from which its host was lost
+PREPARE = "prepare"  # the launcher's own program that fetches the code, and chooses its exit code as the launcher does
 _ADVICE = {  # by exit codes of the launcher; of others, what a program printed is to be read
     ExitCode.CODE: "correct the code or its requirements; `entrypoint doctor` and `entrypoint local` show most of it",
     ExitCode.START_TIMEOUT: "see below what each host was waiting for, and its log",
@@ -56,7 +56,8 @@ def ending(job: JobRecord) -> Ending | None:
         what = blamed(*(cause[key] for key in CAUSE)) if cause else f"exit code {outcome['code']}"
         output = _output(job, cause["host"], cause["process"]) if cause else ()
         where = f"what {cause['process']} printed last, in the log of {cause['host']}" if cause else "the logs"
-        advice = _ADVICE.get(outcome["code"], f"see {where}")
+        own = cause and cause["process"] != PREPARE and "exit code" in cause["what"]  # a program chose that code
+        advice = f"see {where}" if own else _ADVICE.get(outcome["code"], f"see {where}")
         text = f"failed: {what}; {took}"
         return Ending(severity=Severity.ERROR, text=text, before=before, advice=advice, output=output)
     if outcome["kind"] == "stopped":
@@ -96,7 +97,7 @@ def _unknown(job: JobRecord) -> Ending:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(job.zero + last.end, 4e9)))
     lost = f"; earlier ended the records of {listed(early, 4)}" if early else ""
     missing = f"; there is none of {listed(job.missing, 4)}" if job.missing else ""
-    if 0 <= lines.now() - (job.zero + last.end) < ALIVE_SECONDS:
+    if 0 <= lines.now() - (job.zero + last.end) < lines.ALIVE_SECONDS:
         return Ending(
             severity=Severity.NOTE,
             text=f"running: the last sign of life is seconds old, {when} on {last.name}{lost}{missing}",

@@ -24,6 +24,7 @@ def step(x):
     sgd.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables))
 strategy.run(step)
 """
+LOOP = STEP.replace("strategy.run(step)\n", "")
 OWN = """
 class Net(tf.keras.Model):
     def call(self, rows):
@@ -54,6 +55,14 @@ WRONG = {
     "only compiled in the scope": "model = tf.keras.Sequential()  # here\nwith strategy.scope():\n"
     '    model.compile("sgd", "mse")\n' + FIT,
     "a loop": "net = tf.keras.Sequential()  # here\n" + STEP,
+    "a loop, its variables kept before": "net = tf.keras.Sequential()  # here\n"
+    + STEP.replace("net.trainable_variables", "kept").replace("(x):\n", "(x):\n    kept = net.trainable_variables\n"),
+    "a loop of Keras 3": "net = tf.keras.Sequential()  # here\n"
+    + STEP.replace("apply_gradients(zip(", "apply(").replace("variables))", "variables)"),
+    "in other contexts": BUILD + "lock = threading.Lock()\nwith lock, tf.device('/cpu:0'), tf.name_scope('a'):\n"
+    "    model = build()  # here\n" + FIT,
+    "with known decorators": BUILD.replace("def", "@functools.lru_cache(1)\ndef")
+    + "@tf.autograph.experimental.do_not_convert\ndef main():\n    model = build()  # here\n    " + FIT + "main()\n",
     "behind a condition that says nothing of scopes": BUILD + "if os.path.exists('x'):\n    print(1)\nif rows:\n"
     "    model = build()  # here\n    " + FIT,
 }  # fmt: skip
@@ -92,6 +101,45 @@ RIGHT = {
     "compiled outside": "with strategy.scope():\n    model = tf.keras.Sequential()\n"
     "model.compile('sgd', 'mse')\n" + FIT,
     "steps in the strategy": "with strategy.scope():\n    net = tf.keras.Sequential()\n" + STEP,
+    "a probe is counted": BUILD + IN_SCOPE + FIT + "probe = build()\nprint(len(probe.trainable_variables))\n",
+    "only a probe is counted": "probe = tf.keras.Sequential()\n"
+    "print(sum(v.shape.num_elements() for v in probe.trainable_weights))\n",
+    "a teacher is read": "teacher = tf.keras.applications.ResNet50()\nfor v in teacher.trainable_weights:\n"
+    "    v.assign(v)\n" + BUILD + IN_SCOPE + FIT,
+    "a rate is found before": BUILD + "tmp = build()\ntmp.fit(rows)\n" + IN_SCOPE + FIT,
+    "trained before, by a function": BUILD + "def make():\n    with strategy.scope():\n        return build()\n"
+    "tmp = build()\ntmp.fit(rows)\nmodel = make()\n" + FIT,
+    "the scope of the Model Garden": BUILD + "from official.common import distribute_utils\n"
+    "with distribute_utils.get_strategy_scope(strategy):\n    model = build()\n" + FIT,
+    "a scope that is given": BUILD + "def make(scope):\n    with scope:\n        return build()\n"
+    "model = make(strategy.scope())\n" + FIT,
+    "all in a scope that is given": BUILD + "def main(scope):\n    with scope:\n        model = build()\n        "
+    + FIT + "main(strategy.scope())\n",
+    "a scope of an object": BUILD + "class Trainer:\n    def __init__(self, scope):\n        self.scope = scope\n"
+    "    def train(self):\n        with self.scope:\n            self.model = build()\n        self.model.fit(rows)\n"
+    "Trainer(strategy.scope()).train()\n",
+    "a scope of another object": BUILD + "with context.scope:\n    model = build()\n" + FIT,
+    "a decorator": BUILD.replace("def build", "@scoped\ndef build") + "def scoped(inner):\n    def run():\n"
+    "        with strategy.scope():\n            return inner()\n    return run\nmodel = build()\n" + FIT,
+    "a decorator of main": BUILD + "from helpers import scoped\n@scoped(strategy)\ndef main():\n"
+    "    model = build()\n    "
+    + FIT + "main()\n",
+    "entered by hand": BUILD + "scope = strategy.scope()\nscope.__enter__()\nmodel = build()\n" + FIT,
+    "entered by hand, at once": BUILD + "strategy.scope().__enter__()\nmodel = build()\n" + FIT,
+    "an ExitStack, kept": BUILD + "import contextlib\nstack = contextlib.ExitStack()\n"
+    "entered = stack.enter_context(strategy.scope())\nmodel = build()\n" + FIT,
+    "an ExitStack, of a name": BUILD + "import contextlib\nscope = strategy.scope()\nstack = contextlib.ExitStack()\n"
+    "stack.enter_context(scope)\nmodel = build()\n" + FIT,
+    **{
+        f"steps by {call}": LOOP + line
+        for call, line in {
+            "a tuner": "tuner.search(rows)\n",
+            "train_on_batch": "model.train_on_batch(x, y)\n",
+            "the extended strategy": "strategy.extended.call_for_each_replica(step, (x,))\n",
+            "an old name": "strategy.experimental_run_v2(step, (x,))\n",
+            "make_train_function": "run = model.make_train_function()\n",
+        }.items()
+    },
     "a function with another's name": BUILD + IN_SCOPE + "model.build((None, 1))\n" + FIT,
 }  # fmt: skip
 CHECKS = ("model-outside-scope", "metric-outside-scope", "no-strategy-run")

@@ -124,12 +124,16 @@ def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, le
     assert "algo-2 worker/1 (exit code 1): ValueError: bad batch\n" in shown
 
 
-def test_of_a_job_that_was_killed_it_shows_when_it_was_last_alive(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("age, runs", [(30, True), (90, False)])
+def test_without_the_monitors_state_the_age_of_the_records_decides(age, runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(top, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr("entrypoint.record.lines.now", lambda: BEGAN + 39 + age)
     write(tmp_path, _record("algo-1"))
     assert show(source(str(tmp_path), {}), once=True) == 0
     last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 39))
-    assert f"no sign of life since {last}, " in capsys.readouterr().out
+    gone = f"no end in its records since {last}, 0:01:30 h ago: it may have been killed; it ran for 39 s"
+    first = " ".join(capsys.readouterr().out.split("host", 1)[0].split())
+    assert first == f"my-job · mode mwms · {'running for 39 s' if runs else gone}"
 
 
 def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys, monkeypatch):

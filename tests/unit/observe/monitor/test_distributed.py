@@ -241,6 +241,7 @@ def test_a_job_whose_hosts_train_alone_is_never_called_distributed(said, job):
 APART = {"made": 2, "made_at": "train.py:31"}  # a strategy was made, and the model outside of its scope
 FAST = {"seconds": 4, "step": 0.001}  # 3,000 steps and more in seconds
 FEW = {"seconds": 120, "step": 0.4}  # 300 steps
+HEARTBEATS = lambda second, *_: 300 * (second % 10 == 0)  # noqa: E731
 ONCE = both(once(20 * MB), each(0))
 TRAINED_ALONE = {
     "the model outside of the scope, fast steps": {**FAST, "model": seen(MB, **APART)},
@@ -248,6 +249,14 @@ TRAINED_ALONE = {
     "the model outside of the scope, six steps": {"seconds": 4, "step": 0.5, "model": seen(MB, **APART)},
     "the model outside of the scope, weights sent once": {**FEW, "sent": ONCE, "model": seen(5 * MB, **APART)},
     "the model outside of the scope, the loss averaged": {**FEW, "sent": NUMBER, "model": seen(5 * MB, **APART)},
+    "the model outside of the scope, many steps, heartbeats": {
+        "seconds": 18, "step": 0.006, "sent": HEARTBEATS, "model": seen(1474, **APART)},
+    "the model outside of the scope, heartbeats": {
+        **FEW, "sent": both(once(6000), HEARTBEATS), "model": seen(1474, **APART)},
+    "the model outside of the scope, three weights, heartbeats": {
+        **FEW, "sent": both(once(24), HEARTBEATS), "model": seen(3, **APART)},
+    "the model outside of the scope, on EFA": {**FEW, "blind": True, "model": seen(MB, **APART)},
+    "the model outside of the scope, short connections": {**FEW, "unseen": True, "model": seen(MB, **APART)},
     "a coordinator's model outside of the scope": {
         **FAST, "shared": True, "says": ["algo-1"], "model": seen(MB, **APART), "only": ["algo-1"]},
     "no strategy, fast steps": {**FAST, "seconds": 8, "step": 0.002, "model": seen(MB)},
@@ -273,6 +282,14 @@ NOT_PROVEN = {
     "weights averaged once, at the end": {
         **FEW, "sent": lambda second, *_: 8 * MB * (second >= 118), "model": seen(MB)},
     "weights averaged twice": {**FEW, "sent": lambda second, *_: 8 * MB * (second in (40, 100)), "model": seen(MB)},
+    "weights averaged after each of two epochs, outside of the strategy": {
+        **FEW, "sent": every(150, 4 * MB), "model": seen(MB, **APART)},
+    "the same, a small model, and a long evaluation": {
+        **FEW, "sent": both(HEARTBEATS, lambda second, *_: 6000 * (second in (30, 60))),
+        "model": lambda step: seen(1474, steps=min(step, 150), **APART), "says": []},
+    "the same, in seconds": {**FAST, "sent": every(2000, 4 * MB), "model": seen(MB, **APART)},
+    "an optimizer of three weights outside, gradients in strategy.run": {
+        "seconds": 18, "sent": each(MB), "model": seen(3, **APART)},
     "a step of a small model after the training in the strategy": {**FAST, "model": seen(MB, **MWMS, made=2)},
     "gradients of eight batches": {**FEW, "sent": every(8, 8 * MB), "model": seen(MB, **MWMS, made=2)},
     "variables on parameter servers, without a strategy": {

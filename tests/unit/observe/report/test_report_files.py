@@ -120,6 +120,17 @@ class TestCommand:
         ]
         assert data_of(Path("report.html"))["ending"]["output"] == ["Traceback ...", HOSTILE]
 
+        for process, what, code, wanted in (  # a script may end with a code that the launcher uses, too
+            ("worker/0", "exit code 65", 65, "see what worker/0 printed last"),
+            ("worker/0", "exit code 78, out of memory", 78, "see what worker/0 printed last"),
+            ("prepare", "exit code 65", 65, "correct the code or its requirements"),
+            ("worker/0", "no progress", 72, "see the stacks of the hang"),
+            ("", "configuration", 78, "correct the setting"),
+        ):
+            own = record()
+            own.ends(66, "failed", code, {"host": "algo-1", "process": process, "what": what, "error": ""})
+            assert f"; after 66 s; {wanted}" in said(own)[0]
+
         lost = record(seconds=20)  # the coordinator's record was cut; the other host knows more
         second.ends(
             70, "failed", 69, {**cause, "host": "algo-1", "process": "", "what": "does not answer", "error": ""}
