@@ -79,7 +79,7 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
         threads=threads,
         max_payload={-1: DEFAULT_PAYLOAD, 0: NO_LIMIT}.get(payload, payload) * MEGABYTE,
         timeout=_number(
-            environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer, 0 for no limit"
+            environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer, 0: no limit"
         )
         or LONGEST_TIMEOUT,
         accept=environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or "application/json",
