@@ -579,10 +579,11 @@ def test_a_client_that_reads_its_answer_slowly_is_not_cut_off():
 
 
 def test_ping_does_not_wait_for_what_only_looks_like_it():
-    gate = threading.Event()
+    reached, gate = threading.Event(), threading.Event()
 
     class Waits(Adds):
         def predict(self, signature, inputs):
+            reached.set()
             gate.wait()
             return super().predict(signature, inputs)
 
@@ -591,6 +592,7 @@ def test_ping_does_not_wait_for_what_only_looks_like_it():
         for path in ("/invocations", "/ping", "/ping"):
             asks = stack.enter_context(connected(port))
             asks.sendall(f"POST {path} HTTP/1.1\r\nContent-Length: 6\r\n\r\n[1, 2]".encode())
+            assert reached.wait(60)
         for _ in range(2):  # the second comes after the server has read the above
             asks = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
             asks.sendall(b"GET /ping HTTP/1.0\r\n\r\n")
