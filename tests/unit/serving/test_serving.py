@@ -330,12 +330,17 @@ def test_to_read_a_body_takes_no_more_memory_than_is_counted(signature, kind, ro
     assert most < cost([body], len(body), kind == "text/csv") + (1 << 18)
 
 
-def test_a_small_body_that_would_take_all_memory_is_refused(monkeypatch):
+def test_a_body_that_would_take_too_much_memory_is_refused(monkeypatch):
     monkeypatch.setattr("entrypoint.serving.config.free_memory", lambda: 1 << 30)
     app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
-    response = app.post("/invocations", data=gzip.compress(b"[[" + b"1," * 12_000_000 + b"1]]"))
+    response = app.post("/invocations", data=(body := b"[[" + b"1," * 12_000_000 + b"1]]"))
     assert response.status_code == 413
     assert "may take 640 MB of memory; wanted 512 MB at most: send fewer values at once" in response.json["error"]
+    with monkeypatch.context() as patch:  # much memory is no reason to expand so much
+        patch.setattr("entrypoint.serving.config.free_memory", lambda: 64 << 30)
+        app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
+        bomb = app.post("/invocations", data=gzip.compress(body))
+    assert bomb.status_code == 413 and "expands to what may take 640 MB to read" in bomb.json["error"]
     assert "MaxPayloadInMB" in response.json["error"] and "SAGEMAKER_MAX_PAYLOAD" not in response.json["error"]
 
 
