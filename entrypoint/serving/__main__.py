@@ -104,10 +104,12 @@ def _answer(serving: Serving, workers: Workers, model_process: int, ready: Conne
         raise ConfigError(f"port {serving.port} cannot be listened on: {error.strerror or error}") from None
     ended: list[int] = []
 
-    def watch() -> None:
+    def await_model() -> None:
         with suppress(EOFError, OSError):
             ready.recv_bytes()
             workers.is_loaded = True
+
+    def await_end() -> None:  # apart from that: what the user's code forks may keep the connection open
         ended.append(os.waitstatus_to_exitcode(os.waitpid(model_process, 0)[1]))
         workers.has_ended = True
         server.stop()
@@ -116,7 +118,8 @@ def _answer(serving: Serving, workers: Workers, model_process: int, ready: Conne
         signal.signal(number, lambda *_: server.stop())
     is_done = True
     if not early_signals:
-        threading.Thread(target=watch, name="watch", daemon=True).start()
+        for target in (await_model, await_end):
+            threading.Thread(target=target, daemon=True).start()
         is_done = server.run()
     if not ended:
         os.kill(model_process, signal.SIGKILL)

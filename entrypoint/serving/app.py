@@ -19,6 +19,7 @@ ENCODING = "Content-Encoding"
 INVOCATIONS = "/invocations"
 INNER = "/v1/models/"
 LOOPBACK = "127.0.0.1"
+_BOMB = 10_000  # bytes of memory for one of a compressed body; text of numbers needs about 1,000
 
 log = logging.getLogger("serve")
 
@@ -42,6 +43,8 @@ class Service:
         """Return the status and the body of the model's answer, or of the refusal."""
         try:
             need = cost(unpacked(body, encoding), self.serving.max_payload, content_type == CSV)
+            if need > max(_BOMB * len(body), 16 * self.serving.max_payload):
+                raise Refused(f"a body of {len(body)} bytes expands to what may take {need >> 20} MB to read", 413)
             with self.memory.taken(need) as reduce:
                 question = read(b"".join(unpacked(body, encoding)), content_type, self.loaded.signatures)
                 reduce(2 * sum(array.nbytes for array in question.inputs.values()))

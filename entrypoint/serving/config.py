@@ -1,8 +1,10 @@
 """Read what SageMaker passes to a serving container: environment variables, and the model's place in its folder."""
 
 import os
+import re
 import resource
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ DEFAULT_PORT = 8080
 MEGABYTE = 1 << 20
 DEFAULT_PAYLOAD = 100  # MB that a request may have if SageMaker sets no limit; its own limits are lower
 NO_LIMIT = 4096  # MB, if SageMaker sets 0
+LONGEST_TIMEOUT = 3600  # seconds for an answer; SageMaker waits no longer
 DEFAULT_BATCH_PAYLOAD = 6  # MB that batch transform is asked to send at once
 KERAS = (".keras", ".h5", ".hdf5")
 WANTED = (
@@ -45,8 +48,12 @@ class Serving:
 
     @property
     def memory(self) -> int:
-        """Return how many bytes it may take to read the bodies of all requests at once."""
-        return max(16 * self.max_payload, 512 * MEGABYTE)
+        """Return how many bytes it may take to read the bodies of all requests at once.
+
+        That is enough for one body of any ordinary kind, of which a column of digits in CSV takes most: 123 bytes for
+        each of its own. The other half of what is free is for the model, its answers and what HTTP holds.
+        """
+        return min(max(128 * self.max_payload, 512 * MEGABYTE), free_memory() // 2)
 
     @property
     def accept_type(self) -> str:
@@ -71,8 +78,10 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
         port=_number(environment, "SAGEMAKER_BIND_TO_PORT", DEFAULT_PORT, "a port"),
         threads=threads,
         max_payload={-1: DEFAULT_PAYLOAD, 0: NO_LIMIT}.get(payload, payload) * MEGABYTE,
-        timeout=_number(environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer")
-        or 1,
+        timeout=_number(
+            environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer, 0: no limit"
+        )
+        or LONGEST_TIMEOUT,
         accept=environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or "application/json",
         # Without the second variable, which the SDK always sends, it may be the script of a training image.
         program=environment.get("SAGEMAKER_PROGRAM", "") if "SAGEMAKER_SUBMIT_DIRECTORY" in environment else "",
@@ -90,16 +99,29 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
 
 def _timeout(environment: Mapping[str, str]) -> int:
     """Return SageMaker's own limit of seconds: fixed for endpoints, for batch transform an hour at most."""
-    return 3600 if environment.get("SAGEMAKER_BATCH", "").lower() == "true" else 60
+    return LONGEST_TIMEOUT if environment.get("SAGEMAKER_BATCH", "").lower() == "true" else 60
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, what: str) -> int:
-    text = environment.get(name, "").strip()
+    text = re.sub(r"(?<=\d)\.0*$", "", environment.get(name, "").strip())  # 60.0, too
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) < 65536):
         raise ConfigError(f"environment variable {name} is {text[:100]!r}; wanted {what}")
     return int(text)
+
+
+def free_memory(groups: Path = Path("/sys/fs/cgroup"), machine: Path = Path("/proc/meminfo")) -> int:
+    """Return how many bytes of memory are free, for the machine and our control group, of version 1 or 2."""
+    available = re.search(r"^MemAvailable: +(\d+) kB", machine.read_text(), re.MULTILINE)
+    found = [int(available[1]) << 10] if available else []
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):  # there is no such file, or it has "max"
+            found.append(int((groups / limit).read_text()) - int((groups / used).read_text()))
+    return max(0, min(found))
 
 
 # --- the model: as scripts, Keras and AWS's images leave it in /opt/ml/model ---

@@ -37,7 +37,8 @@ class Memory:
         if size > self._most:
             raise Refused(
                 f"to read the body may take {size >> 20} MB of memory; wanted {self._most >> 20} MB at most: "
-                "send fewer values at once, or allow more by SAGEMAKER_MAX_PAYLOAD_IN_MB",
+                "send fewer values at once (in batch transform by a smaller MaxPayloadInMB, or BatchStrategy "
+                "SingleRecord), or use an instance with more memory",
                 413,
             )
         with self._changed:

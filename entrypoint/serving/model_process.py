@@ -4,6 +4,7 @@ import gc
 import io
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ from werkzeug.test import run_wsgi_app
 from entrypoint.base.errors import ConfigError
 from entrypoint.serving.app import LOOPBACK, Service, make_app
 from entrypoint.serving.config import Found, Serving
+from entrypoint.serving.server import BACKLOG, MOST_CONNECTIONS
 
 _SHOWN_FRAMES = 8
 
@@ -30,6 +32,7 @@ def run(service: Service, found: Found, connections: Sequence[Connection], ready
     """Load the model, report that on `ready`, and answer for as long as the other process lives."""
     for number in (signal.SIGTERM, signal.SIGINT):  # the other process ends us, once all is answered
         signal.signal(number, lambda *_: None)
+    _prepare_forks([*connections, ready])
     application = make_app(service)
     _load(service, found, application)
     gc.freeze()  # so that a body of a million values does not have all of TensorFlow looked through again and again
@@ -40,6 +43,18 @@ def run(service: Service, found: Found, connections: Sequence[Connection], ready
     ready.send_bytes(b"loaded")
     with suppress(OSError, EOFError):  # which says that the other process is gone
         ready.recv_bytes()
+
+
+def _prepare_forks(connections: Sequence[Connection]) -> None:
+    """Have processes that the user's code forks end by signals, and not keep our connections open after our end."""
+
+    def become_another() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for connection in connections:
+            connection.close()
+
+    os.register_at_fork(after_in_child=become_another)
 
 
 def _show(busy: dict[int, float], limit: float) -> None:
@@ -82,7 +97,8 @@ def _listen_to_handlers(application: Any, serving: Serving) -> int:
     most = 1 << 40  # bytes: what a handler sends was in memory before
     server: Any = waitress.create_server(
         application, host=LOOPBACK, port=0, threads=serving.threads, ident="", asyncore_use_poll=True,
-        max_request_body_size=most, inbuf_overflow=most, outbuf_overflow=most,
+        max_request_body_size=most, inbuf_overflow=most, outbuf_overflow=most, backlog=BACKLOG,
+        connection_limit=max(4 * serving.threads, MOST_CONNECTIONS),
     )  # fmt: skip
     threading.Thread(target=server.run, daemon=True).start()
     return int(server.effective_port)

@@ -32,6 +32,8 @@ _GRACE_SECONDS = 0.03  # seconds for which a connection may be silent where ther
 _LONGEST_HEAD = 1 << 15  # bytes
 _LONGEST_CHUNK_LINE = 1 << 10  # bytes
 _SMALL_BODY = 1 << 16  # bytes; larger ones share `Serving.bodies`
+_UNREAD_SECONDS = 600.0  # seconds for which a client may read nothing of its answer
+BACKLOG = 2048  # connections that wait to be accepted
 MOST_CONNECTIONS = 4096
 _FEWEST_CONNECTIONS = 4
 _SPARE_FILES = 16  # descriptors for other things than connections
@@ -86,7 +88,7 @@ class _Channel(HTTPChannel):
 
     parser_class = _Parser
     request: _Parser | None
-    heard = 0.0  # when the last bytes came, on the monotonic clock
+    heard = 0.0  # when bytes last came or went, or a request was answered, on the monotonic clock
     claimed = 0  # bytes, of the server's `claimed`
     is_refused = False
     drained_by: float | None = None  # when to close at last, on the monotonic clock
@@ -108,15 +110,22 @@ class _Channel(HTTPChannel):
         else:
             self.recv(self.adj.recv_bytes)  # which closes at the end
 
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        count: int = super().send(data, do_close)
+        if count:
+            self.heard = time.monotonic()
+        return count
+
     def service(self) -> None:
         self.is_refused = self.is_refused or bool(self.requests[0].error)
         super().service()
+        self.heard = time.monotonic()
         if not self.requests and self.request is None:
             self.server.release(self)
 
     def is_half(self) -> bool:
         """Return whether a request has come in part, and nothing else is going on."""
-        return self.request is not None and not self.requests and self.drained_by is None and not self.will_close
+        return self.request is not None and self.is_idle() and self.drained_by is None
 
     def is_idle(self) -> bool:
         return not (self.requests or self.total_outbufs_len or self.close_when_flushed or self.will_close)
@@ -159,7 +168,7 @@ class Server(TcpWSGIServer):
         self._quick.set_thread_count(_LOOKERS)
         more = 1 << 40  # bytes: in memory, since the disk for temporary files may be small
         super().__init__(
-            application, host="0.0.0.0", port=serving.port, threads=serving.threads, backlog=2048,
+            application, host="0.0.0.0", port=serving.port, threads=serving.threads, backlog=BACKLOG,
             connection_limit=_most_connections(), max_request_body_size=serving.max_payload + 1, ident="",
             max_request_header_size=_LONGEST_HEAD, inbuf_overflow=more, outbuf_overflow=more, recv_bytes=1 << 16,
             asyncore_use_poll=True,
@@ -168,7 +177,9 @@ class Server(TcpWSGIServer):
 
     def add_task(self, channel: HTTPChannel) -> None:
         request = channel.requests[0]
-        is_quick = request.error or request.path in ("/ping", "/execution-parameters")
+        is_quick = request.error or (
+            request.command in ("GET", "HEAD") and request.path in ("/ping", "/execution-parameters")
+        )
         (self._quick if is_quick else self.task_dispatcher).add_task(channel)
 
     # --- memory for bodies ---
@@ -221,7 +232,10 @@ class Server(TcpWSGIServer):
             if channel.drained_by is not None:
                 if now > channel.drained_by:
                     channel.handle_close()
-            elif not channel.requests and channel.heard < now - self.adj.channel_timeout:
+            elif channel.total_outbufs_len:
+                if not channel.requests and channel.heard < now - _UNREAD_SECONDS:
+                    channel.handle_close()
+            elif channel.is_idle() and channel.heard < now - self.adj.channel_timeout:
                 why = f"nothing more of the request came for {self.adj.channel_timeout} s"
                 if channel.request is not None and channel.request.claims > channel.claimed:
                     channel.dismiss(503, "other requests take all of the memory for bodies; try again later")

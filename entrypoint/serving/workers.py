@@ -59,7 +59,7 @@ class Workers:
             return "the process of the model has ended"
         hung = list(self._hung.values())
         longest = time.monotonic() - min(hung) + self._limit if hung else 0
-        if len(hung) == self._count or longest > HOPELESS * self._limit:
+        if longest > HOPELESS * self._limit:  # others are late, and may be slow: the first call compiles, say
             return f"{len(hung)} of {self._count} threads hang, one since {longest:.0f} s; see the container's log"
         return ""
 
@@ -67,14 +67,16 @@ class Workers:
         """Return the application's answer to a request; 503 if there is none within the limit."""
         with environ["wsgi.input"] as stream:  # closed here: the model's process has the body from now on
             body = stream.read()
-        if not self.is_loaded or self.has_ended or len(self._hung) == self._count:
-            return error(503, self.unwell())
+        why = self.unwell()
+        if why and (not self.is_loaded or self.has_ended or len(self._hung) == self._count):
+            return error(503, why)
+        head = json.dumps({k: v for k, v in environ.items() if isinstance(v, str)}).encode()
         try:
             connection = self._free.get(timeout=self._limit)
         except queue.Empty:
             return error(503, f"all threads have been busy for {self._limit:g} s")
         try:
-            connection.send_bytes(json.dumps({k: v for k, v in environ.items() if isinstance(v, str)}).encode())
+            connection.send_bytes(head)
             connection.send_bytes(body)
             del body
             if not connection.poll(self._limit):
@@ -88,6 +90,9 @@ class Workers:
         except (OSError, EOFError):
             self.has_ended = True
             return error(503, self.unwell())
+        except BaseException:  # such as MemoryError: nobody knows what the connection holds now
+            self._hung.setdefault(connection, time.monotonic())
+            raise
         self._free.put(connection)
         return answer
 

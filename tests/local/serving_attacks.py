@@ -228,6 +228,7 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
             [each.result() for each in beside[2:]]
             if attack.handlers:
                 post(server.port, b"hang")  # with the last thread
+                eventually(lambda: ping(server.port) == 503, PATIENCE)  # since the first hangs for too long
             over.set()
             [each.result() for each in beside[:2]]
             last = ping(server.port)

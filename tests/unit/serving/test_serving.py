@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import socket
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -21,13 +22,14 @@ from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from werkzeug.test import Client
 
-from entrypoint.base.errors import CodeError, ConfigError
+from entrypoint.base.errors import CodeError, ConfigError, ExitCode
+from entrypoint.serving.__main__ import _answer
 from entrypoint.serving.app import Service, make_app
-from entrypoint.serving.config import Serving, find_model, read_serving
+from entrypoint.serving.config import Serving, find_model, free_memory, read_serving
 from entrypoint.serving.front import Front
 from entrypoint.serving.memory import Memory, cost
 from entrypoint.serving.model import Refused, Signature, Tensor
-from entrypoint.serving.model_process import work
+from entrypoint.serving.model_process import _listen_to_handlers, work
 from entrypoint.serving.request import read, unpacked
 from entrypoint.serving.server import Server, _Parser
 from entrypoint.serving.user_code import load_user_code
@@ -328,11 +330,43 @@ def test_to_read_a_body_takes_no_more_memory_than_is_counted(signature, kind, ro
     assert most < cost([body], len(body), kind == "text/csv") + (1 << 18)
 
 
-def test_a_small_body_that_would_take_all_memory_is_refused():
+def test_a_body_that_would_take_too_much_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.config.free_memory", lambda: 1 << 30)
     app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
-    response = app.post("/invocations", data=gzip.compress(b"[[" + b"1," * 12_000_000 + b"1]]"))
+    response = app.post("/invocations", data=(body := b"[[" + b"1," * 12_000_000 + b"1]]"))
     assert response.status_code == 413
     assert "may take 640 MB of memory; wanted 512 MB at most: send fewer values at once" in response.json["error"]
+    with monkeypatch.context() as patch:  # much memory is no reason to expand so much
+        patch.setattr("entrypoint.serving.config.free_memory", lambda: 64 << 30)
+        app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
+        bomb = app.post("/invocations", data=gzip.compress(body))
+    assert bomb.status_code == 413 and "expands to what may take 640 MB to read" in bomb.json["error"]
+    assert "MaxPayloadInMB" in response.json["error"] and "SAGEMAKER_MAX_PAYLOAD" not in response.json["error"]
+
+
+@pytest.mark.parametrize("text", ["1,0,25\n", "0.5,1.2\n", "1\n", "[1,2]\n", '{"x":[1]}\n', "[1,2],"])
+@pytest.mark.parametrize("payload", [6, 100])
+def test_a_body_of_numbers_may_have_the_size_that_the_payload_may_have(monkeypatch, text, payload):
+    monkeypatch.setattr("entrypoint.serving.config.free_memory", lambda: 64 << 30)
+    serving = read_serving({"SAGEMAKER_MAX_PAYLOAD_IN_MB": str(payload)})
+    piece = text.encode() * 1000
+    count = serving.max_payload // len(piece)
+    assert cost([piece], len(piece), is_csv=not text.startswith(("[", "{"))) * count <= serving.memory
+
+
+@pytest.mark.parametrize(("files", "free"), [
+    ({}, 8000 << 10),
+    ({"memory.max": "max\n", "memory.current": "5\n"}, 8000 << 10),
+    ({"memory.max": "3000000\n", "memory.current": "1000000\n"}, 2_000_000),
+    ({"memory/memory.limit_in_bytes": "3000000\n", "memory/memory.usage_in_bytes": "1000000\n"}, 2_000_000),
+    ({"memory/memory.limit_in_bytes": f"{2**63 - 4096}\n", "memory/memory.usage_in_bytes": "9\n"}, 8000 << 10),
+])  # fmt: skip
+def test_free_memory_is_that_of_the_machine_or_of_the_container(tmp_path: Path, files, free):
+    (tmp_path / "meminfo").write_text("MemTotal:       9000 kB\nMemAvailable:   8000 kB\n")
+    (tmp_path / "memory").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert free_memory(tmp_path, tmp_path / "meminfo") == free
 
 
 def test_who_would_take_too_much_memory_at_once_waits():
@@ -501,6 +535,75 @@ def test_idle_connections_make_room_for_others(monkeypatch):
         assert answer_of(half, 503) == {"error": "there are too many connections"}
 
 
+def turned(server: Server, is_so) -> None:
+    """Turn the server until something is so."""
+    eventually(lambda: server._turn(0.01) or is_so(), 60)
+
+
+def test_connections_that_wait_for_an_answer_or_have_just_got_it_are_not_closed_for_silence():
+    gate = threading.Event()
+
+    class Waits(Adds):
+        def predict(self, signature, inputs):
+            gate.wait()
+            return super().predict(signature, inputs)
+
+    server, port = server_of(Waits(ONE))
+    with connected(port) as asks:
+        for _ in range(2):  # on one connection
+            asks.sendall(b"POST /invocations HTTP/1.1\r\nContent-Length: 6\r\n\r\n[1, 2]")
+            turned(server, lambda: any(channel.requests for channel in server.active_channels.values()))
+            (channel,) = server.active_channels.values()
+            channel.heard = -1e9  # as if that were long ago
+            server._close_silent()
+            gate.set()
+            turned(server, lambda: not server._is_busy())
+            server._close_silent()
+            assert answer_of(asks, 200) == {"predictions": [3.0]}
+        channel.heard = -1e9
+        server._close_silent()
+        assert asks.recv(1) == b""
+    wasyncore.close_all(server._map)
+
+
+def test_a_client_that_reads_its_answer_slowly_is_not_cut_off():
+    server, port = server_of(Adds(ONE))
+    with connected(port) as asks:
+        turned(server, lambda: server.active_channels)
+        (channel,) = server.active_channels.values()
+        channel.write_soon(bytes(32 << 20))  # more than the kernel keeps
+        for _ in range(3):
+            channel.heard, left = -1e9, channel.total_outbufs_len
+            turned(server, lambda left=left: asks.recv(1 << 20) and channel.total_outbufs_len < left)
+            server._close_silent()
+            assert channel.connected
+        channel.heard = -1e9
+        server._close_silent()
+        assert not channel.connected
+    wasyncore.close_all(server._map)
+
+
+def test_ping_does_not_wait_for_what_only_looks_like_it():
+    reached, gate = threading.Event(), threading.Event()
+
+    class Waits(Adds):
+        def predict(self, signature, inputs):
+            reached.set()
+            gate.wait()
+            return super().predict(signature, inputs)
+
+    with running(Waits(ONE), SAGEMAKER_MODEL_SERVER_WORKERS="1") as port, ExitStack() as stack:
+        stack.callback(gate.set)
+        for path in ("/invocations", "/ping", "/ping"):
+            asks = stack.enter_context(connected(port))
+            asks.sendall(f"POST {path} HTTP/1.1\r\nContent-Length: 6\r\n\r\n[1, 2]".encode())
+            assert reached.wait(60)
+        for _ in range(2):  # the second comes after the server has read the above
+            asks = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            asks.sendall(b"GET /ping HTTP/1.0\r\n\r\n")
+            assert asks.recv(12) == b"HTTP/1.0 200"
+
+
 def test_few_descriptors_are_an_error_that_says_so(monkeypatch):
     serving = read_serving({"SAGEMAKER_BIND_TO_PORT": str(unused_port())})
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
@@ -511,7 +614,7 @@ def test_few_descriptors_are_an_error_that_says_so(monkeypatch):
 # ---- the model's process
 
 
-def test_threads_that_hang_are_logged_and_shown_by_ping_until_they_end(caplog):
+def test_threads_that_are_late_are_logged_and_shown_by_ping_only_if_they_hang(caplog, monkeypatch):
     gate = threading.Event()
 
     class Hangs(Adds):
@@ -519,6 +622,7 @@ def test_threads_that_hang_are_logged_and_shown_by_ping_until_they_end(caplog):
             gate.wait()
             return super().predict(signature, inputs)
 
+    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 10**6)
     two = {"SAGEMAKER_MODEL_SERVER_WORKERS": "2", "SAGEMAKER_MODEL_SERVER_TIMEOUT": "1"}
     front, _ = front_of(Hangs(ONE), **two)
     try:
@@ -527,6 +631,10 @@ def test_threads_that_hang_are_logged_and_shown_by_ping_until_they_end(caplog):
             assert front.get("/ping").status_code == 200
             response = front.post("/invocations", data="[1, 2]")
             assert (response.status_code, response.json) == late
+        assert front.get("/ping").status_code == 200  # all are late, and may be slow only
+        busy = front.post("/invocations", data="[1, 2]")
+        assert (busy.status_code, busy.json) == (503, {"error": "all threads have been busy for 1 s"})
+        monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 1)
         for response in (front.get("/ping"), front.post("/invocations", data="[1, 2]")):
             assert response.status_code == 503 and "2 of 2 threads hang" in response.json["error"]
         assert "POST '/invocations' has no answer after 1 s, and may hang, as 2 of 2 threads do" in caplog.text
@@ -545,6 +653,73 @@ def test_one_thread_that_hangs_for_long_is_shown_by_ping(monkeypatch):
     assert workers.ask({"wsgi.input": io.BytesIO()})[0] == "503 Service Unavailable"
     eventually(lambda: "1 of 2 threads hang" in workers.unwell(), 60)
     [connection.close() for connection in theirs]
+
+
+def test_a_thread_whose_answer_cannot_be_read_is_counted(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 0)
+    ours, theirs = connect(2, 60)
+    workers = Workers(ours, 60)
+    workers.is_loaded = True
+    theirs[0].send_bytes(b"no JSON")
+    with pytest.raises(ValueError, match="Expecting value"):
+        workers.ask({"wsgi.input": io.BytesIO()})
+    assert "1 of 2 threads hang" in workers.unwell()
+
+
+def test_the_end_of_the_models_process_is_noticed_though_its_children_keep_the_connection(monkeypatch):
+    servers: list[Server] = []
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("entrypoint.serving.__main__.Server", lambda *a: servers.append(Server(*a)) or servers[0])
+    serving = read_serving({"SAGEMAKER_BIND_TO_PORT": str(unused_port())})
+    (ready,), _kept = connect(1, 60)
+    model = subprocess.Popen(["sh", "-c", f"exit {ExitCode.CODE}"])
+    codes: list[int] = []
+    act = threading.Thread(
+        target=lambda: codes.append(_answer(serving, Workers([], 60), model.pid, ready, [])), daemon=True
+    )
+    act.start()
+    act.join(60)
+    model.wait(60)  # which has been waited for
+    assert codes == [ExitCode.CODE]
+    wasyncore.close_all(servers[0]._map)
+
+
+FORKS = """
+import multiprocessing, signal, threading
+from entrypoint.serving.model_process import _prepare_forks
+from entrypoint.serving.workers import connect
+
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda *_: None)
+(ours,), (theirs,) = connect(1, 60)
+_prepare_forks([ours])
+context = multiprocessing.get_context("fork")
+child = context.Process(target=context.Event().wait)
+starts = threading.Thread(target=child.start)
+starts.start()
+starts.join()
+ours.close()
+print(theirs.poll(60))  # its end: nobody else has it
+child.terminate()
+child.join(60)
+print(child.exitcode)
+child.kill()
+"""
+
+
+def test_what_a_handler_forks_ends_by_signals_and_has_none_of_our_connections():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=300)
+    assert (done.stdout.split(), done.stderr) == (["True", "-15"], "")
+
+
+def test_handlers_may_have_many_connections_to_the_model():
+    application = make_app(service := Service(read_serving({})))
+    service.model = Adds(ONE)
+    port = _listen_to_handlers(application, service.serving)
+    with ExitStack() as stack:
+        for _ in range(120):
+            stack.enter_context(connected(port))
+        assert invoke(port, "[1, 2]") == (200, '{"predictions": [3.0]}')
 
 
 def test_requests_are_refused_if_the_process_of_the_model_has_ended():
@@ -576,6 +751,11 @@ def test_variables_of_the_platform():
     serving = read_serving({"SAGEMAKER_BIND_TO_PORT": "9000", **environment})
     assert (serving.port, serving.max_payload) == (9000, 6 << 20)
     assert read_serving({"SAGEMAKER_MAX_PAYLOAD_IN_MB": "0"}).max_payload > 1 << 30  # 0 is no limit
+    for timeout, seconds in {"0": 3600, "60.0": 60, "1": 1, "": 60}.items():
+        assert read_serving({"SAGEMAKER_MODEL_SERVER_TIMEOUT": timeout}).timeout == seconds
+    for wrong in ("60.5", ".0", "-1"):
+        with pytest.raises(ConfigError, match="wanted seconds for an answer, 0: no limit"):
+            read_serving({"SAGEMAKER_MODEL_SERVER_TIMEOUT": wrong})
     with pytest.raises(ConfigError, match="SAGEMAKER_BIND_TO_PORT is 'http'; wanted a port"):
         read_serving({"SAGEMAKER_BIND_TO_PORT": "http"})
 
