@@ -251,7 +251,7 @@ class Server(TcpWSGIServer):
     def run(self) -> bool:
         """Serve until stopped. Return whether all requests were answered."""
         while not self._asked_to_stop:
-            self._turn(0.02 if self.in_connection_overflow else 1.0)
+            self._turn(0.02 if len(self._map) >= self.adj.connection_limit else 1.0)
         while _has_data([self.socket]):  # accept those that have connected
             super().handle_accept()
         self.accepting = False
