@@ -173,6 +173,7 @@ class Scopes:
                 elif isinstance(node, ast.ClassDef):
                     self._classes.setdefault(node.name, []).append((source, node))
         self._asked: set[ast.AST] = set()  # functions whose callers are being followed
+        self._assignments: dict[ast.AST, list[tuple[str, ast.AST | None, ast.AST]]] = {}  # what `_assigned` has found
         # A scope may be entered by an ExitStack, or set for all that follows.
         self.is_unusual = (
             code.has(".experimental_set_strategy")
@@ -360,12 +361,16 @@ class Scopes:
             return own
         return [value for _, where, value in assigned if where is None]
 
-    def _assigned(self, source: Source, within: ast.AST) -> Iterator[tuple[str, ast.AST | None, ast.AST]]:
-        """Yield (target as written, its function, value) of all assignments in a node."""
-        for node in ast.walk(within):
-            for target, value in _assigned(node):
-                if not self._is_never_run(source, node):
-                    yield ast.unparse(target), _function_of(source, node), value
+    def _assigned(self, source: Source, within: ast.AST) -> list[tuple[str, ast.AST | None, ast.AST]]:
+        """Return (target as written, its function, value) of all assignments in a node."""
+        if within not in self._assignments:  # it is asked for each name whose value is followed
+            self._assignments[within] = [
+                (ast.unparse(target), _function_of(source, node), value)
+                for node in ast.walk(within)
+                for target, value in _assigned(node)
+                if not self._is_never_run(source, node)
+            ]
+        return self._assignments[within]
 
     def _makes_model(self, source: Source, call: ast.Call, depth: int) -> bool:
         """Return whether a call makes a model, and that not in a scope of its own."""

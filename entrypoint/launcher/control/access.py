@@ -66,10 +66,7 @@ class Callers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`leads_here` is told of another host's name that keeps leading to this host, and of the address."""
-        # Hosts that share a machine, and its address, are told apart by their ports.
-        self._others = {host.name for host in cluster.hosts if host.ports_from == cluster.me.ports_from} - {
-            cluster.me.name
-        }
+        self._others = {host.name for host in cluster.hosts if cluster.is_elsewhere(host)}
         self._leads_here, self._clock = leads_here, clock
         self._suspects: dict[str, tuple[set[str], float]] = {}  # host whose name leads here -> addresses, since when
         self._hosts_at: dict[str, frozenset[str]] = {}  # by address: as the job gives it, or as a name ever resolved

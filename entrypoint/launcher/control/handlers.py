@@ -151,13 +151,13 @@ class Control:
         return self._routes[path].body(self._records.folder)
 
     def _take_report(self, caller: str, body: bytes) -> tuple[bytes, str]:
-        cluster = self._cluster
+        cluster, data = self._cluster, parse(body)
         if not cluster.is_coordinator:  # hosts disagree on the coordinator if they have different groups or settings
-            me, other, data = cluster.me.name, cluster.coordinator.name, parse(body)
+            me, other = cluster.me.name, cluster.coordinator.name
             if self._life != b'""' and isinstance(data, dict) and json.dumps(data.get("life")).encode() == self._life:
                 raise Refused(leads_here(other, caller))
             raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
-        data, hosts = parse(body), self.callers.hosts_at(caller)
+        hosts = self.callers.hosts_at(caller)
         try:
             report = report_from_json(data, self._followers)
         except Refused as error:

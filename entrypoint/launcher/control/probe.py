@@ -37,7 +37,7 @@ def _reach(cluster: Cluster, host: Host, port: int) -> Reach:
     except (OSError, ValueError) as error:  # ValueError: DNS cannot have such a name
         return Reach(host=host.name, why=getattr(error, "strerror", None) or str(error))
     found = [str(address[0]) for *_, address in ways]
-    if host.ports_from == cluster.me.ports_from and host is not cluster.me and all(map(is_here, found)):
+    if cluster.is_elsewhere(host) and all(map(is_here, found)):
         return Reach(host=host.name, address=found[0], why="which is this host")
     why = ""
     for *kind, _, address in ways:

@@ -82,5 +82,9 @@ class Cluster(Value):
     def outside(self) -> tuple[Host, ...]:
         return self._with(Part.OUTSIDE)
 
+    def is_elsewhere(self, host: Host) -> bool:
+        """Return whether it is another host, with addresses of its own: those of one machine differ in their ports."""
+        return host.name != self.me.name and host.ports_from == self.me.ports_from
+
     def _with(self, part: Part) -> tuple[Host, ...]:
         return tuple(host for host in self.hosts if host.part is part)

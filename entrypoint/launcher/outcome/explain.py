@@ -246,9 +246,10 @@ def _of_child(code: int, number: int) -> str:
 
 
 def _of_signal(lines: list[str], number: int) -> Reason:
-    if number not in (signal.SIGKILL, signal.SIGTERM) and (found := fatal(lines)):
+    by_itself = number not in (signal.SIGKILL, signal.SIGTERM)
+    if by_itself and (found := fatal(lines)):
         return found
-    stack = of_handler(lines) if number not in (signal.SIGKILL, signal.SIGTERM) else None
+    stack = of_handler(lines) if by_itself else None
     if number not in (*SENT, signal.SIGKILL) and (said := complaint(lines)):
         return said.strip(), stack[1] if stack else _last_lines(lines), False
     if stack:

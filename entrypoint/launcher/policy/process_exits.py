@@ -16,6 +16,7 @@ from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts, Phase
 from entrypoint.launcher.policy.known import PEER_SECONDS
 from entrypoint.launcher.policy.starting import Starting
+from entrypoint.launcher.policy.verdict import lingering_hosts
 
 if TYPE_CHECKING:
     from entrypoint.launcher.outcome.explain import Explanation
@@ -143,7 +144,8 @@ class Ends:
             self._waits_since = now
             return
         if facts.attempt.decided_since is not None:
-            left = [spec for spec in self._sidecars if self._lingers(spec.host)]
+            lingering = lingering_hosts(facts)
+            left = [spec for spec in self._sidecars if spec.host in lingering]
             if left and now >= facts.attempt.decided_since + LOOK_WAITING_SECONDS:
                 self._has_logged = True
                 most = f"{max(spec.lingers for spec in left):g} s"
@@ -162,9 +164,6 @@ class Ends:
     def _is_over(self, host: str) -> bool:
         report = self.facts.report_of(host)
         return self.facts.rests() is not None if host == self.facts.host else report.done or report.rests is not None
-
-    def _lingers(self, host: str) -> bool:
-        return self.facts.lingering() if host == self.facts.host else self.facts.report_of(host).lingering
 
     def _watch_the_chief(self, now: float) -> None:
         """Blame a chief whose session waits for ever for a server that its code does not start."""

@@ -61,10 +61,15 @@ def _may_still_work(facts: Facts, settings: Settings, now: float) -> bool:
     return patience > 0 and (now < since + patience or is_silent or now < facts.hosts.woke + settings.heartbeat)
 
 
+def lingering_hosts(facts: Facts) -> set[str]:
+    """Return the hosts on which a process that does not decide may still have work, as far as they have reported."""
+    found = {host for host in facts.others if facts.report_of(host).lingering}
+    return found | {facts.host} if facts.lingering() else found
+
+
 def _waits_for_sidecars(facts: Facts, settings: Settings, now: float) -> bool:
     """Return whether a process that does not decide may have work left, and time for it."""
-    lingering = {host for host in facts.others if facts.report_of(host).lingering}
-    lingering |= {facts.host} if facts.lingering() else set()
+    lingering = lingering_hosts(facts)
     if not lingering:
         return False
     since = now if facts.attempt.decided_since is None else facts.attempt.decided_since

@@ -102,7 +102,7 @@ def note_trained(optimizer: Any, pairs: Any) -> None:
             SEEN.variables[id(variable)] = weakref.ref(variable), size_of(variable), not is_sparse(grad)
         SEEN.others = SEEN.others or int(hasattr(variable, "layout") and hasattr(variable.layout, "mesh"))  # DTensor's
         if "/job:ps" in str(getattr(variable, "device", "")):
-            SEEN.strategy, SEEN.workers = SEEN.strategy or "ParameterServer", SEEN.workers
+            SEEN.strategy = SEEN.strategy or "ParameterServer"
     name, workers = strategy()
     if (workers, name) >= (SEEN.workers, SEEN.strategy):  # a small model may be trained outside of it, too
         SEEN.strategy, SEEN.workers = name, workers

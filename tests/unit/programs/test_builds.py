@@ -50,7 +50,7 @@ def indented(text: str, by: int) -> str:
 
 
 def by_pip(printed: str, what: str) -> str:
-    asked = what if "://" in what else f"https://files.pythonhosted.org/{what}-1.tar.gz"
+    asked = what if "://" in what else f"https://index.example/{what}-1.tar.gz"
     return (
         "  error: subprocess-exited-with-error\n\n  x Preparing metadata (pyproject.toml) did not run successfully.\n"
         f"  │ exit code: 1\n  ╰─> [9 lines of output]\n{indented(printed, 6)}      [end of output]\n\n"
