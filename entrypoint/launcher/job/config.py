@@ -171,7 +171,7 @@ def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
         raise ConfigError(f"ENTRYPOINT_EVALUATOR is set, and the mode is {mode}; wanted ps or mwms, or no evaluator")
     name = {"first": names[0], "last": names[-1]}.get(settings.evaluator, settings.evaluator)
     if name not in names:
-        found = repr(settings.evaluator)
+        found = clip(repr(settings.evaluator))
         raise ConfigError(f"ENTRYPOINT_EVALUATOR is {found}; wanted first, last or one of {show(names)}")
     return name
 

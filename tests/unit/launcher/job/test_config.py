@@ -103,6 +103,11 @@ BAD_REQUESTS = {
         {"ENTRYPOINT_MODE": "jax", "ENTRYPOINT_EVALUATOR": "first"},
         ["ENTRYPOINT_EVALUATOR", "the mode is jax", "takes part in every step", "wanted no evaluator"],
     ),
+    "an evaluator whose name is long": (
+        {MWMS: "true"},
+        {"ENTRYPOINT_EVALUATOR": "[" * 100_000},
+        ["ENTRYPOINT_EVALUATOR is '[[[", "[[[...; wanted first, last or one of"],
+    ),
     "no program": ({"sagemaker_program": "null"}, {}, ["no program", "sagemaker_program", "SAGEMAKER_PROGRAM"]),
     "empty program": ({"sagemaker_program": '""'}, {}, ["no program", "train.py"]),
     "no processes": ({}, {"ENTRYPOINT_PROCESSES_PER_HOST": "0"}, ["'0'", "1 to 512"]),
