@@ -27,7 +27,7 @@ def facts(base: Path, me: str = "algo-1") -> Facts:
     found.own.note_ended(own, Exit(code=143, signal=15), 106.0)
     found.hosts.note_contact("algo-3", 102.0)
     found.hosts.note_report(Report(host="algo-2", exits=(("worker/1", "exit code 3", 4.9),), gone=True), 106.0)
-    found.note_outcome(outcome.failed(ROOT), 106.0)
+    found.outcome, found.outcome_at = outcome.failed(ROOT), 106.0
     return found
 
 
