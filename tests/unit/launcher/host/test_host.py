@@ -138,7 +138,7 @@ def test_a_rank_of_another_attempt_is_refused(start: Callable, attempt: int | No
     assert host._spawner.order(0, 1, None, ()) == {"refused": f"{HOST} has not prepared the user's code"}
 
 
-def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monkeypatch) -> None:
+def test_an_awaited_process_is_checked_until_it_listens(start: Callable, monkeypatch) -> None:
     server = spec("ps/0", "sleep 600", ready=Ready.LISTENING, ports=(7000,))
     host = start(server)
     host.start(server, 0)
@@ -148,7 +148,7 @@ def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monke
     assert event(host, events.Listening, awaited=(server,)).name == "ps/0" and list(looks) == []
 
 
-def test_who_is_about_to_end_is_said_once_more_when_nobody_is(start: Callable, monkeypatch) -> None:
+def test_that_no_process_is_about_to_end_any_more_is_an_event_once(start: Callable, monkeypatch) -> None:
     host = start(script := spec("script", "exit 0"))
     outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
     monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))

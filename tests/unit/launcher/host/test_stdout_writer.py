@@ -30,7 +30,7 @@ class Full:
         os.close(self.writer)
 
 
-def test_two_threads_that_are_to_write_at_the_same_time_do_so_in_order(monkeypatch):
+def test_two_threads_that_write_at_the_same_time_keep_the_order(monkeypatch):
     """The sink's own thread sees waiting data; before it takes them, the reading thread does."""
     pipe, write = Full(), Sink._write_until
     woken, comes, tries = threading.Event(), threading.Event(), threading.Event()
@@ -100,7 +100,7 @@ def test_without_a_thread_what_waits_is_written_when_somebody_reads(monkeypatch)
     pipe.close()
 
 
-def test_who_is_told_to_end_while_it_waits_for_a_reader_hurries(monkeypatch):
+def test_a_stop_shortens_the_wait_for_a_reader(monkeypatch):
     monkeypatch.setattr("entrypoint.launcher.host.stdout_writer.HURRY_SECONDS", 0.2)
     full, told, missing = Full(), [], []
     sink = Sink(full.writer)

@@ -526,7 +526,7 @@ def base(tmp_path_factory):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("hosts", [1, 2, 5])
-def test_all_is_well(base, mode, hosts):
+def test_undisturbed_jobs_succeed_and_end_together(base, mode, hosts):
     for seed in range(2):
         world = run(Story(seed=seed, hosts=hosts, mode=mode, per_host=2), base)
         check(world)
@@ -535,7 +535,7 @@ def test_all_is_well(base, mode, hosts):
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-def test_all_is_well_with_hosts_outside_that_serve_for_ever(base, mode):
+def test_jobs_with_hosts_outside_that_serve_for_ever_succeed(base, mode):
     for seed in range(2):
         world = run(Story(seed=seed, hosts=4, mode=mode, outside=2), base)
         check(world)
@@ -545,7 +545,7 @@ def test_all_is_well_with_hosts_outside_that_serve_for_ever(base, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_jobs_that_are_tried_again_end_well(base, mode):
+def test_restarted_jobs_succeed(base, mode):
     """If the failure allows it, and no other host fails."""
     tried = 0
     for seed in range(36, 60):  # with mpi, the first failure that allows it is in 36
@@ -576,7 +576,7 @@ def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stop", ["all", "one"])
-def test_a_stop_that_crosses_a_failure_hides_it_nowhere(base, mode, stop):
+def test_a_stop_after_a_known_failure_does_not_hide_it(base, mode, stop):
     known = 0
     for seed in range(16):
         world = run(Story(seed=seed, mode=mode, stop=stop, crosses=True, fails=1, slow=seed % 2 * 0.4), base)
@@ -586,7 +586,7 @@ def test_a_stop_that_crosses_a_failure_hides_it_nowhere(base, mode, stop):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_processes_that_stay_hold_nobody_up(base, mode):
+def test_processes_that_survive_sigkill_hold_up_no_host(base, mode):
     """After a failure, at a stop, and between attempts."""
     for seed in range(8):
         stop, restarts = ["", "all"][seed % 2], [0, 2][seed // 2 % 2]
@@ -594,7 +594,7 @@ def test_processes_that_stay_hold_nobody_up(base, mode):
         check(world)
 
 
-def test_what_stays_outside_the_distribution_holds_up_no_stop(base):
+def test_a_process_that_survives_outside_the_distribution_holds_up_no_stop(base):
     world = run(Story(seed=321071, outside=2, loss=0.1, stop="all", stays=2, scripts="ignores"), base)
     assert any(host.policy.facts.own.stuck for host in world.hosts.values() if host.policy), "the seed says so"
     check(world)
@@ -602,7 +602,7 @@ def test_what_stays_outside_the_distribution_holds_up_no_stop(base):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stop", ["", "all"])
-def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
+def test_a_host_whose_output_nobody_reads_changes_no_outcome(base, mode, stop):
     """Its programs wait until somebody reads, or until they are terminated; how the job ends does not depend on it."""
     for seed in range(9):
         fails = seed % 2
@@ -658,5 +658,5 @@ stories = st.builds(
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(story=stories)
-def test_whatever_happens(base, story):
+def test_every_story_ends_as_it_must(base, story):
     check(run(story, base))
