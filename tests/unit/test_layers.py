@@ -28,11 +28,10 @@ MAY_IMPORT = {
     "launcher/host": "base launcher/job launcher/outcome launcher/plan launcher/policy record",
     "launcher/control": "base launcher/host launcher/job launcher/outcome launcher/policy record",
     "launcher/places": "",
-    "launcher/surroundings": "base launcher/host launcher/job",
     "launcher/supervisor": "base launcher/control launcher/host launcher/outcome launcher/plan launcher/policy record",
     "launcher/self_failure": (
         "base launcher/control launcher/host launcher/job launcher/outcome launcher/places launcher/plan "
-        "launcher/policy launcher/supervisor launcher/surroundings"
+        "launcher/policy launcher/supervisor"
     ),
     "launcher/epilogue": "launcher/host launcher/outcome launcher/policy launcher/supervisor record",
     "observe/live": "base launcher/control record",
@@ -45,7 +44,7 @@ MAY_IMPORT = {
     ),
     "train": (
         "base launcher/control launcher/epilogue launcher/host launcher/job launcher/outcome launcher/places "
-        "launcher/plan launcher/self_failure launcher/supervisor launcher/surroundings observe/live observe/monitor"
+        "launcher/plan launcher/self_failure launcher/supervisor observe/live observe/monitor"
     ),
     "simulate": (
         "base launcher/host launcher/job launcher/outcome launcher/plan observe/export observe/live observe/report "

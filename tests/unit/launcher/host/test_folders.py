@@ -33,12 +33,12 @@ def close(folder: Path) -> None:
 
 
 def test_open_folders_are_used_without_a_word(job: Job) -> None:
-    assert folders.settled(job) == (job, [])
+    assert folders.settled(job, {}) == (job, [])
 
 
 def test_a_closed_data_folder_is_one_warning_and_the_record_lies_elsewhere(job: Job) -> None:
     close(job.paths.data)
-    found, (line,) = folders.settled(job)
+    found, (line,) = folders.settled(job, {})
     assert f"cannot write to {job.paths.data}, so the report cannot be kept; wanted" in line
     for path in (found.paths.records, found.paths.report, found.paths.evidence("algo-1")):
         assert job.paths.run in path.parents
@@ -47,10 +47,10 @@ def test_a_closed_data_folder_is_one_warning_and_the_record_lies_elsewhere(job: 
 
 def test_checkpoints_are_warned_of_only_where_the_job_has_them(job: Job) -> None:
     close(job.paths.model)
-    _, (line,) = folders.settled(job)
+    _, (line,) = folders.settled(job, {})
     assert "so the model cannot be kept" in line
     (job.paths.base / "checkpoints").write_text("no folder")
-    _, (line,) = folders.settled(job)
+    _, (line,) = folders.settled(job, {})
     assert f"{job.paths.model}, {job.paths.base / 'checkpoints'}, so the model, checkpoints cannot be kept" in line
 
 
@@ -58,7 +58,7 @@ def test_checkpoints_are_warned_of_only_where_the_job_has_them(job: Job) -> None
 def test_code_lies_in_the_run_folder_where_its_own_is_closed(job: Job, tmp_path: Path, source: str) -> None:
     close(job.paths.code)
     named = {"sagemaker_submit_directory": source} if source else {}
-    found, (line,) = folders.settled(read(tmp_path, hyperparameters=named))
+    found, (line,) = folders.settled(read(tmp_path, hyperparameters=named), {})
     code = job.paths.run / "code"
     assert (found.paths.code, found.program.source) == (code, source or str(code))
     assert line.endswith(f"the code lies in {code}")
@@ -68,8 +68,8 @@ def test_a_program_on_a_noexec_disk_is_warned_of(job: Job, monkeypatch: pytest.M
     close(job.paths.code)
     flags = SimpleNamespace(f_flag=os.ST_NOEXEC)
     monkeypatch.setattr(folders.os, "statvfs", lambda path: flags)
-    assert len(folders.settled(job)[1]) == 1
-    _, (_, line) = folders.settled(replace(job, program=replace(job.program, name="train.sh")))
+    assert len(folders.settled(job, {})[1]) == 1
+    _, (_, line) = folders.settled(replace(job, program=replace(job.program, name="train.sh")), {})
     assert line.startswith("warning: train.sh cannot be run there")
 
 
