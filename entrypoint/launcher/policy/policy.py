@@ -136,7 +136,7 @@ class Policy:
             case events.Found(cause=cause):
                 if facts.phase.is_active:
                     facts.note_cause(cause, now)
-            case events.Due() | events.RankEnded() | events.ChildrenChanged():
+            case events.Due():
                 pass
             case _:
                 assert_never(event)

@@ -43,8 +43,7 @@ def test_a_question_that_nobody_answers_raises_after_its_patience():
 
 SCRIPT = """
 import os, signal, threading, time
-from entrypoint.launcher.host.inbox import Inbox
-from entrypoint.launcher.policy.events import ChildrenChanged
+from entrypoint.launcher.host.inbox import ChildrenChanged, Inbox
 
 inbox = Inbox()
 inbox.catch_signals()
