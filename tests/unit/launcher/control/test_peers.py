@@ -479,20 +479,6 @@ def test_a_coordinator_that_refuses_an_unknown_address_has_answered():
     eventually(lambda: net.heard["algo-2"].count(Answered(host="algo-1")) > 1, within=60)
 
 
-def test_a_follower_hears_the_news_over_its_link():
-    """Its own port is closed, so that the news cannot be delivered there."""
-    net = Net(2)
-    with socket.create_server((net.hosts[1].address, net.settings.control_port)):
-        coordinator, follower = net.peers(0), net.peers(1)
-        follower.report(Report(host="algo-2"))
-
-        def is_told() -> bool:  # the connection is kept when the answer is out
-            coordinator.announce(News(poll=1))
-            return News(poll=1) in heard_of(net, "algo-2")
-
-        eventually(is_told, within=60)
-
-
 class Times(list):
     """Take events, and keep the times of those of one kind."""
 
