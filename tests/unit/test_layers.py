@@ -310,7 +310,7 @@ def test_what_starts_a_job_needs_neither_the_control_channel_nor_what_failures_n
     """These are needed after the first process has started."""
     loaded = loaded_by({"train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner"})
     late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
-    failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks", "policy.evidence"}
+    failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks"}
     assert not late | (loaded & {f"launcher.{name}" for name in failures})
 
 

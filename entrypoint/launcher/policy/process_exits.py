@@ -11,6 +11,7 @@ from entrypoint.launcher.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Confidence, Exit
 from entrypoint.launcher.plan.plan import USERS, Duty, Flag, ProcessSpec, Ready, Restart, Role
+from entrypoint.launcher.plan.render import command_words
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts, Phase
@@ -64,7 +65,6 @@ class Ends:
             yield again
             return
         from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
-        from entrypoint.launcher.plan.render import command_words
 
         if spec.duty is Duty.LAUNCHER:  # mpirun fails because a rank did, or later while it cleans up
             error, details, confidence = explain_mpirun(event.output)
