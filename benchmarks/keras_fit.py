@@ -10,7 +10,7 @@ The networks are that of examples/digits, and a dense one of 10 million weights.
 itself: by XLA with JAX, not with TensorFlow on CPUs. Ways take turns, so other work of the machine affects all alike.
 
 Start and tail of mode jax stand beside the same script in two containers by hand, with the variables that the launcher
-sets. They need root, as the kernel reports when the processes begin and end. Prints Markdown tables.
+sets. They need root, as the kernel reports when the processes begin and end.
 
     python -m benchmarks.keras_fit --rounds 5 --json keras-fit.json
     python -m benchmarks.keras_fit --rounds 1 --epochs 1 --cases digits dense
@@ -18,12 +18,10 @@ sets. They need root, as the kernel reports when the processes begin and end. Pr
 
 import json
 import re
-import statistics
-from typing import Any
 
 from benchmarks import machine
-from benchmarks.machine import spread
 from benchmarks.profile_start.jobs import NAMES, PYTHON, Case, printed, run
+from benchmarks.report import page
 
 WAYS = {
     "jax": {"sagemaker_entrypoint_mode": "jax"},
@@ -144,7 +142,7 @@ def speed(image: str, way: str, network: str, epochs: int) -> dict[str, float]:
 
 def start(image: str, ours: bool) -> dict[str, float]:
     """Return seconds from the last container's first program to the last first line and first step, and the tail."""
-    hosts = run(image, case("jax", "digits", 1, 1), ours).hosts
+    hosts = run(image, case("jax", "digits", 1, 1), ours)
     began = max(host.began for host in hosts)
     line, step, last = (max(host.first_lines[number] for host in hosts) for number in range(3))
     ends = {"first_line_s": line - began, "first_step_s": step - began, "tail_s": max(h.ended for h in hosts) - last}
@@ -165,30 +163,7 @@ def main() -> None:
             measures = start(image, SIDES[how]) if what == "start" else speed(image, how, what, arguments.epochs)
             head = {"case": what, "side": how, "round": number + 1, "load": machine.load()}
             machine.add(record, {**head, "measures": measures}, arguments.json)
-    print(f"{machine.here(record)}; median (least-most)")
-    print("\n".join(tables(record["runs"])))
-
-
-def tables(runs: list[dict[str, Any]]) -> list[str]:
-    """Return a table of rows per second, and one of start and tail, where there are such runs."""
-    values: dict[tuple[str, str, str], list[float]] = {}
-    for each in sorted(runs, key=lambda each: each["round"]):
-        for name, value in each["measures"].items():
-            values.setdefault((each["case"], each["side"], name), []).append(value)
-    lines = []
-    if networks := [network for network in NETWORKS if (network, "jax", "rows_per_s") in values]:
-        lines += ["", "| network | way | rows/s of both hosts | jax to this, by round |", "|---|---|---|---|"]
-        for network, way in ((network, way) for network in networks for way in WAYS):
-            jax, mine = (values[network, each, "rows_per_s"] for each in ("jax", way))
-            ratios = [ours / other for ours, other in zip(jax, mine, strict=True)]
-            lines.append(f"| {network} | {way} | {spread(mine, '.0f')} | {spread(ratios, '.2f')} |")
-    if measures := list(dict.fromkeys(name for what, _, name in values if what == "start")):
-        lines += ["", "| mode jax, seconds | by hand | ours | ours more by |", "|---|---|---|---|"]
-        for name in measures:
-            hand, ours = (values["start", side, name] for side in SIDES)
-            more = statistics.median(ours) - statistics.median(hand)
-            lines.append(f"| {name} | {spread(hand, '.2f')} | {spread(ours, '.2f')} | {more:+.2f} |")
-    return lines
+    print(page(record))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.report import pages
+from benchmarks.report import page
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.fingerprint import fingerprint
 from entrypoint.launcher.plan.planner import plan_for
@@ -51,7 +51,7 @@ def main() -> None:
             )
             if given.json:
                 machine.write(given.json, record)
-    print(pages.page(record))
+    print(page(record))
 
 
 def one_round(hosts: int, number: int, steady: float) -> dict[str, float]:

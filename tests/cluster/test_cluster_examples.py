@@ -2,13 +2,12 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone, sh
+from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone
 from endpoint import ask, serving
 
 from entrypoint.simulate.channels import Channel, InputMode
@@ -113,14 +112,6 @@ def test_deepfm_from_pipes(
         outputs, names = predict(image, endings["algo-1"].ml, rows)
         assert names == ["probability"]
         assert len(outputs) == 2 and all(0 < probability < 1 for probability in outputs)
-
-
-@pytest.mark.more  # local/test_deepfm.py does it with parameter servers
-@pytest.mark.skipif(LINE != DEFAULT_LINE, reason="benchmarks/deepfm_auc.py is for the default line")
-def test_horovod_beats_a_logistic_regression(image: str, tell: Callable[[str], None]) -> None:
-    """By 0.02 at least; benchmarks/deepfm_auc.py does it with more rows and more often."""
-    command = [sys.executable, "-m", "benchmarks.deepfm_auc", "--image", image, "--modes", "mpi"]
-    tell(sh(*command, "--rows", "40000", "--seeds", "1", "--least", "0.02", within=3 * PATIENCE, cwd=ROOT).stdout)
 
 
 @pytest.mark.more  # SageMaker's SDKs run it, too: sdk/test_local_mode.py

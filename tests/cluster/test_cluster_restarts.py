@@ -1,9 +1,6 @@
 """Test that what dies by chance is restarted, and that the training's result is as without the failure."""
 
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,21 +83,3 @@ def test_horovod_resumes_from_its_checkpoint(cluster: StartCluster, figure: Figu
         auc = number(endings["algo-1"], r"evaluation auc=(\d\.\d+)")
         figure(f"DeepFM, mpi, tried again: AUC {auc} after", endings["algo-1"].finished - endings["algo-1"].started)
         assert auc >= WITHOUT_LOSS
-
-
-@pytest.mark.more  # local/test_kills.py does it with parameter servers
-def test_a_job_that_is_killed_goes_on_in_the_next_from_its_checkpoint(image: str, tell: Tell, clicks: Path) -> None:
-    """All processes at once, during a save; benchmarks/kills.py states the question, and does it more often."""
-    command = [sys.executable, ROOT / "benchmarks/kills.py", "--mode", "mpi", "--engine", "docker", "--image", image]
-    command += ["--data", clicks, "--kills", "1", "--unkilled", "1", "--not-before", "1", "--seed", "37"]
-    with subprocess.Popen([*map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as kills:
-        try:
-            printed, _ = kills.communicate(timeout=3 * PATIENCE)
-        except BaseException:
-            kills.send_signal(signal.SIGINT)  # it stops its job, and that job's containers
-            raise
-    assert kills.returncode == 0, printed
-    assert "; 0 jobs resumed" not in printed, printed
-    found = re.findall(r"\| (?:killed and resumed|not killed) \| (\d\.\d+) ", printed)
-    tell(f"DeepFM, mpi, job killed: AUC {found[0]}, not killed: {found[1]}")
-    assert min(map(float, found)) >= WITHOUT_LOSS

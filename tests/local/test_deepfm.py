@@ -1,14 +1,19 @@
 """Test that DeepFM learns pairs that a logistic regression cannot, resumes after a stop, and serves other jobs."""
 
+import contextlib
+import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from processes import processes_with
+from waiting import eventually
 
 # What is shown is the example's model; that it trains: cluster/test_cluster_examples.py.
 pytestmark = [pytest.mark.tensorflow, pytest.mark.more]
@@ -16,29 +21,22 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 850.0
 
 
-def test_parameter_servers_beat_a_logistic_regression(no_leftovers, tell):
-    """By 0.02 at least; benchmarks/deepfm_auc.py does it with more rows and more often; Horovod does it in
-    cluster/test_cluster_examples.py.
-    """
-    command = [sys.executable, "-m", "benchmarks.deepfm_auc", "--engine", "process", "--modes", "ps"]
-    command += ["--rows", "20000", "--seeds", "1", "--least", "0.02"]
-    result = subprocess.run(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    tell(result.stdout)
-
-
 SMALL = ("batch-size=32", "embedding-size=4", "deep-layers=16,8", "dropout=0.2,0.1", "batch-norm=true")
 OPTIMIZERS = ("adam", "adagrad", "momentum", "sgd", "ftrl")
 
 
+def make_rows(folder: Path, count: int) -> Path:
+    """Make rows for DeepFM, in four files; return their folder. Rows that are there already are made anew."""
+    rows = folder / "rows"
+    maker = [sys.executable, ROOT / "examples/deepfm/make_rows.py", "--rows", str(count), "--output", rows]
+    subprocess.run(maker, check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
+    return rows
+
+
 @pytest.fixture
 def job(tmp_path, no_leftovers):
-    """Run one job by `entrypoint local`; return its log. `names`: the channels that get the rows or the model."""
-    rows = tmp_path / "rows"
-    maker = [sys.executable, ROOT / "examples/deepfm/make_rows.py", "--rows", "2000", "--output", rows]
-    subprocess.run(maker, check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
+    """Run one job by `entrypoint local`; return its log. `channels` are those that get the rows or the model."""
+    rows = make_rows(tmp_path, 2000)
 
     def run(mode, *hyperparameters, channels=("training",), fault=None, code=0, output="out"):
         shutil.rmtree(tmp_path / output, ignore_errors=True)  # of an earlier job
@@ -102,3 +100,37 @@ def test_every_optimizer_learns_in_every_way(job, mode, optimizer):
     log = job(mode, *SMALL, "epochs=2", f"optimizer={optimizer}")
     assert found(log, r"resumed behind epoch (\d)") == "1"
     assert float(found(log, r"evaluation auc=([\d.]+)")) > 0.5
+
+
+def test_parameter_servers_beat_a_logistic_regression(job, tmp_path, tell):
+    """By 0.02 at least, on rows in which pairs of features count."""
+    rows = make_rows(tmp_path, 20_000)
+    auc = float(found(job("ps"), r"evaluation auc=([\d.]+) rows=5000"))
+    program = [sys.executable, ROOT / "tests/programs/logistic_regression.py", rows]
+    logistic = float(subprocess.run(program, check=True, timeout=PATIENCE, stdout=subprocess.PIPE, text=True).stdout)
+    tell(f"DeepFM by parameter servers: AUC {auc:.3f}; a logistic regression: {logistic:.3f}")
+    assert auc >= logistic + 0.02
+
+
+def test_a_job_killed_during_a_save_resumes_from_the_last_whole_checkpoint(tmp_path, no_leftovers):
+    """All processes get SIGKILL at the first file of the second checkpoint; the next job takes the steps of a whole."""
+    rows, kept = make_rows(tmp_path, 2000), tmp_path / "kept"
+    command = [sys.executable, "-m", "entrypoint", "local", str(ROOT / "examples/deepfm/train.py"), "--hosts", "2"]
+    command += ["--mode", "ps", "--env", "ENTRYPOINT_PS_WORKERS=server", "--channel", f"training={rows}"]
+    command += ["--checkpoints", str(kept), "--output", str(tmp_path / "out"), "--hyperparameters", *SMALL, "epochs=3"]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as first:
+        eventually(lambda: list(kept.glob("ckpt-1.index")), within=PATIENCE)
+        eventually(lambda: list(kept.glob("ckpt-2*")), within=PATIENCE)
+        while left := processes_with(str(tmp_path)):
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        before = first.stdout.read()
+    shutil.rmtree(tmp_path / "out")
+    second = subprocess.run(command, cwd=tmp_path, env=environment, **pipes)
+    assert second.returncode == 0, second.stdout
+    over = max(map(int, re.findall(r"epoch (\d)/3 is over", before)))
+    assert int(found(second.stdout, r"resumed behind epoch (\d)")) in (over, over + 1)  # the save had just ended
+    assert found(second.stdout, r"epoch 3/3 is over: .* step=(\d+)") == str(3 * math.ceil(1500 / 32))
