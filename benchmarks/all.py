@@ -32,7 +32,7 @@ COMMANDS = {  # what, as its JSON file and page are called: (minutes, command; {
     "side-by-side": (82, f"{PYTHON}side_by_side --sides {SIDES} --rounds 2 --resume --json {{json}}"),
     "monitor": (6, f"{PYTHON}monitor --rounds 3 --seconds 20 --json {{json}}"),
     "many-hosts": (4, f"{PYTHON}many_hosts --json {{json}}"),
-    "chaos": (45, f"{PYTHON}chaos --seed 20261126 --jobs 2000 --least-faults 2 --at-once 8 --shrink-seconds 0 "
+    "chaos": (45, f"{PYTHON}chaos --seed 20261126 --jobs 2000 --least-faults 2 --at-once 8 "
                   "--minutes 90 --json {json}"),
     "pipe": (3, f"docker run --rm --network none --label {LABEL} -w / -v {machine.ROOT}/benchmarks:/benchmarks:ro "
                 f"-v {{folder}}:/out -e {machine.COMMIT} {IMAGE} "
@@ -52,7 +52,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.list:
         for what in given.only:
-            print(f"{COMMANDS[what][0]:3} min  {filled(what).replace(sys.executable, 'python').replace(f'{machine.ROOT}/', '')}")
+            command = filled(what).replace(sys.executable, "python").replace(f"{machine.ROOT}/", "")
+            print(f"{COMMANDS[what][0]:3} min  {command}")
         return 0
     commit = machine.commit()
     if commit.endswith("+"):

@@ -18,7 +18,6 @@ from benchmarks.side_by_side.cases import (
     RESTART,
     START,
     STOP,
-    UNREAD,
 )
 
 NAMES = {
@@ -28,7 +27,7 @@ NAMES = {
 }  # fmt: skip
 PEERS = tuple(side for side in NAMES if not side.startswith("ours"))
 MORE_IS_BETTER = ("lines_per_s",)
-NEVER = ("told_s", "saved_s", "hang_told_s")  # what a side that ran without it did not come to, however long it ran
+NEVER = ("told_s", "hang_told_s")  # what a side that ran without it did not come to, however long it ran
 SECTIONS = {  # of a page, by group of cases: the heading, and what is shown and compared
     START: ("Start and tail", ("start_s", "tail_s", "launcher_memory_bytes", "launcher_cpu_s")),
     FAILURE: ("When something fails", ("gone_s",)),
@@ -36,7 +35,6 @@ SECTIONS = {  # of a page, by group of cases: the heading, and what is shown and
     HANG: ("When a process hangs", ("hang_told_s", "gone_s")),
     STOP: ("When the job is stopped", ("told_s", "gone_s")),
     REAL: ("Real jobs", ("wall_s", "start_s", "tail_s", "launcher_tail_s")),
-    UNREAD: ("Output that nobody reads", ("told_s", "saved_s", "held_s", "gone_s", "lost_share")),
     LOG: ("The log", ("lines_per_s", "cpu_us_per_line", "split_share", "mislabelled_share", "unlabelled_share")),
     PACKAGES: ("Installs", ("install_s", "install_cpu_s", "gone_s")),
 }

@@ -23,9 +23,6 @@ MEASURES = {  # title, unit
     "own_s": ("The script's own part", "s"),
     "resumed_s": ("The launcher's part", "s"),
     "left_s": ("Until the old processes are gone", "s"),
-    "saved_s": ("Until a model is saved", "s"),
-    "held_s": ("Script's own time", "s"),
-    "lost_share": ("Lost output", "%"),
     "wall_s": ("Whole job", "s"),
     "launcher_tail_s": ("Tail after the scripts' processes are gone", "s"),
     "launcher_memory_bytes": ("Most memory", "MB"),
@@ -57,8 +54,6 @@ MEASURES = {  # title, unit
     "auc": ("AUC", ""),
     "examples_per_s": ("Examples per second", ""),
     "rows_per_s": ("Rows per second", ""),
-    "first_line_s": ("First line", "s"),
-    "first_step_s": ("First step", "s"),
 }
 SCALE = {"MB": 1e-6, "%": 100}
 

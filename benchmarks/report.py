@@ -23,6 +23,7 @@ from benchmarks.compare import (
     NEVER,
     PROMISES,
     SECTIONS,
+    Compared,
     compared,
     find,
     judged,
@@ -79,8 +80,8 @@ def side_by_side(record: Record) -> list[str]:
     runs = record["runs"]
     of_each = Counter((run["case"], run["side"]) for run in runs)
     usual = Counter(of_each.values()).most_common(1)[0][0]
-    aims = list(judged(runs))
-    worse = sum(each.is_worse for each in compared(runs, "toolkit"))
+    aims, to_toolkit = list(judged(runs)), compared(runs, "toolkit")
+    worse = sum(each.is_worse for each in to_toolkit)
     blocks = [
         f"**{sum(not missed for _, _, missed in aims)} of {plural(len(aims), 'aim')} met.** The toolkit does better in "
         f"{plural(worse, 'comparison')}. Figures are medians of {plural(usual, 'round')}."
@@ -96,22 +97,22 @@ def side_by_side(record: Record) -> list[str]:
     for group, (name, measures) in SECTIONS.items():
         of_group = where(runs, group=group)
         if of_group:
-            cannot = {case["name"]: case.get("cannot", {}) for case in record.get("cases", ())}
-            blocks += [f"## {name}", *(of_sides(of_group, measure, usual, cannot) for measure in measures)]
+            blocks += [f"## {name}", *(of_sides(of_group, measure, to_toolkit, usual) for measure in measures)]
             blocks.append(ended_well(of_group))
     return blocks
 
 
-def of_sides(runs: list[Run], measure: str, usual: int, cannot: dict[str, dict[str, str]]) -> str:
+def of_sides(runs: list[Run], measure: str, to_toolkit: list[Compared], usual: int) -> str:
     """Return a measure's table: cases, sides, and our ratio to the toolkit's, bold if it misses its aim."""
-    ratios = {each.case: each for each in compared(runs, "toolkit") if each.measure == measure and each.ratio}
+    names = {run["case"]: run["title"] for run in runs if figure([run], measure)}
+    ratios = {each.case: each for each in to_toolkit if each.case in names and each.measure == measure and each.ratio}
     lines, used = [], set()
-    for case, name in {run["case"]: run["title"] for run in runs if figure([run], measure)}.items():
+    for case, name in names.items():
         cells = {}
         for side in NAMES:
             found = figure(runs, measure, case=case, side=side)
-            ran = where(runs, case=case, side=side) and side not in cannot.get(case, {})
-            cells[side] = "never" if not found and ran and measure in NEVER else shown(found, measure, usual)
+            never = not found and measure in NEVER and where(runs, case=case, side=side)
+            cells[side] = "never" if never else shown(found, measure, usual)
         used |= {side for side, cell in cells.items() if cell}
         each = ratios.get(case)
         against = "" if each is None else f"**{each.ratio}**" if each.met is False else str(each.ratio)
@@ -259,11 +260,12 @@ def deepfm(record: Record) -> list[str]:
 
 
 def keras_fit(record: Record) -> list[str]:
-    trained, started = ([run for run in record["runs"] if (run["case"] == "start") is so] for so in (False, True))
-    return [
-        by(trained, ("case", "side"), ("rows_per_s",)),
-        by(started, ("case", "side"), ("first_line_s", "first_step_s", "tail_s")),
-    ]
+    """Show rows per second, and how many times as fast mode jax is as each other way."""
+    runs, lines = record["runs"], []
+    for network, way in dict.fromkeys((run["network"], run["way"]) for run in runs):
+        jax, mine = (figure(runs, "rows_per_s", network=network, way=each) for each in ("jax", way))
+        lines.append([network, way, shown(mine, "rows_per_s"), str(ratio(jax, mine) or "")])
+    return [table(("network", "way", heading("rows_per_s"), "jax to this"), lines)]
 
 
 PAGES: dict[str, tuple[str, Callable[[Record], list[str]]]] = {  # what: (title, what makes its blocks)

@@ -16,7 +16,7 @@ SLACK = 3.0  # seconds beyond what is promised
 PEER = 10.0  # seconds that an error waits for its cause in which a framework says that another process has ended
 DYING, LEAVE, LINE, WRITES, UNWIND, MEET = 3.0, 3.0, 1.5, 6.0, 10.0, 30.0  # limits of the launcher's, seconds
 UNREAD = 15.0  # more of WRITES for a reader, if no SIGTERM reached the host
-COMPUTES = 2.0  # seconds of computing that each limit allows for, on the machine of the record (tests/costs.py)
+COMPUTES = 2.0  # seconds of computing that each limit allows for, on the machine of the record (tests/budget.py)
 HEARS = 3.0  # seconds from SIGTERM to a host until it has reached scripts everywhere
 STOPPED = 143
 ENDS = ("exits", "raises", "kills")  # deeds of a script
@@ -32,6 +32,11 @@ def violations(seen: Observed) -> list[str]:
     history = History(seen)
     rules = (bound, goes_on, hears, success, failure, stop, agreement, cause, retried, saved, left, lines, own_fault)
     return [f"{rule.__name__}: {what}" for rule in rules for what in rule(history)]
+
+
+def rules_of(violations: list[str]) -> set[str]:
+    """Return the names of the rules that were violated."""
+    return {violation.partition(":")[0] for violation in violations}
 
 
 # --- time ---

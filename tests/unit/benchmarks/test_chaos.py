@@ -5,11 +5,10 @@ from math import inf
 
 import pytest
 
-from benchmarks.chaos.case import DEFAULTS, MODES, Case, Fault, Script
+from benchmarks.chaos.case import MODES, Case, Fault, Script
 from benchmarks.chaos.draw import KINDS, draw
 from benchmarks.chaos.observed import Deed, Injected, Observed, read_faults, read_journals
-from benchmarks.chaos.oracle import violations
-from benchmarks.chaos.shrink import candidates, rules_of, shrink
+from benchmarks.chaos.oracle import rules_of, violations
 
 BEGAN = 1000.0
 
@@ -376,28 +375,6 @@ def test_the_same_seed_draws_the_same_cases():
 def test_without_root_only_what_it_can():
     kinds = {fault.kind for number in range(300) for fault in draw(7, number, netns=False).faults}
     assert kinds == {"kill", "stop", "pause", "late", "stall"}
-
-
-def test_a_case_is_shrunk_to_what_fails():
-    """A job that fails for one of its faults, if it has two hosts."""
-    case = replace(
-        draw(7, 3, netns=True),
-        mode="mwms",
-        hosts=4,
-        each=2,
-        wrap="sh",
-        faults=(Fault(kind="kill", host="algo-1"), Fault(kind="stall", host="algo-2", lasts=3.0), KILL.fault),
-    )
-
-    def judge(candidate: Case) -> list[str]:
-        guilty = candidate.hosts >= 2 and any(fault.kind == "stall" for fault in candidate.faults)
-        return ["lines: one is lost"] if guilty else ["bound: another thing"]
-
-    small = shrink(case, {"lines"}, judge, seconds=60)
-    assert [fault.kind for fault in small.faults] == ["stall"]
-    assert (small.hosts, small.each, small.wrap, small.setting("RESTARTS")) == (2, 1, "", DEFAULTS["RESTARTS"])
-    assert {*small.scripts} <= {f"{host} {process}" for host, process in small.processes}
-    assert not [each for each in candidates(small) if "lines" in rules_of(judge(each))]
 
 
 def test_what_happened_is_read_from_the_terminal_and_the_journals(tmp_path):
