@@ -15,7 +15,6 @@ from benchmarks.side_by_side.cases import (
     LOG,
     PACKAGES,
     REAL,
-    RESTART,
     START,
     STOP,
 )
@@ -31,7 +30,6 @@ NEVER = ("told_s", "hang_told_s")  # what a side that ran without it did not com
 SECTIONS = {  # of a page, by group of cases: the heading, and what is shown and compared
     START: ("Start and tail", ("start_s", "tail_s", "launcher_memory_bytes", "launcher_cpu_s")),
     FAILURE: ("When something fails", ("gone_s",)),
-    RESTART: ("Restart after a crash", ("again_s", "own_s", "resumed_s", "left_s")),
     HANG: ("When a process hangs", ("hang_told_s", "gone_s")),
     STOP: ("When the job is stopped", ("told_s", "gone_s")),
     REAL: ("Real jobs", ("wall_s", "start_s", "tail_s", "launcher_tail_s")),

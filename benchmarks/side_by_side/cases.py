@@ -28,24 +28,20 @@ MPIRUN, HOROVODRUN, GLOO, PLAIN = "mpirun", "horovodrun", "horovodrun-gloo", "pl
 BY_HAND = (MPIRUN, HOROVODRUN, GLOO, PLAIN)  # by_hand.py starts them
 ON_REQUEST = (UNWATCHED, *BY_HAND)  # further sides, only if asked for
 START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
-RESTART, HANG = "restart", "hang"
+HANG = "hang"
 INSTALL = "install"  # the event of a case whose package cannot be installed on one host
 PACKAGES = "packages"  # the group of cases that install real packages, from an index of this machine
 ISOLATED, SILENT = "isolated", "silent"  # events: no way to an index; an index that answers nothing
 UNREACHED = (ISOLATED, SILENT)
 HANG_AFTER_S = 10
-SETTINGS = {  # environment variables of our launcher, by group
-    # Without the back-off, nothing that the launcher does hides in it.
-    RESTART: {"ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0"},
-    HANG: {"ENTRYPOINT_HANG_AFTER": str(HANG_AFTER_S), "ENTRYPOINT_HANG_ACTION": "fail"},
-}
+HANG_SETTINGS = {"ENTRYPOINT_HANG_AFTER": str(HANG_AFTER_S), "ENTRYPOINT_HANG_ACTION": "fail"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """Describe one job and its event.
 
-    `event`: "" is none; `raise`, `crash` and `hang` happen in the script; `kill`, `cut` and `install` (it fails) on
+    `event`: "" is none; `raise` and `hang` happen in the script; `kill`, `cut` and `install` (it fails) on
     `host`; `stop` is SIGTERM to all hosts; `isolated` and `silent` last from the start on.
     """
 
@@ -75,8 +71,6 @@ class Case:
         """Return whether this side can run the case."""
         if side == OURS:
             return True
-        if self.group == RESTART:  # nothing else starts a job again but horovodrun's elastic mode, for other scripts
-            return False
         match side:
             case "ours-unwatched":
                 return self.mode == "single" and self.group in (START, FAILURE)
@@ -95,9 +89,9 @@ class Case:
 
     def settings(self, side: str) -> dict[str, str]:
         """Return the environment variables that set our launcher on this side."""
-        if side not in (OURS, UNWATCHED):
-            return {}
-        return SETTINGS.get(self.group, {}) | ({"ENTRYPOINT_MONITOR": "false"} if side == UNWATCHED else {})
+        if side == UNWATCHED:
+            return {"ENTRYPOINT_MONITOR": "false"}
+        return HANG_SETTINGS if side == OURS and self.group == HANG else {}
 
 
 WORKERS_SERVE = ("sagemaker_entrypoint_ps_workers", "server")
@@ -119,13 +113,10 @@ def _fault(event: str, name: str, title: str, mode: str, hosts: int, host: int) 
     )  # fmt: skip
 
 
-def _steps(group: str, name: str, title: str, mode: str, hosts: int) -> Case:
-    fault = ("crashes-after", "100") if group == RESTART else ("hangs-in", "50")
+def _hang(name: str, title: str, mode: str, hosts: int) -> Case:
     return Case(
-        name=f"{group}-{name}", title=title, group=group, mode=mode, hosts=hosts, program="steps_job.py",
-        event="crash" if group == RESTART else "hang", host=hosts - 1,
-        arguments=(("steps", "200"), fault, ("on", f"algo-{hosts}")),
-        limit_s=LIMITS["success"], after_s=LIMITS["hang"] if group == HANG else None,
+        name=f"hang-{name}", title=title, group=HANG, mode=mode, hosts=hosts, program="steps_job.py", event="hang",
+        host=hosts - 1, arguments=(("hangs-in", "50"), ("on", f"algo-{hosts}")), after_s=LIMITS["hang"],
     )  # fmt: skip
 
 
@@ -193,12 +184,9 @@ CASES = (
     _fault(INSTALL, "ps-2-worker", "PS, 2 hosts: the install fails on the worker's host", "ps", 2, 1),
     _fault(INSTALL, "mwms-2-worker-1", "MWMS, 2 hosts: the install fails on worker 1's host", "mwms", 2, 1),
     _fault(INSTALL, "mpi-2", "MPI, 2 hosts: the install fails on the other host", "mpi", 2, 1),
-    _steps(RESTART, "single-1", "single host: the script is killed", "single", 1),
-    _steps(RESTART, "mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 is killed", "mwms", 2),
-    _steps(RESTART, "mpi-2", "Horovod, 2 hosts: rank 1 is killed", "mpi", 2),
-    _steps(HANG, "single-1", "single host: the script sleeps", "single", 1),
-    _steps(HANG, "mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 sleeps", "mwms", 2),
-    _steps(HANG, "mpi-2", "Horovod, 2 hosts: rank 1 sleeps", "mpi", 2),
+    _hang("single-1", "single host: the script sleeps", "single", 1),
+    _hang("mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 sleeps", "mwms", 2),
+    _hang("mpi-2", "Horovod, 2 hosts: rank 1 sleeps", "mpi", 2),
     _stop("single-1", "single host: SIGTERM", "single", 1),
     _stop("ps-2", "PS, 2 hosts: SIGTERM to both", "ps", 2),
     _stop("mwms-2", "MWMS, 2 hosts: SIGTERM to both", "mwms", 2),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from benchmarks.docker import seconds
-from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, RESTART, START, STOP, UNREACHED, Case
+from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, START, STOP, UNREACHED, Case
 from benchmarks.side_by_side.job import Ending, Mark
 
 TOLD = "no progress in any process for"  # our launcher's line of a hang; no other side has one
@@ -28,10 +28,9 @@ def measures(
     cpu_s: float,
     printing_cpu_s: float | None,
     peak_bytes: int,
-    left_at: float | None = None,  # when the scripts' last process was gone, of real jobs; of restarts the last before
+    left_at: float | None = None,  # when the last process of the scripts was gone, in real jobs
 ) -> dict[str, float]:
     """Return only what could be measured. A job that was cut has no end."""
-    marks = list(marks)
     by_name: dict[str, list[float]] = {}
     for mark in marks:
         by_name.setdefault(mark.what, []).append(mark.value)
@@ -39,8 +38,6 @@ def measures(
     ends = [ending.finished for ending in endings if ending.host != killed]
     over = max([end for end in ends if end is not None]) if ends and None not in ends else None
     all_there = len(by_name.get("first", [])) == case.processes
-    if case.group == RESTART:
-        return _of_restart(case, marks, left_at)
     if case.group == HANG:
         return _of_hang(by_name, endings, over)
     found: dict[str, float] = {}
@@ -73,26 +70,6 @@ def measures(
             scripts = sum(by_name["cpu"]) - sum(by_name["cpu-before"])
             found["cpu_us_per_line"] = (printing_cpu_s - scripts) / (case.processes * lines) * 1e6
     return found
-
-
-def _of_restart(case: Case, marks: list[Mark], left_at: float | None) -> dict[str, float]:
-    """Return figures of the attempt after the crash: whole, the script's own part, and the rest, the launcher's.
-
-    A script's own part is from its last process's first line to the last one's first step, as elsewhere a start ends
-    with the first line of the last process.
-    """
-    crashed = [mark.value for mark in marks if mark.what == "crashes"]
-    if not crashed:
-        return {}
-    first, steps = ([m.value for m in marks if m.what == what and m.value > crashed[0]] for what in ("first", "trains"))
-    if not len(first) == len(steps) == case.processes:
-        return {}
-    found = {
-        "again_s": max(steps) - crashed[0],
-        "own_s": max(steps) - max(first),
-        "resumed_s": max(first) - crashed[0],
-    }
-    return found if left_at is None else found | {"left_s": left_at - crashed[0]}
 
 
 def _of_hang(by_name: dict[str, list[float]], endings: list[Ending], over: float | None) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.profile_start.kernel import Kernel
 from benchmarks.side_by_side import index
-from benchmarks.side_by_side.cases import INSTALL, LOG, REAL, RESTART, START, UNREACHED, Case
+from benchmarks.side_by_side.cases import INSTALL, LOG, REAL, START, UNREACHED, Case
 from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
 from benchmarks.side_by_side.usage import is_script
@@ -22,15 +22,15 @@ class Scripts(Kernel):
     """Watch all processes of this machine that run a program of this name, while `with` lasts. Takes root.
 
     The kernel says when they end: later than their last line, by what TensorFlow takes to exit. This is for jobs whose
-    ranks all end by themselves, and for restarts.
+    ranks all end by themselves.
     """
 
     def __init__(self, program: str) -> None:
         super().__init__()
         self._program = program.encode()
 
-    def ended_at(self, count: int | None = None) -> float | None:
-        """Return when all of them were gone, or so many, as `time.time()` counts; None if unknown."""
+    def ended_at(self) -> float | None:
+        """Return when all of them were gone, as `time.time()` counts; None if unknown."""
         ends = [
             seen.ended
             for seen in self.seen
@@ -39,7 +39,7 @@ class Scripts(Kernel):
         gone = [end for end in ends if end is not None]
         if self.is_deaf or not gone or None in ends:
             return None
-        return sorted(gone)[:count][-1] / 1e9 + time.time() - time.monotonic()
+        return max(gone) / 1e9 + time.time() - time.monotonic()
 
 
 def run_packages(case: Case, side: str, images: Mapping[str, str]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def run(
     """Run it. `at_work` is set when the case's event has happened, or its script has ended."""
     with contextlib.ExitStack() as stack:
         job = stack.enter_context(Job(case, side, images))
-        watched = case.group == RESTART or (case.group == REAL and case.mode == "mpi")
+        watched = case.group == REAL and case.mode == "mpi"
         scripts = stack.enter_context(Scripts(case.program)) if watched else None
         limit_s, after_s = case.limit_s, case.after_s or case.limit_s
         cut_at = time.monotonic() + limit_s
@@ -90,8 +90,7 @@ def run(
         gone = job.wait(cut_at - time.monotonic())
         marks, endings = job.marks(), job.endings()
         killed = job.hosts[case.host] if case.event == "kill" else None
-        # The processes of the first attempt are gone before those of the second.
-        left_at = scripts.ended_at(case.processes if case.group == RESTART else None) if scripts else None
+        left_at = scripts.ended_at() if scripts else None
         figures = measures(
             case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes, left_at
         )
@@ -115,7 +114,7 @@ def befall(job: Job, case: Case) -> float | None:
         case "raise":
             job.tell("raise", host)
             return None
-        case "crash" | "hang":
+        case "hang":
             return None
         case "kill":
             return job.kill(host)

@@ -89,18 +89,6 @@ def test_a_stop_is_right_if_all_scripts_have_saved():
     assert ended_well(case, said, endings, None) and not ended_well(case, said[:-1], endings, None)
 
 
-def test_a_restart_is_parted_into_the_scripts_time_and_the_launchers():
-    case = BY_NAME["restart-mpi-2"]
-    said = [*marks(case, first=101.0, trains=103.0), Mark("algo-2", "marks-7", "crashes", 105.0)]
-    again = [Mark(f"algo-{n + 1}", "marks-9", "first", 106.0 + n) for n in (0, 1)]
-    steps = [Mark(f"algo-{n + 1}", "marks-9", "trains", 109.0) for n in (0, 1)]
-    endings = [ended("algo-1", 112.0), ended("algo-2", 112.0)]
-    parts = {"again_s": 4.0, "own_s": 2.0, "resumed_s": 2.0, "left_s": 0.5}
-    assert figures(case, said + again + steps, endings, left_at=105.5) == parts
-    assert figures(case, said + again + steps[:1], endings) == {}, "not all processes made a step"
-    assert figures(case, said[:-1], endings) == {}, "nothing crashed"
-
-
 def test_a_hang_counts_until_the_launchers_own_line_and_until_all_hosts_are_gone():
     case, at = BY_NAME["hang-mpi-2"], seconds(TIME)
     said = [*marks(case, first=101.0, trains=103.0), Mark("algo-2", "marks-7", "hangs", at - 20)]
@@ -186,8 +174,8 @@ def test_an_index_that_does_not_answer_takes_no_connection():
 
 def test_each_side_runs_what_it_can():
     assert all(case.runs_on(OURS) for case in CASES) and len(BY_NAME) == len(CASES)
-    assert {case.group for case in CASES if not case.runs_on("toolkit")} == {"restart"}
-    modes = {side: {case.mode for case in CASES if case.runs_on(side)} for side in (DRIVERS, PLAIN, "mpirun")}
+    modes = {side: {case.mode for case in CASES if case.runs_on(side)} for side in (*SIDES[1:], PLAIN, "mpirun")}
+    assert modes.pop("toolkit") == {"single", "mwms", "ps", "mpi"}
     assert modes == {DRIVERS: {"single", "mpi"}, PLAIN: {"single", "mwms"}, "mpirun": {"mpi"}}
     unwatched = {case.name for case in CASES if case.runs_on(UNWATCHED)}
     assert unwatched == {"start-single-1", "start-plain-2", "raise-single-1", "install-single-1"}
