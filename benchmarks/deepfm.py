@@ -81,7 +81,7 @@ def main() -> None:
 
 @contextmanager
 def rows_of(seed: int, rows: int) -> Iterator[Path]:
-    """Make a folder with so many rows in four files, which lasts as long as the block."""
+    """Make a folder with `rows` rows in four files; it lasts as long as the block."""
     with tempfile.TemporaryDirectory(prefix="deepfm-rows-") as folder:
         maker = [sys.executable, str(DEEPFM / "make_rows.py"), "--rows", str(rows), "--seed", str(seed)]
         command = [*maker, "--shards", str(SHARDS), "--output", f"{folder}/rows"]

@@ -23,7 +23,7 @@ def docker(*words: str, within: float = 120, check: bool = True) -> str:
 
 
 def seconds(engine_time: str) -> float:
-    """Return a time of docker's, to the nanosecond and in UTC, as seconds since 1970."""
+    """Return a time that docker has printed (UTC, nanoseconds) as seconds since 1970."""
     whole, _, fraction = engine_time.rstrip("Z").partition(".")
     return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 

@@ -153,7 +153,7 @@ def load() -> float:
 
 
 def is_wide(values: Collection[float]) -> bool:
-    """Return whether a value differs from the median by more than a tenth of it: the pages show only then how far."""
+    """Return whether a value differs from the median by more than a tenth of it; only then pages show the spread."""
     middle = statistics.median(values)
     return any(abs(value - middle) > 0.1 * abs(middle) for value in values)
 

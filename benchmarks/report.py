@@ -156,7 +156,7 @@ def medians_of(runs: list[Run], measure: str, field: str, values: Iterable[Any])
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Return whole ones, or tenths below ten."""
+    """Return seconds as milliseconds: whole ones, or tenths below ten."""
     if seconds is None:
         return ""
     return f"{1000 * seconds:.{0 if seconds >= 0.01 else 1}f}"

@@ -46,7 +46,7 @@ def work() -> float:
 
 
 def slowness(timings: list[float]) -> float:
-    """Return how many times as long as at the budget's speed the pieces of work took."""
+    """Return how many times longer these pieces of work took than at the budget's speed."""
     return statistics.median(timings) / WORK_SECONDS
 
 

@@ -113,7 +113,7 @@ def _run_all(cases: Any, given: argparse.Namespace, heart: Heart, deadline: floa
 
 
 def _enough(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs in which as many faults happened as are wanted."""
+    """Return the runs in which at least the wanted number of faults happened."""
     return [run for run in record["runs"] if len(run["happened"]) >= record["limits"]["least_faults"]]
 
 

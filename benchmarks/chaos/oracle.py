@@ -86,17 +86,17 @@ def _limit(history: History, host: str) -> tuple[float, float]:
 
 
 def _busy(history: History, since: float, until: float) -> float:
-    """Return seconds that the machine may have taken between the two; a wait may repeat."""
+    """Return the seconds that the machine may have taken between two moments; a wait may repeat."""
     return 2 * history.held_up(since, until)
 
 
 def _slow(history: History) -> float:
-    """Return seconds that a machine takes longer which computes more slowly, though nothing waits for a CPU."""
+    """Return the seconds that a slow processor adds, even if nothing waits for a CPU."""
     return COMPUTES * (history.seen.slowness - 1)
 
 
 def goes_on(history: History) -> Iterator[str]:
-    """Check that nothing of the user's works on when the job has failed, or has had its grace after a stop."""
+    """Check that no script works on after the job has failed, or after its grace in a stop."""
     case, seen = history.case, history.seen
     last = {host: max((d.at for d in seen.deeds if d.host == host), default=0.0) for host in case.names}
     for host in case.names:

@@ -171,7 +171,7 @@ class Job:
         docker("start", *map(self._name, self.hosts))
 
     def tell(self, word: str, *hosts: str) -> None:
-        """Create a file of this name, which the programs there look for."""
+        """Create a file of this name on the hosts; their programs look for it."""
         for host in hosts or self.hosts:
             (self._bench(host) / word).touch()
 
@@ -208,7 +208,7 @@ class Job:
                     yield Mark(host, file.name, what, float(value))
 
     def see(self, what: str, within: float, processes: int | None = None) -> bool:
-        """Wait until so many processes (default: the whole script) have written that mark; False if a host is gone."""
+        """Wait until `processes` processes (default: all) have written that mark; return False if a host is gone."""
         processes = processes or self.case.processes
         deadline = time.monotonic() + within
         look_at_hosts = time.monotonic() + 5

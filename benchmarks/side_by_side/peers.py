@@ -111,7 +111,7 @@ def asked() -> dict[str, Asked]:
 
 
 def call(case: Case) -> str:
-    """Return the user's code. The SDK's -np counts one host's ranks and fills the first host: so all, dealt out."""
+    """Return the code that a user would write, with all ranks in the SDK's -np, which --map-by places on the hosts."""
     how = ""
     if case.mode == "mpi":
         dealt = ["--map-by", f"ppr:{case.ranks}:node"]

@@ -25,7 +25,7 @@ def waits(case: Case) -> bool:
 
 
 def waits_in_its_tail(case: Case) -> bool:
-    """Return whether peers wait, also half a minute behind mpirun after a success; starts are undisturbed."""
+    """Return whether peers wait long at the end of the case, as the toolkit does after a success of mpirun, too."""
     return waits(case) or (case.group == START and case.mode == "mpi" and case.hosts > 1)
 
 

@@ -94,7 +94,7 @@ def test_a_peer_that_does_better_and_a_missed_aim_are_listed():
     assert (aim.ratio, ratios, [each.case for each in missed]) == (0.02, [Ratio(0.03)], ["raise-mpi-2-rank-0"])
 
 
-def test_more_lines_per_second_are_better_and_lost_output_is_a_loss_to_none():
+def test_more_lines_per_second_are_better_and_a_share_is_worse_than_none():
     runs = [
         {**run(side, "log-single-1", lines_per_s=rate, split_share=share), "group": "log"}
         for side, rate, share in (("ours", 200.0, 0.1), ("toolkit", 100.0, 0.0))

@@ -81,7 +81,7 @@ def test_a_candidate_within_a_crowd_is_neither_object_nor_background(tf, load):
     assert sampling.is_best_of_any(candidates, objects, classes).numpy().tolist() == [[True, False, False]]
 
 
-def test_a_region_learns_the_part_of_the_mask_that_it_sees(tf, load, np):
+def test_a_region_learns_the_part_of_the_mask_within_it(tf, load, np):
     """An object whose left half is there: regions on the left half, on the right half, and around twice the object."""
     masks = np.zeros([3, 56, 56], np.uint8)
     masks[:, :, :28] = 1

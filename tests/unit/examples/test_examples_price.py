@@ -56,7 +56,7 @@ def test_costs_are_the_chapters_where_its_own_figures_add_up(price):
         assert printed / own.cost == pytest.approx(1.08, abs=0.002)  # as if an hour cost $38.76
 
 
-def test_what_the_parts_of_the_model_do(price):
+def test_exchange_overlap_and_fixed_time_change_the_efficiency(price):
     def alone(**changed):
         return training(price, images_per_second=100, batch_size=100, model_bytes=1e9, network=1e9, **changed)
 

@@ -87,7 +87,7 @@ def test_files_have_their_names_only_when_all_are_complete(converter, photos, tm
     assert seen == [(2, [])] * 6
 
 
-def test_errors_name_the_file_and_leave_none(converter, photos, tmp_path, capsys):
+def test_errors_name_the_file_and_leave_no_shards(converter, photos, tmp_path, capsys):
     def fails(source, message, *more):
         assert run(converter, source, tmp_path / "data/training", *more) == 1
         error = capsys.readouterr().err
@@ -103,7 +103,7 @@ def test_errors_name_the_file_and_leave_none(converter, photos, tmp_path, capsys
     fails(photos, "does not name the class 'dog'")
 
 
-def test_does_not_mix_with_another_conversion(converter, photos, tmp_path, capsys):
+def test_a_folder_with_other_shards_is_refused(converter, photos, tmp_path, capsys):
     assert run(converter, photos, tmp_path / "data") == run(converter, photos, tmp_path / "data") == 0
     assert run(converter, photos, tmp_path / "data", "--shards=3") == 1
     assert (
@@ -178,7 +178,7 @@ def test_validation_images_get_the_folders_of_their_classes(load, form, flat, ca
     assert capsys.readouterr().out.endswith("sorted: 4 images, 3 classes\n")
 
 
-def test_moving_images_loses_none_when_it_is_interrupted(load, flat, monkeypatch):
+def test_an_interrupted_move_loses_no_image(load, flat, monkeypatch):
     module, rename, done = load("sort_into_classes"), Path.rename, []
 
     def twice(self, target):
@@ -199,7 +199,7 @@ def test_moving_images_loses_none_when_it_is_interrupted(load, flat, monkeypatch
     assert module.sort(flat, "sorted", "LOC_val_solution.csv") == {TENCH: 1, SETTER: 1, KIT_FOX: 2}
 
 
-def test_where_there_are_no_links_images_are_copied(load, flat, monkeypatch):
+def test_images_are_copied_if_links_are_impossible(load, flat, monkeypatch):
     def no_links(*_):
         raise OSError("Operation not permitted")
 
@@ -208,7 +208,7 @@ def test_where_there_are_no_links_images_are_copied(load, flat, monkeypatch):
     assert sorted_images() == WHERE
 
 
-def test_ground_truth_that_does_not_fit_is_refused_before_anything_is_done(load, flat, capsys):
+def test_ground_truth_that_does_not_fit_is_refused_before_any_image_is_sorted(load, flat, capsys):
     def fails(message, form, **changed):
         files, arguments = FORMS[form]
         files = {**files, **{f"{name}.txt": content for name, content in changed.items()}}
@@ -232,7 +232,7 @@ def test_ground_truth_that_does_not_fit_is_refused_before_anything_is_done(load,
     assert len(sorted_images()) == 3
 
 
-def test_numbers_of_the_development_kits_meta_mat(load, flat):
+def test_numbers_are_read_from_the_development_kits_meta_mat(load, flat):
     scipy_io, np = pytest.importorskip("scipy.io"), pytest.importorskip("numpy")
     rows = [(1, KIT_FOX, "kit fox"), (2, SETTER, "English setter"), (3, TENCH, "tench")]
     kinds = [("ILSVRC2012_ID", object), ("WNID", object), ("words", object)]
@@ -284,7 +284,7 @@ def test_validation_images_go_straight_into_shards(converter, photos, tmp_path, 
 # --- the averages of batch normalizations
 
 
-def test_the_averages_become_those_of_the_batches(load):
+def test_averages_of_batch_normalizations_become_those_of_the_batches(load):
     import tensorflow as tf
 
     layers = tf.keras.layers
@@ -401,7 +401,7 @@ def test_pipes_are_read_with_a_part_for_each_rank(load, shards, job, form, conte
         assert labels(load("images").evaluation_batches("training", args)) == list(range(1, 12, 2))
 
 
-def test_what_is_no_data_is_said_before_anything_is_read(load, shards, job):
+def test_a_channel_without_files_of_one_format_is_refused(load, shards, job):
     from sagemaker_tf_data import DataError
 
     job()
