@@ -21,13 +21,7 @@ def add_launch_script(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--python", default=sys.executable, metavar="PYTHON", help="the SageMaker SDK's: it runs the launch script")
     add("--json", action="store_true", help="for programs")
-    add(
-        "--args",
-        nargs=argparse.REMAINDER,
-        default=[],
-        metavar="...",
-        help="all further words go to the launch script",
-    )
+    add("--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="all further words go to the launch script")
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +47,7 @@ def add_job(parser: argparse.ArgumentParser, groups: bool = True) -> None:
         metavar="K=V",
         help="the script's arguments; V is any text",
     )
-    add(
-        "--channel",
-        action="append",
-        default=[],
-        metavar="NAME=DIR[,...]",
-        help="input data; may be repeated",
-    )
+    add("--channel", action="append", default=[], metavar="NAME=DIR[,...]", help="input data; may be repeated")
     add(
         "--input-mode",
         choices=["File", "FastFile", "Pipe"],

@@ -290,8 +290,9 @@ def test_help_imports_what_all_commands_share_and_none_of_the_wings():
         "print(*sorted(name for name in sys.modules if name.startswith('entrypoint.')), file=sys.stderr)"
     )
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240).stderr
-    commands = {f"entrypoint.cli.{name}" for name in ("arguments", "main", *main.COMMANDS)}
-    assert set(loaded.split()) == {"entrypoint.base", "entrypoint.base.errors", "entrypoint.cli", *commands}
+    commands = {f"entrypoint.cli.{name}" for name in ("arguments", "main", *main.MODULES.values())}
+    base = {f"entrypoint.base{name}" for name in ("", ".errors", ".terminal")}
+    assert set(loaded.split()) == {"entrypoint.cli", *base, *commands}
 
 
 # --- a reader that goes away ---

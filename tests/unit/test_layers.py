@@ -74,7 +74,7 @@ WALL_CLOCK = {
     "observe/monitor/monitor": {"time.time"},  # CloudWatch wants the timestamp of a line of metrics
     "observe/export/tensorboard": {"time.time", "time.time_ns"},  # TensorBoard wants it in events and in a file's name
     "cli/arguments": {"time.strftime"},  # names an output folder
-    "cli/rehearse": {"time.strftime"},  # likewise
+    "cli/check_commands": {"time.strftime"},  # likewise
     "programs/caught": {"datetime.now"},  # a debugger's message of the container's agent, with its timestamp
 }
 CLOCKS = {
