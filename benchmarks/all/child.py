@@ -13,7 +13,7 @@ import psutil
 
 from benchmarks import docker
 from benchmarks.machine import ROOT
-from entrypoint.simulate.watch import handled
+from entrypoint.simulate.host_runner import handled
 
 GRACE_SECONDS = 180.0  # for a benchmark to clean up; `entrypoint local` gives its hosts 120 of them
 LEFT_SECONDS = 20.0  # for processes that a benchmark has left behind

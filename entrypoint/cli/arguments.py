@@ -68,8 +68,8 @@ def _mode(text: str) -> "Mode":
 
 def local_job(args: argparse.Namespace, program: str, source: Path, output: Path) -> "LocalJob":
     from entrypoint.launcher.job.choices import Mode
-    from entrypoint.simulate.channels import InputMode, parse_channel
     from entrypoint.simulate.fault import parse_fault
+    from entrypoint.simulate.local_channels import ChannelMode, parse_channel
     from entrypoint.simulate.spec import LocalJob, host_names, instance_groups, pairs
 
     groups = instance_groups(args.group)
@@ -83,7 +83,7 @@ def local_job(args: argparse.Namespace, program: str, source: Path, output: Path
         groups=groups,
         mode=args.mode or Mode.AUTO,
         processes_per_host=args.processes_per_host,
-        channels=tuple(parse_channel(word, InputMode(args.input_mode)) for word in args.channel),
+        channels=tuple(parse_channel(word, ChannelMode(args.input_mode)) for word in args.channel),
         hyperparameters=pairs(args.hyperparameters, "--hyperparameters"),
         environment=pairs(getattr(args, "env", ()), "--env"),
         checkpoints=args.checkpoints.absolute() if getattr(args, "checkpoints", None) else None,

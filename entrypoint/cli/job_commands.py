@@ -126,8 +126,7 @@ def add_local(parser: argparse.ArgumentParser) -> None:
 
 def run_local(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.simulate.engine import EngineName
-    from entrypoint.simulate.engines import engine_for, refuse_faults
-    from entrypoint.simulate.run import run_local, show_plan
+    from entrypoint.simulate.run import engine_for, refuse_faults, run_local, show_plan
 
     program, source = program_in(args.program, args.source)
     output = args.output or new_output(args.program, args.mode or "auto")

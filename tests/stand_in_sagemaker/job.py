@@ -1,23 +1,26 @@
 """Live the life of one training job: its states, its hosts from their start to their end, its results."""
 
 import contextlib
+import json
 import threading
 import time
 import traceback
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
+from containers import LABEL, PATIENCE, SESSION, sh
+from moto_server import moto
 
+from entrypoint.simulate.local_channels import LocalChannel
 from entrypoint.simulate.pipe_writer import feeding
-from stand_in_sagemaker.api import MODEL
-from stand_in_sagemaker.faults import NO_CAPACITY, NO_IMAGE, hit
+from stand_in_sagemaker.api import MODEL, hit
 from stand_in_sagemaker.host import CACHE, Host
 from stand_in_sagemaker.logs import Logs
-from stand_in_sagemaker.network import network
-from stand_in_sagemaker.storage import Checkpoints, FromS3, download, reason, upload_results
+from stand_in_sagemaker.storage import Checkpoints, download, upload_archive
 
 if TYPE_CHECKING:
     from stand_in_sagemaker.service import StandIn
@@ -25,14 +28,25 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 UPLOAD_SECONDS = 1.0  # between two looks at checkpoints and logs
 MOST_REASON = 1024  # characters of FailureReason
+NO_CAPACITY = (  # SageMaker's words, as users quote them in public issues
+    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
+)
 SPOT_PRICE = 0.3  # of the ordinary price
 DESCRIBED = set(MODEL.operation_model("DescribeTrainingJob").output_shape.members)
-# The secondary statuses of a job that was ended before it was done, with their messages.
-CUT_SHORT = {
-    "Stopped": "Training job stopped",
-    "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
-    "MaxWaitTimeExceeded": "Training job wait time exceeded MaxWaitTimeInSeconds provided",
-}
+CUT_SHORT = ("Stopped", "MaxRuntimeExceeded")  # secondary statuses of a job that was ended before it was done
+
+
+@contextmanager
+def network() -> Iterator[tuple[str, str]]:
+    """Yield (name, URL of moto there) of a new network, on which a job's hosts reach one another and moto alone."""
+    name = f"tfe{uuid.uuid4().hex[:8]}"
+    sh("docker", "network", "create", "--internal", "--label", f"{LABEL}={SESSION}", name, within=PATIENCE)
+    try:
+        gateway = json.loads(sh("docker", "network", "inspect", name).stdout)[0]["IPAM"]["Config"][0]["Gateway"]
+        with moto(gateway) as url:
+            yield name, url
+    finally:
+        sh("docker", "network", "rm", name, within=PATIENCE)
 
 
 class Failed(Exception):
@@ -55,19 +69,18 @@ class Job:
         self.transitions: list[dict[str, Any]] = []
         self.training_start: float | None = None
         self.training_end: float | None = None
-        self.artifacts: str = ""
         self.warm_pool: dict[str, Any] | None = {"Status": "InUse"} if cache else None
         self.cache = cache  # the warm pool's folder, with one for each host
-        self.stop_asked, self.interruption, self.closing = threading.Event(), threading.Event(), threading.Event()
+        self.stop_asked, self.closing = threading.Event(), threading.Event()
         self._interrupted = False
         self._trained = 0.0  # seconds of earlier attempts
         self._attempts = 0
-        self._channels: list[FromS3] | None = None
+        self._channels: list[LocalChannel] | None = None
         self._hosts: list[Host] = []
         definitions = request["AlgorithmSpecification"].get("MetricDefinitions", [])
-        self.logs = Logs(self.name, definitions, service.of_moto("logs"), service.of_moto("cloudwatch"))
+        self.logs = Logs(definitions, service.of_moto("logs"))
         self._s3 = service.of_moto("s3")
-        self._enter("Starting", "Starting the training job")
+        self._enter("Starting")
         self.thread = threading.Thread(target=self.run, name=f"job {self.name}")
 
     # --- what others see of it ---
@@ -81,11 +94,13 @@ class Job:
         return bool(self.request.get("EnableManagedSpotTraining"))
 
     @property
-    def groups(self) -> list[dict[str, Any]]:
-        """Return the instance groups; an ordinary job is one group."""
-        resources = self.request["ResourceConfig"]
-        ordinary = {**resources, "InstanceGroupName": "homogeneousCluster"}
-        return resources.get("InstanceGroups") or [ordinary]
+    def kind(self) -> tuple[str, bool]:
+        """Return what AWS counts together: the instance type, and whether these are spot instances."""
+        return self.request["ResourceConfig"]["InstanceType"], self.is_spot
+
+    @property
+    def instances(self) -> int:
+        return int(self.request["ResourceConfig"]["InstanceCount"])
 
     def summary(self) -> dict[str, Any]:
         found = {
@@ -106,20 +121,15 @@ class Job:
         found["FinalMetricDataList"] = list(self.logs.final.values())
         if self.failure_reason:
             found["FailureReason"] = self.failure_reason
-        if self.training_start:
-            found["TrainingStartTime"] = self.training_start
         if self.training_end:
             seconds = max(1, round(self._trained))
-            found["TrainingTimeInSeconds"] = seconds
             found["BillableTimeInSeconds"] = max(1, round(seconds * SPOT_PRICE)) if self.is_spot else seconds
-        if self.artifacts:
-            found["ModelArtifacts"] = {"S3ModelArtifacts": self.artifacts}
         return found
 
     def stop(self) -> None:
         """Begin to stop, as StopTrainingJob does."""
         self.status = "Stopping"
-        self._enter("Stopping", "Stopping the training job")
+        self._enter("Stopping")
         self.stop_asked.set()
 
     # --- its life ---
@@ -138,19 +148,14 @@ class Job:
     def _live(self) -> None:
         if hit(self._service.faults.without_capacity, self.name):
             raise Failed(NO_CAPACITY)
-        self._enter("Starting", "Preparing the instances for training")
-        with network(bool(self.request.get("EnableNetworkIsolation"))) as (name, endpoint):
+        with network() as (name, endpoint):
             while (outcome := self._attempt(name, endpoint)) == "Interrupted":
-                self._enter("Interrupted", "Training job interrupted")
-                self._enter("Starting", "Preparing the instances for training")
+                self._enter("Interrupted")
+                self._enter("Starting")
         why = self._why_failed() if outcome == "Failed" else ""
         began = time.time()
-        self._enter("Uploading", "Uploading generated training model")
-        try:
-            self._upload(outcome)
-        except (ClientError, S3UploadFailedError) as error:
-            said = reason(error) if isinstance(error, ClientError) else str(error)
-            outcome, why = "Failed", why or f"ClientError: Artifact upload failed: {said}"
+        self._enter("Uploading")
+        self._upload(outcome)
         self._trained += time.time() - began
         self._end("Stopped" if outcome == "Completed" and self.stop_asked.is_set() else outcome, why)
 
@@ -158,13 +163,10 @@ class Job:
         """Run all hosts once, until all have ended; return how that ended: a secondary status."""
         began = time.time()
         self.training_start = self.training_start or began
-        self._enter("Downloading", "Downloading input data")
+        self._enter("Downloading")
         try:
             checkpoints = self._lay_out(network_name)
-            self._enter("Training", "Downloading the training image")
-            image = self._service.images.get(self.request["AlgorithmSpecification"]["TrainingImage"])
-            if not image:
-                raise Failed(NO_IMAGE)
+            self._enter("Training")
             if self.stop_asked.is_set():
                 return "Stopped"
             unfed: list[str] = []
@@ -173,8 +175,7 @@ class Job:
                 stack.enter_context(feeding(streams, unfed.append))
                 for host in self._hosts:
                     stack.callback(host.remove)
-                self._start(image, network_name, endpoint, checkpoints)
-                self._enter("Training", "Training image download completed. Training in progress.")
+                self._start(network_name, endpoint)
                 outcome = self._watch(began, checkpoints)
             self._service.errors += unfed
             return outcome
@@ -187,34 +188,29 @@ class Job:
         folder = self._service.folder / self.name / str(self._attempts)
         if self._channels is None:
             self._channels = self._download(folder.parent / "s3")
-        # The hosts of groups interleave, as in the example of the Developer Guide.
-        slots = [(n, group) for group in reversed(self.groups) for n in range(group["InstanceCount"])]
+        names = [f"algo-{number}" for number in range(1, self.instances + 1)]
         self._hosts = [
             Host(
-                name=f"algo-{number}",
-                group=group["InstanceGroupName"],
-                instance_type=group["InstanceType"],
-                base=folder / f"algo-{number}/ml",
-                container=f"{network_name}-{self._attempts}-algo-{number}",
+                name=name,
+                rank=rank,
+                names=names,
+                base=folder / name / "ml",
+                container=f"{network_name}-{self._attempts}-{name}",
+                channels=self._channels,
             )
-            for number, (_, group) in enumerate(sorted(slots, key=lambda slot: slot[0]), 1)
+            for rank, name in enumerate(names)
         ]
-        for channel in self._channels:
-            sharing = [host for host in self._hosts if not channel.groups or host.group in channel.groups]
-            for host in sharing:
-                host.channels.append(channel)
-                host.peers[channel.name] = sorted(each.name for each in sharing)
         for host in self._hosts:
-            host.write_tree(self.request, self._hosts)
+            host.write_tree(self.request)
         if "CheckpointConfig" not in self.request:
             return None
-        uri = self.request["CheckpointConfig"]["S3Uri"]
+        uri = self.request["CheckpointConfig"]["S3Uri"].rstrip("/")
         folders = [host.base / "checkpoints" for host in self._hosts]
         checkpoints = Checkpoints(s3=self._s3, uri=uri, folders=folders)
         checkpoints.restore()
         return checkpoints
 
-    def _download(self, folder: Path) -> list[FromS3]:
+    def _download(self, folder: Path) -> list[LocalChannel]:
         wanted = self.request.get("InputDataConfig", [])
         if wanted and hit(self._service.faults.unreadable, self.name):
             uri = wanted[0]["DataSource"]["S3DataSource"]["S3Uri"]
@@ -223,11 +219,9 @@ class Job:
         try:
             return [download(self._s3, each, mode, folder / each["ChannelName"]) for each in wanted]
         except ClientError as error:
-            raise Failed(f"ClientError: Data download failed: {reason(error)}") from None
-        except (ValueError, LookupError, TypeError) as error:  # a manifest that is none
-            raise Failed(f"ClientError: Data download failed: invalid manifest: {error!r}") from None
+            raise Failed(f"ClientError: Data download failed: {error}") from None
 
-    def _start(self, image: str, network_name: str, endpoint: str, checkpoints: Checkpoints | None) -> None:
+    def _start(self, network_name: str, endpoint: str) -> None:
         environment = self._environment(endpoint)
         for number, host in enumerate(self._hosts, 1):
             stream = f"{self.name}/{host.name}-{int(time.time())}{self._attempts}"
@@ -236,19 +230,17 @@ class Job:
             if cache:
                 cache.mkdir(parents=True, exist_ok=True)
             host.start(
-                image,
+                self._service.image,
                 self.request,
                 network=network_name,
                 hostname=f"ip-10-{self._attempts}-{self._number}-{number}",
                 environment=environment,
-                checkpoints=host.base / "checkpoints" if checkpoints else None,
                 cache=cache,
                 line=lambda text, stream=stream: self.logs.line(stream, text),
             )
 
     def _environment(self, endpoint: str) -> dict[str, str]:
         """Return the variables of all hosts. Nobody serves the URI of credentials; boto3 takes the keys before it."""
-        algorithm = self.request["AlgorithmSpecification"]
         credentials = {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": f"/v2/credentials/{uuid.uuid4()}"}
         return {
             "TRAINING_JOB_NAME": self.name,
@@ -258,13 +250,9 @@ class Job:
             "AWS_EC2_METADATA_DISABLED": "true",
             "DMLC_INTERFACE": "eth0",
             "NVIDIA_VISIBLE_DEVICES": "void",
-            **({**self._service.access(endpoint), **credentials} if endpoint else {}),
+            **self._service.access(endpoint),
+            **credentials,
             **({"SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY": CACHE} if self.cache else {}),
-            **(
-                {"SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker"}
-                if algorithm.get("EnableSageMakerMetricsTimeSeries")
-                else {}
-            ),
             **self.request.get("Environment", {}),
         }
 
@@ -278,7 +266,7 @@ class Job:
             if not outcome:
                 if outcome := self._time_to_end(began, checkpoints):
                     if outcome.startswith("Max"):
-                        self._enter("Stopping", "Stopping the training job")
+                        self._enter("Stopping")
                     kill_at = now + self._service.grace(outcome)
                     for host in running:
                         host.signal("TERM")
@@ -294,20 +282,17 @@ class Job:
 
     def _time_to_end(self, began: float, checkpoints: Checkpoints | None) -> str:
         """Return how the attempt is to be ended now; "" if it goes on."""
-        limits, now = self.request["StoppingCondition"], time.time()
+        limit = self.request["StoppingCondition"]["MaxRuntimeInSeconds"]
         due = self._service.interrupt_spot and self.is_spot and not self._interrupted
         if self.stop_asked.is_set():
             return "Stopped"
         if any(host.exit_code for host in self._hosts):
             return "Failed"
-        if self.interruption.is_set() or (due and checkpoints is not None and checkpoints.sent):
-            self.interruption.clear()
+        if due and checkpoints is not None and checkpoints.sent:
             self._interrupted = True
             return "Interrupted"
-        if self._trained + now - began > self._service.runtime(self.name, limits["MaxRuntimeInSeconds"]):
+        if self._trained + time.time() - began > self._service.runtime(self.name, limit):
             return "MaxRuntimeExceeded"
-        if self.is_spot and now - self.created > limits["MaxWaitTimeInSeconds"]:
-            return "MaxWaitTimeExceeded"
         return ""
 
     def _send(self, checkpoints: Checkpoints | None) -> None:
@@ -324,38 +309,29 @@ class Job:
         return begin + first.failure[: MOST_REASON - len(begin) - len(end)] + end
 
     def _upload(self, outcome: str) -> None:
-        wanted = self.request["OutputDataConfig"]
-        packed = wanted.get("CompressionType", "GZIP") == "GZIP"
-        place = f"{wanted['S3OutputPath'].rstrip('/')}/{self.name}/output"
+        place = f"{self.request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
         models, outputs = [host.model for host in self._hosts], [host.output / "data" for host in self._hosts]
-        self.artifacts = f"{place}/model.tar.gz" if packed else f"{place}/model/"
         if outcome != "Failed" or any(any(model.iterdir()) for model in models):
-            upload_results(self._s3, models, self.artifacts, packed)
+            upload_archive(self._s3, models, f"{place}/model.tar.gz")
         if any(any(output.iterdir()) for output in outputs):
-            upload_results(self._s3, outputs, f"{place}/output.tar.gz" if packed else f"{place}/output/", packed)
+            upload_archive(self._s3, outputs, f"{place}/output.tar.gz")
 
     def _end(self, outcome: str, why: str = "") -> None:
         """Enter the last state."""
         status = "Stopped" if outcome in CUT_SHORT else outcome
-        message = CUT_SHORT.get(outcome, f"Training job {outcome.lower()}")
         with self._service.lock:
             self.failure_reason = why[:MOST_REASON]
             if self.training_start:
                 self.training_end = time.time()
-            self._enter(outcome, message)
-            self.transitions[-1]["EndTime"] = self.transitions[-1]["StartTime"]
+            self._enter(outcome)
             self._service.release(self)  # before the status: whoever sees the end sees the warm pool
             self.status = status
 
-    def _enter(self, secondary: str, message: str) -> None:
+    def _enter(self, secondary: str) -> None:
         with self._service.lock:
             if self.status == "Stopping" and secondary in ("Starting", "Downloading", "Training"):
                 return
             self.modified = time.time()
-            if self.transitions and self.secondary == secondary:
-                self.transitions[-1]["StatusMessage"] = message
-                return
-            if self.transitions:
-                self.transitions[-1].setdefault("EndTime", self.modified)
-            self.transitions.append({"Status": secondary, "StartTime": self.modified, "StatusMessage": message})
-            self.secondary = secondary
+            if self.secondary != secondary:
+                self.transitions.append({"Status": secondary, "StartTime": self.modified})
+                self.secondary = secondary

@@ -21,7 +21,7 @@ from entrypoint.cli import main
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.local_channels import LocalChannel
 from entrypoint.simulate.local_python import allow_files
 from entrypoint.simulate.netns_engine import NetnsEngine
 from entrypoint.simulate.process_engine import (
@@ -415,7 +415,7 @@ def test_the_job_has_a_name_that_sagemaker_would_take():
     [
         {"hosts": 1001},
         {"timeout": 0.0},
-        {"channels": tuple(Channel(name=f"c{number}", source=Path("/")) for number in range(21))},
+        {"channels": tuple(LocalChannel(name=f"c{number}", source=Path("/")) for number in range(21))},
         {"environment": (("a b", "1"),)},
     ],
 )

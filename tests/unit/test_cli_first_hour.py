@@ -15,9 +15,9 @@ import pytest
 from entrypoint.base.terminal import shown
 from entrypoint.cli import help, main
 from entrypoint.launcher.job.settings import FOR_USERS
-from entrypoint.simulate import channels
-from entrypoint.simulate.engines import ENGINES
+from entrypoint.simulate import local_channels
 from entrypoint.simulate.fault import Action
+from entrypoint.simulate.run import ENGINES
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 120.0  # seconds; says when to give up, not how fast anything is
@@ -115,7 +115,7 @@ def test_a_topic_fits_on_a_screen(capsys, name):
 
 def test_the_topics_have_every_word(capsys):
     wanted = {
-        "channels": [f"{option}=" for option in channels._OPTIONS],
+        "channels": [f"{option}=" for option in local_channels._OPTIONS],
         "engines": ENGINES,
         "faults": Action,
         "modes": ["single", "ps", "mwms", "mpi", "jax", "auto", "parameter_server", "multi_worker_mirrored", "horovod"],

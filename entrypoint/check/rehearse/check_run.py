@@ -9,8 +9,8 @@ from entrypoint.check.instance_types import memory_of
 from entrypoint.check.rehearse.results import Host, Seen
 from entrypoint.check.rehearse.subject import Case, figures
 from entrypoint.launcher.job.job import Mode
-from entrypoint.simulate.channels import SHOWN_FILES
 from entrypoint.simulate.engine import EngineName
+from entrypoint.simulate.local_channels import SHOWN_FILES
 
 FULL = 0.8  # share of an instance's memory, above which little is left
 _NOT_ALONE = "the script must use what its mode starts: `entrypoint doctor` shows what is missing"

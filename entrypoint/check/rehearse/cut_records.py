@@ -10,7 +10,7 @@ from typing import IO, Any, Protocol
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.python310 import StrEnum
-from entrypoint.simulate.channels import GZIP_MAGIC, LONGEST_RECORD, MAGIC
+from entrypoint.simulate.local_channels import GZIP_MAGIC, LONGEST_RECORD, MAGIC
 
 HEAD_BYTES = 4096  # bytes that tell what a file is
 _BLOCK = 1 << 20

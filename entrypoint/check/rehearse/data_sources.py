@@ -11,7 +11,7 @@ from entrypoint.base.extras import imported
 from entrypoint.check.doctor.planned_job import channel_config, s3_source
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, Compression, InputMode, is_data, keys_below
+from entrypoint.simulate.local_channels import ChannelMode, Compression, LocalChannel, is_data, keys_below
 
 OF_CODE = ("code", "sm_drivers", "sm_code")  # channels with programs instead of data
 MOST_KEYS = 100_000  # keys of a prefix that are listed
@@ -30,7 +30,7 @@ class File:
 class Origin:
     """Describe the data of one channel, and the channel that the request wants."""
 
-    asked: Channel  # its source is the folder for the sample, which does not exist yet
+    asked: LocalChannel  # its source is the folder for the sample, which does not exist yet
     where: str
     files: tuple[File, ...]  # in order of their keys
     whole: bool = True  # whether all files are listed
@@ -82,15 +82,15 @@ def _uri(channel: Mapping[str, Any]) -> str:
     return str(uri) or ", ".join(source)
 
 
-def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> Channel:
+def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> LocalChannel:
     """Return the channel for `entrypoint local`. FastFile becomes File: scripts see the same."""
     config = channel_config(channel, request)
     pipe = config["TrainingInputMode"] == "Pipe"
     seed = (channel.get("ShuffleConfig") or {}).get("Seed")
-    return Channel(
+    return LocalChannel(
         name=name,
         source=folder,
-        mode=InputMode.PIPE if pipe else InputMode.FILE,
+        mode=ChannelMode.PIPE if pipe else ChannelMode.FILE,
         distribution=Distribution(config["S3DistributionType"]),
         shuffle=int(seed) if pipe and seed is not None else None,
         compression=Compression(channel.get("CompressionType") or "None") if pipe else Compression.NONE,

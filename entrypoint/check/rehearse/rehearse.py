@@ -18,11 +18,11 @@ from entrypoint.check.rehearse.sample import RECORDS, take
 from entrypoint.check.rehearse.subject import Case
 from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
 from entrypoint.simulate.engine import Engine, EngineName
-from entrypoint.simulate.engines import engine_for
 from entrypoint.simulate.fault import Action, Fault
+from entrypoint.simulate.host_runner import handled
+from entrypoint.simulate.run import engine_for
 from entrypoint.simulate.spec import LocalJob, host_names
 from entrypoint.simulate.tree import MARKER, check_size
-from entrypoint.simulate.watch import handled
 
 MOST_HOSTS = 4
 SECONDS = 60.0

@@ -16,8 +16,8 @@ from entrypoint.observe.monitor.distributed import Together, advice_on
 from entrypoint.observe.monitor.metrics import Reader
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
-from entrypoint.simulate.channels import keys_below
 from entrypoint.simulate.engine import EngineName
+from entrypoint.simulate.local_channels import keys_below
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
 

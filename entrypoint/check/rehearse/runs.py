@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.record import lines
-from entrypoint.simulate.engine import Command, Engine
+from entrypoint.simulate.engine import Engine, HostCommand
 from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.run import run_local
 from entrypoint.simulate.spec import LocalJob
@@ -150,7 +150,7 @@ class _Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def command(self, folder: HostFolder) -> Command:
+    def command(self, folder: HostFolder) -> HostCommand:
         if self._own_files:
             own_files(folder.parts)
         return self._engine.command(folder)

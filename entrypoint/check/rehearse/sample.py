@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.rehearse.cut_records import Kind, cut
 from entrypoint.check.rehearse.data_sources import File, Origin
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 
 RECORDS = 2000
 MOST_BYTES = 512 << 20  # of a channel's sample: each host gets a copy
@@ -17,7 +17,7 @@ MOST_BYTES = 512 << 20  # of a channel's sample: each host gets a copy
 class Sample:
     """Describe a part of one channel. Its files represent the channel's, and are distributed in the same way."""
 
-    channel: Channel  # the channel with the sample as its data
+    channel: LocalChannel  # the channel with the sample as its data
     where: str  # place of the whole channel
     kind: str  # TFRecord, RecordIO, lines, whole files; several are joined by +
     records: int
@@ -86,9 +86,9 @@ def spread(files: Sequence[File], most: int) -> Sequence[File]:
     return [files[number * len(files) // most] for number in range(most)]
 
 
-def as_files(channel: Channel) -> Channel:
+def as_files(channel: LocalChannel) -> LocalChannel:
     """Return the channel with a manifest as source: each host then gets its own files, whose reads can be noted."""
-    if channel.mode is InputMode.PIPE:
+    if channel.mode is ChannelMode.PIPE:
         return channel
     keys = [entry.key for entry in channel.entries]
     manifest = channel.source.with_name(f"{channel.name}.manifest")

@@ -7,7 +7,7 @@ from typing import Any
 from entrypoint.check.rehearse.results import RunName, Seen
 from entrypoint.check.rehearse.sample import Sample
 from entrypoint.launcher.job.job import Mode
-from entrypoint.simulate.channels import InputMode
+from entrypoint.simulate.local_channels import ChannelMode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Case:
     @property
     def streamed(self) -> tuple[str, ...]:
         """Return the channels in Pipe mode."""
-        return tuple(each.channel.name for each in self.samples if each.channel.mode is InputMode.PIPE)
+        return tuple(each.channel.name for each in self.samples if each.channel.mode is ChannelMode.PIPE)
 
     def run(self, name: RunName) -> Seen | None:
         return next((run for run in self.runs if run.name is name), None)

@@ -17,7 +17,7 @@ from entrypoint.check.rehearse.sample import Sample
 from entrypoint.check.rehearse.subject import Case, Request
 from entrypoint.launcher.job.channels import Distribution
 from entrypoint.launcher.outcome.outcome import Kind
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 
 GIB = 1 << 30
 CHECKPOINT = "/out/checkpoints/plain/ckpt-10"
@@ -60,7 +60,7 @@ RESUME = run(
     "resume", hosts=(host("algo-1", (), first=(("step", 150.0),)), host("algo-2", (), first=(("step", 151.0),)))
 )
 SAMPLE = Sample(
-    channel=Channel(name="training", source=Path("/out/samples/training"), distribution=Distribution.SHARDED),
+    channel=LocalChannel(name="training", source=Path("/out/samples/training"), distribution=Distribution.SHARDED),
     where="s3://bucket/rows", kind="TFRecord", records=2000, files=4, of_files=4, size=1000, of_size=100_000,
 )  # fmt: skip
 HEALTHY = Case(
@@ -247,7 +247,7 @@ class TestShards:
 
     def test_what_cannot_be_seen(self) -> None:
         assert "does not show" in self.reading(None, None)[0][1]
-        piped = replace(SAMPLE, channel=replace(SAMPLE.channel, mode=InputMode.PIPE))
+        piped = replace(SAMPLE, channel=replace(SAMPLE.channel, mode=ChannelMode.PIPE))
         assert "streamed" in told(replace(HEALTHY, samples=(piped,)), "shards")[0][1]
 
     def test_fewer_files_than_hosts(self) -> None:
