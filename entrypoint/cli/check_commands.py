@@ -116,7 +116,7 @@ def run_rehearse(args: argparse.Namespace, environment: Mapping[str, str]) -> in
     """Rehearse, print the result and return the exit code. 0: go; 1: no-go; 2: cannot start; 130: interrupted."""
     from entrypoint.base.secrets import NONE, Secrets
     from entrypoint.check.finding import goes
-    from entrypoint.check.rehearse.output import as_json, as_text
+    from entrypoint.check.rehearse.rehearsal import as_json, as_text
     from entrypoint.check.rehearse.rehearse import Options, rehearse
     from entrypoint.simulate.spec import pairs
 

@@ -18,7 +18,7 @@ MOST_KEYS = 100_000  # keys of a prefix that are listed
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class DataFile:
     """Describe a file, or an object in S3."""
 
     key: str  # path below the channel
@@ -32,7 +32,7 @@ class Origin:
 
     asked: LocalChannel  # its source is the folder for the sample, which does not exist yet
     where: str
-    files: tuple[File, ...]  # in order of their keys
+    files: tuple[DataFile, ...]  # in order of their keys
     whole: bool = True  # whether all files are listed
     no_data: tuple[str, ...] = ()  # keys left out: files that notebooks, Spark, macOS and Windows leave there
 
@@ -105,7 +105,7 @@ def _unread(name: str, where: str, why: str) -> ConfigError:
     )
 
 
-def _local(name: str, folder: Path) -> list[File]:
+def _local(name: str, folder: Path) -> list[DataFile]:
     if not folder.exists():
         raise _unread(name, str(folder), "there is no such folder")
     if folder.is_file():
@@ -115,15 +115,15 @@ def _local(name: str, folder: Path) -> list[File]:
     return [_of_path(folder / key, key) for key in keys]
 
 
-def _of_path(path: Path, key: str) -> File:
-    return File(key=key, size=path.stat().st_size, open=lambda: path.open("rb"))
+def _of_path(path: Path, key: str) -> DataFile:
+    return DataFile(key=key, size=path.stat().st_size, open=lambda: path.open("rb"))
 
 
-def _of_s3(name: str, uri: str) -> tuple[list[File], bool]:
+def _of_s3(name: str, uri: str) -> tuple[list[DataFile], bool]:
     """Return the objects of a prefix, and whether all were listed."""
     errors, boto3 = (imported(each, "aws", "a sample of data in S3") for each in ("botocore.exceptions", "boto3"))
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
-    found: list[File] = []
+    found: list[DataFile] = []
     try:
         client = boto3.client("s3")
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
@@ -131,7 +131,7 @@ def _of_s3(name: str, uri: str) -> tuple[list[File], bool]:
             key = str(each["Key"])
             if not key.endswith("/"):
                 below = key.removeprefix(prefix).lstrip("/") if key != prefix else key.rpartition("/")[2]
-                found.append(File(key=below, size=int(each["Size"]), open=_opener(client, bucket, key)))
+                found.append(DataFile(key=below, size=int(each["Size"]), open=_opener(client, bucket, key)))
             if len(found) == MOST_KEYS:
                 break
     except (errors.BotoCoreError, errors.ClientError) as problem:

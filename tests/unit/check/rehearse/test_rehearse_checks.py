@@ -9,12 +9,11 @@ import pytest
 from entrypoint.base.severity import Severity
 from entrypoint.check.finding import Finding, fine, goes, note, warning
 from entrypoint.check.instance_types import memory_of
-from entrypoint.check.rehearse.output import as_json, as_text
+from entrypoint.check.rehearse.rehearsal import Rehearsal, RehearsedRequest, as_json, as_text
 from entrypoint.check.rehearse.rehearse import CHECKS
-from entrypoint.check.rehearse.results import Host, Process, RunName, Seen
-from entrypoint.check.rehearse.runs import Ended
-from entrypoint.check.rehearse.sample import Sample
-from entrypoint.check.rehearse.subject import Case, Request
+from entrypoint.check.rehearse.results import RunName, SeenHost, SeenProcess, SeenRun
+from entrypoint.check.rehearse.runs import RunEnd
+from entrypoint.check.rehearse.sample import ChannelSample
 from entrypoint.launcher.job.channels import Distribution
 from entrypoint.launcher.outcome.outcome import Kind
 from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
@@ -23,10 +22,10 @@ GIB = 1 << 30
 CHECKPOINT = "/out/checkpoints/plain/ckpt-10"
 
 
-def host(name: str, files: tuple[str, ...], **more: Any) -> Host:
+def host(name: str, files: tuple[str, ...], **more: Any) -> SeenHost:
     metrics = tuple((10.0 + second, "script", {"step": 10.0 * second + 10, "loss": 0.5}) for second in range(20))
     given = {
-        "processes": (Process(name="script", role="worker", began=9.0, ended=31.0, how="exit code 0"),),
+        "processes": (SeenProcess(name="script", role="worker", began=9.0, ended=31.0, how="exit code 0"),),
         "metrics": metrics,
         "memory": GIB,
         "first": (("step", 0.0),),
@@ -34,10 +33,10 @@ def host(name: str, files: tuple[str, ...], **more: Any) -> Host:
         "read": (("training", files),),
         **more,
     }
-    return Host(name=name, **given)
+    return SeenHost(name=name, **given)
 
 
-def run(name: str, acted: float | None = 30.0, **more: Any) -> Seen:
+def run(name: str, acted: float | None = 30.0, **more: Any) -> SeenRun:
     kept = more.pop("kept", ((15.0, CHECKPOINT), (31.0, CHECKPOINT)))
     given = {
         "hosts": (host("algo-1", ("a", "c")), host("algo-2", ("b", "d"))),
@@ -47,10 +46,10 @@ def run(name: str, acted: float | None = 30.0, **more: Any) -> Seen:
         **more,
     }
     kind = given.pop("kind")
-    return Seen(
+    return SeenRun(
         name=RunName(name),
         kind=Kind(kind) if kind else None,
-        ended=Ended(code=0, began=8.0, ended=32.0, acted=acted, kept=kept),
+        ended=RunEnd(code=0, began=8.0, ended=32.0, acted=acted, kept=kept),
         **given,
     )
 
@@ -59,12 +58,12 @@ PLAIN, KILL = run("plain"), run("kill", kind="failed", cause="algo-2 (does not a
 RESUME = run(
     "resume", hosts=(host("algo-1", (), first=(("step", 150.0),)), host("algo-2", (), first=(("step", 151.0),)))
 )
-SAMPLE = Sample(
+SAMPLE = ChannelSample(
     channel=LocalChannel(name="training", source=Path("/out/samples/training"), distribution=Distribution.SHARDED),
     where="s3://bucket/rows", kind="TFRecord", records=2000, files=4, of_files=4, size=1000, of_size=100_000,
 )  # fmt: skip
-HEALTHY = Case(
-    request=Request(
+HEALTHY = Rehearsal(
+    request=RehearsedRequest(
         title="mwms: the script as worker on each of 2 hosts", mode="mwms", hosts=2,
         instance_types=("ml.c5.xlarge",), keeps_checkpoints=True, hyperparameters={"max_steps": "36000"},
     ),
@@ -72,22 +71,22 @@ HEALTHY = Case(
 )  # fmt: skip
 
 
-def findings(case: Case, check: str = "") -> list[Finding]:
+def findings(case: Rehearsal, check: str = "") -> list[Finding]:
     found = [finding for each in CHECKS for finding in each(case)]
     return [finding for finding in found if not check or finding.check == check]
 
 
-def told(case: Case, check: str) -> list[tuple[str, str]]:
+def told(case: Rehearsal, check: str) -> list[tuple[str, str]]:
     """Return (level, words) of what is not fine."""
     return [(str(each.severity), each.found) for each in findings(case, check) if each.severity is not Severity.FINE]
 
 
-def with_plain(**more: Any) -> Case:
+def with_plain(**more: Any) -> Rehearsal:
     acted = more.pop("acted", 30.0)
     return replace(HEALTHY, runs=(run("plain", acted, **more),))
 
 
-def asking(**more: Any) -> Case:
+def asking(**more: Any) -> Rehearsal:
     return replace(HEALTHY, request=replace(HEALTHY.request, **more))
 
 
@@ -305,13 +304,13 @@ class TestDistributed:
 
 class TestStop:
     def test_one_that_ignores_it(self) -> None:
-        killed = (Process(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGKILL"),)
+        killed = (SeenProcess(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGKILL"),)
         case = with_plain(hosts=(host("algo-1", (), processes=killed),))
         (level, words), *_ = told(case, "stop")
         assert level == "warning" and "algo-1 script had to be killed after 100 s" in words
 
     def test_a_spot_instance_does_not_wait_for_one_that_ignores_it(self) -> None:
-        killed = (Process(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGKILL"),)
+        killed = (SeenProcess(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGKILL"),)
         case = with_plain(hosts=(host("algo-1", (), processes=killed),))
         assert told(replace(case, request=replace(case.request, spot=True)), "stop")[0][0] == "error"
 
@@ -324,7 +323,7 @@ class TestStop:
             ("warning", "it saves neither a checkpoint nor a model when it is stopped")
         ]
         assert told(with_plain(kept=(), hosts=(host("algo-1", (), saved=2),)), "stop") == []
-        killed = Process(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGTERM")
+        killed = SeenProcess(name="script", role="worker", began=9.0, ended=31.0, how="killed by SIGTERM")
         ((level, words),) = told(with_plain(hosts=(host("algo-1", (), processes=(killed,)),)), "stop")
         assert level == "warning" and "saves nothing" in words, "a checkpoint that came by chance just then"
         ((level, words),) = told(with_plain(kept=((15.0, CHECKPOINT),)), "stop")
@@ -356,7 +355,7 @@ class TestKeeping:
         spot = replace(case, request=replace(case.request, spot=True))
         assert told(spot, "checkpoints")[0][0] == "error"
 
-    def resumed(self, kill: Seen, resume: Seen) -> list[tuple[str, str]]:
+    def resumed(self, kill: SeenRun, resume: SeenRun) -> list[tuple[str, str]]:
         return told(replace(HEALTHY, runs=(PLAIN, kill, resume)), "resume")
 
     def test_one_that_begins_anew(self) -> None:
@@ -378,7 +377,7 @@ class TestKeeping:
     def test_one_that_says_no_steps_is_known_by_its_checkpoints(self) -> None:
         silent = (host("algo-1", (), metrics=(), first=()),)
 
-        def by(name: str, *numbers: int) -> Seen:
+        def by(name: str, *numbers: int) -> SeenRun:
             kept = tuple((20.0 + n, f"/c/ckpt-{n}.data-00000-of-00001") for n in numbers)
             return run(name, hosts=silent, kept=kept)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from entrypoint.check.rehearse import runs
-from entrypoint.check.rehearse.triggers import Progress
+from entrypoint.check.rehearse.runs import TrainingTime
 from entrypoint.record import lines
 from entrypoint.record.write import Record
 
@@ -33,7 +33,7 @@ def test_the_seconds_of_training(tmp_path, set_if):
     record = Record(folder / "algo-1.jsonl.gz", pytest.fail)
     record.add(lines.Process(process="script", role="script"))
     record.close()
-    progress = Progress(tmp_path, by_steps=False)
+    progress = TrainingTime(tmp_path, by_steps=False)
     (tmp_path / "set").touch()
     assert -0.01 <= progress.seconds <= time.monotonic() - began + 0.01
 

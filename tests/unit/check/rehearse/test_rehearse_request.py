@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.rehearse.request import Asked, RehearsedJob, asked_for, groups_of, job_for
+from entrypoint.check.rehearse.rehearsed_request import Asked, RehearsedJob, asked_for, groups_of, job_for
 from entrypoint.check.rehearse.runs import files_in, own_files, shows_reads
 from entrypoint.cli.main import run
 
