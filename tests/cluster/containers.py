@@ -315,10 +315,9 @@ class Cluster:
 
     # --- what is seen of it ---
 
-    def log(self, host: str) -> str:
-        result = subprocess.run(
-            ["docker", "logs", self.container(host)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
-        )
+    def log(self, host: str, *options: str) -> str:
+        command = ["docker", "logs", *options, self.container(host)]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         return result.stdout.decode("utf-8", "replace")
 
     def sees(self, text: str, *hosts: str, times: int = 1, within: float = PATIENCE) -> None:

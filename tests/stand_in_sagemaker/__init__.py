@@ -4,9 +4,9 @@
         subprocess.run([...], env={**os.environ, **service.environment()})
 
 It does what the acceptance run asks of SageMaker, and no more. `api.py` speaks the protocol, `service.py` has the
-operations and what goes wrong on demand, `job.py` is the life of one job, `host.py` the container and the tree of one
-host, `storage.py` what goes through S3, `logs.py` what goes to CloudWatch. S3 and CloudWatch are moto's. Needs Docker,
-and root, as the files of containers belong to root.
+operations and what goes wrong on demand, `job.py` is the life of one job, whose hosts are those of
+cluster/containers.py, `s3.py` what goes through S3, which is moto's. Needs Docker, and root, as the files of containers
+belong to root.
 """
 
 import sys

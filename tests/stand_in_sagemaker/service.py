@@ -1,6 +1,8 @@
 """Offer the operations of SageMaker's training API, and keep its jobs and warm pools."""
 
 import contextlib
+import ipaddress
+import json
 import logging
 import shutil
 import tempfile
@@ -13,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from botocore import xform_name
-from botocore.exceptions import ClientError
+from containers import sh
 from moto_server import moto
 
 from stand_in_sagemaker.api import ApiError, check, hit, invalid, serving
 from stand_in_sagemaker.job import Job
-from stand_in_sagemaker.storage import below
+from stand_in_sagemaker.s3 import below
 
 ACCOUNT = "123456789012"  # moto's
 IN_RESOURCES = ("InstanceType", "InstanceCount", "VolumeSizeInGB")
@@ -57,6 +58,13 @@ def needs(request: Mapping[str, Any]) -> list[Any]:
     return [request["RoleArn"], request.get("VpcConfig"), *(resources.get(name) for name in IN_RESOURCES)]
 
 
+def docker_bridge() -> str:
+    """Return this machine's address on Docker's default network, which containers of all networks reach."""
+    (bridge,) = json.loads(sh("docker", "network", "inspect", "bridge").stdout)
+    config = bridge["IPAM"]["Config"][0]
+    return config.get("Gateway") or str(next(ipaddress.ip_network(config["Subnet"]).hosts()))
+
+
 class StandIn:
     """SageMaker and the services around it, from the beginning of the `with` block to its end.
 
@@ -86,11 +94,11 @@ class StandIn:
         self.jobs: dict[str, Job] = {}
         self.errors: list[str] = []  # faults of the stand-in itself; the end of the block raises them
         self.lock = threading.RLock()
-        self.url = self.moto_url = ""
+        self.url = self.moto_url = self.moto_for_hosts = ""
         self.folder = Path()
         self._graces = {"Interrupted": interrupt_grace, "other": stop_grace}
         self._pools: list[Pool] = []
-        self._clients: dict[tuple[str, str], Any] = {}
+        self._clients: dict[str, Any] = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "StandIn":
@@ -98,6 +106,7 @@ class StandIn:
         with contextlib.ExitStack() as stack:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sagemaker-")))
             self.moto_url = stack.enter_context(moto())
+            self.moto_for_hosts = stack.enter_context(moto(docker_bridge()))
             stack.callback(self._forget)
             stack.callback(self._close)
             self.url = stack.enter_context(serving(self._answer))
@@ -138,23 +147,16 @@ class StandIn:
 
     def client(self, service: str) -> Any:
         """Return a boto3 client of the stand-in, or of moto."""
-        return self._client(service, self.url if service in ("sagemaker", "logs") else self.moto_url)
-
-    def of_moto(self, service: str) -> Any:
-        """Return a boto3 client of moto."""
-        return self._client(service, self.moto_url)
-
-    def _client(self, service: str, endpoint: str) -> Any:
         with self.lock:  # to make a client is not for several threads; to use it is
-            if (service, endpoint) not in self._clients:
-                self._clients[service, endpoint] = boto3.client(
+            if service not in self._clients:
+                self._clients[service] = boto3.client(
                     service,
-                    endpoint_url=endpoint,
+                    endpoint_url=self.url if service == "sagemaker" else self.moto_url,
                     region_name=self.region,
                     aws_access_key_id="testing",
                     aws_secret_access_key="testing",
                 )
-            return self._clients[service, endpoint]
+            return self._clients[service]
 
     # --- for jobs ---
 
@@ -175,7 +177,7 @@ class StandIn:
         if not job.cache:
             return
         pool = Pool(job=job, since=time.time(), seconds=keep)
-        if keep and job.training_start and self.warm_pools:
+        if keep and job.has_begun and self.warm_pools:
             job.warm_pool = {"Status": "Available"}
             self._pools.append(pool)
         else:
@@ -186,7 +188,7 @@ class StandIn:
     def _answer(self, target: str, request: dict[str, Any]) -> dict[str, Any]:
         service, _, operation = target.partition(".")
         if service.startswith("Logs"):
-            return self._logs(operation, request)
+            return self._filter_log_events(request)
         operations = {
             "CreateTrainingJob": self._create,
             "DescribeTrainingJob": lambda request: self._known(request).describe(),
@@ -237,7 +239,7 @@ class StandIn:
         pool = self._matching(request)
         keep = request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0)
         cache = pool.job.cache if pool else self.folder / f"cache-{name}" if keep else None
-        job = Job(self, request, len(self.jobs) + 1, cache)
+        job = Job(self, request, cache)
         if not pool:
             self._check_quota(job)
         else:
@@ -250,7 +252,7 @@ class StandIn:
     def _check_channels(self, request: Mapping[str, Any]) -> None:
         for channel in request.get("InputDataConfig", []):
             uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
-            if not below(self.of_moto("s3"), uri):
+            if not below(self.client("s3"), uri):
                 raise invalid(f'No S3 objects found under S3 URL "{uri}" given in input data source.')
 
     def _check_quota(self, job: Job) -> None:
@@ -296,21 +298,12 @@ class StandIn:
         more = {"NextToken": str(end)} if end < len(jobs) else {}
         return {"TrainingJobSummaries": [job.summary() for job in jobs[first:end]], **more}
 
-    def _logs(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Hand a call of CloudWatch Logs on to moto, whose FilterLogEvents ignores logStreamNamePrefix."""
-        logs = self.of_moto("logs")
-        try:
-            if operation == "FilterLogEvents" and (prefix := request.pop("logStreamNamePrefix", "")):
-                pages = logs.get_paginator("describe_log_streams").paginate(
-                    logGroupName=request["logGroupName"], logStreamNamePrefix=prefix
-                )
-                request["logStreamNames"] = [each["logStreamName"] for page in pages for each in page["logStreams"]]
-                if not request["logStreamNames"]:
-                    return {"events": []}
-            reply = getattr(logs, xform_name(operation))(**request)
-        except ClientError as error:
-            raise ApiError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from None
-        return {name: value for name, value in reply.items() if name != "ResponseMetadata"}
+    def _filter_log_events(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        events = [event for job in self.jobs.values() for event in job.events]
+        if not events:
+            raise ApiError("ResourceNotFoundException", "The specified log group does not exist.")
+        prefix = request["logStreamNamePrefix"]
+        return {"events": [event for event in events if event["logStreamName"].startswith(prefix)]}
 
     # --- warm pools ---
 
