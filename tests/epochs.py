@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 
 PASSES = 3
 OWN, SAME, SHARED = "own", "same", "shared"
 REPLICATED, SHARDED = Distribution.REPLICATED, Distribution.SHARDED
-FILE, FAST_FILE, PIPE = InputMode.FILE, InputMode.FAST_FILE, InputMode.PIPE
+FILE, FAST_FILE, PIPE = ChannelMode.FILE, ChannelMode.FAST_FILE, ChannelMode.PIPE
 
-Cell = tuple[str, Distribution, InputMode]
+Cell = tuple[str, Distribution, ChannelMode]
 
 # One process reads one FIFO: on hosts that train with two, no shared channel can be a pipe.
 CELLS: list[Cell] = [
@@ -41,7 +41,7 @@ def name_of(cell: Cell) -> str:
 class DataSet:
     """Channels of the cells asked for, on hosts that train with two processes each."""
 
-    channels: list[Channel] = field(default_factory=list)
+    channels: list[LocalChannel] = field(default_factory=list)
     ids: dict[str, list[int]] = field(default_factory=dict)  # by name of the cell: all that it holds
 
     @property
@@ -97,10 +97,10 @@ def make(folder: Path, cells: Iterable[Cell]) -> DataSet:
         options |= {"wrapper": Wrapper.RECORD_IO} if wrapped else {}
         sources = ["one", "two"] if wrapped else ["first", "first" if sharing == SAME else "second"]
         if sharing == SHARED:
-            data.channels.append(Channel(name=name, source=folder / "first", **options))
+            data.channels.append(LocalChannel(name=name, source=folder / "first", **options))
         else:
             data.channels += [
-                Channel(name=f"{name}-{number}", source=folder / source, **options)
+                LocalChannel(name=f"{name}-{number}", source=folder / source, **options)
                 for number, source in enumerate(sources, 1)
             ]
         own = [*range(200, 209), *range(300, 304)] if wrapped else first + second

@@ -37,7 +37,7 @@ MOUNTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class HostCommand:
     """Describe the child process that stands for one host: its output and its end are the host's."""
 
     argv: tuple[str, ...]
@@ -91,7 +91,7 @@ class Engine(ABC):
         """Set up what the hosts share for the time of the run, and remove it afterwards."""
 
     @abstractmethod
-    def command(self, folder: HostFolder) -> Command:
+    def command(self, folder: HostFolder) -> HostCommand:
         """Return the command that starts one host."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from math import inf
 from entrypoint.simulate.engine import Engine, FaultFailed
 from entrypoint.simulate.fault import ALL, Action, Fault
 
-_OURS = (Action.LATE, Action.STALL)  # done by `Watch`, which starts hosts and reads their output, not by an engine
+_OURS = (Action.LATE, Action.STALL)  # done by `HostRunner`, which starts hosts and reads their output, not by an engine
 
 
 class _State(Enum):

@@ -23,7 +23,7 @@ from typing import Any
 import hiccups
 from compose import the_compose
 
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.local_channels import LocalChannel
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.tree import deliver, shown
 
@@ -137,7 +137,7 @@ class Cluster:
     `program` is a file of tests/cluster/programs, or the file in `code` that is to be run; "" where the image or a
     channel has the code and says so. `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file
     system in the network. `isolated`: hosts reach one another and nobody else. `groups`: hosts by instance group.
-    `channels`: a folder, in File mode, or a Channel under its own name. `cpus`: those that a host may use.
+    `channels`: a folder, in File mode, or a LocalChannel under its own name. `cpus`: those that a host may use.
     `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `service`:
     what else compose is told of each container.
     """
@@ -154,7 +154,7 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         host_environment: Mapping[str, Mapping[str, str]] | None = None,
         code: Path | None = None,
-        channels: Mapping[str, Path | Channel] | None = None,
+        channels: Mapping[str, Path | LocalChannel] | None = None,
         shared: Path | None = None,
         files: Mapping[str, str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
@@ -170,7 +170,7 @@ class Cluster:
         self.network = f"tfe{uuid.uuid4().hex[:8]}"
         services: dict[str, Any] = {}
         self.channels = [
-            each if isinstance(each, Channel) else Channel(name=name, source=each.resolve())
+            each if isinstance(each, LocalChannel) else LocalChannel(name=name, source=each.resolve())
             for name, each in (channels or {}).items()
         ]
         self._fed = contextlib.ExitStack()
@@ -315,10 +315,9 @@ class Cluster:
 
     # --- what is seen of it ---
 
-    def log(self, host: str) -> str:
-        result = subprocess.run(
-            ["docker", "logs", self.container(host)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
-        )
+    def log(self, host: str, *options: str) -> str:
+        command = ["docker", "logs", *options, self.container(host)]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         return result.stdout.decode("utf-8", "replace")
 
     def sees(self, text: str, *hosts: str, times: int = 1, within: float = PATIENCE) -> None:

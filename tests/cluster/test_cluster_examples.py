@@ -10,7 +10,7 @@ import pytest
 from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone
 from endpoint import ask, serving
 
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 from images import DEFAULT_LINE, LINE
 
 StartCluster = Callable[..., Cluster]
@@ -52,8 +52,8 @@ def number(ending: Ending, pattern: str) -> float:
     return float(found[0])
 
 
-def pipe(name: str, folder: Path) -> Channel:
-    return Channel(name=name, source=folder, mode=InputMode.PIPE)
+def pipe(name: str, folder: Path) -> LocalChannel:
+    return LocalChannel(name=name, source=folder, mode=ChannelMode.PIPE)
 
 
 def only_the_first_saved(endings: dict[str, Ending]) -> None:

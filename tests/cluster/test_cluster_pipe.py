@@ -12,7 +12,7 @@ from epochs import REPLICATED, SHARDED, tfrecords
 from sent import by_sdk, mpi
 from variants import variants
 
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 from images import DEFAULT_LINE, LINE
 
 FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
@@ -61,10 +61,10 @@ def read_by_ranks(cluster: StartCluster, folder: Path, told: dict[str, bool], **
     """
     sharded = SHARDED if told["enable_s3_shard"] else REPLICATED
     channels = {
-        name: Channel(
+        name: LocalChannel(
             name=name,
             source=source,
-            mode=InputMode.PIPE,
+            mode=ChannelMode.PIPE,
             distribution=REPLICATED if name == "evaluation" else sharded,
         )
         for name, source in sources.items()

@@ -13,7 +13,7 @@ import pytest
 from containers import BUSY, PATIENCE, Cluster
 from endpoint import ask, serving
 
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
@@ -87,7 +87,7 @@ def test_photographs_streamed(
     ranks = 2 * local_ranks
     folders = {"training-1": "half-1", "training-2": "half-2"} if local_ranks == 2 else {"training": "training"}
     pipes = {
-        name: Channel(name=name, source=photos / "data" / folder, mode=InputMode.PIPE)
+        name: LocalChannel(name=name, source=photos / "data" / folder, mode=ChannelMode.PIPE)
         for name, folder in folders.items()
     }
     with cluster(

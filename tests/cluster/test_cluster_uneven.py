@@ -9,7 +9,7 @@ from containers import BUSY, Cluster
 from epochs import tfrecords
 
 from entrypoint.launcher.job.channels import Distribution
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.local_channels import LocalChannel
 
 StartCluster = Callable[..., Cluster]
 
@@ -19,7 +19,7 @@ def test_ranks_with_uneven_shards_end_together(cluster: StartCluster, tmp_path: 
     source = tmp_path / "data"
     for name, records in {"a": 21, "b": 19, "c": 10}.items():  # algo-1 gets a and c, algo-2 gets b
         tfrecords(source / name, [records], start=1)
-    channel = Channel(name="train", source=source, distribution=Distribution.SHARDED)
+    channel = LocalChannel(name="train", source=source, distribution=Distribution.SHARDED)
     with cluster(
         program="uneven.py",
         mode="mpi",

@@ -399,7 +399,7 @@ def test_quiet_on_a_terminal_has_a_line_for_each_host_that_the_summary_replaces(
 
 def test_more_hosts_than_the_terminal_has_lines(tmp_path):
     program = (
-        "from entrypoint.simulate.terminal import Quiet\n"
+        "from entrypoint.simulate.host_output import Quiet\n"
         "terminal = Quiet({}, [f'algo-{n + 1}' for n in range(40)])\n"
         "for n in range(40): terminal.state(f'algo-{n + 1}', 'runs')\n"
         "terminal.print('the end'); terminal.tick()"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.launcher.job.channels import Distribution
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.local_channels import LocalChannel
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import MARKER, HostFolder, write_tree
 
@@ -56,7 +56,7 @@ def test_it_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
 
 def test_channels_are_dealt_out_into_the_tree(project):
     """On two hosts; the second one's part."""
-    rows = Channel(name="training", source=project / "rows", distribution=Distribution.SHARDED)
+    rows = LocalChannel(name="training", source=project / "rows", distribution=Distribution.SHARDED)
     job = LocalJob(program="train.py", source=project / "src", hosts=2, channels=(rows,), output=project)
     write_tree(job, HostFolder(host="algo-2", root=project / "ml", base=project / "ml"))
     assert [path.name for path in (project / "ml/input/data/training").iterdir()] == ["b"]

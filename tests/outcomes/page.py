@@ -1,4 +1,4 @@
-"""Write docs/outcomes.md, the table for people (test_outcomes_page.py, with --refresh)."""
+"""Write docs/outcomes.md, the table for people (test_pages.py, with --refresh)."""
 
 import re
 from collections.abc import Iterable

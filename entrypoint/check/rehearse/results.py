@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.python310 import StrEnum
-from entrypoint.check.rehearse.runs import OLD, Ended, files_in
-from entrypoint.check.rehearse.triggers import NOT_TRAINING
+from entrypoint.check.rehearse.runs import NOT_TRAINING, OLD, RunEnd, files_in
 from entrypoint.launcher.job.choices import OUTSIDE, Mode
 from entrypoint.launcher.outcome.outcome import Cause, Kind
 from entrypoint.observe.monitor.distributed import Together, advice_on
 from entrypoint.observe.monitor.metrics import Reader
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
-from entrypoint.simulate.channels import keys_below
 from entrypoint.simulate.engine import EngineName
+from entrypoint.simulate.local_channels import keys_below
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
 
@@ -28,7 +27,7 @@ FEWER_STEPS = 50  # steps without exchange that count as training alone: fewer t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process:
+class SeenProcess:
     """Describe a training process."""
 
     name: str
@@ -39,11 +38,11 @@ class Process:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
+class SeenHost:
     """Hold the results of one host. Times are seconds since the epoch."""
 
     name: str
-    processes: tuple[Process, ...] = ()
+    processes: tuple[SeenProcess, ...] = ()
     metrics: tuple[tuple[float, str, dict[str, float]], ...] = ()  # (time, process, values)
     memory: int = 0  # most bytes of its processes; shared memory counts for each of them
     first: tuple[tuple[str, float], ...] = ()  # first value of each of COUNTED
@@ -62,12 +61,12 @@ class RunName(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenRun:
     """Hold the results of one run."""
 
     name: RunName
-    ended: Ended
-    hosts: tuple[Host, ...] = ()
+    ended: RunEnd
+    hosts: tuple[SeenHost, ...] = ()
     kind: Kind | None = None  # None: no record has the outcome
     cause: str = ""
     together: tuple[bool | None, str] | None = None  # whether the hosts train together (None: unclear), and words
@@ -77,7 +76,7 @@ class Seen:
     last_lines: tuple[str, ...] = ()
 
     @property
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[SeenProcess]:
         return [process for host in self.hosts for process in host.processes]
 
     @property
@@ -149,7 +148,7 @@ class Seen:
         return found
 
 
-def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: bool, engine: str = "") -> Seen:
+def seen(name: RunName, job: LocalJob, ended: RunEnd, log: Path, knows_reads: bool, engine: str = "") -> SeenRun:
     """Collect the results of a run."""
     folders = folders_of(job)
     records = {folder.host: _record(job.output, folder.host) for folder in folders}
@@ -173,7 +172,7 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: boo
     outcome = next((line for _, line in every if isinstance(line, lines.Outcome)), None)
     if (found is None or found[0] is None) and outcome and outcome.kind == Kind.SUCCEEDED and len(hosts) > 1:
         found = at_the_end.at_end() or found
-    return Seen(
+    return SeenRun(
         name=name,
         ended=ended,
         hosts=tuple(_host(folder, records[folder.host], job, knows_reads) for folder in folders),
@@ -200,15 +199,15 @@ def _record(output: Path, host: str) -> list[lines.Line]:
     return []
 
 
-def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows_reads: bool) -> Host:
-    processes: dict[str, Process] = {}
+def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows_reads: bool) -> SeenHost:
+    processes: dict[str, SeenProcess] = {}
     memory, kind = 0.0, ""
     attempts, again = list[str](), list[str]()
     for line in record:
         match line:
             case lines.Process(process=name, role=role) if role not in NOT_TRAINING:
                 again += [f"{folder.host} {name} was started again: {processes[name].how}"] if name in processes else []
-                processes[name] = Process(name=name, role=role, began=line.at)
+                processes[name] = SeenProcess(name=name, role=role, began=line.at)
             case lines.Ended(process=name) if name in processes:
                 processes[name] = replace(processes[name], ended=line.at, how=line.how)
             case lines.Said(text=words) if lines.ATTEMPT_FAILED.match(words):
@@ -222,7 +221,7 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
         name: tuple(file for file in files if (folder.parts / name / file).stat().st_atime != OLD)
         for name, files in (dealt if knows_reads else ())
     }
-    return Host(
+    return SeenHost(
         name=folder.host,
         processes=tuple(processes.values()),
         metrics=tuple((line.at, line.process, dict(line.values)) for line in record if isinstance(line, lines.Metric)),

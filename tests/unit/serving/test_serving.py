@@ -25,15 +25,14 @@ from werkzeug.test import Client
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 from entrypoint.serving.__main__ import _answer
 from entrypoint.serving.app import Service, make_app
-from entrypoint.serving.config import Serving, find_model, free_memory, read_serving
-from entrypoint.serving.front import Front
+from entrypoint.serving.bodies import read, unpacked
+from entrypoint.serving.front import Front, ModelThreads, connect
+from entrypoint.serving.http_server import Server, _RequestParser
 from entrypoint.serving.memory import Memory, cost
-from entrypoint.serving.model import Refused, Signature, Tensor
 from entrypoint.serving.model_process import _listen_to_handlers, work
-from entrypoint.serving.request import read, unpacked
-from entrypoint.serving.server import Server, _Parser
+from entrypoint.serving.served_model import Declined, Signature, Tensor
+from entrypoint.serving.serving_config import Serving, find_model, free_memory, read_serving
 from entrypoint.serving.user_code import load_user_code
-from entrypoint.serving.workers import Workers, connect
 
 FLOAT, INT, TEXT = np.dtype(np.float32), np.dtype(np.int64), np.dtype(object)
 ONE = Signature("one", (Tensor("x", FLOAT, (None, 2)),), (Tensor("y", FLOAT, (None,)),))
@@ -47,7 +46,7 @@ IMAGE = Signature("image", (Tensor("pixels", FLOAT, (None, 2, 2, 1)),), (Tensor(
 
 
 class Adds:
-    """A model as `Model` describes it, of numpy."""
+    """A model as `ServedModel` describes it, of numpy."""
 
     name, version = "adds", "3"
 
@@ -72,13 +71,13 @@ def client(*signatures: Signature, model: Adds | None = None, environment: dict[
     return make_app(service).test_client()
 
 
-def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, Workers]:
+def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, ModelThreads]:
     """Return a client of what listens, with the threads of the model behind it, here in one process."""
     serving = read_serving({"SAGEMAKER_BASE_DIR": str(base), **environment})
     service = Service(serving)
     service.model, service.code = model, load_user_code(serving)
     ours, theirs = connect(serving.threads, serving.timeout)
-    workers = Workers(ours, serving.timeout)
+    workers = ModelThreads(ours, serving.timeout)
     workers.is_loaded = True
     for connection in theirs:
         threading.Thread(target=work, args=(connection, make_app(service), {}), daemon=True).start()
@@ -187,7 +186,7 @@ def test_numbers_are_never_bent_to_fit(dtype, value, fits):
         (array,) = read(body, "application/json", signatures).inputs.values()
         assert array.dtype == dtype and str(array[0]) == str(dtype(value))
     else:
-        with pytest.raises(Refused, match=f"wanted x: {np.dtype(dtype).name}"):
+        with pytest.raises(Declined, match=f"wanted x: {np.dtype(dtype).name}"):
             read(body, "application/json", signatures)
 
 
@@ -196,14 +195,14 @@ def test_whole_numbers_keep_all_their_digits():
     for dtype, row in zip((np.int64, np.uint64), large, strict=True):
         signatures = {"s": Signature("s", (Tensor("x", np.dtype(dtype), (None,)),), ())}
         assert read(json.dumps(row).encode(), "", signatures).inputs["x"].tolist() == row
-    with pytest.raises(Refused, match=r"x holds 9007199254740992\.0, which as a float may have lost digits"):
+    with pytest.raises(Declined, match=r"x holds 9007199254740992\.0, which as a float may have lost digits"):
         read(b"9007199254740993\n1.0\n", "text/csv", {"ids": Signature("ids", (Tensor("x", INT, (None,)),), ())})
 
 
 def test_the_default_signature_is_serving_default():
     default = Signature("serving_default", ONE.inputs, ONE.outputs)
     assert read(b"[1, 2]", "", {"two": TWO, default.name: default}).signature is default
-    with pytest.raises(Refused, match="wanted signature_name to be two or one"):
+    with pytest.raises(Declined, match="wanted signature_name to be two or one"):
         read(b"[1, 2]", "", {"two": TWO, "one": ONE})
 
 
@@ -323,7 +322,7 @@ def test_to_read_a_body_takes_no_more_memory_than_is_counted(signature, kind, ro
     text = row * (size // len(row))
     body = (f"[{text[:-1]}]" if text.endswith(",") else text).encode()
     tracemalloc.start()
-    with suppress(Refused):
+    with suppress(Declined):
         read(body, kind, {signature.name: signature})
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -331,13 +330,13 @@ def test_to_read_a_body_takes_no_more_memory_than_is_counted(signature, kind, ro
 
 
 def test_a_body_that_would_take_too_much_memory_is_refused(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.config.free_memory", lambda: 1 << 30)
+    monkeypatch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 1 << 30)
     app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
     response = app.post("/invocations", data=(body := b"[[" + b"1," * 12_000_000 + b"1]]"))
     assert response.status_code == 413
     assert "may take 640 MB of memory; wanted 512 MB at most: send fewer values at once" in response.json["error"]
     with monkeypatch.context() as patch:  # much memory is no reason to expand so much
-        patch.setattr("entrypoint.serving.config.free_memory", lambda: 64 << 30)
+        patch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 64 << 30)
         app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
         bomb = app.post("/invocations", data=gzip.compress(body))
     assert bomb.status_code == 413 and "expands to what may take 640 MB to read" in bomb.json["error"]
@@ -347,7 +346,7 @@ def test_a_body_that_would_take_too_much_memory_is_refused(monkeypatch):
 @pytest.mark.parametrize("text", ["1,0,25\n", "0.5,1.2\n", "1\n", "[1,2]\n", '{"x":[1]}\n', "[1,2],"])
 @pytest.mark.parametrize("payload", [6, 100])
 def test_a_body_of_numbers_may_have_the_size_that_the_payload_may_have(monkeypatch, text, payload):
-    monkeypatch.setattr("entrypoint.serving.config.free_memory", lambda: 64 << 30)
+    monkeypatch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 64 << 30)
     serving = read_serving({"SAGEMAKER_MAX_PAYLOAD_IN_MB": str(payload)})
     piece = text.encode() * 1000
     count = serving.max_payload // len(piece)
@@ -509,7 +508,7 @@ def test_what_cannot_be_parsed_is_refused_with_the_reason(sent, status, why):
 
 def test_a_header_padded_with_spaces_takes_no_time():
     def parse(count):
-        parser = _Parser(Adjustments())
+        parser = _RequestParser(Adjustments())
         parser.received(b"GET /ping HTTP/1.1\r\nA:" + b" " * count + b"x  y\r\n\r\n")
         assert parser.headers == {"A": "x  y"}
 
@@ -525,7 +524,7 @@ def test_a_body_that_is_too_large_is_refused_to_who_sends_it_whole():
 
 
 def test_idle_connections_make_room_for_others(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.server.MOST_CONNECTIONS", 12)
+    monkeypatch.setattr("entrypoint.serving.http_server.MOST_CONNECTIONS", 12)
     with running(Adds(ONE)) as port, ExitStack() as stack:
         half = stack.enter_context(connected(port))
         half.sendall(b"POST /invocations HTTP/1.1\r\nContent-Le")
@@ -622,7 +621,7 @@ def test_threads_that_are_late_are_logged_and_shown_by_ping_only_if_they_hang(ca
             gate.wait()
             return super().predict(signature, inputs)
 
-    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 10**6)
+    monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 10**6)
     two = {"SAGEMAKER_MODEL_SERVER_WORKERS": "2", "SAGEMAKER_MODEL_SERVER_TIMEOUT": "1"}
     front, _ = front_of(Hangs(ONE), **two)
     try:
@@ -634,7 +633,7 @@ def test_threads_that_are_late_are_logged_and_shown_by_ping_only_if_they_hang(ca
         assert front.get("/ping").status_code == 200  # all are late, and may be slow only
         busy = front.post("/invocations", data="[1, 2]")
         assert (busy.status_code, busy.json) == (503, {"error": "all threads have been busy for 1 s"})
-        monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 1)
+        monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 1)
         for response in (front.get("/ping"), front.post("/invocations", data="[1, 2]")):
             assert response.status_code == 503 and "2 of 2 threads hang" in response.json["error"]
         assert "POST '/invocations' has no answer after 1 s, and may hang, as 2 of 2 threads do" in caplog.text
@@ -646,9 +645,9 @@ def test_threads_that_are_late_are_logged_and_shown_by_ping_only_if_they_hang(ca
 
 
 def test_one_thread_that_hangs_for_long_is_shown_by_ping(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 1)
+    monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 1)
     ours, theirs = connect(2, 1)
-    workers = Workers(ours, 1)
+    workers = ModelThreads(ours, 1)
     workers.is_loaded = True
     assert workers.ask({"wsgi.input": io.BytesIO()})[0] == "503 Service Unavailable"
     eventually(lambda: "1 of 2 threads hang" in workers.unwell(), 60)
@@ -656,9 +655,9 @@ def test_one_thread_that_hangs_for_long_is_shown_by_ping(monkeypatch):
 
 
 def test_a_thread_whose_answer_cannot_be_read_is_counted(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 0)
+    monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 0)
     ours, theirs = connect(2, 60)
-    workers = Workers(ours, 60)
+    workers = ModelThreads(ours, 60)
     workers.is_loaded = True
     theirs[0].send_bytes(b"no JSON")
     with pytest.raises(ValueError, match="Expecting value"):
@@ -675,7 +674,7 @@ def test_the_end_of_the_models_process_is_noticed_though_its_children_keep_the_c
     model = subprocess.Popen(["sh", "-c", f"exit {ExitCode.CODE}"])
     codes: list[int] = []
     act = threading.Thread(
-        target=lambda: codes.append(_answer(serving, Workers([], 60), model.pid, ready, [])), daemon=True
+        target=lambda: codes.append(_answer(serving, ModelThreads([], 60), model.pid, ready, [])), daemon=True
     )
     act.start()
     act.join(60)
@@ -687,7 +686,7 @@ def test_the_end_of_the_models_process_is_noticed_though_its_children_keep_the_c
 FORKS = """
 import multiprocessing, signal, threading
 from entrypoint.serving.model_process import _prepare_forks
-from entrypoint.serving.workers import connect
+from entrypoint.serving.front import connect
 
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda *_: None)
@@ -724,7 +723,7 @@ def test_handlers_may_have_many_connections_to_the_model():
 
 def test_requests_are_refused_if_the_process_of_the_model_has_ended():
     ours, theirs = connect(1, 60)
-    workers = Workers(ours, 60)
+    workers = ModelThreads(ours, 60)
     workers.is_loaded = True
     theirs[0].close()
     status, _, body = workers.ask({"wsgi.input": io.BytesIO()})

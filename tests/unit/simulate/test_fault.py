@@ -14,9 +14,9 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.cli.main import run
 from entrypoint.simulate.docker_engine import DockerEngine
 from entrypoint.simulate.engine import FaultFailed, HostsFiles
-from entrypoint.simulate.engines import refuse_faults
 from entrypoint.simulate.fault import ALL, FOLDERS, Action, Fault, parse_fault
 from entrypoint.simulate.injector import Injector
+from entrypoint.simulate.run import refuse_faults
 from entrypoint.simulate.spec import LocalJob
 
 HOSTS = ("algo-1", "algo-2", "algo-3")

@@ -17,7 +17,14 @@ from waiting import eventually
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli import main
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, Compression, InputMode, check_together, is_data, parse_channel
+from entrypoint.simulate.local_channels import (
+    ChannelMode,
+    Compression,
+    LocalChannel,
+    check_together,
+    is_data,
+    parse_channel,
+)
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.tree import deliver, shown
 from sagemaker_tf_data import hidden
@@ -26,8 +33,8 @@ LONG = 60.0  # seconds; says when to give up
 SHARDED = Distribution.SHARDED
 
 
-def pipe(folder: Path, **options) -> Channel:
-    return Channel(name="train", source=folder, mode=InputMode.PIPE, **options)
+def pipe(folder: Path, **options) -> LocalChannel:
+    return LocalChannel(name="train", source=folder, mode=ChannelMode.PIPE, **options)
 
 
 @pytest.fixture
@@ -48,8 +55,8 @@ KEYS = ["B", "a/y", "a/z", "a0", "b"]
 
 def test_options_stand_behind_the_folder(tmp_path):
     word = "train=rows,mode=Pipe,distribution=ShardedByS3Key,shuffle=7,compression=Gzip,wrapper=RecordIO"
-    assert parse_channel(word) == Channel(
-        name="train", source=Path("rows").absolute(), mode=InputMode.PIPE, distribution=SHARDED, shuffle=7,
+    assert parse_channel(word) == LocalChannel(
+        name="train", source=Path("rows").absolute(), mode=ChannelMode.PIPE, distribution=SHARDED, shuffle=7,
         compression=Compression.GZIP, wrapper=Wrapper.RECORD_IO,
     )  # fmt: skip
     assert parse_channel("a=m.jsonl,mode=Pipe,attributes=x-ref:y").attributes == ("x-ref", "y")
@@ -60,12 +67,12 @@ def test_options_stand_behind_the_folder(tmp_path):
     ("train=odd,mode=Pipe/", "odd,mode=Pipe"), ("train=a,b=c/,mode=File", "a,b=c"), ("train=x,Y=z", "x,Y=z"),
 ])  # fmt: skip
 def test_a_folder_may_be_called_anything(word, folder):
-    assert parse_channel(word) == Channel(name="train", source=Path(folder).absolute())
+    assert parse_channel(word) == LocalChannel(name="train", source=Path(folder).absolute())
 
 
 def test_a_mode_for_all_who_say_none():
-    assert parse_channel("train=rows", InputMode.PIPE).mode is InputMode.PIPE
-    assert parse_channel("train=rows,mode=FastFile", InputMode.PIPE).mode is InputMode.FAST_FILE
+    assert parse_channel("train=rows", ChannelMode.PIPE).mode is ChannelMode.PIPE
+    assert parse_channel("train=rows,mode=FastFile", ChannelMode.PIPE).mode is ChannelMode.FAST_FILE
 
 
 @pytest.mark.parametrize(
@@ -92,30 +99,30 @@ def test_a_channel_that_is_asked_for_wrongly(word, says):
 
 
 def test_channels_that_are_in_one_another_s_way(rows):
-    def check(*channels: tuple[str, InputMode]) -> None:
-        check_together([Channel(name=name, source=rows, mode=mode) for name, mode in channels])
+    def check(*channels: tuple[str, ChannelMode]) -> None:
+        check_together([LocalChannel(name=name, source=rows, mode=mode) for name, mode in channels])
 
-    check(("train", InputMode.PIPE), ("train_1", InputMode.PIPE), ("train_x", InputMode.FILE))
-    check(("train", InputMode.FILE), ("train_1", InputMode.FILE))
+    check(("train", ChannelMode.PIPE), ("train_1", ChannelMode.PIPE), ("train_x", ChannelMode.FILE))
+    check(("train", ChannelMode.FILE), ("train_1", ChannelMode.FILE))
     for other in ("train_1", "train-manifest"):
         with pytest.raises(ConfigError, match="wanted another name"):
-            check(("train", InputMode.PIPE), (other, InputMode.FILE))
+            check(("train", ChannelMode.PIPE), (other, ChannelMode.FILE))
     with pytest.raises(ConfigError, match="train twice"):
-        check(("train", InputMode.PIPE), ("train", InputMode.FILE))
+        check(("train", ChannelMode.PIPE), ("train", ChannelMode.FILE))
 
 
 @pytest.mark.parametrize(
-    "channel, mode", [(InputMode.FILE, "File"), (InputMode.FAST_FILE, "File"), (InputMode.PIPE, "Pipe")]
+    "channel, mode", [(ChannelMode.FILE, "File"), (ChannelMode.FAST_FILE, "File"), (ChannelMode.PIPE, "Pipe")]
 )
 def test_what_the_program_reads_of_it(rows, channel, mode):
-    described = Channel(name="train", source=rows, mode=channel, distribution=SHARDED).described()
+    described = LocalChannel(name="train", source=rows, mode=channel, distribution=SHARDED).described()
     assert described == {"TrainingInputMode": mode, "S3DistributionType": "ShardedByS3Key", "RecordWrapperType": "None"}
 
 
 # --- who gets what ---
 
 
-def keys(channel: Channel, *where: int) -> list[str]:
+def keys(channel: LocalChannel, *where: int) -> list[str]:
     return [entry.key for entry in channel.of_host(*where)]
 
 
@@ -148,8 +155,8 @@ def test_a_seed_means_one_order_on_all_hosts_and_another_in_each_pass(tmp_path):
 
 
 def test_files_and_lists_of_one_host(rows, tmp_path):
-    whole = Channel(name="whole", source=rows)
-    part = Channel(name="part", source=rows, distribution=SHARDED)
+    whole = LocalChannel(name="whole", source=rows)
+    part = LocalChannel(name="part", source=rows, distribution=SHARDED)
     data = tmp_path / "data"
     data.mkdir()
     channels = [whole, part, pipe(rows)]
@@ -174,14 +181,14 @@ def leave_behind(folder: Path) -> None:
 def test_what_is_no_data_is_neither_streamed_nor_dealt_out_and_is_told(rows, tmp_path):
     assert pipe(rows).summary == ""
     leave_behind(rows)
-    sharded = Channel(name="train", source=rows, distribution=SHARDED)
+    sharded = LocalChannel(name="train", source=rows, distribution=SHARDED)
     for channel in (pipe(rows), sharded):
         assert keys(channel, 0, 1) == KEYS
         assert channel.summary == (
             "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are ignored, as they are "
             "not data: SageMaker would deliver them, so keep them out of S3"
         )
-    whole = Channel(name="train", source=rows)
+    whole = LocalChannel(name="train", source=rows)
     assert whole.is_whole  # it is shown as it is
     assert "are in the folder, as on SageMaker: sagemaker_tf_data ignores them" in whole.summary
 
@@ -217,7 +224,7 @@ def test_an_empty_object_beside_gzip_does_no_harm(fed, tmp_path):
 def test_a_manifest_names_the_objects(rows, tmp_path):
     manifest = tmp_path / "list.json"
     manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "a/z"]))
-    channel = Channel(name="train", source=manifest, distribution=SHARDED)
+    channel = LocalChannel(name="train", source=manifest, distribution=SHARDED)
     channel.check()
     assert keys(channel, 0, 2) == ["b"]
     deliver([channel], tmp_path, tmp_path / "parts", 1, 2)
@@ -227,7 +234,7 @@ def test_a_manifest_names_the_objects(rows, tmp_path):
 def test_a_manifest_may_name_an_object_twice(rows, tmp_path):
     manifest = tmp_path / "list.json"
     manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "b"]))
-    deliver([Channel(name="train", source=manifest)], tmp_path, tmp_path / "parts", 0, 1)
+    deliver([LocalChannel(name="train", source=manifest)], tmp_path, tmp_path / "parts", 0, 1)
     assert [path.name for path in (tmp_path / "parts/train").iterdir()] == ["b"]
 
 
@@ -235,7 +242,7 @@ def test_a_manifest_of_s3_names_copies_beside_it(rows, tmp_path):
     (tmp_path / "bucket").symlink_to(rows)
     manifest = tmp_path / "list.json"
     manifest.write_text(json.dumps([{"prefix": "s3://bucket/a/"}, "z"]))
-    assert Channel(name="train", source=manifest).entries[0].parts == (tmp_path / "bucket/a/z",)
+    assert LocalChannel(name="train", source=manifest).entries[0].parts == (tmp_path / "bucket/a/z",)
 
 
 AUGMENTED = """\
@@ -245,7 +252,7 @@ AUGMENTED = """\
 """
 
 
-def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> Channel:
+def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> LocalChannel:
     (tmp_path / "lines").write_text(text)
     return pipe(tmp_path / "lines", attributes=("label", "row-ref", "text"), **options)
 
@@ -253,11 +260,11 @@ def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> Channel:
 @pytest.mark.parametrize(
     "make, says",
     [
-        (lambda t: Channel(name="train", source=t / "absent"), "no such folder"),
+        (lambda t: LocalChannel(name="train", source=t / "absent"), "no such folder"),
         (lambda t: pipe(t / "absent", attributes=("a",)), "no such file; wanted an augmented manifest"),
         (lambda t: pipe(t / "empty"), "holds no file"),
         (lambda t: pipe(t / "rows", compression=Compression.GZIP), "B is not a gzip file"),
-        (lambda t: Channel(name="train", source=t / "rows/b", mode=InputMode.FAST_FILE), "its mode is FastFile"),
+        (lambda t: LocalChannel(name="train", source=t / "rows/b", mode=ChannelMode.FAST_FILE), "its mode is FastFile"),
         (lambda t: pipe(t / "rows/b"), "not JSON"),
         (lambda t: pipe(t / "huge", wrapper=Wrapper.RECORD_IO), "larger than a record may be"),
         (lambda t: augmented(t, "[1]"), "has [1] in line 1; wanted a JSON object"),
@@ -291,7 +298,7 @@ def test_a_manifest_that_is_none(rows, tmp_path, content):
 def test_a_key_that_leads_out_of_the_channel(rows, tmp_path):
     (tmp_path / "list").write_text(json.dumps([{"prefix": "rows/a/"}, "../b"]))
     with pytest.raises(ConfigError, match="leads out"):
-        deliver([Channel(name="train", source=tmp_path / "list")], tmp_path, tmp_path / "parts", 0, 1)
+        deliver([LocalChannel(name="train", source=tmp_path / "list")], tmp_path, tmp_path / "parts", 0, 1)
 
 
 # --- what comes out of the FIFOs ---
@@ -306,7 +313,7 @@ def fed(tmp_path):
     problems: list[str] = []
 
     class Fed:
-        def __init__(self, channel: Channel) -> None:
+        def __init__(self, channel: LocalChannel) -> None:
             self.channel, self.problems = channel, problems
             self.around = feeding([Stream(channel=channel, folder=folder, rank=0, hosts=1)], problems.append)
 
@@ -419,7 +426,7 @@ def test_an_object_that_ends_too_early_is_told(fed, tmp_path):
 
 def test_no_thread_where_nothing_is_streamed(rows, tmp_path):
     before = threading.active_count()
-    stream = Stream(channel=Channel(name="train", source=rows), folder=tmp_path, rank=0, hosts=1)
+    stream = Stream(channel=LocalChannel(name="train", source=rows), folder=tmp_path, rank=0, hosts=1)
     with feeding([stream], print):
         assert threading.active_count() == before
 

@@ -10,12 +10,12 @@ import pytest
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.simulate import run
-from entrypoint.simulate.channels import lies_in
+from entrypoint.simulate.local_channels import lies_in
 from entrypoint.simulate.spec import LocalJob
 
 
 class Hosts:
-    """Stand in for `Watch`: each host writes its log."""
+    """Stand in for `HostRunner`: each host writes its log."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -49,7 +49,7 @@ class Fails:
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the hosts", "after the hosts"])
 def test_what_hosts_have_left_stays_if_the_end_fails(tmp_path, monkeypatch, before):
-    monkeypatch.setattr(run, "Watch", Hosts)
+    monkeypatch.setattr(run, "HostRunner", Hosts)
     monkeypatch.setattr(run, "Injector", lambda *_: SimpleNamespace(report=list))
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()

@@ -15,8 +15,8 @@ from typing import IO, Any
 from entrypoint.launcher.host import descendants, process
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.simulate.engine import Engine
+from entrypoint.simulate.host_output import RUNS, Terminal
 from entrypoint.simulate.injector import Injector
-from entrypoint.simulate.terminal import RUNS, Terminal
 from entrypoint.simulate.tree import HostFolder
 
 STOP_GRACE_SECONDS = 120.0  # seconds from SIGTERM to SIGKILL, as SageMaker gives
@@ -40,7 +40,7 @@ def handled(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> Itera
             signal.signal(number, previous)
 
 
-class Watch:
+class HostRunner:
     """Run the hosts of one job, and keep the facts: which run, how others ended, since when they are being stopped."""
 
     def __init__(

@@ -9,7 +9,7 @@ import numpy as np
 DEFAULT_SIGNATURE = "serving_default"
 
 
-class Refused(Exception):
+class Declined(Exception):
     """Report why a request is not answered, with the HTTP status."""
 
     def __init__(self, why: str, status: int = 400) -> None:
@@ -57,8 +57,8 @@ class Signature:
         return f"{self.name} wants {', '.join(map(str, self.inputs))}"
 
 
-class Model(Protocol):
-    """Describe a loaded model. Several threads call `predict` at once; it raises Refused if the input is at fault."""
+class ServedModel(Protocol):
+    """Describe a loaded model. Several threads call `predict` at once; it raises Declined if the input is at fault."""
 
     name: str
     version: str
@@ -73,5 +73,5 @@ def choose(signatures: Mapping[str, Signature], name: object = None) -> Signatur
         name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures or len(signatures) != 1 else next(iter(signatures))
     if not isinstance(name, str) or name not in signatures:
         wanted = " or ".join(signatures)
-        raise Refused(f"there is no signature {str(name)[:100]!r}; wanted signature_name to be {wanted}")
+        raise Declined(f"there is no signature {str(name)[:100]!r}; wanted signature_name to be {wanted}")
     return signatures[name]

@@ -128,7 +128,7 @@ def free_memory(groups: Path = Path("/sys/fs/cgroup"), machine: Path = Path("/pr
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundModel:
     """Hold the place of the model, and how requests may name it."""
 
     path: Path  # a folder with saved_model.pb, or a file of Keras
@@ -136,7 +136,7 @@ class Found:
     version: str
 
 
-def find_model(folder: Path, name: str = "") -> Found:
+def find_model(folder: Path, name: str = "") -> FoundModel:
     """Return the model, with the highest of its versions.
 
     Raise ConfigError if there is none, or several and no name fits.
@@ -149,7 +149,7 @@ def find_model(folder: Path, name: str = "") -> Found:
         named = [path for path in numbered if path.parent.name == name]
         _only_one({path.parent for path in named or numbered}, folder, "models")
         path = max(named or numbered, key=lambda path: int(path.name))
-        return Found(path, path.parent.name, path.name)
+        return FoundModel(path, path.parent.name, path.name)
     files = [path for path in _files(folder) if path.suffix in KERAS]
     named = [path for path in found + files if name in (path.name, path.stem)]
     candidates = named or found or files
@@ -159,7 +159,7 @@ def find_model(folder: Path, name: str = "") -> Found:
         raise ConfigError(f"found no model in {folder}, but {shown}; {WANTED}")
     _only_one(set(candidates), folder, "models without a number")
     path = candidates[0]
-    return Found(path, path.stem if path.is_file() else path.name, "1")
+    return FoundModel(path, path.stem if path.is_file() else path.name, "1")
 
 
 def _files(folder: Path) -> list[Path]:

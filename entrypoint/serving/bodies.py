@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from entrypoint.serving.model import Refused, Signature, Tensor, choose
+from entrypoint.serving.served_model import Declined, Signature, Tensor, choose
 from entrypoint.serving.tensors import CSV, JSON, LINES, compact, depth, is_bytes, joined, to_array
 
 WANTED = f"{JSON}, {LINES[0]} or {CSV}"
@@ -38,7 +38,7 @@ class Question:
 
 
 def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) -> Question:
-    """Read a body. Raise Refused, with what the signature wants, if that fails. Without a content type it is JSON."""
+    """Read a body. Raise Declined, with what the signature wants, if that fails. Without a content type it is JSON."""
     try:
         if content_type in ("", JSON):
             return _read_json(body, signatures)
@@ -47,16 +47,16 @@ def read(body: bytes, content_type: str, signatures: Mapping[str, Signature]) ->
         if content_type == CSV:
             return _read_csv(body, choose(signatures))
     except UnicodeDecodeError as error:
-        raise Refused(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise Declined(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
-        raise Refused("the body holds lists or objects that are nested too deep") from None
-    raise Refused(f"the content type is {content_type[:100]!r}; wanted {WANTED}", 415)
+        raise Declined("the body holds lists or objects that are nested too deep") from None
+    raise Declined(f"the content type is {content_type[:100]!r}; wanted {WANTED}", 415)
 
 
 def unpacked(body: bytes, encoding: str) -> Iterator[bytes]:
     """Return the body without compression, in pieces. A client may compress without naming it as Content-Encoding.
 
-    Raise Refused, while the pieces are read, if that fails.
+    Raise Declined, while the pieces are read, if that fails.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
@@ -65,20 +65,20 @@ def unpacked(body: bytes, encoding: str) -> Iterator[bytes]:
             return
         encoding = "gzip"
     if encoding not in _PACKED:
-        raise Refused(f"Content-Encoding is {encoding[:100]!r}; wanted gzip, deflate or none", 415)
+        raise Declined(f"Content-Encoding is {encoding[:100]!r}; wanted gzip, deflate or none", 415)
     at, view = 0, memoryview(body)
     try:
         while at < len(body):  # gzip may have several members
             stream = zlib.decompressobj(_PACKED[encoding])
             while not stream.eof:
                 if at >= len(body):
-                    raise Refused(f"the body is {encoding} and ends too early")
+                    raise Declined(f"the body is {encoding} and ends too early")
                 if piece := stream.decompress(view[at : at + _PACKED_BYTES]):
                     yield piece
                 at = min(at + _PACKED_BYTES, len(body)) - len(stream.unused_data)
             at = _ZEROS.match(body, at).end()  # type: ignore[union-attr]
     except zlib.error as error:
-        raise Refused(f"the body cannot be expanded as {encoding}: {error}") from None
+        raise Declined(f"the body cannot be expanded as {encoding}: {error}") from None
 
 
 # --- JSON ---
@@ -119,13 +119,13 @@ def _parse(text: str, where: str, decoder: json.JSONDecoder = _piecewise) -> Any
     try:
         return decoder.decode(text)
     except ValueError as error:
-        raise Refused(f"{where} is not JSON: {error}" if text.strip() else f"{where} is empty") from error
+        raise Declined(f"{where} is not JSON: {error}" if text.strip() else f"{where} is empty") from error
 
 
 def _read_json(body: bytes, signatures: Mapping[str, Signature]) -> Question:
     try:
         return _from_json(_parse(body.decode("utf-8-sig"), "the body"), signatures)
-    except Refused as error:
+    except Declined as error:
         if getattr(error.__cause__, "msg", "") != "Extra data":
             raise
         return _read_lines(body, signatures)  # batch transform joins lines and calls them JSON
@@ -143,14 +143,14 @@ def _from_json(data: Any, signatures: Mapping[str, Signature]) -> Question:
     if not isinstance(data, dict):
         return _bare(data, choose(signatures))
     if "instances" in data and "inputs" in data:
-        raise Refused('the body has both "instances" (rows) and "inputs" (columns); wanted one of them')
+        raise Declined('the body has both "instances" (rows) and "inputs" (columns); wanted one of them')
     if "instances" in data:
         return _by_row(data["instances"], choose(signatures, data.get("signature_name")))
     if "inputs" in data:
         return _by_column(data["inputs"], choose(signatures, data.get("signature_name")))
     signature = choose(signatures)
     if not {tensor.name for tensor in signature.inputs} & set(data):
-        raise Refused(f'the body has neither "instances" (rows) nor "inputs" (columns); {signature.wants}')
+        raise Declined(f'the body has neither "instances" (rows) nor "inputs" (columns); {signature.wants}')
     row = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in data.items()}
     return _by_row([row], signature)
 
@@ -168,17 +168,19 @@ def _bare(data: Any, signature: Signature) -> Question:
 def _by_row(rows: Any, signature: Signature) -> Question:
     if not isinstance(rows, list | np.ndarray) or not len(rows):
         found = "an empty list" if isinstance(rows, list) else "no list"
-        raise Refused(f"the rows are {found}; wanted one or more; {signature.wants}")
+        raise Declined(f"the rows are {found}; wanted one or more; {signature.wants}")
     names = {tensor.name for tensor in signature.inputs}
     named = [isinstance(row, dict) and not is_bytes(row) for row in rows] if isinstance(rows, list) else []
     if not any(named):
         if len(names) != 1:
-            raise Refused(f"the rows do not name their inputs; wanted objects with {_listed(names)}; {signature.wants}")
+            raise Declined(
+                f"the rows do not name their inputs; wanted objects with {_listed(names)}; {signature.wants}"
+            )
         (tensor,) = signature.inputs
         return Question(signature, {tensor.name: to_array(rows, tensor)}, len(rows))
     for number, row in enumerate(rows):
         if not named[number]:
-            raise Refused(f"row {number} is no object, others are; wanted {_listed(names)} in each; {signature.wants}")
+            raise Declined(f"row {number} is no object, others are; wanted {_listed(names)} in each; {signature.wants}")
         _check_names(f"row {number}", row, signature)
     columns = {tensor.name: to_array([row[tensor.name] for row in rows], tensor) for tensor in signature.inputs}
     return Question(signature, columns, len(rows))
@@ -187,7 +189,7 @@ def _by_row(rows: Any, signature: Signature) -> Question:
 def _by_column(columns: Any, signature: Signature) -> Question:
     if not isinstance(columns, dict) or is_bytes(columns):
         if len(signature.inputs) != 1:
-            raise Refused(f'"inputs" does not name its inputs; wanted an object; {signature.wants}')
+            raise Declined(f'"inputs" does not name its inputs; wanted an object; {signature.wants}')
         columns = {signature.inputs[0].name: columns}
     _check_names('"inputs"', columns, signature)
     return Question(signature, {tensor.name: to_array(columns[tensor.name], tensor) for tensor in signature.inputs})
@@ -196,9 +198,9 @@ def _by_column(columns: Any, signature: Signature) -> Question:
 def _check_names(where: str, found: Mapping[str, Any], signature: Signature) -> None:
     names = {tensor.name for tensor in signature.inputs}
     if missing := names - set(found):
-        raise Refused(f"{where} lacks {_listed(missing)}; {signature.wants}")
+        raise Declined(f"{where} lacks {_listed(missing)}; {signature.wants}")
     if unknown := set(found) - names:
-        raise Refused(f"{where} has {_listed(unknown)}, which the model does not know; {signature.wants}")
+        raise Declined(f"{where} has {_listed(unknown)}, which the model does not know; {signature.wants}")
 
 
 def _listed(names: set[str]) -> str:
@@ -211,17 +213,17 @@ def _listed(names: set[str]) -> str:
 def _read_csv(body: bytes, signature: Signature) -> Question:
     """Read CSV. A line is a row: its columns are the row's values, in order."""
     if len(signature.inputs) != 1:
-        raise Refused(f"{CSV} cannot name several inputs; wanted {JSON}; {signature.wants}")
+        raise Declined(f"{CSV} cannot name several inputs; wanted {JSON}; {signature.wants}")
     (tensor,) = signature.inputs
     try:
         lines = [line for line in csv.reader(io.TextIOWrapper(io.BytesIO(body), "utf-8-sig", newline="")) if line]
     except csv.Error as error:
-        raise Refused(f"the body is not CSV: {error}") from None
+        raise Declined(f"the body is not CSV: {error}") from None
     if not lines:
-        raise Refused("the body is empty")
+        raise Declined("the body is empty")
     for number, line in enumerate(lines, 1):
         if len(line) != len(lines[0]):
-            raise Refused(f"row {number} has {len(line)} columns, row 1 has {len(lines[0])}; {signature.wants}")
+            raise Declined(f"row {number} has {len(line)} columns, row 1 has {len(lines[0])}; {signature.wants}")
     values = lines if tensor.is_text else _csv_numbers(lines, tensor)
     return Question(signature, {tensor.name: to_array(_as_rows(values, tensor), tensor)}, len(lines))
 
@@ -239,8 +241,8 @@ def _csv_numbers(lines: list[list[str]], tensor: Tensor) -> np.ndarray:
                 float(text)
             except ValueError:
                 where = f"row {number}, column {column}"
-                raise Refused(f"{where} is {text[:100]!r}, which is no number; wanted {tensor}") from None
-    raise Refused(f"a value is out of range; wanted {tensor}")
+                raise Declined(f"{where} is {text[:100]!r}, which is no number; wanted {tensor}") from None
+    raise Declined(f"a value is out of range; wanted {tensor}")
 
 
 def _as_rows(values: Any, tensor: Tensor) -> Any:

@@ -33,7 +33,7 @@ _OF_WINDOWS = ("desktop.ini", "thumbs.db")
 SHOWN_FILES = 3  # files that a message names
 
 
-class InputMode(StrEnum):
+class ChannelMode(StrEnum):
     FILE = "File"
     FAST_FILE = "FastFile"
     PIPE = "Pipe"
@@ -53,12 +53,12 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Channel:
+class LocalChannel:
     """Describe one channel of a job. `source`: a folder, a manifest, or with attributes an augmented manifest."""
 
     name: str
     source: Path
-    mode: InputMode = InputMode.FILE
+    mode: ChannelMode = ChannelMode.FILE
     distribution: Distribution = Distribution.REPLICATED
     shuffle: int | None = None  # the seed
     compression: Compression = Compression.NONE
@@ -72,14 +72,14 @@ class Channel:
         if len(self.attributes) > MAX_ATTRIBUTES or not all(self.attributes):
             found = ":".join(self.attributes)
             raise self._wrong(f"has attributes={found}; wanted 1 to {MAX_ATTRIBUTES} names with : between them")
-        given = [name for name in _OF_PIPES if getattr(self, name) != getattr(Channel, name)]
-        if given and self.mode is not InputMode.PIPE:
+        given = [name for name in _OF_PIPES if getattr(self, name) != getattr(LocalChannel, name)]
+        if given and self.mode is not ChannelMode.PIPE:
             raise self._wrong(f"has {given[0]}, and its mode is {self.mode}; wanted mode=Pipe, or no {given[0]}")
 
     def described(self) -> dict[str, str]:
         """Return the channel's value in inputdataconfig.json, where SageMaker shows FastFile as File."""
         return {
-            "TrainingInputMode": "Pipe" if self.mode is InputMode.PIPE else "File",
+            "TrainingInputMode": "Pipe" if self.mode is ChannelMode.PIPE else "File",
             "S3DistributionType": self.distribution.value,
             "RecordWrapperType": self.wrapper.value,
         }
@@ -118,7 +118,7 @@ class Channel:
             return f"channel {self.name}: each example is {len(names)} records; {whole}"
         if not self.source.is_dir() or self.attributes or not (others := [k for k in self._keys if not is_data(k)]):
             return ""
-        if self.is_whole and self.mode is not InputMode.PIPE:
+        if self.is_whole and self.mode is not ChannelMode.PIPE:
             what = "are in the folder, as on SageMaker: sagemaker_tf_data ignores them, other code may read them"
         else:
             what = "are ignored, as they are not data: SageMaker would deliver them, so keep them out of S3"
@@ -137,9 +137,9 @@ class Channel:
             raise self._wrong("has attributes, and there is no such file; wanted an augmented manifest")
         if not self.source.exists():
             raise self._wrong("there is no such folder")
-        if self.mode is InputMode.FAST_FILE and not self.source.is_dir():
+        if self.mode is ChannelMode.FAST_FILE and not self.source.is_dir():
             raise self._wrong("is a file, but its mode is FastFile; wanted a folder, or mode File or Pipe")
-        if self.mode is InputMode.PIPE:
+        if self.mode is ChannelMode.PIPE:
             if not self.entries:
                 raise self._wrong("holds no file with data; wanted at least one to be streamed")
             for path in self._files:
@@ -211,7 +211,7 @@ class Channel:
         return ConfigError(f"--channel {self.name}={self.source}: {problem}")
 
 
-def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
+def parse_channel(word: str, mode: ChannelMode = ChannelMode.FILE) -> LocalChannel:
     """Read `NAME=FOLDER[,OPTION=VALUE]...`; ConfigError if it is malformed. With a / at its end, all is the folder."""
     name, equals, rest = word.partition("=")
     if not (name and equals and rest):
@@ -235,10 +235,10 @@ def parse_channel(word: str, mode: InputMode = InputMode.FILE) -> Channel:
             raise ConfigError(f"--channel {name} has {key}={text!r}; wanted {wanted}{meant}") from None
     if not source:
         raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder and then its options")
-    return Channel(name=name, source=Path(source).absolute(), **values)
+    return LocalChannel(name=name, source=Path(source).absolute(), **values)
 
 
-def check_together(channels: Sequence[Channel]) -> None:
+def check_together(channels: Sequence[LocalChannel]) -> None:
     """Raise ConfigError if one job cannot have these channels."""
     names = [channel.name for channel in channels]
     if len(names) > MAX_CHANNELS:
@@ -246,9 +246,9 @@ def check_together(channels: Sequence[Channel]) -> None:
     for channel in channels:
         if names.count(channel.name) > 1:
             raise ConfigError(f"--channel names {channel.name} twice; wanted each channel once")
-        taken = re.escape(channel.name) + (r"(-manifest|_\d+)" if channel.mode is InputMode.PIPE else "-manifest")
+        taken = re.escape(channel.name) + (r"(-manifest|_\d+)" if channel.mode is ChannelMode.PIPE else "-manifest")
         for other in channels:
-            if re.fullmatch(taken, other.name) and other.mode is not InputMode.PIPE:
+            if re.fullmatch(taken, other.name) and other.mode is not ChannelMode.PIPE:
                 raise ConfigError(
                     f"--channel {other.name}: channel {channel.name}, of mode {channel.mode}, has a file of that "
                     "name; wanted another name"
@@ -266,7 +266,7 @@ def _one_of(values: type[StrEnum]) -> tuple[Callable[[str], StrEnum], str]:
 
 
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {  # how its text is read, and what is wanted
-    "mode": _one_of(InputMode),
+    "mode": _one_of(ChannelMode),
     "distribution": _one_of(Distribution),
     "shuffle": (_seed, "a seed, a whole number"),
     "compression": _one_of(Compression),

@@ -21,8 +21,8 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.serving.config import Serving
-from entrypoint.serving.workers import error
+from entrypoint.serving.front import error
+from entrypoint.serving.serving_config import Serving
 
 _LOOKERS = 2  # threads for /ping and the like
 _LINGER_SECONDS = 25.0  # seconds to finish requests, of the 30 between SIGTERM and SIGKILL
@@ -50,7 +50,7 @@ class _Refusal:
         return error(self.status, self.why)
 
 
-class _Parser(HTTPRequestParser):
+class _RequestParser(HTTPRequestParser):
     """Refuse with a reason whatever cannot be parsed."""
 
     path = command = ""  # which waitress reads even if there are none
@@ -83,11 +83,11 @@ class _Parser(HTTPRequestParser):
         return self.content_length if self.content_length > _SMALL_BODY else 0
 
 
-class _Channel(HTTPChannel):
+class _Connection(HTTPChannel):
     """Read a body only while there is memory for it, and let clients read why they are refused."""
 
-    parser_class = _Parser
-    request: _Parser | None
+    parser_class = _RequestParser
+    request: _RequestParser | None
     heard = 0.0  # when bytes last came or went, or a request was answered, on the monotonic clock
     claimed = 0  # bytes, of the server's `claimed`
     is_refused = False
@@ -158,11 +158,11 @@ class _Channel(HTTPChannel):
 class Server(TcpWSGIServer):
     """Answer until `stop` is called, from any thread or a signal handler. Then finish the requests that have begun."""
 
-    channel_class = _Channel
+    channel_class = _Connection
 
     def __init__(self, application: Any, serving: Serving) -> None:
         self._asked_to_stop, self._look_at = False, 0.0
-        self._claims: dict[_Channel, int] = {}
+        self._claims: dict[_Connection, int] = {}
         self._bodies = serving.bodies
         self._quick = ThreadedTaskDispatcher()
         self._quick.set_thread_count(_LOOKERS)
@@ -184,7 +184,7 @@ class Server(TcpWSGIServer):
 
     # --- memory for bodies ---
 
-    def claim(self, channel: _Channel, more: int) -> bool:
+    def claim(self, channel: _Connection, more: int) -> bool:
         """Let a channel have memory for its body, if there is enough. Called by the thread that reads."""
         if sum(list(self._claims.values())) + more > self._bodies:
             return False
@@ -192,7 +192,7 @@ class Server(TcpWSGIServer):
         self._claims[channel] = channel.claimed
         return True
 
-    def release(self, channel: _Channel) -> None:
+    def release(self, channel: _Connection) -> None:
         channel.claimed = 0
         if self._claims.pop(channel, None):
             self.pull_trigger()  # others may be read on

@@ -16,7 +16,7 @@ from entrypoint.check.doctor.program import read_code
 from entrypoint.check.doctor.requirements import of_requirements, requirements_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
-from entrypoint.check.rehearse.subject import Request
+from entrypoint.check.rehearse.rehearsal import RehearsedRequest
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.groups import Group
@@ -30,7 +30,7 @@ _WRITTEN = re.compile(r"model_?dir|checkpoint|ckpt|output|out_?dir|log_?dir|save
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(Request):
+class Asked(RehearsedRequest):
     """Describe a request, and the place of its program on this machine."""
 
     described: Described

@@ -1,19 +1,33 @@
-"""Test README and the site's home page: what they state of the image, and the list of pages.
+"""Test the pages: what is made of data is as committed, and what README and the site's home page state.
 
-Links are checked by the strict build of the site, in tests/run.sh.
+After a change of the data: `pytest tests/unit/test_pages.py --refresh`, then read the diff. Links are checked by the
+strict build of the site, in tests/run.sh.
 """
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
+import matrix
+import outcomes.page
 import pytest
+import requirements_forms
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = ROOT / "container/lines/2.14/requirements.txt"
 HOME = ROOT / "docs/README.md"
+ZOO = ROOT / "tests/zoo"
+sys.path.insert(0, str(ZOO))
+import case as zoo  # noqa: E402 - after the path is set
+import page as libraries  # noqa: E402
+from cases_others import CASES as OTHERS  # noqa: E402
+from cases_tensorflow import CASES as TENSORFLOW  # noqa: E402
+
+LIBRARIES = [*TENSORFLOW, *OTHERS]
+LONGEST_SCRIPT = 40  # lines
 FIRST_PAGES = ("README.md", "docs/README.md")
 BEGIN, END = "<!-- pages:begin -->", "<!-- pages:end -->"
 
@@ -82,14 +96,54 @@ def link_of(page: str) -> str:
     return page if outside == page else posixpath.join("..", outside)
 
 
-def test_the_home_page_lists_the_pages_of_the_navigation(request):
-    """After a change of `nav`: --refresh, then read the diff."""
+def home() -> str:
+    """Return the site's home page, with the pages of mkdocs.yml's `nav`."""
     before, _, rest = HOME.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    wanted = f"{before}{BEGIN}\n{listed()}{END}{after}"
+    return f"{before}{BEGIN}\n{listed()}{END}{rest.partition(END)[2]}"
+
+
+PAGES = {
+    "README": home,
+    "libraries": lambda: libraries.page(LIBRARIES, zoo.results()),
+    "matrix": matrix.page,
+    "outcomes": outcomes.page.page,
+    "requirements-forms": requirements_forms.page,
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_committed_page_is_what_its_data_make(name, request):
+    path, wanted = ROOT / f"docs/{name}.md", PAGES[name]()
     if request.config.getoption("--refresh"):
-        HOME.write_text(wanted)
-    assert HOME.read_text() == wanted
+        path.write_text(wanted)
+    assert path.read_text() == wanted
+
+
+def test_matrix_has_each_line_of_the_image():
+    assert set(matrix.LINES) == {folder.name for folder in (ROOT / "container/lines").iterdir() if folder.is_dir()}
+    for image, way, name in matrix.NEVER:
+        assert way in matrix.WAYS and name in matrix.LINES[image.removesuffix(matrix.ON)]
+
+
+def test_each_form_of_requirements_has_its_own_name_and_says_why_it_differs():
+    forms = requirements_forms.FORMS
+    assert len({form.title for form in forms}) == len(forms)
+    assert all(form.note for form in forms if form.launchers != form.pip)
+
+
+def test_each_library_has_run_with_a_short_script():
+    assert sorted(zoo.results()) == sorted(case.key(line) for case in LIBRARIES for line in case.lines)
+    scripts = {ZOO / "scripts" / case.script for case in LIBRARIES}
+    assert {*(ZOO / "scripts").glob("*.py")} - {ZOO / "scripts/shown.py"} == scripts
+    assert not [path.name for path in scripts if len(path.read_text().splitlines()) > LONGEST_SCRIPT]
+
+
+def test_each_vulnerability_of_the_security_page_is_of_a_pinned_version():
+    rows = re.findall(r"^\| ([\d.]+) \| ([\w-]+ [\w.]+) \| \[CVE-\d+-\d+\]", (ROOT / "SECURITY.md").read_text(), re.M)
+    assert rows
+    for line, package in rows:
+        pins = (ROOT / "container/lines" / line / "locked.txt").read_text().splitlines()
+        assert any(pin.startswith(package.replace(" ", "==") + " ") for pin in pins), (line, package)
 
 
 def test_every_page_of_the_docs_is_in_the_navigation():
