@@ -29,8 +29,8 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
     from entrypoint.base.terminal import print_coloured
     from entrypoint.launcher.job.rules import parse_rules
+    from entrypoint.observe.report.html_page import ending_of
     from entrypoint.observe.report.make import make
-    from entrypoint.observe.report.render import ending_of
     from entrypoint.record.find import find
 
     price = None

@@ -27,8 +27,8 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Raise ConfigError if there are no records, or the package tensorboard is missing.
     """
+    from entrypoint.observe.export.event_files import EventFiles
     from entrypoint.observe.export.points import Points, follow
-    from entrypoint.observe.export.tensorboard import EventFiles
     from entrypoint.record.find import find
     from entrypoint.record.read import lines_of
 

@@ -24,6 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint.observe.live.top import show, source
+    from entrypoint.observe.live.in_terminal import show, source
 
     return show(source(args.where, environment), args.once)

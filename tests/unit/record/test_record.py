@@ -14,7 +14,7 @@ import pytest
 
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import Refused
-from entrypoint.record.lines import Host, Said
+from entrypoint.record.lines import HostLine, Said
 from entrypoint.record.read import lines_of
 from entrypoint.record.write import RECORD_BYTES, Record
 
@@ -68,7 +68,7 @@ def lines(content: bytes) -> list:
 
 def test_what_was_flushed_can_be_read_before_the_end(tmp_path):
     record = Record(tmp_path / "record/algo-1.jsonl.gz", pytest.fail)
-    record.add(Host(at=1.23456, host="algo-1"))
+    record.add(HostLine(at=1.23456, host="algo-1"))
     record.add(b'["said",2,"hello"]')
     record.flush()
     seen = record.path.read_bytes()

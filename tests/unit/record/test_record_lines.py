@@ -122,8 +122,8 @@ def test_a_malformed_line(text: str) -> None:
 
 
 def test_later_facts_replace_earlier_ones() -> None:
-    first = lines.Host(at=1.0, host="algo-1", cpus=8)
-    both = first.updated(lines.Host(at=2.0, memory_limit=16, cpus=4))
+    first = lines.HostLine(at=1.0, host="algo-1", cpus=8)
+    both = first.updated(lines.HostLine(at=2.0, memory_limit=16, cpus=4))
     assert (both.host, both.cpus, both.memory_limit, both.disk_size) == ("algo-1", 4, 16, None)
     assert math.isclose(both.at, 1.0)
 

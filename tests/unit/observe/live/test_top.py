@@ -12,9 +12,9 @@ from proxies import proxy
 from records import BEGAN, HostRecord, write
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.live import top
+from entrypoint.observe.live import in_terminal
+from entrypoint.observe.live.in_terminal import show, source
 from entrypoint.observe.live.serve import STATE
-from entrypoint.observe.live.top import show, source
 from entrypoint.observe.live.view import View
 from entrypoint.record.lines import line_of
 
@@ -126,7 +126,7 @@ def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, le
 
 @pytest.mark.parametrize("age, runs", [(30, True), (90, False)])
 def test_without_the_monitors_state_the_age_of_the_records_decides(age, runs, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(top, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(in_terminal, "FIRST_SECONDS", 0.1)
     monkeypatch.setattr("entrypoint.record.lines.now", lambda: BEGAN + 39 + age)
     write(tmp_path, _record("algo-1"))
     assert show(source(str(tmp_path), {}), once=True) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.observe.monitor.distributed import Together, advice_on
-from entrypoint.observe.monitor.model import model_of
+from entrypoint.observe.monitor.trained_model import model_of
 from entrypoint.observe.monitor.variable_traffic import STEPS
 from entrypoint.record.lines import WRONG, line_of
 

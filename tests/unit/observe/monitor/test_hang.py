@@ -4,10 +4,10 @@ import pytest
 
 from entrypoint.observe.monitor.hang import NO_STALL, Hangs, hangs, in_words, may_hang, missing
 from entrypoint.observe.monitor.output_scan import Stalls
-from entrypoint.observe.monitor.silence import Progress
+from entrypoint.observe.monitor.silence import LastSigns
 from entrypoint.observe.monitor.threads import Work
 from entrypoint.observe.monitor.wait_sites import Doing, Stand
-from entrypoint.record.lines import Sample, Silent, Stalled, line_of
+from entrypoint.record.lines import SampleLine, Silent, Stalled, line_of
 
 AFTER = 600.0
 DATA = Stand(place="data.py:41 __next__", doing=Doing.SLEEPS)
@@ -175,17 +175,17 @@ class TestHangs:
         assert heard.look(0) is None and heard.asked == 0
 
 
-def sample(used: dict, gpus=(), peer_bytes: float = 0.0) -> Sample:
-    return Sample(seconds=1.0, host={"gpus": gpus}, processes=used, peers={"algo-2": [peer_bytes, 0]})
+def sample(used: dict, gpus=(), peer_bytes: float = 0.0) -> SampleLine:
+    return SampleLine(seconds=1.0, host={"gpus": gpus}, processes=used, peers={"algo-2": [peer_bytes, 0]})
 
 
 class TestProgress:
-    def look(self, progress: Progress, now: float, cpu=0.0, output=0, gpus=(), peer_bytes=0.0, **more) -> None:
+    def look(self, progress: LastSigns, now: float, cpu=0.0, output=0, gpus=(), peer_bytes=0.0, **more) -> None:
         used = {"a": {"cpu": cpu, "output": output}, "b": {"cpu": 0.5}}
         progress.look(now, ["a", "b"], sample(used, gpus, peer_bytes), **more)
 
     def test_seconds_and_processors_since_the_last_sign(self):
-        progress = Progress()
+        progress = LastSigns()
         self.look(progress, 0, output=5)
         for now in range(1, 11):
             self.look(progress, now, cpu=0.1)
@@ -194,19 +194,19 @@ class TestProgress:
         assert progress.still(10, least=11) == {}
 
     def test_who_gets_no_processor_is_at_work(self):
-        progress = Progress()
+        progress = LastSigns()
         for now in range(11):
             progress.look(now, ["a"], sample({"a": {"cpu": 0.05}}), threads={"a": Work(waited=0.9)})
         assert progress.still(10, least=1)["a"][1] > 0.9
 
     def test_work_before_the_last_seconds_is_none_of_now(self):
-        progress = Progress(window=20)
+        progress = LastSigns(window=20)
         for now in range(61):
             self.look(progress, now, cpu=1.0 if now < 40 else 0.0)
         assert progress.still(60, least=1)["a"][1] < 0.1
 
     def test_what_was_used_before_threads_were_looked_at_is_of_unknown_threads(self):
-        progress = Progress(window=600)
+        progress = LastSigns(window=600)
         for now in range(60):
             threads = {"threads": {"a": Work(waiters=1.0), "b": Work()}} if now > 20 else {}
             self.look(progress, now, cpu=1.0, **threads)
@@ -222,7 +222,7 @@ class TestProgress:
         ids=["output", "GPU", "told", "between hosts", "files"],
     )  # fmt: skip
     def test_signs(self, sign):
-        progress = Progress()
+        progress = LastSigns()
         for now in range(11):
             self.look(progress, now, **(sign if now == 9 else {}))
         assert progress.still(10, least=5) == {}
@@ -233,19 +233,19 @@ class TestProgress:
         ids=["a GPU that waits for another", "Horovod's questions", "a tracker's heartbeats"],
     )
     def test_signs_of_life_are_no_progress(self, no_sign):
-        progress = Progress()
+        progress = LastSigns()
         for now in range(31):
             self.look(progress, now, **no_sign)
         assert progress.still(30, least=30)
 
     def test_a_loader_that_reads_slowly_gets_on(self):
-        progress = Progress()
+        progress = LastSigns()
         for now in range(61):
             self.look(progress, now, moved={"a": 1e5 if now % 5 == 0 else 0.0, "b": 1e5 if now % 5 == 0 else 0.0})
         assert progress.still(60, least=15) == {}
 
     def test_nothing_runs(self):
-        assert Progress().still(1000, least=1) == {}
+        assert LastSigns().still(1000, least=1) == {}
 
 
 WARNED = """\

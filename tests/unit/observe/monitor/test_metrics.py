@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from entrypoint.launcher.job.settings import read_settings
-from entrypoint.observe.monitor.metrics import LAST_LINES, MOST, Reader, Wanted
 from entrypoint.observe.monitor.output_scan import Printed
+from entrypoint.observe.monitor.printed_metrics import LAST_LINES, MOST, MetricReader, WantedMetric
 
 
 def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> dict[str, float]:
     settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
-    reader = Reader(wanted=[Wanted(name, expression, say) for name, expression in settings.metrics])
+    reader = MetricReader(wanted=[WantedMetric(name, expression, say) for name, expression in settings.metrics])
     for line in lines:
         reader.read(line + "\n")
     return reader.take()
@@ -67,7 +67,7 @@ def test_sagemakers_expressions():
 
 
 def test_last_value_of_each_is_told_once():
-    reader = Reader()
+    reader = MetricReader()
     reader.read("".join(f"step={n} loss={1 / n}\n" for n in range(1, 3 * LAST_LINES)))
     assert reader.take() == {"step": 3 * LAST_LINES - 1, "loss": 1 / (3 * LAST_LINES - 1)}
     assert reader.take() == {}
@@ -87,7 +87,7 @@ def test_last_value_of_each_is_told_once():
     ],
 )
 def test_lines_that_come_together_give_what_each_gives_by_itself(lines):
-    together, alone, found = Reader(), Reader(), {}
+    together, alone, found = MetricReader(), MetricReader(), {}
     for line in lines:
         together.read(f"{line}\n")
         alone.read(f"{line}\n")
@@ -96,7 +96,7 @@ def test_lines_that_come_together_give_what_each_gives_by_itself(lines):
 
 
 def test_names_are_bounded():
-    reader = Reader()
+    reader = MetricReader()
     for number in range(2 * MOST):
         reader.read(f"loss_{number}=1\n")
         reader.take()
@@ -138,8 +138,8 @@ def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
 
 def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
     """It reads as much as there is time for."""
-    monkeypatch.setattr("entrypoint.observe.monitor.metrics.AT_ONCE", 0.01)
-    quadratic = Wanted("n", "a*a*b([0-9])", pytest.fail)
+    monkeypatch.setattr("entrypoint.observe.monitor.printed_metrics.AT_ONCE", 0.01)
+    quadratic = WantedMetric("n", "a*a*b([0-9])", pytest.fail)
     lines = ["a" * 150] * 10_000
     quadratic.last_in(lines)
     quadratic._room = 1.0

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 from builders import read
 
-from entrypoint.observe.monitor.silence import Progress
-from entrypoint.observe.monitor.watch import Watch
+from entrypoint.observe.monitor.job_watch import JobWatch
+from entrypoint.observe.monitor.silence import LastSigns
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
 
@@ -29,22 +29,24 @@ def play(tmp_path, monkeypatch):
 
     def play(**environment: str) -> list[tuple[float, dict]]:
         clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=lambda: clock.now)  # the record's
-        monkeypatch.setattr("entrypoint.observe.monitor.watch.time", clock)
+        monkeypatch.setattr("entrypoint.observe.monitor.job_watch.time", clock)
         environment = {"ENTRYPOINT_HANG_AFTER": f"{AFTER:g}", **environment}
         job = read(tmp_path, 1, {"sagemaker_mpi_enabled": "true"}, environment, gpus=1)
         sent: list[tuple[float, dict]] = []
         last = due = taken = 0.0
-        watch = Watch(job, {"algo-1": set()}, lambda message: sent.append((clock.now - last, message)), tracked=False)
-        progress, running, fresh = Progress(AFTER), dict[str, int](), list[lines.Line]()
+        watch = JobWatch(
+            job, {"algo-1": set()}, lambda message: sent.append((clock.now - last, message)), tracked=False
+        )
+        progress, running, fresh = LastSigns(AFTER), dict[str, int](), list[lines.Line]()
         for line in lines_of(RECORD.read_bytes()):
             clock.now = line.at
             if not isinstance(line, lines.Still):  # today's is made below
                 fresh.append(line)
-            if isinstance(line, lines.Process) and line.role == "rank":
+            if isinstance(line, lines.ProcessLine) and line.role == "rank":
                 running[line.process] = line.pid
-            elif isinstance(line, lines.Ended):
+            elif isinstance(line, lines.EndedLine):
                 running.pop(line.process, None)
-            elif isinstance(line, lines.Sample):
+            elif isinstance(line, lines.SampleLine):
                 progress.look(line.at, running, line)
                 if any(line.processes.get(name, {}).get("output") for name in running):
                     last = line.at

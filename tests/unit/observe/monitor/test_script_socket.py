@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from entrypoint.base.secrets import NONE, Secrets
-from entrypoint.observe.monitor.model import Weights
 from entrypoint.observe.monitor.script_socket import MOST_NAMES, MOST_PROCESSES, Marks
-from entrypoint.record.lines import Mark
+from entrypoint.observe.monitor.trained_model import WeightSums
+from entrypoint.record.lines import MarkLine
 from sagemaker_tf_data import marks as marks_module
 from sagemaker_tf_data.marks import Teller, keras_callback, log_metrics, mark, tell_weights, timed
 
@@ -43,7 +43,7 @@ def taken(marks: Marks) -> tuple[dict, dict, list]:
     metrics, lines = marks.take()
     sums, others = {}, []
     for line in lines:
-        if isinstance(line, Mark):
+        if isinstance(line, MarkLine):
             sums.setdefault(line.process, {})[line.what] = [line.times, line.seconds]
         else:
             others.append(line)
@@ -255,14 +255,14 @@ def test_a_model_that_cannot_be_is_none(marks, tmp_path, model):
 # --- weights.py ---
 
 
-def told(*notes) -> Weights:
-    weights = Weights()
+def told(*notes) -> WeightSums:
+    weights = WeightSums()
     for who, step, norm in notes:
         weights.note(who, step, norm, norm / 2)
     return weights
 
 
-def differing(weights: Weights, *steps: int) -> Weights:
+def differing(weights: WeightSums, *steps: int) -> WeightSums:
     for step in steps:
         weights.note(ONE, step, 12.5, 6.0)
         weights.note(OTHER, step, 12.9, 6.0)
@@ -276,7 +276,7 @@ def test_equal_weights_are_said_once():
 
 
 def test_weights_that_differ_are_said_with_their_norms():
-    weights = differing(Weights(), 500, 1000, 1500)
+    weights = differing(WeightSums(), 500, 1000, 1500)
     equal, words = weights.look()
     assert not equal
     assert words == (
@@ -287,7 +287,7 @@ def test_weights_that_differ_are_said_with_their_norms():
 
 
 def test_weights_that_are_averaged_now_and_then_differ_in_between():
-    weights = differing(Weights(), 500, 1000)
+    weights = differing(WeightSums(), 500, 1000)
     assert weights.look() is None
     weights.note(ONE, 1500, 12.5, 6.0)
     weights.note(OTHER, 1500, 12.5, 6.0)
@@ -296,7 +296,7 @@ def test_weights_that_are_averaged_now_and_then_differ_in_between():
 
 
 def test_weights_that_are_equal_after_all():
-    weights = differing(Weights(), 500, 1000, 1500)
+    weights = differing(WeightSums(), 500, 1000, 1500)
     assert not weights.look()[0]
     for who in (ONE, OTHER):
         weights.note(who, 2000, 12.5, 6.0)
@@ -320,6 +320,6 @@ def test_rounding_is_no_difference_and_what_is_no_number_is_equal():
 
 
 def test_who_begins_anew_is_not_compared_with_what_it_told_before():
-    weights = differing(Weights(), 500, 1000, 1500)
+    weights = differing(WeightSums(), 500, 1000, 1500)
     weights.forget(OTHER)
     assert weights.look() is None

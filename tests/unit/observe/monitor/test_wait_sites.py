@@ -2,7 +2,7 @@
 
 import pytest
 
-from entrypoint.observe.monitor.wait_sites import Doing, Look, stand
+from entrypoint.observe.monitor.wait_sites import Doing, StackLook, stand
 
 PID = 7
 OWN = {"name": "step", "filename": "/opt/ml/code/train.py", "short_filename": "train.py", "module": None, "line": 9}
@@ -28,9 +28,9 @@ EXECUTE = python("quick_execute", "tensorflow/python/eager/execute.py")
 ALLREDUCE = python("allreduce", "horovod/tensorflow/mpi_ops.py")
 
 
-def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> Look:
+def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> StackLook:
     stacks = [{"os_thread_id": PID, "thread_name": "MainThread", "active": True, "frames": [*frames, OWN, RUNNER]}]
-    return Look(at=at, stacks=stacks, state="S", waits={PID: waits}, used={PID: used}, names={PID: "python"})
+    return StackLook(at=at, stacks=stacks, state="S", waits={PID: waits}, used={PID: used}, names={PID: "python"})
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_main_thread_that_goes_on_works():
 
 
 def test_a_process_that_nobody_may_look_at():
-    first, second = (Look(at=at, used={PID: 0.0}, names={PID: "python"}) for at in (1.0, 4.0))
+    first, second = (StackLook(at=at, used={PID: 0.0}, names={PID: "python"}) for at in (1.0, 4.0))
     assert stand(PID, first, second).doing is Doing.UNKNOWN
-    asleep = Look(at=4.0, used={PID: 0.0}, names={PID: "python"}, waits={PID: "hrtimer_nanosleep"})
+    asleep = StackLook(at=4.0, used={PID: 0.0}, names={PID: "python"}, waits={PID: "hrtimer_nanosleep"})
     assert stand(PID, first, asleep).doing is Doing.SLEEPS, "the kernel's word"
 
 

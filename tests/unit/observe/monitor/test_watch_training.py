@@ -7,8 +7,8 @@ import pytest
 from builders import read
 
 from entrypoint.observe.live.serve import STATE, WATCHED
-from entrypoint.observe.monitor import watch
-from entrypoint.observe.monitor.watch import Watch
+from entrypoint.observe.monitor import job_watch
+from entrypoint.observe.monitor.job_watch import JobWatch
 from entrypoint.record.lines import line_of
 from entrypoint.record.write import Record
 
@@ -27,7 +27,7 @@ class Watched:
     def __init__(self, tmp_path, environment):
         job = read(tmp_path, 3, MWMS, environment, groups=GROUPS)
         self.sent = []
-        self.watch = Watch(job, {**TRAINS, "algo-3": {"script"}}, self.sent.append, tracked=False)
+        self.watch = JobWatch(job, {**TRAINS, "algo-3": {"script"}}, self.sent.append, tracked=False)
         self.records = job.paths.records
         self.other = Record(self.records / "algo-2.jsonl.gz", pytest.fail)
         self.now, self.own = 0, []
@@ -158,7 +158,7 @@ def test_a_host_that_only_evaluates_is_not_waited_for(workers, tmp_path):
     made = read(tmp_path, 3, MWMS, {}, groups={"workers": ["algo-1", "algo-2", "algo-3"]})
     trains = {f"algo-{n}": {f"worker/{n - 1}"} if n <= workers else {"evaluator/0"} for n in (1, 2, 3)}
     sent = []
-    watching = Watch(made, trains, sent.append, tracked=False)
+    watching = JobWatch(made, trains, sent.append, tracked=False)
     for now in range(0, 80, 2):
         for host in trains:
             (name,) = trains[host]
@@ -240,6 +240,6 @@ def test_no_setting_of_a_wall_clock_changes_whether_the_live_page_is_open_or_a_h
     silent = [state["at"] - host["heard"] for host in state["hosts"]]
     assert len(silent) == 2 and all(0 <= seconds < 600 for seconds in silent), "their lines are of 1970"
     monkeypatch.setattr(time, "time", lambda: real() - 3600)
-    monkeypatch.setattr(watch, "STILL_WATCHED_SECONDS", 0.0)
+    monkeypatch.setattr(job_watch, "STILL_WATCHED_SECONDS", 0.0)
     job.train(2)
     assert not job.watch.live

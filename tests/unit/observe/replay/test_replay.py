@@ -20,10 +20,10 @@ from entrypoint.launcher.policy.history import MOST_HOSTS, History
 from entrypoint.launcher.policy.policy import Policy
 from entrypoint.observe.monitor.record_header import described
 from entrypoint.observe.replay import timeline
+from entrypoint.observe.replay.narrator import Narrator
 from entrypoint.observe.replay.play import EVENTS
 from entrypoint.observe.replay.rerun import arguments, faults
-from entrypoint.observe.replay.wording import Narrator
-from entrypoint.record.lines import Line, Outcome, line_of
+from entrypoint.record.lines import Line, OutcomeLine, line_of
 
 CAUSE = Cause(host="algo-2", process="script", what="exit code 1", error="ValueError: x", code=1, exit=Exit(code=1))
 BEGAN = 1000.0
@@ -292,7 +292,7 @@ def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkey
 
 def test_a_host_whose_launcher_had_a_fault_decided_nothing():
     cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
-    outcome = Outcome(kind="failed", exit_code=70, cause=cause)
+    outcome = OutcomeLine(kind="failed", exit_code=70, cause=cause)
     recorded = timeline.Recorded(about=None, described=None, decided=[], outcome=outcome)
     played = timeline.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
     assert played.same_outcome

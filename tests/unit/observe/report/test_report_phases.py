@@ -4,7 +4,7 @@ import pytest
 from records import HostRecord, trained
 
 from entrypoint.observe.report.content import content
-from entrypoint.observe.report.job import gather
+from entrypoint.observe.report.job_record import gather
 from entrypoint.observe.report.phases import of_process
 
 

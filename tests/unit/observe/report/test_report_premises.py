@@ -7,9 +7,9 @@ import pytest
 from records import GB, HostRecord, trained
 
 from entrypoint.launcher.job.rules import RULES, thresholds
-from entrypoint.observe.report.job import JobRecord, gather
-from entrypoint.observe.report.rules.judge import judge
-from entrypoint.observe.report.rules.verdict import Verdict
+from entrypoint.observe.report.job_record import JobRecord, gather
+from entrypoint.observe.report.make import judge
+from entrypoint.observe.report.rules.judging import Verdict
 
 H100 = Path(__file__).parent / "records"  # of jobs on one H100, 2026-11-26: as the monitor wrote them, but for paths
 LONG, SHORT = 120, 4  # seconds of training

@@ -7,8 +7,8 @@ import pytest
 from records import BEGAN, GB, HostRecord, packed, trained, written
 
 from entrypoint.observe.report.columns import Columns, Series
-from entrypoint.observe.report.job import gather
-from entrypoint.observe.report.rules.judge import judge
+from entrypoint.observe.report.job_record import gather
+from entrypoint.observe.report.make import judge
 
 
 def lines(*texts: str) -> bytes:
@@ -116,8 +116,8 @@ HOSTILE = [
 def test_a_line_that_means_harm_spoils_nothing(text):
     """It also does not spoil the page, which is made of it with all rules."""
     from entrypoint.observe.report.content import content
-    from entrypoint.observe.report.render import render
-    from entrypoint.observe.report.rules.judge import judge
+    from entrypoint.observe.report.html_page import render
+    from entrypoint.observe.report.make import judge
 
     record = trained(seconds=30)
     good = zlib.decompressobj(31).decompress(record.data)
@@ -151,7 +151,7 @@ def test_what_is_wrong_without_end_is_given_up():
 
 
 def test_of_long_records_a_part_is_read_where_time_is_short(monkeypatch):
-    monkeypatch.setattr("entrypoint.observe.report.job.QUICK_LINES", 1000)
+    monkeypatch.setattr("entrypoint.observe.report.job_record.QUICK_LINES", 1000)
     job = gather({"algo-1": trained(seconds=600).data}, within=1.0)
     (host,) = job.hosts
     assert host.every > 1 and any("one of every" in note for note in job.notes)

@@ -10,9 +10,9 @@ from records import GB, HostRecord, trained
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.rules import RULES, in_words, parse_rules, thresholds
 from entrypoint.launcher.job.settings import read_settings
-from entrypoint.observe.report.job import gather
-from entrypoint.observe.report.rules.judge import CHECKS, judge
-from entrypoint.observe.report.rules.verdict import Verdict
+from entrypoint.observe.report.job_record import gather
+from entrypoint.observe.report.make import CHECKS, judge
+from entrypoint.observe.report.rules.judging import Verdict
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "report.md"
 

@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass
-class Mark:
+class TimedMark:
     """Describe something that a script has timed: it ended at `at` and took `seconds`."""
 
     at: float
@@ -42,7 +42,7 @@ class Mark:
 
 
 @dataclass
-class Process:
+class ProcessFigures:
     """Describe a process of the plan, or a rank."""
 
     name: str
@@ -50,7 +50,7 @@ class Process:
     task: str = ""
     runs: list[Run] = field(default_factory=list)
     metrics: dict[str, Series] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[TimedMark] = field(default_factory=list)
     step_marks: Series = field(default_factory=Series)  # seconds per step
     first_output: float | None = None
 
@@ -66,15 +66,15 @@ class Process:
 
 
 @dataclass
-class Host:
+class HostFigures:
     """Hold the figures of one host's record."""
 
     name: str
     columns: Columns
-    about: lines.Host = field(default_factory=lines.Host)
+    about: lines.HostLine = field(default_factory=lines.HostLine)
     begin: float | None = None
     end: float = 0.0
-    processes: dict[str, Process] = field(default_factory=dict)
+    processes: dict[str, ProcessFigures] = field(default_factory=dict)
     phases: list[tuple[float, str]] = field(default_factory=list)
     still: list[tuple[float, str, float, float]] = field(default_factory=list)  # (at, process, seconds, CPUs)
     stalled: list[float] = field(default_factory=list)  # when Horovod reported missing ranks
@@ -96,14 +96,14 @@ class Host:
         return max(1.0, float(self.about.cpus or 0.0))
 
     @property
-    def trainers(self) -> list[Process]:
+    def trainers(self) -> list[ProcessFigures]:
         return [process for process in self.processes.values() if process.trains]
 
 
-def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> Host:
+def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> HostFigures:
     """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
-    host = Host(name=name, columns=columns, every=every)
-    reader, wrong = _Reader(host, zero), 0
+    host = HostFigures(name=name, columns=columns, every=every)
+    reader, wrong = _LineTaker(host, zero), 0
     for batch in batches(texts_of(data, host.problems), every):
         for line in parsed(batch):
             wrong += not (line and reader.takes(line))
@@ -116,8 +116,8 @@ def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) 
     return host
 
 
-class _Reader:
-    def __init__(self, host: Host, zero: float) -> None:
+class _LineTaker:
+    def __init__(self, host: HostFigures, zero: float) -> None:
         self._host, self._zero = host, zero
 
     def takes(self, line: lines.Line) -> bool:
@@ -138,31 +138,31 @@ class _Reader:
     def _take(self, at: float, line: lines.Line) -> None:
         host = self._host
         match line:
-            case lines.Sample():
+            case lines.SampleLine():
                 self._take_sample(at, line)
             case lines.Metric():
                 self._take_metric(at, line)
-            case lines.Host():
+            case lines.HostLine():
                 host.about = host.about.updated(line)
-            case lines.Process():
+            case lines.ProcessLine():
                 process = self._process(line.process)
                 process.role, process.task = text(line.role, 40), text(line.task, 80)
                 if len(process.runs) < 1000:
                     process.runs.append(Run(at))
-            case lines.Ended():
+            case lines.EndedLine():
                 process = self._process(line.process)
                 if process.runs and process.runs[-1].end is None:
                     process.runs[-1].end, process.runs[-1].how = at, text(line.how)
-            case lines.Phase() if len(host.phases) < 1000:
+            case lines.PhaseLine() if len(host.phases) < 1000:
                 host.phases.append((at, text(line.phase, 40)))
-            case lines.Mark():
+            case lines.MarkLine():
                 process = self._process(line.process)
                 if not (0 <= line.seconds <= LONGEST and line.times >= 1):
                     raise ValueError("no time that something took")
                 if line.what == "step":
                     process.step_marks.add(at, line.seconds / line.times)
                 elif len(process.marks) < MOST_MARKS:
-                    process.marks.append(Mark(at, text(line.what, 40), line.seconds))
+                    process.marks.append(TimedMark(at, text(line.what, 40), line.seconds))
             case lines.Still():
                 for name, still in line.processes.items():
                     if len(host.still) < MOST_MARKS:
@@ -184,11 +184,11 @@ class _Reader:
                 since = max(0.0, line.since - self._zero)
                 words = {"words": text(line.words, 600), "advice": text(line.advice, 600)}
                 host.apart = {"since": since, **words} if line.together is False else None
-            case lines.Outcome(cause=cause):
+            case lines.OutcomeLine(cause=cause):
                 blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None
                 host.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}
 
-    def _take_sample(self, at: float, line: lines.Sample) -> None:
+    def _take_sample(self, at: float, line: lines.SampleLine) -> None:
         seconds, host, used = line.seconds, self._host, line.host
         amounts: dict[Key, float] = dict(zip(_CPU, used.get("cpu", ()), strict=False))
         peaks: dict[Key, float] = dict(zip(_MEMORY, used.get("memory", ()), strict=False))
@@ -228,10 +228,10 @@ class _Reader:
                 series = metrics[text(metric, 60)] = Series()
             series.add(at, float(value))
 
-    def _process(self, name: str) -> Process:
+    def _process(self, name: str) -> ProcessFigures:
         name, known = text(name), self._host.processes
         if name not in known:
             if len(known) >= MOST_PROCESSES:
                 raise ValueError("too many processes")
-            known[name] = Process(name)
+            known[name] = ProcessFigures(name)
         return known[name]
