@@ -41,24 +41,21 @@ def test_what_is_no_record(tmp_path):
     assert list(RecordTail(tmp_path / "algo-2.jsonl.gz").lines((Still,))) == []
 
 
-HOSTILE = [
-    b"[", b"null", b'["still"', b'["still"]', b'["still",1', b'["still","now",{}]', b'["still",Infinity,{}]',
-    b'["still",1,{"script":[NaN,1]}]', b'["still",1,{"script":[1' + b"0" * 400 + b"]}]",
-    b'["still",1,' + b"[" * 5000, b'["still",1,' + b'{"a":' * 5000, b'["metric",1,"script",{"step":Infinity}]',
-    b'["metric",1,"script",{"step":NaN}]', b'["metric",1,"script",{"step":"7"}]', b'["metric",1,7,{"step":1}]',
-    b'["weights",1,"script",Infinity,1.0,1.0]', b'["still",1,"\xff"]',
-]  # fmt: skip
-
-
 def test_a_line_that_cannot_be_read_costs_that_line(tmp_path):
     record = Record(tmp_path / "algo-2.jsonl.gz", pytest.fail)
-    for line in HOSTILE:
+    malformed = [
+        b'["still"',
+        b'["still",1,' + b"[" * 5000,
+        b'["still",1,"\xff"]',
+        b'["metric",1,"script",{"step":NaN}]',
+    ]
+    for line in malformed:
         record.add(line)
         record.add(line_of(["still", 1.0, {"script": [1.0, 0.5]}]))
     record.add(b'["metric",1,"script",{"step":1,"loss":NaN}]')
     record.close()
     found = list(RecordTail(record.path).lines((Still, Metric, WeightsLine)))
-    assert found[:-1] == [Still(at=1.0, figures={"script": [1.0, 0.5]})] * len(HOSTILE)
+    assert found[:-1] == [Still(at=1.0, figures={"script": [1.0, 0.5]})] * len(malformed)
     assert found[-1].values["step"] == 1, "a loss may be no number, which is to be seen"
 
 

@@ -437,16 +437,12 @@ def test_another_attempt_begins_anew():
     assert job.said == []
 
 
-def test_a_line_that_cannot_be_read_is_left_out():
+def test_an_odd_line_gives_no_verdict():
     job = Job(seconds=10, model=seen(MB))
     for line in (
-        [], ["sample"], ["sample", None, {}, {}, {}], ["sample", 1.0, {}, {"worker": 3}, {}],
-        ["sample", 1.0, {}, {}, {"algo-2": [1]}], ["sample", float("nan"), {}, {}, {}], ["sample", 1.0, [], [], []],
-        ["sample", 1.0, {}, {}, {"algo-2": [float("inf"), 0]}], ["metric", "worker", {"step": float("nan"), "loss": 1}],
-        ["metric", "worker", {"step": 10**400, "loss": 1}], ["metric", "worker", {"step": "x", "loss": 1}],
-        ["metric", 7, None], ["metric", "worker", {"step": 1, 3: 1}], ["model", "worker", {"weights": "many"}],
+        ["sample", 1.0, {}, {}, {"algo-2": [1]}], ["metric", "worker", {"step": 1}],
+        ["model", "worker", {"weights": "many"}], ["process", "worker", {}],
         ["model", "worker", {"weights": 10**400, "dense": float("nan"), "workers": [2], "strategy": ["x"]}],
-        ["model", [], {}], ["process"], ["process", None],
     ):  # fmt: skip
         for host in ("algo-1", "algo-7"):
             with suppress(*WRONG):  # as the coordinator's monitor does
