@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.host.machine import this_machine
@@ -16,13 +16,11 @@ from entrypoint.observe.live.view import View
 from entrypoint.observe.monitor import hang
 from entrypoint.observe.monitor.distributed import ADVICE, Together, advice_on
 from entrypoint.observe.monitor.hang import Hangs
+from entrypoint.observe.monitor.tracking import Tracking
 from entrypoint.observe.monitor.trained_model import WeightSums
 from entrypoint.observe.monitor.wait_sites import Stand
 from entrypoint.record import lines
 from entrypoint.record.read import RecordTail
-
-if TYPE_CHECKING:
-    from entrypoint.observe.monitor.tracking import Tracking
 
 # Lines for Hangs and WeightSums, beside SHOWN; and those for Together, too.
 KEPT_ON = (lines.Still, lines.Stalled, lines.Stacks, lines.WeightsLine)
@@ -60,15 +58,11 @@ class JobWatch:
         meant = job.mode is Mode.SINGLE and job.settings.mode == "single"
         self._together.judged = meant or len(training) < 2
         self._began = time.monotonic()
-        self.found: list[lines.Line] = []  # verdicts that are to be recorded
+        self._found: list[lines.Line] = []  # verdicts that are to be recorded
         self._weights = WeightSums()
         self._wrong: dict[str, str] = {}  # logged findings that may end the job: {what: words}
         self._view = View()
-        self._tracking: Tracking | None = None
-        if tracked:
-            from entrypoint.observe.monitor import tracking  # imports subprocess, which few jobs need
-
-            self._tracking = tracking.Tracking(job.paths.records)
+        self._tracking = Tracking(job.paths.records) if tracked else None
         self.live = False  # whether the live page is open
         self.wanted = 0  # how often stacks were requested until now
         self._watched = (0, 0.0)  # when WATCHED was last touched: by the file's time, and by time.monotonic()
@@ -76,8 +70,8 @@ class JobWatch:
         with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
-    def look(self, own: Iterable[lines.Line]) -> None:
-        """Read new lines of all hosts (`own`: of this one), and act on what they show."""
+    def look(self, own: Iterable[lines.Line]) -> list[lines.Line]:
+        """Read new lines of all hosts (`own`: of this one), and act on what they show; return lines for the record."""
         self._read(own)
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
@@ -97,11 +91,16 @@ class JobWatch:
                 self._wants = wants
         if self.live:
             self._show()
+        return self._take_found()
 
-    def show_last(self, own: Iterable[lines.Line]) -> None:
+    def _take_found(self) -> list[lines.Line]:
+        found, self._found = self._found, []
+        return found
+
+    def look_last(self, own: Iterable[lines.Line]) -> list[lines.Line]:
         """Give the last verdict; show the end on the live page if it is open, and remove the file that marks that.
 
-        The records of all hosts are whole by now, as far as they come.
+        The records of all hosts are whole by now, as far as they come. Return lines for the record.
         """
         self._read(own)
         outcome = self._view.outcome
@@ -114,6 +113,7 @@ class JobWatch:
         if self.live:
             self._show()
         (self._job.paths.records / WATCHED).unlink(missing_ok=True)
+        return self._take_found()
 
     def _judge_again(self) -> None:
         """Read a short job's records again, sorted by time: another host's come in pieces, the last ones much later."""
@@ -187,8 +187,8 @@ class JobWatch:
             verdict = verdict.removeprefix("NO: ")
         self._say(words)
         since = self._together.since
-        self.found.append(lines.Distributed(together=together, since=since, words=verdict, advice=advice))
-        self._view.note(self._me, self.found[-1])
+        self._found.append(lines.Distributed(together=together, since=since, words=verdict, advice=advice))
+        self._view.note(self._me, self._found[-1])
 
     def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
         settings, stall = self._job.settings, self._hangs.stall

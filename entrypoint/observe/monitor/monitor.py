@@ -19,7 +19,9 @@ from entrypoint.observe.monitor.emf import Emf
 from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.record_header import about, find_out
 from entrypoint.observe.monitor.reporting import make_report
+from entrypoint.observe.monitor.sampling import Sampling
 from entrypoint.observe.monitor.script_socket import Marks
+from entrypoint.observe.monitor.silence import Silence
 from entrypoint.record import lines
 from entrypoint.record.read import RecordTail, wait_for
 from entrypoint.record.write import Record
@@ -27,8 +29,6 @@ from entrypoint.record.write import Record
 if TYPE_CHECKING:
     from entrypoint.observe.monitor.delivery import Delivery
     from entrypoint.observe.monitor.job_watch import JobWatch
-    from entrypoint.observe.monitor.sampling import Sampling
-    from entrypoint.observe.monitor.silence import Silence
 
 EARLY_SECONDS = 1.5  # seconds until what the job is, is written and brought
 QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's programs start then
@@ -60,7 +60,7 @@ class Monitor:
         self._job, self._me, self._tracked = job, job.cluster.me.name, tracked
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
-        self._guard = Guard(self._say)
+        self._faults: set[str] = set()  # places in our code whose exceptions are logged
         self._printed = Printed(job.settings.metrics, self._say)
         self._marks: Marks | None = None
         with suppress(OSError):  # for example, its path is too long
@@ -71,7 +71,7 @@ class Monitor:
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
         self._found_out: list[lines.HostLine] = []  # facts on this host for its record
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, again)
-        self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
+        self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `JobWatch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
         self._sampling: Sampling | None = None
         self._delivery: Delivery | None = None  # on a follower
@@ -123,6 +123,21 @@ class Monitor:
             self._tell({"print": line})
         self._guard(lambda: self._add(*self._printed.take_lines()))
         self._finish()
+
+    def _guard(self, work: Callable[[], object]) -> None:
+        """Contain a fault of one part of the monitor: it ends that part of one round, and the rest goes on.
+
+        Each exception is logged once for each place in our code.
+        """
+        try:
+            work()
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(frame.filename).name}:{frame.lineno}"
+            if place not in self._faults and len(self._faults) < MOST_FAULTS:
+                self._faults.add(place)
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                self._say(f"warning: error in the monitor of this host, at {place}: {words}; it continues without that")
 
     def _read_earlier(self) -> None:
         """Restore the state from an earlier monitor's record: running processes, and bytes exchanged until then."""
@@ -183,9 +198,6 @@ class Monitor:
 
     def _look(self) -> None:
         if self._sampling is None:
-            from entrypoint.observe.monitor.sampling import Sampling
-            from entrypoint.observe.monitor.silence import Silence
-
             self._sampling = Sampling(self._job)
             ranks, path = self._job.mode is Mode.MPI, self._job.paths.data / f"stacks-{self._me}.txt"
             self._silence = Silence(self._sampling, self._job.settings.hang_after, ranks, path)
@@ -225,25 +237,20 @@ class Monitor:
             self._add(*self._printed.take_lines())
         wanted = 0  # how often stacks were requested until now
         if self._job.cluster.is_coordinator:
-            self._watch = self._watch or self._begin_watch()
             fresh, self._fresh = self._fresh, []
-            self._watch.look(fresh)
-            self._add_found()
-            wanted = self._watch.wanted
+            self._add(*self._job_watch().look(fresh))
+            wanted = self._job_watch().wanted
         elif self._delivery:
             wanted = self._delivery.wants.get("stacks", 0)
         if self._silence:
             self._silence.take_stacks(wanted, self._training())
 
-    def _begin_watch(self) -> "JobWatch":
-        from entrypoint.observe.monitor.job_watch import JobWatch
+    def _job_watch(self) -> "JobWatch":
+        if self._watch is None:
+            from entrypoint.observe.monitor.job_watch import JobWatch
 
-        return JobWatch(self._job, self._trains, self._tell, self._tracked)
-
-    def _add_found(self) -> None:
-        if self._watch:
-            found, self._watch.found = self._watch.found, []
-            self._add(*found)
+            self._watch = JobWatch(self._job, self._trains, self._tell, self._tracked)
+        return self._watch
 
     def _is_watched(self) -> bool:
         """Return whether somebody has the job's live page open."""
@@ -272,11 +279,8 @@ class Monitor:
         if self._job.cluster.is_coordinator:
             self._guard(self._record.flush)
             self._guard(lambda: wait_for(self._there, path.parent, LAST_SECONDS))
-            if self._watch is None and self._marks and self._marks.heard:  # it was over before the first review
-                self._watch = self._begin_watch()
-            if self._watch:
-                self._guard(partial(self._watch.show_last, self._fresh))
-                self._guard(self._add_found)
+            if self._watch or (self._marks and self._marks.heard):  # else it was over before the first review
+                self._guard(lambda: self._add(*self._job_watch().look_last(self._fresh)))
         self._guard(self._record.close)
         if self._job.cluster.is_coordinator:
             for words in make_report(path.parent, self._job.paths.report):
@@ -322,25 +326,3 @@ class Messages:
             size = 0
         self.ended = not size
         return bytes(self._room[:size])
-
-
-class Guard:
-    """Contain a fault of one part of the monitor: it ends that part of one round, and the rest goes on.
-
-    `log` gets each exception once for each place in our code.
-    """
-
-    def __init__(self, log: Callable[[str], None]) -> None:
-        self._say = log
-        self._said: set[str] = set()
-
-    def __call__(self, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except Exception as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(frame.filename).name}:{frame.lineno}"
-            if place not in self._said and len(self._said) < MOST_FAULTS:
-                self._said.add(place)
-                words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-                self._say(f"warning: error in the monitor of this host, at {place}: {words}; it continues without that")

@@ -30,14 +30,14 @@ class Watched:
         self.watch = JobWatch(job, {**TRAINS, "algo-3": {"script"}}, self.sent.append, tracked=False)
         self.records = job.paths.records
         self.other = Record(self.records / "algo-2.jsonl.gz", pytest.fail)
-        self.now, self.own = 0, []
+        self.now, self.own, self.found = 0, [], []
         self.write(["process", 0, "worker/0", {"pid": 1}], ["process", 0, "worker/1", {"pid": 1}])
 
     def write(self, mine, others):
         self.own.append(mine)
         self.other.add(line_of(others))
         self.other.flush()
-        self.watch.look([line_of(mine)])
+        self.found += self.watch.look([line_of(mine)])
 
     def train(self, seconds, exchange=0, **told):
         for _ in range(seconds // 2):
@@ -61,7 +61,7 @@ class Watched:
         for line in self.own:
             record.add(line_of(line))
         record.close()
-        self.watch.show_last([line_of(line) for line in own])
+        self.found += self.watch.look_last([line_of(line) for line in own])
 
     @property
     def said(self):
@@ -118,7 +118,7 @@ def test_a_short_job_whose_hosts_trained_alone_is_told_at_its_end_and_recorded(w
     (said,) = job.said
     assert said.startswith("distributed: NO: every host trains alone (a strategy of 2 workers was made")
     assert ": train.py:31 makes the model outside of strategy.scope()" in said and job.blamed == []
-    (line,) = job.watch.found
+    (line,) = job.found
     assert (line.together, line.since) == (False, 2.0)
     assert f"distributed: NO: {line.words}: {line.advice}" == said
 
@@ -128,14 +128,14 @@ def test_a_short_job_that_did_not_succeed_is_not_judged_by_its_end(watched, kind
     job = watched({})
     job.train(6, **OUTSIDE)
     job.end(kind=kind)
-    assert job.said == [] and job.watch.found == []
+    assert job.said == [] and job.found == []
 
 
 def test_a_short_job_that_trains_in_its_strategy_is_told_nothing(watched):
     job = watched({})
     job.train(6, exchange=10**7, weights=10**6, dense=10**6, made=2, workers=2, strategy="CollectiveAllReduceStrategy")
     job.end()
-    assert job.said == [] and job.watch.found == []
+    assert job.said == [] and job.found == []
 
 
 def test_records_that_come_late_are_read_by_their_times(watched):
