@@ -92,11 +92,11 @@ def test_lines_of_jobs_make_the_same_bytes() -> None:
         '["outcome",1.5,{"kind":"succeeded","exit_code":0,"cause":null,"there":["algo-2"]}]',
     ],
 )
-def test_a_line_of_each_kind(text: str) -> None:
+def test_a_line_of_each_kind_makes_the_same_bytes(text: str) -> None:
     assert line_of(json.loads(text)).to_json().decode() == text
 
 
-def test_a_kind_that_is_not_known_has_its_time() -> None:
+def test_a_line_of_an_unknown_kind_has_its_time() -> None:
     assert line_of(["later", 3.5, {"x": 1}]) == Line(at=3.5)
     assert set(KINDS) == {
         kind.KIND for kind in vars(lines).values() if inspect.isclass(kind) and issubclass(kind, Line)
@@ -127,7 +127,7 @@ def test_a_kind_that_is_not_known_has_its_time() -> None:
         '["host",1,{"memory_limit":true}]', '["host",1,{"channels":[1]}]', '["model",[],{}]', '["said"]',
     ],
 )  # fmt: skip
-def test_a_malformed_line(text: str) -> None:
+def test_a_malformed_line_is_refused(text: str) -> None:
     with pytest.raises(WRONG):
         line_of(json.loads(text))
 

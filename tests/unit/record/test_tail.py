@@ -9,7 +9,7 @@ from entrypoint.record.read import RecordTail
 from entrypoint.record.write import Record
 
 
-def test_lines_as_they_come(tmp_path):
+def test_a_tail_reads_lines_as_they_come(tmp_path):
     tail = RecordTail(tmp_path / "record/algo-2.jsonl.gz")
     assert list(tail.lines((Still,))) == [], "there is none yet"
     record = Record(tmp_path / "record/algo-2.jsonl.gz", pytest.fail)
@@ -23,7 +23,7 @@ def test_lines_as_they_come(tmp_path):
     assert list(tail.lines((Still, EndedLine))) == [EndedLine(at=3.0, process="worker", how="exit code 0")]
 
 
-def test_a_piece_that_ends_anywhere(tmp_path):
+def test_a_tail_reads_pieces_that_end_anywhere(tmp_path):
     record = Record(tmp_path / "whole/algo-2.jsonl.gz", pytest.fail)
     for number in range(100):
         record.add(line_of(["still", float(number), {"worker": [number, 0.1]}]))
@@ -34,11 +34,6 @@ def test_a_piece_that_ends_anywhere(tmp_path):
         (tmp_path / "part.gz").write_bytes(whole[:end])
         found += tail.lines((Still,))
     assert [line.at for line in found] == list(range(100))
-
-
-def test_what_is_no_record(tmp_path):
-    (tmp_path / "algo-2.jsonl.gz").write_bytes(b"no gzip")
-    assert list(RecordTail(tmp_path / "algo-2.jsonl.gz").lines((Still,))) == []
 
 
 def test_a_line_that_cannot_be_read_costs_that_line(tmp_path):
@@ -82,7 +77,7 @@ def test_a_part_that_is_broken_costs_that_part(tmp_path):
         assert found[:50] == [float(number) for number in range(50)] and found[-1] == 100.0
 
 
-def test_lines_of_two_monitors_as_they_come(tmp_path):
+def test_a_tail_reads_the_lines_of_two_monitors(tmp_path):
     tail, path = RecordTail(tmp_path / "algo-2.jsonl.gz"), tmp_path / "algo-2.jsonl.gz"
     for again in (False, True, True):
         record = Record(path, pytest.fail, again=again)

@@ -29,7 +29,7 @@ from entrypoint.record.lines import line_of
         b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"hosts": 5}',
     ],
 )
-def test_what_answers_is_no_job(answer: bytes) -> None:
+def test_an_answer_of_another_service_is_refused(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -56,7 +56,7 @@ def test_no_proxy_is_asked_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked
 
 
-def test_an_address_that_is_none() -> None:
+def test_an_impossible_address_is_refused() -> None:
     with pytest.raises(ConfigError, match="no live page of a job at http://localhost:abc"):
         source("http://localhost:abc", {})()
 
@@ -91,7 +91,7 @@ def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"hosts": {}}', "[" * 5000])
-def test_a_state_that_is_none(tmp_path, text):
+def test_a_malformed_state_is_refused(tmp_path, text):
     (tmp_path / STATE).write_text(text)
     with pytest.raises(ConfigError, match="shows no job"):
         source(str(tmp_path), {})()

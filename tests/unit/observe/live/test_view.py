@@ -130,11 +130,6 @@ def test_what_is_no_number_is_json_that_browsers_read():
     assert state["hosts"][0]["processes"][0]["metrics"] == {"step": 1, "loss": "nan", "norm": "inf"}
 
 
-def test_kinds_and_forms_that_it_does_not_know_change_nothing():
-    made = view(("comet", 101.0, {}), ("sample", 101.0, 0, USED, {}, {}), ("metric", 101.0, "script", "loss"))
-    assert host_of(made)["processes"] == []
-
-
 # --- serve.py ---
 
 
@@ -153,7 +148,7 @@ def test_the_page_and_the_state_and_that_somebody_looks(tmp_path):
     "method, path, host, status",
     [("GET", "/live", "evil.example", 403), ("POST", "/live", "localhost", 405), ("GET", "/etc", "localhost", 404)],
 )
-def test_what_is_not_shown(tmp_path, method, path, host, status):
+def test_other_sites_methods_and_paths_are_refused(tmp_path, method, path, host, status):
     (tmp_path / STATE).write_text('{"name": "hidden"}')
     answer = Client(application(tmp_path, Looks())).open(path, method=method, base_url=f"http://{host}")
     assert answer.status_code == status and b"hidden" not in answer.data
@@ -164,7 +159,7 @@ def test_what_is_not_shown(tmp_path, method, path, host, status):
     [("localhost", True), ("localhost:80", True), ("127.0.0.1:7979", True), ("[::1]:7979", True), ("[::1]", True),
      ("", False), ("localhost.evil.example", False), ("127.0.0.1.evil.example:80", False), ("127.4.0.1:80", True)],
 )  # fmt: skip
-def test_names_of_this_machine(host, ours):
+def test_only_names_of_this_machine_are_ours(host, ours):
     assert is_this_machine(host) is ours
 
 

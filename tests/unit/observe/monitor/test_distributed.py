@@ -318,7 +318,7 @@ def test_where_traffic_is_not_seen_the_framework_alone_decides(unseen):
         assert Job(seconds=300, model=seen(MB), blind=True).said == []
 
 
-def test_what_is_missing_is_named_by_its_line():
+def test_advice_names_the_line_of_the_script():
     job = Job(**AT_END["the model outside of the scope, few steps"][1])
     assert job.at_end
     assert job.words == (
@@ -333,7 +333,7 @@ def test_what_is_missing_is_named_by_its_line():
     assert "hvd.DistributedGradientTape" in advice_on(Mode.MPI, model_of({"trained_at": "train.py:9"}))
 
 
-def test_they_train_together_after_all():
+def test_hosts_called_apart_are_cleared_if_they_train_together():
     """A job that was reported as training alone, as its first exchange came late, is cleared and does not end."""
     late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
     assert late.verdicts == ["NO", "yes"] and late.ended is None
@@ -385,7 +385,7 @@ def used(host=None, peers=None):
     return ["sample", 1.0, host or {}, {"worker": {"cpu": 0.9}}, peers or {}]
 
 
-def test_what_cannot_be_seen_is_no_proof():
+def test_unseen_traffic_is_no_proof():
     """The kernel lists no connections, or the address of a host is not known yet."""
     blind = Job(seconds=0).go(200, lambda _, now: [step(10 * now), used({"unseen": True})])
     assert blind.verdicts == ["unclear"]
@@ -412,7 +412,7 @@ def test_one_end_that_counts_is_enough():
 
 
 @pytest.mark.parametrize("ahead, told", [(STEPS + 5, False), (2 * STEPS + 100, True)])
-def test_one_that_is_ahead_waits_for_what_is_known_of_the_others(ahead, told):
+def test_a_host_that_is_ahead_waits_for_the_others_records(ahead, told):
     job = Job(seconds=0)
     job.look = lambda _: None
     job.go(61, lambda host, now: [step(now / 60 * (ahead if host == "algo-1" else 1)), used()])

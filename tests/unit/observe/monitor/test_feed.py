@@ -8,7 +8,6 @@ import time
 import zlib
 from pathlib import Path
 
-import pytest
 from builders import read as job_of
 from builders import resources, write_config
 from waiting import eventually
@@ -19,9 +18,8 @@ from entrypoint.observe.monitor import feed as feeds
 from entrypoint.observe.monitor.feed import Feed
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.record import lines
-from entrypoint.record.lines import EndedLine, OutcomeLine, ProcessLine, Said
+from entrypoint.record.lines import EndedLine, OutcomeLine, ProcessLine
 from entrypoint.record.read import first_line, lines_of
-from entrypoint.record.write import Record
 
 
 def test_a_launcher_that_fails_before_it_listens_still_leaves_a_record(tmp_path):
@@ -104,25 +102,6 @@ def test_no_line_and_no_mark_ends_the_monitor(tmp_path):
     assert launcher.ends() == ""
     assert launcher.job.paths.report.exists()
     assert not [words for words in launcher.said if "fault" in words or "Traceback" in words]
-
-
-def test_a_record_that_another_host_brings_ends_nothing(tmp_path):
-    launcher = Launcher(tmp_path, hosts=2)
-    record = Record(launcher.job.paths.records / "algo-2.jsonl.gz", pytest.fail)
-    for line in (
-        b'["metric",1,"script",{"step":Infinity}]',
-        b'["process",1,7,8]',
-        b'["sample",1,{},[],"x",5]',
-        b'["still',
-    ):
-        record.add(line)
-    record.add(Said(at=2.0, text="hello"))
-    record.close()
-    (launcher.job.paths.records / "watched").touch()
-    shown = launcher.job.paths.records / "live.json"
-    eventually(lambda: shown.exists() and "hello" in shown.read_text(), within=60)
-    assert launcher.ends() == ""
-    assert not [words for words in launcher.said if "fault" in words]
 
 
 def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path, monkeypatch):

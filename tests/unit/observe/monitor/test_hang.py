@@ -47,7 +47,7 @@ POLLS = {"cpus": 0.002, "main": 0.002, "ran": 0.002, "wakes": 20.0}
         pytest.param({}, True, False, id="nothing runs"),
     ],
 )
-def test_what_may_hang_by_numbers(processes, may_spin, may_hang_):
+def test_numbers_show_whether_a_job_may_hang(processes, may_spin, may_hang_):
     assert may_hang(processes, AFTER, may_spin, NO_STALL) is may_hang_
 
 
@@ -68,7 +68,7 @@ def test_what_may_hang_by_numbers(processes, may_spin, may_hang_):
         pytest.param(job(0.0, 0.0), [NOT_SEEN, NOT_SEEN], NO_STALL, True, id="nobody does anything"),
     ],
 )  # fmt: skip
-def test_what_hangs_by_where_they_stand(processes, stands, stall, hang):
+def test_stacks_show_whether_a_job_hangs(processes, stands, stall, hang):
     assert hangs(processes, dict(zip(processes, stands, strict=True)), stall) is hang
 
 
@@ -270,7 +270,7 @@ def test_horovods_warning_is_no_progress_and_tells_who_is_missing():
     assert told() == [([0, 3], "0: [HorovodAllreduce] 3: [HorovodAllreduce, gradient_1]")]
 
 
-def test_whom_horovod_misses_is_to_blame():
+def test_a_rank_that_horovod_misses_is_named():
     heard = Hangs(AFTER, may_spin=True)
     heard.note("algo-1", line_of(["stalled", 0.0, [1], "1: [HorovodAllreduce]"]))
     stands = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE}

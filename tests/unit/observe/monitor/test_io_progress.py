@@ -60,12 +60,12 @@ SOCKETS = {
 
 
 @pytest.mark.parametrize(("used", "bytes_", "is_progress"), FILES.values(), ids=FILES)
-def test_bytes_of_files(looks, used, bytes_, is_progress):
+def test_bytes_of_files_are_progress(looks, used, bytes_, is_progress):
     assert looks(used) == ({"script": bytes_}, not is_progress)
 
 
 @pytest.mark.parametrize(("used", "passed", "bytes_", "is_progress"), SOCKETS.values(), ids=SOCKETS)
-def test_bytes_of_connections(looks, used, passed, bytes_, is_progress):
+def test_bytes_of_connections_are_progress_but_between_hosts(looks, used, passed, bytes_, is_progress):
     assert looks(used, *passed) == ({"script": bytes_}, not is_progress)
 
 

@@ -63,14 +63,14 @@ def play(tmp_path, monkeypatch):
     return play
 
 
-def test_by_default_it_is_told_once_and_in_time(play):
+def test_a_hang_is_told_once_and_in_time(play):
     ((seconds, message),) = play()
     assert list(message) == ["say"] and AFTER <= seconds <= AFTER + 30
     assert message["say"].startswith("warning: no progress in any process for 20 s: rank 0 on algo-1, rank 1 on algo-1")
 
 
 @pytest.mark.parametrize(("action", "again"), [("fail", False), ("restart", True)])
-def test_if_asked_to_it_ends_the_job_with_the_rank_that_does_not_come(play, action, again):
+def test_the_setting_ends_the_job_with_the_missing_rank(play, action, again):
     (_, warning), (seconds, message) = play(ENTRYPOINT_HANG_ACTION=action)
     cause = message["blame"]
     assert f"warning: {cause.pop('error')}; all stacks are in" in warning["say"] and seconds <= AFTER + 30

@@ -59,7 +59,7 @@ def test_weights_that_differ_are_said_once_with_their_norms_and_cleared_if_they_
     assert told(sums, (3500, 12.5, 12.5)) == (True, f"{after_all}3500")
 
 
-def test_who_begins_anew_is_not_compared_with_what_it_told_before():
+def test_a_restarted_process_is_not_compared_with_its_past():
     sums = WeightSums()
     for step, one, other in DIFFERS:
         sums.note(ONE, step, one, one / 2)

@@ -94,13 +94,13 @@ def test_hosts_that_train_alone_are_told_and_ended_once_it_has_stayed_so(watched
     assert [(each["what"], each["code"], each["error"]) for each in job.blamed] == [("trains alone", 78, job.said[0])]
 
 
-def test_they_are_not_ended_unless_that_is_wanted(watched):
+def test_hosts_that_train_alone_are_not_ended_without_the_setting(watched):
     job = watched({})
     job.train(200)
     assert len(job.said) == 1 and job.blamed == []
 
 
-def test_they_are_not_ended_where_they_train_together_after_all(watched):
+def test_hosts_that_train_together_after_all_are_not_ended(watched):
     job = watched()
     job.train(80)
     job.train(200, exchange=10**8, weights=10**6, dense=10**6, workers=2)
@@ -173,7 +173,7 @@ def test_a_host_that_only_evaluates_is_not_waited_for(workers, tmp_path):
     )
 
 
-def test_what_is_unclear_ends_nothing(watched):
+def test_an_unclear_verdict_ends_nothing(watched):
     job = watched()
     job.train(400, exchange=2000)
     assert len(job.said) == 1 and job.said[0].startswith("distributed: unclear: 2 hosts exchange") and job.blamed == []
@@ -206,13 +206,27 @@ def test_weights_that_differ_end_the_job(watched):
     assert "distributed: NO: weights differ" in job.said[0] and [each["code"] for each in job.blamed] == [78]
 
 
-def test_but_not_where_they_are_averaged_now_and_then(watched):
+def test_weights_that_are_averaged_now_and_then_end_nothing(watched):
     job = watched()
     for _ in range(4):
         job.train(18, weights=10**6, dense=10**6)
         job.train(2, exchange=8 * 10**6)
     differ(job, 100, 200, 300, 400)
     assert "distributed: yes" in job.said[0] and "weights differ" in job.said[1] and job.blamed == []
+
+
+def test_malformed_lines_of_another_host_cost_these_lines(watched):
+    job = watched()
+    (job.records / WATCHED).touch()
+    for line in (
+        b'["metric",1,"script",{"step":Infinity}]',
+        b'["process",1,7,8]',
+        b'["sample",1,{},[],"x",5]',
+        b'["still',
+    ):
+        job.other.add(line)
+    job.write(["said", 1.0, "mine"], ["said", 2.0, "hello"])
+    assert "hello" in (job.records / STATE).read_text()
 
 
 def test_the_lines_of_long_records_are_noted_one_by_one(watched, monkeypatch):

@@ -133,7 +133,7 @@ def test_all_calls_of_the_last_seconds_are_kept():
     assert written[-1]["dropped"] == 0
 
 
-def test_another_policy_is_told(life, capsys):
+def test_a_policy_that_decides_otherwise_is_reported(life, capsys):
     """Here, one that got another end."""
     text = gzip.decompress(life.record).decode().replace('"ValueError: x"', '"KeyError: y"')
     text = text.replace('"exit_code": 1, "cause": null', '"exit_code": 2, "cause": null')
@@ -142,7 +142,7 @@ def test_another_policy_is_told(life, capsys):
     assert "the job's was failed, exit code 2: this version decides otherwise" in capsys.readouterr().out
 
 
-def test_it_is_told_in_words(life, capsys):
+def test_a_replay_is_printed_in_words(life, capsys):
     cause = '{"host": "algo-2", "process": "script", "what": "exit code 1", "error": "ValueError: x"}'
     before, end, outcome = gzip.decompress(life.record).decode().rpartition('["outcome"')
     text = before + end + outcome.replace('"cause": null', f'"cause": {cause}')
@@ -156,7 +156,7 @@ def test_it_is_told_in_words(life, capsys):
     assert "algo-1: failed, exit code 1, as then, by the same" in told
 
 
-def test_values_are_told_in_words() -> None:
+def test_values_of_events_are_printed_in_words() -> None:
     files = (File(path="model/1/saved_model.pb", size=1, digest="d"),)
     there = events.Inventoried(artifacts=Artifacts(files=files, model=True))
     assert Narrator().describe(there) == "inventoried: model/1/saved_model.pb"
@@ -164,7 +164,7 @@ def test_values_are_told_in_words() -> None:
     assert Narrator().describe(same) == "fingerprinted: the plan 2 workers"
 
 
-def test_lost_lines_are_said(life, capsys):
+def test_missing_events_are_reported(life, capsys):
     del life.lines[4]
     assert timeline.read(life.record)
     timeline.replay({"algo-1": life.record}, None)
@@ -241,7 +241,7 @@ def test_a_killed_process_is_killed_at_the_line_that_it_printed_last():
     assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' when '[algo-1 rank 1] step=7 loss=1'"]
 
 
-def test_and_at_the_second_where_it_printed_nothing_that_says_which_step():
+def test_a_killed_process_without_a_numbered_line_is_killed_at_its_second():
     record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["still here"]])
     assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' at 30.0"]
 
@@ -252,7 +252,7 @@ def test_what_the_launcher_ended_and_what_failed_by_itself_are_no_faults():
     assert list(faults({"algo-1": told(asked, decision(130.0, KILLED), decision(131.0, by_itself))})) == []
 
 
-def test_a_stop_a_lost_host_and_a_frozen_one():
+def test_a_stopped_a_lost_and_a_frozen_host_are_faults():
     stopped = told(decision(110.0, ["Signalled", {"number": 15}]))
     assert list(faults({"algo-1": stopped})) == ["stop algo-1 at 10.0"]
     heard = [[119.0, [["Reported", "algo-3"]]]]
@@ -263,7 +263,7 @@ def test_a_stop_a_lost_host_and_a_frozen_one():
     ]  # fmt: skip
 
 
-def test_the_same_job_on_this_machine(life):
+def test_a_rerun_has_the_jobs_settings(life):
     environment = {"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_TOKEN": "***", "ENTRYPOINT_CONTROL_PORT": "7", "SM_X": "1"}
     asked = replace(
         line_of(life.lines[1]), environment=environment, hyperparameters={"sagemaker_program": "a.py", "lr": 0.1}
@@ -274,7 +274,7 @@ def test_the_same_job_on_this_machine(life):
     ]  # fmt: skip
 
 
-def test_what_the_command_for_it_may_miss(life):
+def test_a_rerun_names_what_its_command_lacks(life):
     """A newcomer gets the list, not a KeyError of the script."""
     life.lines[1][2]["inputdataconfig"] = {"training": {}}
     life.lines[1][2]["hyperparameters"] |= {"password": "***"}

@@ -115,7 +115,7 @@ ENDINGS = {  # how a job ended, and what the report says first
 
 
 class TestPage:
-    def test_it_holds_all_and_loads_nothing(self, tmp_path):
+    def test_the_page_is_one_file(self, tmp_path):
         make({"algo-1": trained(job="my-job").data}, tmp_path / "report.html")
         page = (tmp_path / "report.html").read_text("utf-8")
         assert "<title>my-job: succeeded</title>" in page and "var uPlot=" in page and "Leon Sorokin" in page
@@ -123,7 +123,7 @@ class TestPage:
         assert "default-src 'none'" in page and page.count("<script") == 3 == page.count("</script>")
         assert not list(tmp_path.glob(".*"))
 
-    def test_no_text_ends_its_script(self, tmp_path):
+    def test_no_text_of_a_job_ends_the_pages_script(self, tmp_path):
         record = trained(job=HOSTILE)
         record.add("said", 3, HOSTILE)
         make({"algo-1": record.data}, tmp_path / "report.html")
@@ -218,7 +218,7 @@ class TestCommand:
             (["job", "--output", "no/such/folder.html"], "--output no/such/folder.html cannot be written"),
         ],
     )
-    def test_what_cannot_be_done_is_told_in_one_line(self, command, words, wanted):
+    def test_a_wrong_argument_is_one_line_of_error(self, command, words, wanted):
         Path("model.tar.gz").write_bytes(archive(("1/saved_model.pb", b"")))
         Path("text.gz").write_bytes(b"no archive")
         if "job" in words:
@@ -243,11 +243,6 @@ class TestAtTheEnd:
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env={})
         assert done.stdout.startswith("['report: warning: disk") and done.stderr == ""
         assert "</html>" in (tmp_path / "report.html").read_text("utf-8")
-
-    def test_what_it_says_is_said(self, tmp_path):
-        write(tmp_path / "record", trained(sample=ILL))
-        (line,) = reporting.make_report(tmp_path / "record", tmp_path / "report.html", within=120)
-        assert line.startswith("report: warning: disk: algo-1")
 
     def test_without_records_there_is_a_page_that_says_so(self, tmp_path):
         assert reporting.make_report(tmp_path / "none", tmp_path / "report.html", within=120) == []
@@ -297,6 +292,6 @@ def test_two_hosts_say_what_they_have_exchanged_once(tmp_path):
     assert data_of(tmp_path / "report.html")["matrix"] == [[0, 1, 700], [1, 0, 100]]
 
 
-def test_a_host_without_a_word_has_its_place(tmp_path):
+def test_a_host_without_processes_is_on_the_page(tmp_path):
     make({"algo-1": trained("algo-1", 2).data, "algo-2": HostRecord("algo-2", 2).data}, tmp_path / "report.html")
     assert [host["spans"] for host in data_of(tmp_path / "report.html")["hosts"]][1] == []
