@@ -141,9 +141,7 @@ class WeightSums:
 
 def are_equal(told: Mapping[Who, tuple[float, float]]) -> bool:
     """Return whether all sums are the same but for rounding; NaN and infinity equal one another."""
-    (norm, total), *others = told.values()
-    scale = max(1e-12, CLOSE * (abs(norm) if math.isfinite(norm) else 1.0))
-    pairs = [pair for other in others for pair in zip((norm, total), other, strict=True)]
-    finite = [(one, other) for one, other in pairs if math.isfinite(one) and math.isfinite(other)]
-    are_close = all(abs(one - other) <= scale for one, other in finite)
-    return are_close and not any(math.isfinite(one) != math.isfinite(other) for one, other in pairs)
+    first, *others = [[each if math.isfinite(each) else math.inf for each in sums] for sums in told.values()]
+    scale = max(1e-12, CLOSE * (abs(first[0]) if first[0] < math.inf else 1.0))
+    pairs = [pair for other in others for pair in zip(first, other, strict=True)]
+    return all(one == other or abs(one - other) <= scale for one, other in pairs)

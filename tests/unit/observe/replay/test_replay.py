@@ -236,31 +236,36 @@ def decision(at: float, *happened, actions=(), quiet=()) -> list:
 KILLED = ["Ended", {"name": "rank 1", "exit": {"code": 137, "signal": 9}}]
 
 
-def test_a_killed_process_is_killed_at_the_line_that_it_printed_last():
-    record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["step=6 loss=2", "step=7 loss=1"]])
-    assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' when '[algo-1 rank 1] step=7 loss=1'"]
+def printed(*output: str) -> list[Line]:
+    return told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", [*output]])
 
 
-def test_a_killed_process_without_a_numbered_line_is_killed_at_its_second():
-    record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["still here"]])
-    assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' at 30.0"]
+ASKED = decision(129.0, actions=[["Ask", {"name": "rank 1", "grace": 2}]])
+BY_ITSELF = ["Ended", {"name": "script", "exit": {"code": 1, "signal": None}}]
+HEARD = [[119.0, [["Reported", "algo-3"]]]]
+LEFT = told(decision(120.0, ["LinkEnded", {"host": "algo-2"}]), decision(125.0, quiet=HEARD))
+ALONE = [line_of(["process", 100.0, "script", {"pid": 1}])]  # its record just ends
 
 
-def test_what_the_launcher_ended_and_what_failed_by_itself_are_no_faults():
-    asked = decision(129.0, actions=[["Ask", {"name": "rank 1", "grace": 2}]])
-    by_itself = ["Ended", {"name": "script", "exit": {"code": 1, "signal": None}}]
-    assert list(faults({"algo-1": told(asked, decision(130.0, KILLED), decision(131.0, by_itself))})) == []
-
-
-def test_a_stopped_a_lost_and_a_frozen_host_are_faults():
-    stopped = told(decision(110.0, ["Signalled", {"number": 15}]))
-    assert list(faults({"algo-1": stopped})) == ["stop algo-1 at 10.0"]
-    heard = [[119.0, [["Reported", "algo-3"]]]]
-    coordinator = told(decision(120.0, ["LinkEnded", {"host": "algo-2"}]), decision(125.0, quiet=heard))
-    alone = [line_of(["process", 100.0, "script", {"pid": 1}])]
-    assert list(faults({"algo-1": coordinator, "algo-2": alone, "algo-3": alone})) == [
-        "kill algo-2 at 20.0", "pause algo-3 at 19.0"
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    "records, wanted",
+    [
+        ([printed("step=6 loss=2", "step=7 loss=1")], ["kill 'algo-1:rank 1' when '[algo-1 rank 1] step=7 loss=1'"]),
+        ([printed("still here")], ["kill 'algo-1:rank 1' at 30.0"]),  # no number says which step
+        ([told(ASKED, decision(130.0, KILLED), decision(131.0, BY_ITSELF))], []),
+        ([told(decision(110.0, ["Signalled", {"number": 15}]))], ["stop algo-1 at 10.0"]),
+        ([LEFT, ALONE, ALONE], ["kill algo-2 at 20.0", "pause algo-3 at 19.0"]),
+    ],
+    ids=[
+        "killed at a step",
+        "killed",
+        "ended by the launcher and by itself",
+        "stopped",
+        "a lost host and a frozen one",
+    ],
+)
+def test_what_was_done_to_a_job_becomes_faults(records, wanted):
+    assert list(faults({f"algo-{n}": record for n, record in enumerate(records, 1)})) == wanted
 
 
 def test_a_rerun_has_the_jobs_settings(life):
@@ -298,16 +303,12 @@ def test_a_host_whose_launcher_had_a_fault_decided_nothing():
     assert played.same_outcome
 
 
+CALL = {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 0}
 HOSTILE = [
-    None, 7, {}, {"number": 1}, {"number": "x", "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [],
-    "dropped": 0}, {"number": 3, "began": BEGAN, "at": 1e15, "events": [], "actions": [], "quiet": [], "dropped": 1},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Ended", {}]], "actions": [], "quiet": [], "dropped": 0},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Comet", {}]], "actions": [], "quiet": [], "dropped": 0},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [7], "actions": 7, "quiet": [[1]], "dropped": 0},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 10**400},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "quiet": [], "dropped": 0},
-    {"began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 0},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": []},
+    None, 7, {}, {"number": 1}, CALL | {"number": "x"}, CALL | {"at": 1e15, "dropped": 1},
+    CALL | {"events": [["Ended", {}]]}, CALL | {"events": [["Comet", {}]]},
+    CALL | {"events": [7], "actions": 7, "quiet": [[1]]}, CALL | {"dropped": 10**400},
+    *({name: value for name, value in CALL.items() if name != gone} for gone in ("actions", "number", "dropped")),
 ]  # fmt: skip
 
 
