@@ -160,6 +160,6 @@ def _end_record(feed: "Feed", outcome: Outcome, supervisor: "Supervisor | None",
     elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
         there = [supervisor.facts.coordinator]
     blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
-    feed.record(lines.Outcome(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there))
+    feed.record(lines.OutcomeLine(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there))
     if why := feed.finish():
         log.print(f"the record of this host is incomplete: {why}")

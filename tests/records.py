@@ -34,6 +34,14 @@ class HostRecord:
         """Add a line."""
         self.lines.append([kind, round(BEGAN + at, 3), *values])
 
+    def of(self, kind: str) -> list[list[Any]]:
+        """Return the lines of a kind."""
+        return [line for line in self.lines if line[0] == kind]
+
+    def drop(self, *kinds: str) -> None:
+        """Drop the lines of these kinds."""
+        self.lines = [line for line in self.lines if line[0] not in kinds]
+
     def runs(self, name: str, start: float, end: float | None, role: str = "worker", how: str = "exit code 0") -> None:
         """Add that a process of the plan ran; None means that it has not ended."""
         self.add("process", start, name, {"pid": 7, "role": role, "task": name})
@@ -104,17 +112,21 @@ def trained(
     process: str = "script",
     role: str = "script",
     sample: Mapping[str, Any] | None = None,
+    used: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> HostRecord:
-    """Make a host without faults: one process trains for `seconds`, a step in `step` s, with a falling loss."""
+    """Make a host without faults: one process trains for `seconds`, a step in `step` s, with a falling loss.
+
+    `sample`: what the host uses besides; `used`: what the process does.
+    """
     record = HostRecord(name, hosts, **about)
     end = begins + seconds
     record.runs("prepare", 0.2, 1.5, "prepare")
     record.runs(process, begins, end, role)
     for second in range(1, int(end) + 1):
         working = second > begins
-        used = {process: {"cpu": 4.0, "memory": int(2 * GB), "output": 80}} if working else {}
-        record.sample(second, processes=used, **(sample or {}))
+        uses = {process: {"cpu": 4.0, "memory": int(2 * GB), "output": 80, **(used or {})}} if working else {}
+        record.sample(second, processes=uses, **(sample or {}))
         if second >= begins + 2:
             done = (second - begins) / step
             record.add("metric", second, process, {"step": float(round(done)), "loss": 2.0 * loss ** (second - begins)})

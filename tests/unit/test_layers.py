@@ -69,10 +69,10 @@ WALL_CLOCK = {
     "record/lines": {"time.time"},  # ZERO: the record's times since the epoch go on from it by the monotonic clock
     "observe/report/content": {"time.gmtime", "time.strftime"},  # shows people when the job began
     "observe/report/ending": {"time.gmtime", "time.strftime"},  # shows people when a job was last alive
-    "observe/live/top": {"time.localtime", "time.strftime"},  # shows people when a line was logged
+    "observe/live/in_terminal": {"time.localtime", "time.strftime"},  # shows people when a line was logged
     "observe/monitor/silence": {"time.ctime"},  # shows people when stacks were taken
     "observe/monitor/monitor": {"time.time"},  # CloudWatch wants the timestamp of a line of metrics
-    "observe/export/tensorboard": {"time.time", "time.time_ns"},  # TensorBoard wants it in events and in a file's name
+    "observe/export/event_files": {"time.time", "time.time_ns"},  # TensorBoard wants it in events and in a file's name
     "cli/arguments": {"time.strftime"},  # names an output folder
     "cli/check_commands": {"time.strftime"},  # likewise
     "programs/caught": {"datetime.now"},  # a debugger's message of the container's agent, with its timestamp

@@ -20,7 +20,7 @@ from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
 from entrypoint.observe.monitor.process_usage import Differences, ProcessUsage, contents, fifos_filled
 from entrypoint.observe.monitor.traffic import Exchange
-from entrypoint.record.lines import HostUse, Sample
+from entrypoint.record.lines import HostUse, SampleLine
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 BLOCKS = Path("/sys/block")
@@ -167,7 +167,7 @@ class Sampling:
         self._looked = time.monotonic()
         self._host.look()
 
-    def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> Sample:
+    def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> SampleLine:
         """Return what was used since the last look.
 
         `running`: {name: pid} of the plan's processes; `training`: the names of those that train; `printed`: bytes of
@@ -186,4 +186,4 @@ class Sampling:
         exchanged = self.exchange.look(trainers)
         if self.exchange.is_blind:
             host["unseen"] = True
-        return Sample(seconds=round(seconds, 3), host=host, processes=processes, peers=exchanged)
+        return SampleLine(seconds=round(seconds, 3), host=host, processes=processes, peers=exchanged)

@@ -20,7 +20,7 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.history import REPEAT, in_short
 from entrypoint.launcher.policy.policy import Policy
-from entrypoint.record.lines import WRONG, Call, Described, number
+from entrypoint.record.lines import WRONG, Call, DescribedLine, number
 
 FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
 RUN = Path("/run/entrypoint")
@@ -32,7 +32,7 @@ EVENTS: dict[str, Any] = {
 }
 
 
-def rebuild(described: Described, gpus: int) -> tuple[Job, Plan]:
+def rebuild(described: DescribedLine, gpus: int) -> tuple[Job, Plan]:
     """Return the job of one host and its plan; `gpus`: the host's number. ConfigError if they cannot be rebuilt."""
     try:
         with tempfile.TemporaryDirectory() as folder:

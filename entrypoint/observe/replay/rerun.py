@@ -33,7 +33,7 @@ def gather(record: Iterable[lines.Line]) -> Gathered:
     for line in record:
         gathered.began, gathered.last = gathered.began or line.at, line.at
         match line:
-            case lines.Outcome():
+            case lines.OutcomeLine():
                 gathered.left = True
             case lines.Lines() if line.lines:
                 gathered.lines[line.process] = line.lines[-1]
@@ -86,7 +86,9 @@ def faults(records: Mapping[str, Iterable[lines.Line]]) -> Iterator[str]:
             yield f"kill {shlex.quote(f'{host}:{process}')} {moment}"
 
 
-def arguments(described: lines.Described, mode: str, processes: int, program: str, wanted: Sequence[str]) -> list[str]:
+def arguments(
+    described: lines.DescribedLine, mode: str, processes: int, program: str, wanted: Sequence[str]
+) -> list[str]:
     """Return the arguments of `entrypoint local` for the described job with these faults."""
     words = [program, "--hosts", str(len(described.resourceconfig["hosts"])), "--mode", mode]
     if processes > 1 and mode != Mode.SINGLE:

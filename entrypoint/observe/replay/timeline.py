@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from entrypoint.base.errors import FAULT, ConfigError, printable
 from entrypoint.base.wording import blamed
 from entrypoint.launcher.outcome.outcome import Outcome
+from entrypoint.observe.replay.narrator import Narrator, consequence
 from entrypoint.observe.replay.play import Player, Step, rebuild
 from entrypoint.observe.replay.rerun import arguments, faults
-from entrypoint.observe.replay.wording import Narrator, consequence
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
 
@@ -17,10 +17,10 @@ from entrypoint.record.read import lines_of
 class Recorded:
     """Hold the part of a host's record that a replay needs. `outcome`: None if the record does not have it."""
 
-    about: lines.Host
-    described: lines.Described
+    about: lines.HostLine
+    described: lines.DescribedLine
     decided: Sequence[lines.Decided]
-    outcome: lines.Outcome | None
+    outcome: lines.OutcomeLine | None
 
 
 def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
@@ -36,16 +36,16 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
 def read(record: bytes) -> Recorded | None:
     """Return a record as a value; None if it does not describe its job."""
-    about, described, decided, outcome = lines.Host(), None, [], None
+    about, described, decided, outcome = lines.HostLine(), None, [], None
     for line in lines_of(record):
         match line:
-            case lines.Host():
+            case lines.HostLine():
                 about = about.updated(line)
-            case lines.Described():
+            case lines.DescribedLine():
                 described = line
             case lines.Decided():
                 decided.append(line)
-            case lines.Outcome():
+            case lines.OutcomeLine():
                 outcome = line
     if about.host and described:
         return Recorded(about=about, described=described, decided=decided, outcome=outcome)
@@ -150,12 +150,12 @@ def _ending(records: Mapping[str, bytes]) -> str:
     return f"{_in_words(first)}, by {who} ({what})"
 
 
-def _outcome(known: Mapping[str, Recorded]) -> lines.Outcome | None:
+def _outcome(known: Mapping[str, Recorded]) -> lines.OutcomeLine | None:
     """Return how the job ended, by the first host whose record says so."""
     return next((each.outcome for each in known.values() if each.outcome), None)
 
 
-def _in_words(outcome: Outcome | lines.Outcome | None) -> str:
+def _in_words(outcome: Outcome | lines.OutcomeLine | None) -> str:
     return f"{outcome.kind}, exit code {outcome.exit_code}" if outcome else "no outcome"
 
 

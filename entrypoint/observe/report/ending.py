@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import blamed, duration, listed
-from entrypoint.observe.report.host import CAUSE
-from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.host_figures import CAUSE
+from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.record import lines
 
 APART_SECONDS = 10.0  # seconds that a record ends before the others', from which its host was lost

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.host.machine import this_machine
@@ -16,19 +16,18 @@ from entrypoint.observe.live.view import View
 from entrypoint.observe.monitor import hang
 from entrypoint.observe.monitor.distributed import ADVICE, Together, advice_on
 from entrypoint.observe.monitor.hang import Hangs
-from entrypoint.observe.monitor.model import Weights
+from entrypoint.observe.monitor.tracking import Tracking
+from entrypoint.observe.monitor.trained_model import WeightSums
 from entrypoint.observe.monitor.wait_sites import Stand
 from entrypoint.record import lines
-from entrypoint.record.read import Tail
+from entrypoint.record.read import RecordTail
 
-if TYPE_CHECKING:
-    from entrypoint.observe.monitor.tracking import Tracking
-
-KEPT_ON = (lines.Still, lines.Stalled, lines.Stacks, lines.Weights)  # lines for Hangs and Weights, beside SHOWN
-JUDGED = (lines.Process, lines.Ended, lines.Sample, lines.Metric, lines.Model, *KEPT_ON)  # lines for Together, too
+# Lines for Hangs and WeightSums, beside SHOWN; and those for Together, too.
+KEPT_ON = (lines.Still, lines.Stalled, lines.Stacks, lines.WeightsLine)
+JUDGED = (lines.ProcessLine, lines.EndedLine, lines.SampleLine, lines.Metric, lines.ModelLine, *KEPT_ON)
 SHOWN = (  # lines for View that cost little
-    lines.Host, lines.Process, lines.Ended, lines.Phase, lines.Metric, lines.Lines, lines.Said, lines.Distributed,
-    lines.Outcome,
+    lines.HostLine, lines.ProcessLine, lines.EndedLine, lines.PhaseLine, lines.Metric, lines.Lines, lines.Said,
+    lines.Distributed, lines.OutcomeLine,
 )  # fmt: skip
 SHORT_SECONDS, MOST_SHORT_BYTES = 600.0, 1 << 20  # of a job whose records can be read again, sorted by time
 EVALUATOR = "evaluator/"  # prefix of an evaluator's name: its steps are not steps of the training
@@ -36,7 +35,7 @@ ALONE, DIFFER = "trains alone", "weights that differ"
 Tell = Callable[[dict[str, Any]], None]
 
 
-class Watch:
+class JobWatch:
     """Read the records of all hosts, report findings to the launcher, and publish requests to the other monitors.
 
     `trains`: {host: names of its training processes}.
@@ -45,7 +44,7 @@ class Watch:
     def __init__(self, job: Job, trains: dict[str, set[str]], tell: Tell, tracked: bool) -> None:
         self._job, self._trains, self._tell = job, trains, tell
         self._me = job.cluster.me.name
-        self._tails = {host: Tail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
+        self._tails = {host: RecordTail(job.paths.records / f"{host}.jsonl.gz") for host in trains if host != self._me}
         self._hangs = Hangs(job.settings.hang_after, may_spin=job.mode is Mode.MPI or this_machine().gpus > 0)
         training = [
             host.name for host in job.cluster.training
@@ -59,15 +58,11 @@ class Watch:
         meant = job.mode is Mode.SINGLE and job.settings.mode == "single"
         self._together.judged = meant or len(training) < 2
         self._began = time.monotonic()
-        self.found: list[lines.Line] = []  # verdicts that are to be recorded
-        self._weights = Weights()
+        self._found: list[lines.Line] = []  # verdicts that are to be recorded
+        self._weights = WeightSums()
         self._wrong: dict[str, str] = {}  # logged findings that may end the job: {what: words}
         self._view = View()
-        self._tracking: Tracking | None = None
-        if tracked:
-            from entrypoint.observe.monitor import tracking  # imports subprocess, which few jobs need
-
-            self._tracking = tracking.Tracking(job.paths.records)
+        self._tracking = Tracking(job.paths.records) if tracked else None
         self.live = False  # whether the live page is open
         self.wanted = 0  # how often stacks were requested until now
         self._watched = (0, 0.0)  # when WATCHED was last touched: by the file's time, and by time.monotonic()
@@ -75,8 +70,8 @@ class Watch:
         with contextlib.suppress(OSError, *lines.WRONG):  # an earlier monitor may have requested stacks already
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
-    def look(self, own: Iterable[lines.Line]) -> None:
-        """Read new lines of all hosts (`own`: of this one), and act on what they show."""
+    def look(self, own: Iterable[lines.Line]) -> list[lines.Line]:
+        """Read new lines of all hosts (`own`: of this one), and act on what they show; return lines for the record."""
         self._read(own)
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
@@ -96,11 +91,16 @@ class Watch:
                 self._wants = wants
         if self.live:
             self._show()
+        return self._take_found()
 
-    def show_last(self, own: Iterable[lines.Line]) -> None:
+    def _take_found(self) -> list[lines.Line]:
+        found, self._found = self._found, []
+        return found
+
+    def look_last(self, own: Iterable[lines.Line]) -> list[lines.Line]:
         """Give the last verdict; show the end on the live page if it is open, and remove the file that marks that.
 
-        The records of all hosts are whole by now, as far as they come.
+        The records of all hosts are whole by now, as far as they come. Return lines for the record.
         """
         self._read(own)
         outcome = self._view.outcome
@@ -113,6 +113,7 @@ class Watch:
         if self.live:
             self._show()
         (self._job.paths.records / WATCHED).unlink(missing_ok=True)
+        return self._take_found()
 
     def _judge_again(self) -> None:
         """Read a short job's records again, sorted by time: another host's come in pieces, the last ones much later."""
@@ -120,7 +121,9 @@ class Watch:
         sizes = [path.stat().st_size for path in paths if path.exists()]
         if time.monotonic() - self._began > SHORT_SECONDS or sum(sizes) > MOST_SHORT_BYTES:
             return
-        every = [(path.name.removesuffix(".jsonl.gz"), line) for path in paths for line in Tail(path).lines(JUDGED)]
+        every = [
+            (path.name.removesuffix(".jsonl.gz"), line) for path in paths for line in RecordTail(path).lines(JUDGED)
+        ]
         again = self._make()
         for host, line in sorted(every, key=lambda each: each[1].at):
             if self._is_of_training(host, line) and not _is_of_evaluator(line):
@@ -130,7 +133,7 @@ class Watch:
             self._together = again
 
     def _is_of_training(self, host: str, line: lines.Line) -> bool:
-        if not isinstance(line, lines.Process | lines.Ended):
+        if not isinstance(line, lines.ProcessLine | lines.EndedLine):
             return True
         return line.process in self._trains[host] or line.process.startswith("rank ")
 
@@ -149,9 +152,9 @@ class Watch:
     def _judge(self, host: str, line: lines.Line) -> None:
         if not isinstance(line, JUDGED) or not self._is_of_training(host, line):
             return
-        if isinstance(line, lines.Weights):
+        if isinstance(line, lines.WeightsLine):
             self._weights.note((host, line.process), line.step, line.norm, line.total)
-        elif isinstance(line, lines.Process | lines.Ended):
+        elif isinstance(line, lines.ProcessLine | lines.EndedLine):
             self._weights.forget((host, line.process))
         self._hangs.note(host, line)
         if not self._together.judged and not _is_of_evaluator(line):
@@ -184,8 +187,8 @@ class Watch:
             verdict = verdict.removeprefix("NO: ")
         self._say(words)
         since = self._together.since
-        self.found.append(lines.Distributed(together=together, since=since, words=verdict, advice=advice))
-        self._view.note(self._me, self.found[-1])
+        self._found.append(lines.Distributed(together=together, since=since, words=verdict, advice=advice))
+        self._view.note(self._me, self._found[-1])
 
     def _tell_hang(self, stands: dict[hang.Who, Stand]) -> None:
         settings, stall = self._job.settings, self._hangs.stall

@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass
-class Mark:
+class TimedMark:
     """Describe something that a script has timed: it ended at `at` and took `seconds`."""
 
     at: float
@@ -42,7 +42,7 @@ class Mark:
 
 
 @dataclass
-class Process:
+class ProcessFigures:
     """Describe a process of the plan, or a rank."""
 
     name: str
@@ -50,7 +50,7 @@ class Process:
     task: str = ""
     runs: list[Run] = field(default_factory=list)
     metrics: dict[str, Series] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[TimedMark] = field(default_factory=list)
     step_marks: Series = field(default_factory=Series)  # seconds per step
     first_output: float | None = None
 
@@ -66,15 +66,16 @@ class Process:
 
 
 @dataclass
-class Host:
+class HostFigures:
     """Hold the figures of one host's record."""
 
     name: str
     columns: Columns
-    about: lines.Host = field(default_factory=lines.Host)
+    zero: float = 0.0  # the job's begin by this host's clock
+    about: lines.HostLine = field(default_factory=lines.HostLine)
     begin: float | None = None
     end: float = 0.0
-    processes: dict[str, Process] = field(default_factory=dict)
+    processes: dict[str, ProcessFigures] = field(default_factory=dict)
     phases: list[tuple[float, str]] = field(default_factory=list)
     still: list[tuple[float, str, float, float]] = field(default_factory=list)  # (at, process, seconds, CPUs)
     stalled: list[float] = field(default_factory=list)  # when Horovod reported missing ranks
@@ -96,33 +97,12 @@ class Host:
         return max(1.0, float(self.about.cpus or 0.0))
 
     @property
-    def trainers(self) -> list[Process]:
+    def trainers(self) -> list[ProcessFigures]:
         return [process for process in self.processes.values() if process.trains]
-
-
-def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> Host:
-    """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
-    host = Host(name=name, columns=columns, every=every)
-    reader, wrong = _Reader(host, zero), 0
-    for batch in batches(texts_of(data, host.problems), every):
-        for line in parsed(batch):
-            wrong += not (line and reader.takes(line))
-        if wrong > MOST_WRONG_LINES:
-            host.problems.append("the rest was not read")
-            break
-    if wrong:
-        host.problems.append(f"{wrong} lines could not be understood")
-    host.begin = 0.0 if host.begin is None else host.begin
-    return host
-
-
-class _Reader:
-    def __init__(self, host: Host, zero: float) -> None:
-        self._host, self._zero = host, zero
 
     def takes(self, line: lines.Line) -> bool:
         """Note a line; return whether it can be one of this job."""
-        at, host = line.at - self._zero, self._host
+        at = line.at - self.zero
         if not -60 <= at <= LONGEST:
             return False
         at = max(0.0, at)
@@ -130,95 +110,93 @@ class _Reader:
             self._take(at, line)
         except lines.WRONG:
             return False
-        if host.begin is None or at < host.begin:
-            host.begin = at
-        host.end = at if at > host.end else host.end
+        if self.begin is None or at < self.begin:
+            self.begin = at
+        self.end = at if at > self.end else self.end
         return True
 
     def _take(self, at: float, line: lines.Line) -> None:
-        host = self._host
         match line:
-            case lines.Sample():
+            case lines.SampleLine():
                 self._take_sample(at, line)
             case lines.Metric():
                 self._take_metric(at, line)
-            case lines.Host():
-                host.about = host.about.updated(line)
-            case lines.Process():
+            case lines.HostLine():
+                self.about = self.about.updated(line)
+            case lines.ProcessLine():
                 process = self._process(line.process)
                 process.role, process.task = text(line.role, 40), text(line.task, 80)
                 if len(process.runs) < 1000:
                     process.runs.append(Run(at))
-            case lines.Ended():
-                process = self._process(line.process)
-                if process.runs and process.runs[-1].end is None:
-                    process.runs[-1].end, process.runs[-1].how = at, text(line.how)
-            case lines.Phase() if len(host.phases) < 1000:
-                host.phases.append((at, text(line.phase, 40)))
-            case lines.Mark():
+            case lines.EndedLine():
+                runs = self._process(line.process).runs
+                if runs and runs[-1].end is None:
+                    runs[-1].end, runs[-1].how = at, text(line.how)
+            case lines.PhaseLine() if len(self.phases) < 1000:
+                self.phases.append((at, text(line.phase, 40)))
+            case lines.MarkLine():
                 process = self._process(line.process)
                 if not (0 <= line.seconds <= LONGEST and line.times >= 1):
                     raise ValueError("no time that something took")
                 if line.what == "step":
                     process.step_marks.add(at, line.seconds / line.times)
                 elif len(process.marks) < MOST_MARKS:
-                    process.marks.append(Mark(at, text(line.what, 40), line.seconds))
-            case lines.Still():
-                for name, still in line.processes.items():
-                    if len(host.still) < MOST_MARKS:
-                        host.still.append((at, text(name), still.seconds, still.cpus - still.waiters))
-            case lines.Stalled() if line.ranks and len(host.stalled) < MOST_MARKS:
-                host.stalled.append(at)
+                    process.marks.append(TimedMark(at, text(line.what, 40), line.seconds))
+            case lines.Still() if len(self.still) < MOST_MARKS:
+                silent = line.processes.items()
+                self.still += [(at, text(name), each.seconds, each.cpus - each.waiters) for name, each in silent]
+            case lines.Stalled() if line.ranks and len(self.stalled) < MOST_MARKS:
+                self.stalled.append(at)
             case lines.Decided():
                 for event, *values in line.call["events"]:
                     if event == "Prepared" and values:
-                        host.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
-            case lines.Stacks() if len(host.stacks) < MOST_STACKS:
-                words = {key: text(getattr(line, key), 20_000) for key in ("by", "place", "inside", "doing", "text")}
-                host.stacks.append({"at": at, "process": text(line.process), **words})
-            case lines.Lines() if line.process in host.processes:
-                host.output[line.process] = tuple(text(words, MOST_WIDTH) for words in line.lines[-MOST_OUTPUT:])
-            case lines.Said() if len(host.logged) < MOST_LOGGED:
-                host.logged.append((at, text(line.text, 600)))
+                        self.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
+            case lines.Stacks() if len(self.stacks) < MOST_STACKS:
+                words = {key: text(getattr(line, key), 20_000) for key in line.named}
+                self.stacks.append({"at": at, "process": text(line.process), **words})
+            case lines.Lines() if line.process in self.processes:
+                self.output[line.process] = tuple(text(words, MOST_WIDTH) for words in line.lines[-MOST_OUTPUT:])
+            case lines.Said() if len(self.logged) < MOST_LOGGED:
+                self.logged.append((at, text(line.text, 600)))
             case lines.Distributed():
-                since = max(0.0, line.since - self._zero)
                 words = {"words": text(line.words, 600), "advice": text(line.advice, 600)}
-                host.apart = {"since": since, **words} if line.together is False else None
-            case lines.Outcome(cause=cause):
+                since = max(0.0, line.since - self.zero)
+                self.apart = {"since": since, **words} if line.together is False else None
+            case lines.OutcomeLine(cause=cause):
                 blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None
-                host.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}
+                self.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}
 
-    def _take_sample(self, at: float, line: lines.Sample) -> None:
-        seconds, host, used = line.seconds, self._host, line.host
+    def _take_sample(self, at: float, line: lines.SampleLine) -> None:
+        seconds, used = line.seconds, line.host
         amounts: dict[Key, float] = dict(zip(_CPU, used.get("cpu", ()), strict=False))
         peaks: dict[Key, float] = dict(zip(_MEMORY, used.get("memory", ()), strict=False))
         amounts.update(zip(_DISK, used.get("disk", ()), strict=False))
         amounts.update(zip(_NET, used.get("net", ()), strict=False))
         if "free" in used:
             amounts["free",] = used["free"] * seconds
-        host.oom += int(used.get("oom", 0))
+        self.oom += int(used.get("oom", 0))
         for place, (busy, held, size, watts, *_) in enumerate(used.get("gpus", ())[:64]):
             amounts["gpu", str(place)] = busy * seconds
             peaks["gpu memory", str(place)] = held / max(1.0, size)
-            host.held_at_first.setdefault(str(place), held / max(1.0, size))
+            self.held_at_first.setdefault(str(place), held / max(1.0, size))
             amounts["gpu watts",] = amounts.get(("gpu watts",), 0.0) + watts * seconds
         for channel, (waiting, capacity) in list(used.get("fifos", {}).items())[:100]:
             amounts["fifo", text(channel, 80)] = seconds * waiting / max(1.0, capacity)
         for name, its in line.processes.items():
-            process = host.processes.get(name) or self._process(name)
+            process = self.processes.get(name) or self._process(name)
             if process.first_output is None and its.get("output"):
                 process.first_output = at
             amounts.update({("process", process.name, what): its[what] for what in ("cpu", "wait") if what in its})
             if "memory" in its:
                 peaks["process", process.name, "memory"] = its["memory"]
-        host.columns.add(at - seconds, at, amounts, peaks)
+        self.columns.add(at - seconds, at, amounts, peaks)
         for peer, (received, sent) in line.peers.items():
-            both = host.exchanged.setdefault(peer, [0.0, 0.0])
-            both[0] += received * host.every
-            both[1] += sent * host.every
+            both = self.exchanged.setdefault(peer, [0.0, 0.0])
+            both[0] += received * self.every
+            both[1] += sent * self.every
 
     def _take_metric(self, at: float, line: lines.Metric) -> None:
-        process = self._host.processes.get(line.process) or self._process(line.process)
+        process = self.processes.get(line.process) or self._process(line.process)
         metrics = process.metrics
         for metric, value in line.values.items():
             series = metrics.get(metric)
@@ -228,10 +206,25 @@ class _Reader:
                 series = metrics[text(metric, 60)] = Series()
             series.add(at, float(value))
 
-    def _process(self, name: str) -> Process:
-        name, known = text(name), self._host.processes
+    def _process(self, name: str) -> ProcessFigures:
+        name, known = text(name), self.processes
         if name not in known:
             if len(known) >= MOST_PROCESSES:
                 raise ValueError("too many processes")
-            known[name] = Process(name)
+            known[name] = ProcessFigures(name)
         return known[name]
+
+
+def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> HostFigures:
+    """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
+    host, wrong = HostFigures(name=name, columns=columns, zero=zero, every=every), 0
+    for batch in batches(texts_of(data, host.problems), every):
+        for line in parsed(batch):
+            wrong += not (line and host.takes(line))
+        if wrong > MOST_WRONG_LINES:
+            host.problems.append("the rest was not read")
+            break
+    if wrong:
+        host.problems.append(f"{wrong} lines could not be understood")
+    host.begin = 0.0 if host.begin is None else host.begin
+    return host

@@ -17,7 +17,7 @@ MOST_TEXT = 160  # characters
 SMALL = 1000  # weights: in a smaller model, the size of a tensor or of an exchange proves nothing
 
 
-class Model(Value):
+class TrainedModel(Value):
     """Describe the model that one process trains, or all together. All counts are of numbers, not of bytes."""
 
     weights: float = 0.0  # trained weights
@@ -66,17 +66,17 @@ class Model(Value):
         return self.horovod == 1 and self.weights >= SMALL and not self.tensors and small
 
 
-TEXTS = tuple(name for name in Model.fields if isinstance(Model.defaults[name], str))
-NUMBERS = tuple(name for name in Model.fields if name not in TEXTS)
+TEXTS = tuple(name for name in TrainedModel.fields if isinstance(TrainedModel.defaults[name], str))
+NUMBERS = tuple(name for name in TrainedModel.fields if name not in TEXTS)
 
 
-def model_of(told: object) -> Model:
+def model_of(told: object) -> TrainedModel:
     """Read a model from a record or a message. A value that is not a possible number becomes 0."""
     values = told if isinstance(told, Mapping) else {}
     found: dict[str, Any] = {name: _number(values.get(name)) for name in NUMBERS}
     for name in TEXTS:
         found[name] = "".join(c for c in str(values.get(name, ""))[:MOST_TEXT] if c.isprintable())
-    return Model(**found)
+    return TrainedModel(**found)
 
 
 def _number(value: Any) -> float:
@@ -85,15 +85,15 @@ def _number(value: Any) -> float:
     return float(min(value, MOST))
 
 
-def of_all(models: Iterable[Model]) -> Model:
+def of_all(models: Iterable[TrainedModel]) -> TrainedModel:
     """Combine the models that all processes report: the largest of each number."""
     known = list(models)
     found: dict[str, Any] = {name: max((getattr(each, name) for each in known), default=0.0) for name in NUMBERS}
     found |= {name: next((text for each in known if (text := getattr(each, name))), "") for name in TEXTS}
-    return Model(**found)
+    return TrainedModel(**found)
 
 
-class Weights:
+class WeightSums:
     """Collect the sums of weights that training processes report after the same step, and compare them."""
 
     def __init__(self) -> None:
@@ -141,9 +141,7 @@ class Weights:
 
 def are_equal(told: Mapping[Who, tuple[float, float]]) -> bool:
     """Return whether all sums are the same but for rounding; NaN and infinity equal one another."""
-    (norm, total), *others = told.values()
-    scale = max(1e-12, CLOSE * (abs(norm) if math.isfinite(norm) else 1.0))
-    pairs = [pair for other in others for pair in zip((norm, total), other, strict=True)]
-    finite = [(one, other) for one, other in pairs if math.isfinite(one) and math.isfinite(other)]
-    are_close = all(abs(one - other) <= scale for one, other in finite)
-    return are_close and not any(math.isfinite(one) != math.isfinite(other) for one, other in pairs)
+    first, *others = [[each if math.isfinite(each) else math.inf for each in sums] for sums in told.values()]
+    scale = max(1e-12, CLOSE * (abs(first[0]) if first[0] < math.inf else 1.0))
+    pairs = [pair for other in others for pair in zip(first, other, strict=True)]
+    return all(one == other or abs(one - other) <= scale for one, other in pairs)

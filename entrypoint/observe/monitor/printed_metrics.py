@@ -51,7 +51,7 @@ _VALUE, _BAR = re.compile(r"(?<![^=:\s])[-+]?\d+(?:\.\d*)?"), re.compile(r"\[[=>
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
 
 
-class Wanted:
+class WantedMetric:
     """Find the metric `name`: the first group of `expression` is its value. `log` is called if it is dropped.
 
     Python's engine tries all ways in which an expression may match a line. With some expressions that takes years. The
@@ -100,10 +100,10 @@ def _too_long(*_: object) -> None:
     raise _TooLong
 
 
-class Reader(State):
+class MetricReader(State):
     """Read the lines of one process. `wanted`: metrics that the user has defined, as in SageMaker."""
 
-    wanted: Sequence[Wanted] = ()
+    wanted: Sequence[WantedMetric] = ()
     found: dict[str, float] = fresh(dict)  # new values since the last `take`
     _last: deque[str] = fresh(lambda: deque(maxlen=LAST_LINES))
     _epoch: float = 0

@@ -19,13 +19,13 @@ from entrypoint.observe.live.view import View
 from entrypoint.record import lines
 from entrypoint.record.find import ENDING
 from entrypoint.record.lines import WRONG
-from entrypoint.record.read import Tail
+from entrypoint.record.read import RecordTail
 
 AGAIN_SECONDS = 1.0  # seconds between two looks
 FIRST_SECONDS = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
 SHOWN = (
-    lines.Host, lines.Process, lines.Ended, lines.Phase, lines.Sample, lines.Metric, lines.Lines, lines.Still,
-    lines.Said, lines.Outcome,
+    lines.HostLine, lines.ProcessLine, lines.EndedLine, lines.PhaseLine, lines.SampleLine, lines.Metric, lines.Lines,
+    lines.Still, lines.Said, lines.OutcomeLine,
 )  # fmt: skip
 WIDE = 110  # columns of a terminal, from which all columns of the table have room
 PATIENCE_SECONDS = 5.0  # seconds for an answer
@@ -66,7 +66,7 @@ class _Folder:
     def __init__(self, folders: list[Path]) -> None:
         self._folders, self._until = folders, time.monotonic() + FIRST_SECONDS
         self._oldest = lines.now() - AGAIN_SECONDS
-        self._view, self._tails = View(), dict[Path, Tail]()
+        self._view, self._tails = View(), dict[Path, RecordTail]()
 
     def state(self) -> bytes:
         """Return the state as JSON; `{}` while the monitor, which writes it when it is asked for, may yet do so."""
@@ -88,7 +88,7 @@ class _Folder:
             if path.name not in largest or path.stat().st_size > largest[path.name].stat().st_size:
                 largest[path.name] = path
         for name, path in largest.items():
-            for line in self._tails.setdefault(path, Tail(path)).lines(SHOWN):
+            for line in self._tails.setdefault(path, RecordTail(path)).lines(SHOWN):
                 with suppress(*WRONG):
                     view.note(name.removesuffix(ENDING), line)
         state = view.state(view.last)

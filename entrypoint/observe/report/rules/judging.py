@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.severity import Severity
-from entrypoint.observe.report.host import Host
-from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.host_figures import HostFigures
+from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.observe.report.phases import WORKS
 
 LEAST_SECONDS = 30.0  # of training, needed to judge shares, rates and growth
@@ -75,13 +75,13 @@ def hung(job: JobRecord) -> bool:
     return max(times, default=0.0) > max(steps, default=0.0)
 
 
-def judged(job: JobRecord, host: Host) -> tuple[float, float] | None:
+def judged(job: JobRecord, host: HostFigures) -> tuple[float, float] | None:
     """Return the begin and end of a host's training; None if it was too short to be judged."""
     start, end = job.training(host)
     return (start, end) if end - start >= LEAST_SECONDS else None
 
 
-def well_judged(job: JobRecord) -> Iterator[tuple[Host, float, float]]:
+def well_judged(job: JobRecord) -> Iterator[tuple[HostFigures, float, float]]:
     """Yield (host, begin, end) of each training that can be judged, if the job went well."""
     for host in job.hosts if went_well(job) else ():
         if training := judged(job, host):

@@ -11,7 +11,7 @@ from entrypoint.base.wording import listed
 from entrypoint.launcher.job.rules import parse_rules, thresholds
 from entrypoint.observe.report import phases
 from entrypoint.observe.report.columns import Columns
-from entrypoint.observe.report.host import SERVES, Host, Process, read
+from entrypoint.observe.report.host_figures import SERVES, HostFigures, ProcessFigures, read
 from entrypoint.observe.report.phases import Span
 from entrypoint.record import lines
 from entrypoint.record.read import count_lines, first_line, text
@@ -26,7 +26,7 @@ READS = 0.6  # share of the given time that reading may take
 class JobRecord:
     """Hold what all records show of the job. Times are seconds since its begin."""
 
-    hosts: list[Host]  # in rank order
+    hosts: list[HostFigures]  # in rank order
     zero: float = 0.0  # the job's begin, in seconds since the epoch
     spans: dict[str, list[Span]] = field(default_factory=dict)  # host -> its phases
     missing: list[str] = field(default_factory=list)  # hosts of the job without a record
@@ -34,13 +34,13 @@ class JobRecord:
     trains_until: float = 0.0
 
     @property
-    def about(self) -> lines.Host:
+    def about(self) -> lines.HostLine:
         """Return the `host` lines of the coordinator's record, or of another; an empty one if there is none."""
         known = (host.about for host in [self.coordinator, *self.hosts] if host and host.about.host)
-        return next(known, lines.Host())
+        return next(known, lines.HostLine())
 
     @property
-    def coordinator(self) -> Host | None:
+    def coordinator(self) -> HostFigures | None:
         """Return the coordinator, or the first host if its record is missing; None without records."""
         name = next((host.about.coordinator for host in self.hosts if host.about.host), None)
         return next((host for host in self.hosts if host.name == name), next(iter(self.hosts), None))
@@ -78,12 +78,12 @@ class JobRecord:
         """Return the length of a piece in seconds."""
         return self.hosts[0].columns.width if self.hosts else 1.0
 
-    def training(self, host: Host) -> tuple[float, float]:
+    def training(self, host: HostFigures) -> tuple[float, float]:
         """Return the begin and end of a host's training; (0, 0) if it did not train."""
         spans = [span for span in self.spans.get(host.name, ()) if span.phase in _STEPS]
         return (spans[0].start, spans[-1].end) if spans else (0.0, 0.0)
 
-    def trainers(self) -> list[tuple[Host, Process]]:
+    def trainers(self) -> list[tuple[HostFigures, ProcessFigures]]:
         return [(host, process) for host in self.hosts for process in host.trainers]
 
 
