@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 
 EPILOG = """\
 examples:
@@ -11,7 +12,7 @@ examples:
 
 
 def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint.launcher.job.settings import settings_table
+    from entrypoint.launcher.job import settings
 
-    print(settings_table())
+    print(Path(settings.__file__).with_suffix(".md").read_text("utf-8"), end="")
     return 0

@@ -361,7 +361,7 @@ class TestThresholds:
     def test_each_rule_has_one_and_the_page_has_all(self):
         assert list(CHECKS) == list(RULES)
         rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
-        assert rows == [(name, f"{rule.default:g}", rule.doc) for name, rule in RULES.items()]
+        assert [row[:2] for row in rows] == [(name, f"{rule.default:g}") for name, rule in RULES.items()]
 
     def test_what_is_given(self):
         given = parse_rules(" input_bound=0.2, straggler=off ,")
