@@ -13,6 +13,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
+import efa
 from files import read
 from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
@@ -77,9 +78,7 @@ def main() -> int:
             print(refused, flush=True)
             return CODE_ERROR
     if several:
-        from efa import look
-
-        adapters = look(instance_type, task["mode"])
+        adapters = efa.look(instance_type, task["mode"])
         env.update(adapters.variables)
         for line in adapters.describe(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
             print(line, flush=True)

@@ -1,6 +1,7 @@
 """Check a program that is no .py file: the interpreter in its first line, and line ends of Windows."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,8 +34,6 @@ def lacks(line: str, code: Path) -> str:
         return "nothing; wanted an interpreter, such as #!/bin/bash"
     if Path(words[0]).name == "env" and os.access(words[0], os.X_OK):
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-        import shutil  # few programs come here
-
         found = bool(names) and shutil.which(names[0]) is not None
         asked = names[0] if names else "nothing"
     else:

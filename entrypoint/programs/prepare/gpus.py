@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from libraries import loads, looked_in
 from pins import is_alias
 
 NVIDIA = re.compile(r"ml\.(p\d|g(?!4ad)\d|gr\d)")  # SageMaker's instance types with GPUs of NVIDIA
@@ -69,8 +70,6 @@ def _of_tensorflow(path: Sequence[str]) -> str:
         return ""
     if re.search(r"'is_cuda_build', False", text):
         return f"{_name(told.parents[3])} is built without CUDA"
-    from libraries import loads, looked_in  # few jobs need these
-
     of_wheels = [folder for entry in path if entry for folder in Path(entry).glob("nvidia/*/lib")]
     folders = looked_in(told.parents[2] / OPENS_OTHERS) or of_wheels
     # A library is there if it lies where TensorFlow itself looks, or can be loaded. pip installs no driver.

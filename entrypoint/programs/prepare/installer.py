@@ -25,9 +25,9 @@ if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program
     sys.path.append(packages)
 
 from codeartifact import index_of
-from pins import TENSORFLOWS, Installed, add_aliases, changed, installed, normalized, pins
+from pins import TENSORFLOWS, Installed, add_aliases, changed, installed, pins
 from pip_options import IN_FILES, OF_INDEX, PATIENCE, RUN_PIP, Uv, configured, for_uv
-from refusals import Resolve, built, of_build, of_pins, of_uv
+from refusals import Resolve, built, of_build, of_own_build, of_pins, of_uv
 from unusable import Unusable, masked
 from wanted import Files, read
 
@@ -215,16 +215,14 @@ class Installation:
             except subprocess.TimeoutExpired:  # a refusal is not to wait for advice
                 return None
 
-        if own := self._own_build(done.text):
-            raise own
+        self._refuse_own_build(done.text)
         raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, Resolve(resolve)))
 
     def _by_pip(self, constraints: Path) -> None:
         command = [sys.executable, str(RUN_PIP), "install", "-c", str(constraints), *self.words]
         pip = _run(command, self.code, self.environment)
         if pip.code:
-            if own := self._own_build(pip.text):
-                raise own
+            self._refuse_own_build(pip.text)
             found = [line.strip() for line in pip.text.splitlines() if line.lower().startswith("error:")]
             of_versions = [line for line in found if line.startswith("ERROR: Cannot install")]
             if (why := of_build(pip.text)) and not of_versions:
@@ -263,25 +261,9 @@ class Installation:
                 raise self._unusable(text)
             print(f"warning: {text}", flush=True)
 
-    def _own_build(self, text: str) -> Unusable | None:
-        """Return the refusal of the code's own setup.py or pyproject.toml; None if it was not its build that failed.
-
-        While they ask for metadata, the tools do not know the name, and while they build, pip tells nothing else.
-        """
-        (name, url), why = built(text), of_build(text)
-        files = [each for each in ("setup.py", "setup.cfg", "pyproject.toml") if (self.code / each).is_file()]
-        there = " ".join((self.code / each).read_text(errors="replace") for each in files)
-        others = [each for each in self.files.wanted if not each.requirement or each.requirement.url]
-        is_own = not others
-        if url or name:
-            names = map(normalized, re.findall(r"[\w.-]+", there))
-            is_own = url == self.code.as_uri() if url else normalized(name) in names
-        if not (self.package and why and is_own):
-            return None
-        file = next(iter(files), "the package")
-        is_empty = file == "setup.py" and not (self.code / file).read_bytes().strip()
-        said = f"is empty: {why}; wanted one that calls it, or none" if is_empty else f"cannot be installed: {why}"
-        return Unusable(f"{file} in {self.code} {masked(said)}")
+    def _refuse_own_build(self, text: str) -> None:
+        if self.package and (why := of_own_build(text, self.code, self.files.wanted)):
+            raise Unusable(why)
 
     def _unusable(self, why: str) -> Unusable:
         return Unusable(f"{self.what} in {self.code} cannot be installed: {masked(why)}")
