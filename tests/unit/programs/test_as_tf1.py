@@ -124,7 +124,7 @@ def test_python_programs_that_it_starts_have_it_too(run):
     assert run("starts.py", EARLY="yes").splitlines() == ["True True True", "True True True", "Session of version 1"]
 
 
-def test_nothing_of_it_is_left_for_runs_without(run, tmp_path):
+def test_shim_leaves_no_compiled_files(run, tmp_path):
     run("-m", "train")
     assert not [*(tmp_path / "code").rglob("*.pyc")]
 

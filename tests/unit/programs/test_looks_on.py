@@ -258,7 +258,7 @@ def python(*path: Path, monitor: bool = True) -> str:
 LOOKS_ON, LOOKS_NOT = "[] True False\n", "[] False False\n"
 
 
-def test_a_python_of_the_job_looks_on_and_no_other(tmp_path):
+def test_only_a_python_of_the_job_looks_on(tmp_path):
     assert python(ON_PATH) == LOOKS_ON
     assert python(ON_PATH, monitor=False) == LOOKS_NOT
 

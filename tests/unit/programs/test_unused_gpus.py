@@ -31,7 +31,7 @@ def packages(tmp_path, monkeypatch):
     return make
 
 
-def test_without_tensorflow_there_is_nothing_to_say(tmp_path):
+def test_host_without_tensorflow_is_not_warned(tmp_path):
     assert gpus.unused(8, "ml.p4d.24xlarge", [str(tmp_path)]) == ""
 
 
@@ -45,7 +45,7 @@ def test_a_build_for_amd_is_left_alone(packages):
     assert gpus.unused(2, "", packages(ROCM)) == ""
 
 
-def test_what_a_build_for_cuda_does_not_find_is_named(packages, monkeypatch):
+def test_libraries_that_a_build_for_cuda_lacks_are_named(packages, monkeypatch):
     path = packages(CUDA)
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcudnn.so.8"
     # As pip brings it; the second is no driver, which is of the host.
@@ -85,13 +85,13 @@ TYPES = {
 
 
 @pytest.mark.parametrize("instance_type, is_told", TYPES.items())
-def test_instance_types_tell_of_gpus_that_the_container_does_not_see(packages, instance_type, is_told):
+def test_instance_type_shows_gpus_that_the_container_does_not_see(packages, instance_type, is_told):
     said = gpus.unused(0, instance_type, packages(CPU))
     assert said == (f"{instance_type}: TensorFlow is built without CUDA" if is_told else "")
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
-def test_a_job_may_hide_its_gpus(packages, monkeypatch, hidden):
+def test_gpus_that_the_job_hides_are_not_reported(packages, monkeypatch, hidden):
     path = packages(CPU)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert gpus.unused(2, "ml.p3.2xlarge", path) == ""

@@ -199,7 +199,7 @@ def test_setting_chooses_the_mode(tmp_path, hyperparameters, environment, mode):
         ({}, {"ENTRYPOINT_MODE": "jax", "ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 4, 2),
     ],
 )
-def test_processes_per_host(tmp_path, hyperparameters, environment, gpus, count):
+def test_processes_per_host_come_from_settings_the_sdk_or_gpus(tmp_path, hyperparameters, environment, gpus, count):
     assert read(tmp_path, 2, hyperparameters, environment, gpus=gpus).processes_per_host == count
 
 
@@ -258,7 +258,7 @@ def test_interface_is_used_if_it_is_there_and_eth0_is_the_default(tmp_path, name
     assert bool(told) is (job.cluster.interface is None)
 
 
-def test_several_hosts_and_no_mode_is_a_warning(tmp_path):
+def test_several_hosts_without_a_mode_are_warned_of(tmp_path):
     assert [w for w in read(tmp_path, 3).warnings if "3 hosts" in w and "ENTRYPOINT_MODE" in w]
     assert not read(tmp_path, 3, {}, {"ENTRYPOINT_MODE": "single"}).warnings
     assert not read(tmp_path, 1).warnings

@@ -77,7 +77,7 @@ def test_parameter_servers_have_groups_of_their_own(tmp_path):
     assert by_role == {Role.PS: ["algo-1", "algo-11", "algo-2"], Role.CHIEF: ["algo-10"], Role.WORKER: ["algo-3"]}
 
 
-def test_a_distribution_beside_groups_of_parameter_servers(tmp_path):
+def test_groups_of_parameter_servers_belong_to_the_distribution(tmp_path):
     """What serves belongs to it, named or not; what is in neither stays outside."""
     three = {**GROUPS, "data": ("ml.c5.xlarge", ["algo-11", "algo-1"]), "memory": ("ml.r5.large", ["algo-2"])}
     for distribution in ("train", "train,memory"):
@@ -122,7 +122,7 @@ def test_every_host_makes_the_same_plan_and_nothing_of_the_distribution_is_outsi
         (("ml.c5.large", "ml.r5.large"), "", 0, 1),
     ],
 )
-def test_ranks_by_gpus_where_all_hosts_can_tell(tmp_path, types, distribution, gpus, count):
+def test_ranks_are_as_many_as_gpus_where_all_hosts_know_them(tmp_path, types, distribution, gpus, count):
     groups = {name: (type_, GROUPS[name][1]) for name, type_ in zip(GROUPS, types, strict=True)}
     job = read(tmp_path, {MPI: "true", DISTRIBUTION: distribution}, groups, gpus=gpus)
     assert job.processes_per_host == count
@@ -131,13 +131,13 @@ def test_ranks_by_gpus_where_all_hosts_can_tell(tmp_path, types, distribution, g
 @pytest.mark.parametrize(
     "trains", ["ml.p3.16xlarge", "ml.g5.xlarge", "ml.trn1.32xlarge", "ml.inf1.xlarge", "ml.dl1.24xlarge"]
 )
-def test_ranks_by_gpus_that_only_some_hosts_see(tmp_path, trains):
+def test_mpi_asks_for_a_number_of_ranks_if_only_some_hosts_see_the_gpus(tmp_path, trains):
     groups = {**GROUPS, "train": (trains, GROUPS["train"][1])}
     with pytest.raises(ConfigError, match="no host can see how many GPUs .* wanted hyperparameter " + PER_HOST):
         read(tmp_path, {MPI: "true", DISTRIBUTION: "train"}, groups)
 
 
-def test_processes_of_jax_by_gpus_that_only_some_hosts_see(tmp_path):
+def test_jax_asks_for_a_number_of_processes_if_only_some_hosts_see_the_gpus(tmp_path):
     groups = {**GROUPS, "train": ("ml.g5.xlarge", GROUPS["train"][1])}
     asked = {"sagemaker_entrypoint_mode": "jax", DISTRIBUTION: "train"}
     with pytest.raises(ConfigError, match=r"how many GPUs another one has; wanted ENTRYPOINT_PROCESSES_PER_HOST$"):
@@ -184,7 +184,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("hyperparameters, groups, said", BAD.values(), ids=BAD)
-def test_groups_that_cannot_be(tmp_path, hyperparameters, groups, said):
+def test_bad_groups_are_refused_in_one_line(tmp_path, hyperparameters, groups, said):
     with pytest.raises(ConfigError) as raised:
         read(tmp_path, hyperparameters, groups)
     text = str(raised.value)
@@ -193,7 +193,7 @@ def test_groups_that_cannot_be(tmp_path, hyperparameters, groups, said):
         assert part in text
 
 
-def test_a_host_with_an_error_of_its_own_turns_to_the_same_coordinator(tmp_path):
+def test_host_with_an_error_of_its_own_has_the_same_coordinator(tmp_path):
     """So the other hosts learn its error."""
     with pytest.raises(ConfigError):
         read(tmp_path, {**ASKED, "sagemaker_program": "null"})

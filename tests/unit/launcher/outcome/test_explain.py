@@ -218,7 +218,7 @@ SYMPTOMS = {
 
 
 @pytest.mark.parametrize("name", SYMPTOMS)
-def test_symptom(name):
+def test_symptom_is_recognised(name):
     assert reads_like_symptom(name, SYMPTOMS[name])
 
 
@@ -235,7 +235,7 @@ def test_symptom(name):
         ("", "no such channel: train"), ("", "epoch 3: connections 4, peers 7"),
     ],
 )  # fmt: skip
-def test_no_symptom(name, message):
+def test_first_failure_is_no_symptom(name, message):
     assert not reads_like_symptom(name, message)
 
 

@@ -53,7 +53,7 @@ def test_a_traceback_in_a_box_is_kept_as_well():
     assert found.error == "ValueError: bad batch 7"
 
 
-def test_the_last_traceback_counts():
+def test_last_traceback_is_kept():
     first = BEGIN + "KeyError: 1\n"
     assert "KeyError" not in kept(first, NUMBERS * 1000, BEGIN, SAID, NUMBERS * 1000, END)
     assert kept(first + "\nand\n\n" + BEGIN + SAID + END) == first + "\nand\n\n" + BEGIN + SAID + END

@@ -110,7 +110,7 @@ def test_nccl_debug_becomes_a_variable(tmp_path, option):
 # --- from Open MPI 5 on, whose runtime is PRRTE ---
 
 
-def test_each_runtime_has_its_own_names_for_the_same(tmp_path):
+def test_options_have_the_names_of_the_runtime(tmp_path):
     (orte_plan, orte), (prrte_plan, prrte) = (
         launched(tmp_path, open_mpi=each, ENTRYPOINT_HOST_ADDRESSES="") for each in (ORTE, PRRTE)
     )
@@ -128,6 +128,6 @@ def test_prrte_starts_ranks_apart_since_it_kills_them_too_soon(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--mca", "--prtemca", "-prtemca"])
-def test_the_same_name_of_prrtes_is_the_users(tmp_path, flag):
+def test_users_prrte_parameter_replaces_ours_of_that_name(tmp_path, flag):
     words = launched(tmp_path, f"{flag} plm_ssh_agent /bin/mine", open_mpi=PRRTE)[1].argv
     assert [words[at + 1] for at, word in enumerate(words) if word == "plm_ssh_agent"] == ["/bin/mine"]

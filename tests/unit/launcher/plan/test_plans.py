@@ -49,7 +49,7 @@ def normalised(text: str, base: Path) -> str:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_plan(scenario, tmp_path, request):
+def test_plan_of_a_scenario_is_as_recorded(scenario, tmp_path, request):
     text = normalised(render(plan_in(CONFIGS / scenario, tmp_path)), tmp_path)
     expected = CONFIGS / scenario / "plan.txt"
     if request.config.getoption("--refresh"):
@@ -102,7 +102,7 @@ def test_no_secret_is_printed(tmp_path):
     assert "geheim" not in render(plan_for(job))
 
 
-def test_one_host_alone_can_be_shown(tmp_path):
+def test_plan_of_one_host_can_be_shown(tmp_path):
     plan = plan_for(job_of(tmp_path, names(3), "algo-1", {"mode": "ps"}))
     text = render(plan, only_host="algo-2")
     assert "host algo-2, rank 1" in text
