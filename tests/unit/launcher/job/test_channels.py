@@ -192,37 +192,26 @@ def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> C
     return times
 
 
-cells = st.sampled_from([*Distribution]), st.sampled_from([*InputMode])
-
-
-@given(hosts=st.integers(1, 5), local=st.integers(1, 4), distribution=cells[0], mode=cells[1])
-def test_shared_channels_are_read_once(hosts, local, distribution, mode):
-    found = channels("train", S3DistributionType=distribution, TrainingInputMode=mode)
+@given(
+    hosts=st.integers(1, 5),
+    local=st.integers(1, 4),
+    distribution=st.sampled_from([*Distribution]),
+    mode=st.sampled_from([*InputMode]),
+    kind=st.sampled_from(["shared", ChannelGroup.OWN, ChannelGroup.SAME]),
+)
+def test_processes_read_every_record_once(hosts, local, distribution, mode, kind):
+    """They share a channel, or each has one of a group, with data of its own or the same in all."""
+    listed = ["train"] if kind == "shared" else [f"train-{number + 1}" for number in range(local)]
+    groups = () if kind == "shared" else (("train", kind),)
+    found = channels(*listed, groups=groups, S3DistributionType=distribution, TrainingInputMode=mode)
     places = [name for name in names(hosts) for _ in range(local)]
-    assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
-
-
-@given(hosts=st.integers(1, 5), local=st.integers(2, 4), distribution=cells[0], mode=cells[1])
-def test_one_channel_per_local_rank_is_read_once(hosts, local, distribution, mode):
-    listed = [f"train-{number + 1}" for number in range(local)]
-    found = channels(*listed, S3DistributionType=distribution, TrainingInputMode=mode)
-    places = [name for name in names(hosts) for _ in range(local)]
-    data = data_in(found, same=False)
-    assert read_by_all(found, places, data) == Counter(record for each in data.values() for record in each)
-
-
-@given(hosts=st.integers(1, 5), local=st.integers(2, 4), distribution=cells[0], mode=cells[1])
-def test_channels_of_the_same_data_are_read_once_together(hosts, local, distribution, mode):
-    listed = [f"train-{number + 1}" for number in range(local)]
-    kind = {"S3DistributionType": distribution, "TrainingInputMode": mode}
-    found = channels(*listed, groups=(("train", ChannelGroup.SAME),), **kind)
-    places = [name for name in names(hosts) for _ in range(local)]
-    assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
+    data = data_in(found, same=kind is ChannelGroup.SAME)
+    assert read_by_all(found, places, data) == Counter(set().union(*data.values()))
 
 
 @given(local_sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), same=st.booleans())
 def test_hosts_with_different_numbers_of_processes_read_every_record_once(local_sizes, same):
-    """Fully replicated, every record is still read once; one channel per local rank is for the fullest host."""
+    """If it is fully replicated; one channel per local rank is for the fullest host."""
     most = max(local_sizes)
     listed = ["train", *(f"train-{number}" for number in range(1, most))]
     found = channels(*listed, groups=(("", ChannelGroup.SAME if same else ChannelGroup.OWN),))
@@ -318,12 +307,8 @@ def test_evaluators_and_hosts_outside_read_everything(tmp_path):
         {"instance_group_name": "data", "hosts": ["algo-1"]},
         {"instance_group_name": "gpus", "hosts": ["algo-2", "algo-3"]},
     ]
-    write_config(
-        tmp_path,
-        resources(names(3), instance_groups=groups),
-        {**PROGRAM, "sagemaker_distribution_instance_groups": '["gpus"]'},
-        INPUTS,
-    )
+    asked = {**PROGRAM, "sagemaker_distribution_instance_groups": '["gpus"]'}
+    write_config(tmp_path, resources(names(3), instance_groups=groups), asked, INPUTS)
     found = plan_for(read_job(tmp_path, {"ENTRYPOINT_MODE": "mwms"}, tmp_path / "run"))
     assert shards(found, "script", "algo-1") == EVERYTHING
     assert [shards(found, f"worker/{n}")["all"] for n in range(2)] == [("all", 2, 0), ("all", 2, 1)]
@@ -333,36 +318,29 @@ def test_evaluators_and_hosts_outside_read_everything(tmp_path):
 # --- what is said of it ---
 
 
+TWO_RANKS = {"MODE": "mpi", "PROCESSES_PER_HOST": "2"}
+WORKER_SERVERS = {"MODE": "ps", "PS_WORKERS": "server"}
+TWO_SERVERS = {**WORKER_SERVERS, "PROCESSES_PER_HOST": "2"}
+
+
 @pytest.mark.parametrize(
     "environment, inputs, said",
     [
-        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": PIPE}, "channel eval is a pipe, which one process"),
+        (TWO_RANKS, {"eval": PIPE}, "channel eval is a pipe, which one process"),
         ({"MODE": "mpi"}, {"eval": PIPE}, None),
-        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": {}}, None),
+        (TWO_RANKS, {"eval": {}}, None),
+        (TWO_RANKS, {"eval": PIPE, "eval-1": PIPE}, "reads all of it: set ENTRYPOINT_CHANNEL_GROUPS=eval=same, and"),
+        ({**TWO_RANKS, "CHANNEL_GROUPS": "eval=own"}, {"eval": PIPE, "eval-1": PIPE}, None),
+        ({**TWO_RANKS, "CHANNEL_GROUPS": "same"}, {"eval": {}, "eval-1": {}}, None),
+        (WORKER_SERVERS, {"train": SHARDED}, "not all of the part of algo-1 is read"),
+        (WORKER_SERVERS, {"train": {}}, None),
+        (TWO_SERVERS, {"train": SHARDED}, None),
         (
-            {"MODE": "mpi", "PROCESSES_PER_HOST": "2"},
-            {"eval": PIPE, "eval-1": PIPE},
-            "every process reads all of it: set ENTRYPOINT_CHANNEL_GROUPS=eval=same, and",
-        ),
-        (
-            {"MODE": "mpi", "PROCESSES_PER_HOST": "2", "CHANNEL_GROUPS": "eval=own"},
-            {"eval": PIPE, "eval-1": PIPE},
-            None,
-        ),
-        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2", "CHANNEL_GROUPS": "same"}, {"eval": {}, "eval-1": {}}, None),
-        ({"MODE": "ps", "PS_WORKERS": "server"}, {"train": SHARDED}, "not all of the part of algo-1 is read"),
-        ({"MODE": "ps", "PS_WORKERS": "server"}, {"train": {}}, None),
-        ({"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"}, {"train": SHARDED}, None),
-        (
-            {"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"},
+            TWO_SERVERS,
             {"train": SHARDED, "train-1": SHARDED},
             "channel train is ShardedByS3Key, and not all of the part of algo-1 is read",
         ),
-        (
-            {"MODE": "mpi", "CHANNEL_GROUPS": "trian=same"},
-            {"train": {}},
-            'names "trian", and no group of channels is called so',
-        ),
+        ({"MODE": "mpi", "CHANNEL_GROUPS": "trian=same"}, {"train": {}}, 'names "trian", and no group of channels is'),
         ({"MODE": "single"}, {"train": {**PIPE, **SHARDED}}, None),
     ],
 )
@@ -384,13 +362,9 @@ def test_library_of_scripts_computes_the_same_shards(described, hosts, local):
     ]
     for reader in readers([name for name in names(hosts) for _ in range(local)]):
         place = Place(
-            size=reader.size,
-            rank=reader.rank,
-            local_size=local,
-            local_rank=reader.local_rank,
-            hosts=hosts,
-            host=reader.host_index,
-        )
+            size=reader.size, rank=reader.rank, local_size=local, local_rank=reader.local_rank,
+            hosts=hosts, host=reader.host_index,
+        )  # fmt: skip
         environment = {library.SHARDS: json.dumps(mine.shards(reader))}
         assert library.parts(environment) == library.shares(theirs, place)
 

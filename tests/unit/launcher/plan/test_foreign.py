@@ -155,11 +155,7 @@ def test_other_jobs_do_not_have_the_module_of_smdistributed(tmp_path, distributi
         ({SMDDP: "true", **PS}, {}, ["two modes at once", SMDDP, "sagemaker_parameter_server_enabled"]),
         ({SMDDP: "true"}, {"ENTRYPOINT_MODE": "mwms"}, ["two modes at once", SMDDP, "ENTRYPOINT_MODE=mwms"]),
         ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
-        (
-            {SMDDP: "true", OPTIONS: "-x 'A"},
-            {},
-            [f"{OPTIONS} does not fall into words"],
-        ),
+        ({SMDDP: "true", OPTIONS: "-x 'A"}, {}, [f"{OPTIONS} does not fall into words"]),
         (
             {"mp_parameters": '{"partitions": 2}', "sagemaker_mpi_enabled": "true", SMDDP: "false"},
             {},
