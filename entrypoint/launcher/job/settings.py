@@ -56,7 +56,7 @@ def truth(value: object) -> bool:
 
 
 def _wanting(wanted: str) -> Callable[[Callable[[str], _Kind | None]], Callable[[str], _Kind]]:
-    """Let a parser raise ValueError, with what is wanted, where it fails in any way or returns None."""
+    """Make a parser raise ValueError, with what is wanted, when it fails or returns None."""
 
     def checked(parse: Callable[[str], _Kind | None]) -> Callable[[str], _Kind]:
         def read(text: str) -> _Kind:
@@ -183,7 +183,7 @@ _setting: Any = Setting  # as a field's default, which has the field's type
 
 
 def _word(default: _Word, *others: _Word, fixed: bool = False) -> Any:
-    """Return the Setting of a word: `default`, or one of `others`; without these, any of its enum."""
+    """Return the Setting of a word: `default`, or one of `others` (without `others`, any word of its enum)."""
     words = (default, *(others or (word for word in type(default) if word is not default)))
 
     def parse(text: str) -> _Word:
@@ -301,7 +301,7 @@ def read_settings(
 
 
 def of_programs(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for other programs: with the token, each could speak for its host's launcher."""
+    """Return the environment for other programs: without the token, with which each could act as the launcher."""
     return {name: value for name, value in environment.items() if name != TOKEN}
 
 

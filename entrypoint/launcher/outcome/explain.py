@@ -29,7 +29,7 @@ from entrypoint.launcher.outcome.outcome import GAP, Confidence, Exit, clip_head
 from entrypoint.launcher.outcome.reasons import (
     SHELL,
     Chain,
-    Printed,
+    PrintedOutput,
     came_out,
     of_child,
     printed_before,
@@ -53,7 +53,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b
 # Open MPI warns so if ssh started before mpirun (EACCES of setpgid), and goes on: nothing is wrong.
 _OF_NO_CONSEQUENCE = re.compile(r"plm:\w+: Warning: setpgid\(")
 
-# Printed by mpirun and ssh beside the actual error.
+# PrintedOutput by mpirun and ssh beside the actual error.
 _BESIDE = re.compile(
     r"ORTE_ERROR_LOG|PRTE ERROR: |^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR"
 )
@@ -80,7 +80,7 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: Sequence[str] =
 
     A program that refuses its `arguments`, in which secrets are masked, may not say which it was given.
     """
-    printed = Printed(_readable(output), arguments)
+    printed = PrintedOutput(_readable(output), arguments)
     reason = next(found for find in ENDINGS if (found := find(exit, printed)))
     error, details, is_symptom = reason.error, reason.details, reason.is_symptom or exit.killed_by in SENT
     if wrote := "\n".join(_readable(wrote)).strip():
@@ -94,7 +94,7 @@ def dying(output: str) -> Explanation | None:
 
     Other processes may fail before this one has ended: Horovod and TensorFlow close connections while Python unwinds.
     """
-    printed = Printed(_readable(output))
+    printed = PrintedOutput(_readable(output))
     if not printed.last or not came_out(printed.last).outermost or printed.lines_after(printed.last):
         return None
     reason = _of_chain(printed.last)
@@ -127,7 +127,7 @@ def _with_meaning(error: str, lines: Sequence[str]) -> str:
 # --- the endings ---
 
 
-def _exception(exit: Exit, printed: Printed) -> Reason | None:
+def _exception(exit: Exit, printed: PrintedOutput) -> Reason | None:
     """Find the exception that left the program, with what it came of in other threads, processes and programs."""
     chain = that_ended_it(exit, printed)
     if not chain:
@@ -144,7 +144,7 @@ def _exception(exit: Exit, printed: Printed) -> Reason | None:
     return reason._replace(end=chain[-1].last + 1)
 
 
-def _mpirun(exit: Exit, printed: Printed) -> Reason | None:
+def _mpirun(exit: Exit, printed: PrintedOutput) -> Reason | None:
     """Find the error of an mpirun that a script called; what a rank's failure makes it print counts last."""
     if exit.signal is not None:
         return None
@@ -155,7 +155,7 @@ def _mpirun(exit: Exit, printed: Printed) -> Reason | None:
     return None
 
 
-def _signal(exit: Exit, printed: Printed) -> Reason | None:
+def _signal(exit: Exit, printed: PrintedOutput) -> Reason | None:
     """Find what was printed before the signal that killed the program, or a program that it ran."""
     number = exit.killed_by
     if number is None:
@@ -184,12 +184,12 @@ def _of_signal(lines: list[str], number: int) -> Reason:
     return Reason(by_shell or of_rank, last_lines(lines))
 
 
-def _crash(_: Exit, printed: Printed) -> Reason | None:
+def _crash(_: Exit, printed: PrintedOutput) -> Reason | None:
     """Find the last words of a C library, an interpreter or Open MPI."""
     return fatal(printed.lines, NEAR_LINES) or mpi_error(printed.lines)
 
 
-def _refusal(exit: Exit, printed: Printed) -> Reason | None:
+def _refusal(exit: Exit, printed: PrintedOutput) -> Reason | None:
     """Find why the program did not take its arguments."""
     lines, chains = printed.lines, printed.chains
     refused = refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code)
@@ -200,7 +200,7 @@ def _refusal(exit: Exit, printed: Printed) -> Reason | None:
     return Reason(clip(refused, LONGEST_CHARS), last_lines(lines))
 
 
-def _last_line(exit: Exit, printed: Printed) -> Reason:
+def _last_line(exit: Exit, printed: PrintedOutput) -> Reason:
     """Find what `sys.exit("text")` prints, or a program that ends itself.
 
     The text may have several lines. Only indented lines, and lines that lead on to the next, show where it begins.
@@ -226,7 +226,7 @@ def _last_line(exit: Exit, printed: Printed) -> Reason:
 
 
 # What ends a program, the surest first. The first that finds its reason in the output explains the end.
-ENDINGS: tuple[Callable[[Exit, Printed], Reason | None], ...] = (
+ENDINGS: tuple[Callable[[Exit, PrintedOutput], Reason | None], ...] = (
     _exception,
     _mpirun,
     _signal,
@@ -240,7 +240,7 @@ ENDINGS: tuple[Callable[[Exit, Printed], Reason | None], ...] = (
 
 
 def _of_chain(chain: Chain) -> Reason:
-    """Return the exception that came out; if that is a symptom, the last one before it that is none."""
+    """Explain an exception that left a program; if it is a symptom, the last one before it that is none."""
     own = [raised for raised in chain if raised.link is not Link.MEMBER]
     members = chain[chain.index(own[-1]) + 1 :] if own else chain
     if members:
@@ -255,7 +255,7 @@ def _of_chain(chain: Chain) -> Reason:
 
 
 def _came_of(chain: Sequence[Raised], error: str) -> list[str]:
-    """Return what the last exception of a chain came of: the one before it, and the first, of which all came."""
+    """Return the causes of a chain's last exception: the exception before it, and the first one."""
     words = {Link.CAUSE: "because of", Link.CONTEXT: "while handling"}
     found: list[str] = []
     for number in sorted({len(chain) - 2, 0} - {-1, len(chain) - 1}, reverse=True):
@@ -267,7 +267,7 @@ def _came_of(chain: Sequence[Raised], error: str) -> list[str]:
 
 
 def _with_code(raised: Raised) -> str:
-    """Return an exception without a message with the code that raised it, such as an assertion."""
+    """Return the line of an exception that has no message, with the code that raised it, such as an assertion."""
     frames = [number for number, line in enumerate(raised.lines) if _FRAME.match(line)]
     code = raised.lines[frames[-1] + 1].strip() if frames and frames[-1] + 1 < len(raised.lines) else ""
     is_code = raised.name in _SHOWN_WITH_CODE and not code.endswith("(")
@@ -275,7 +275,7 @@ def _with_code(raised: Raised) -> str:
 
 
 def _of_group(group: Sequence[Raised], members: Sequence[Raised]) -> Reason:
-    """Return a group and its members; symptoms are named only if there is nothing else."""
+    """Explain a group of exceptions by its members; symptoms are named only if there is nothing else."""
     meaningful = [member for member in members if not _is_symptom(member)] or members
     error = ": ".join([*[raised.line for raised in group], "; ".join(member.line for member in meaningful)])
     return Reason(error, "\n".join(map(_details, [*group, *meaningful])), all(map(_is_symptom, members)))
@@ -286,7 +286,7 @@ def _is_symptom(raised: Raised) -> bool:
 
 
 def _details(raised: Raised) -> str:
-    """Return a traceback as a short text: without marks, and if it is long with the user's frames only."""
+    """Return a traceback as a short text: without marks, and only with the user's frames if it is long."""
     lines = [line for line in raised.lines if not re.match(r"^[ |]+[~^]+$", line)]
     frames: list[tuple[str, list[str]]] = []
     others: list[str] = []
@@ -314,7 +314,7 @@ def _details(raised: Raised) -> str:
 
 
 def _first_of(arguments: Sequence[str]) -> str:
-    """Return the first arguments, each whole: half of a secret that is yet to be masked would not be recognised."""
+    """Return the first arguments, each whole: half of a secret would not be recognised and masked later."""
     shown: list[str] = []
     for word in arguments:
         if sum(map(len, shown)) + len(shown) + len(word) > ARGUMENTS_CHARS:

@@ -151,12 +151,12 @@ def is_severe(line: str) -> bool:
 
 
 def lost_child(output: str) -> bool:
-    """Return whether a program ended because a child was killed, by whomever."""
+    """Return whether a program ended because one of its child processes was killed."""
     return bool(_LOST_CHILD.search(output))
 
 
 def still_worked(lines: Sequence[str]) -> bool:
-    """Return whether a crash shows Python functions that were running, and not an interpreter that ends."""
+    """Return whether Python functions were still running when the program crashed; else the interpreter was ending."""
     start = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith("Fatal Python error: ")), None)
     if start is None or any(_AT_EXIT.match(line) for line in lines[start : start + 5]):
         return False
@@ -165,7 +165,7 @@ def still_worked(lines: Sequence[str]) -> bool:
 
 
 def mpi_error(lines: Sequence[str]) -> Reason | None:
-    """Return what Open MPI prints before it aborts: `*** An error occurred in MPI_Recv`, then `*** MPI_ERR_...`."""
+    """Find what Open MPI prints before it aborts: `*** An error occurred in MPI_Recv`, then `*** MPI_ERR_...`."""
     found = [(match[1], match[2]) for line in lines if (match := _MPI_ERROR.match(line))]
     where = next((text for kind, text in reversed(found) if kind.startswith("An")), "")
     what = next((kind + text for kind, text in reversed(found) if kind.startswith("MPI")), "")

@@ -47,7 +47,7 @@ _MORE = re.compile(r"[ \t]+\S")
 _STEPS = (":", ",")  # ends of a line that continues in the next one
 
 
-class Printed:
+class PrintedOutput:
     """Hold what a program has printed, with the exceptions in it."""
 
     def __init__(self, lines: list[str], arguments: Sequence[str] = ()) -> None:
@@ -80,7 +80,7 @@ def _without_goodbyes(raised: Raised) -> Raised:
     return replace(raised, lines=tuple(line for line, keep in kept if keep or not line))
 
 
-def that_ended_it(exit: Exit, printed: Printed) -> Chain | None:
+def that_ended_it(exit: Exit, printed: PrintedOutput) -> Chain | None:
     """Return the exception that ended the program; None if there was another reason."""
     chains = printed.chains
     if exit.signal == signal.SIGKILL or not chains:
@@ -101,7 +101,7 @@ def that_ended_it(exit: Exit, printed: Printed) -> Chain | None:
     return None
 
 
-def printed_before(exit: Exit, printed: Printed) -> str:
+def printed_before(exit: Exit, printed: PrintedOutput) -> str:
     """Return the exception after which a program printed its last lines and ended as Python does after one."""
     if exit.code not in AFTER_ONE or not printed.last:
         return ""
@@ -110,7 +110,7 @@ def printed_before(exit: Exit, printed: Printed) -> str:
 
 
 def came_out(chain: Chain) -> Raised:
-    """Return the exception of a chain that came out. The members of a group stand behind it."""
+    """Return the exception that came out of the program. In a chain, the members of a group stand behind it."""
     return next((raised for raised in reversed(chain) if raised.link is not Link.MEMBER), chain[-1])
 
 
@@ -148,7 +148,7 @@ def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
     return line if complaint([line]) or (_OF_A_PROGRAM.match(line) and not NOISE.match(line)) else ""
 
 
-def _went_on(exit: Exit, chain: Chain, printed: Printed) -> bool:
+def _went_on(exit: Exit, chain: Chain, printed: PrintedOutput) -> bool:
     """Return whether the program, or the shell that ran it, went on after an exception and ended for another reason."""
     rest = printed.lines[chain[-1].last + 1 :]
     if printed.lines_after(chain) == float("inf"):
@@ -156,8 +156,8 @@ def _went_on(exit: Exit, chain: Chain, printed: Printed) -> bool:
     return bool(refusal(rest, exit.code)) if exit.killed_by is None else still_worked(rest)
 
 
-def _inside(printed: Printed, at: int) -> int:
-    """Return the index of the traceback in an exception's message, which came from another process; else `at`."""
+def _inside(printed: PrintedOutput, at: int) -> int:
+    """Return the index of a traceback in the message of exception `at`, printed by another process; else `at`."""
     chains = printed.chains
     while at + 1 < len(chains):
         between = [line for line in printed.meaningful[chains[at][-1].last + 1 : chains[at + 1][0].first] if line]
@@ -169,7 +169,7 @@ def _inside(printed: Printed, at: int) -> int:
 
 
 def _with_child(chains: Sequence[Chain], at: int) -> Chain:
-    """Return a chain; before an exception about a child program, put the exception of that program."""
+    """Return a chain. If it is about a failed child program, put the exception of that program before it."""
     chain = chains[at]
     if at and len(chain) == 1 and chain[0].name.rpartition(".")[2] in _OF_CHILDREN:
         before = chains[at - 1]

@@ -35,8 +35,8 @@ LIBRARY = os.path.dirname(os.__file__) + "/"  # noqa: PTH120
 MARK = "autograph_info__"  # AutoGraph calls a function with this attribute, and does not rewrite it
 
 
-class Seen:
-    """Hold what this process was seen to do so far."""
+class SeenTraining:
+    """Hold what was seen of this process's training so far."""
 
     def __init__(self) -> None:
         self.optimizers: dict[int, tuple[Any, int]] = {}  # reference, and how many variables it trains
@@ -55,7 +55,7 @@ class Seen:
         self.reports = False  # whether a thread of this process does
 
     def facts(self) -> dict[str, Any]:
-        """Return it in the form that the monitor reads."""
+        """Return these facts in the form that the monitor reads."""
         living = [each for each in list(self.variables.values()) if each[0]() is not None]
         asked = list(self.asked.values())
         return {
@@ -77,7 +77,7 @@ class Seen:
         }
 
 
-SEEN = Seen()
+SEEN = SeenTraining()
 MADE: dict[int, tuple[Any, str]] = {}  # models made outside of every strategy: reference, and where
 
 
@@ -327,7 +327,7 @@ def workers_noted(extended: Any, *_: Any) -> Iterator[None]:
 
 
 def exchange_sigterm(action: Any) -> Any:
-    """Return what the kernel does on SIGTERM, as C has it, and set another action unless it is None."""
+    """Return the action on SIGTERM, as a C struct, and set another action unless it is None."""
     before = ctypes.create_string_buffer(256)  # more than a `struct sigaction` has
     ctypes.CDLL(None).sigaction(signal.SIGTERM, action, before)
     return before

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import efa
-from files import read
+from code_files import read
 from findings import digest, digest_of_code, flags, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
@@ -107,7 +107,7 @@ def main() -> int:
 def look_at(
     files: list[tuple[str, str]], task: dict, path: list[str], installed: dict[str, str], *, gpus: int
 ) -> tuple[str, list[str], str]:
-    """Return why TensorFlow 1's names cannot be provided, "" if they can; and on the coordinator what to warn of.
+    """Return why TensorFlow 1's names cannot be provided ("" if they can), and the coordinator's warnings.
 
     Last comes where the code makes the strategy of another mode, which is part of the reason if the job fails.
     """

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from files import ending
+from code_files import ending
 from unusable import Unusable, reason
 
 MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # at the beginning of files of Windows
@@ -26,7 +26,7 @@ def check_first_line(program: str, code: Path) -> None:
 
 
 def lacks(line: str, code: Path) -> str:
-    """Return what a first line asks for that is missing, with a remedy; "" if nothing is."""
+    """Return the interpreter that a first line asks for and that is missing, with a remedy; "" if it is there."""
     if not line.startswith("#!"):
         return ""  # /bin/sh runs it
     words = line[2:].split()

@@ -22,7 +22,7 @@ WITH_CUDA = {
 
 
 def has_gpus(seen: int, instance_type: str) -> bool:
-    """Return whether this host has GPUs of NVIDIA, even if the container does not see them, that the job does not hide.
+    """Return whether this host has GPUs of NVIDIA that the job does not hide, even if the container does not see them.
 
     The arguments are those of `unused`.
     """
@@ -91,7 +91,7 @@ def _of_cuda(build_info: str) -> list[str]:
 
 
 def _name(packages: Path) -> str:
-    """Return `tensorflow-cpu 2.14.1`, from the distributions beside the package, but for names that we gave it."""
+    """Return `tensorflow-cpu 2.14.1`, by the distributions beside the package; leave out the aliases that we made."""
     wheels = re.compile(r"(tensorflow(?:_cpu|_gpu)?|tf_nightly(?:_cpu|_gpu)?|intel_tensorflow)-(.+)\.dist-info")
     real = [file.name for file in sorted(packages.glob("*t*f*.dist-info")) if not is_alias(file)]
     found = [match for name in real if (match := wheels.fullmatch(name))]

@@ -62,7 +62,7 @@ def _literal(text: str) -> str:
 
 
 def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder: Path | str = "") -> Uv | str:
-    """Return how uv does the same; or, if it cannot, what is pip's own. Relative paths are read from `folder`."""
+    """Return pip's options in uv's words; or the name of one that uv lacks. Relative paths are read from `folder`."""
     uv = Uv([], [], {})
     trusted = [words[1] for words in in_files if words[0] == "--trusted-host" and len(words) == 2]
     trusted += options.get("trusted-host", "").split()

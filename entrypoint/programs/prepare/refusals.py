@@ -46,7 +46,7 @@ class Resolve(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """Hold what a line asks of a distribution that stays, or of one of which those that stay ask something, too."""
+    """Hold what a line asks of a distribution that stays, or of one that such a distribution depends on."""
 
     wanted: Wanted
     name: str
@@ -91,7 +91,7 @@ def _is_met(name: str, specifier: str, pins: Pins) -> bool:
 
 
 def _against(requirement: Any, pins: Pins) -> list[Range]:
-    """Return what those that stay ask of a distribution, where no version can meet both."""
+    """Return the wishes of pinned distributions that no version of the required one can meet."""
     return [
         each
         for each in pins.ranges
@@ -124,7 +124,7 @@ def _exclude(first: Any, second: Any) -> bool:
 
 
 def _state(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
-    """Return what stands against a wish."""
+    """Return why a wish cannot be met."""
     own = next((name for name in TENSORFLOWS if name in pins.versions), "")
     if wish.name in pins.barred:
         return f"{own} {pins.versions[own]} is here, whose files it would overwrite"

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from files import below, refuse_special
+from code_files import below, refuse_special
 from unusable import Unusable, missing, reason, shown
 
 UNFINISHED = ".entrypoint-unfinished"  # in the code folder while it is being filled
@@ -88,7 +88,7 @@ def _from_channel(channel: Path, program: str, code: Path) -> None:
 
 
 def _copy(folder: Path, code: Path) -> None:
-    """Copy a folder, as what its links lead to. Raise Unusable before anything is written that would not end."""
+    """Copy a folder, with what its links lead to. Raise Unusable before anything is written if that would not end."""
     from archives import check_space  # imports tarfile, and most jobs have their code in its folder
 
     size = 0

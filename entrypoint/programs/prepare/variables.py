@@ -118,7 +118,7 @@ def _neurons(instance_type: str) -> int:
 
 
 def _output(*command: str) -> str:
-    """Return what a program prints; "" if it does not exist, or fails."""
+    """Return the output of a program; "" if it does not exist, or fails."""
     if not shutil.which(command[0]):
         return ""
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)

@@ -68,7 +68,7 @@ def read(path: Path, encoding: str = "utf-8") -> str:
 
 
 def _folder(entry: os.DirEntry[str], follows: bool) -> tuple[int, int] | None:
-    """Return the identity of a folder, and None for all else."""
+    """Return the identity of a folder; None if the entry is none."""
     try:
         return _identity(entry.stat(follow_symlinks=follows)) if entry.is_dir(follow_symlinks=follows) else None
     except OSError:  # a link to itself, or gone, or in a folder that may only be listed
