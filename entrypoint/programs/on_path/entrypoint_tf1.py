@@ -16,8 +16,7 @@ import os
 import sys
 import types
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.abc import Loader
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
