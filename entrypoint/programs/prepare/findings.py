@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import files
+import code_files as files
 from pins import Installed, changed, installed
 
 # TensorFlow's, not that of SageMaker's SDK, which scripts that submit jobs use.

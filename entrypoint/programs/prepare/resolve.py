@@ -83,7 +83,7 @@ def image(line: str, folder: Path) -> dict[str, Installed]:
 
 
 def _on_image(wanted: Iterable[Wanted]) -> Iterable[tuple[Wanted, Wanted]]:
-    """Yield each that counts on the image, as it is and without its marker, which this Python may judge otherwise."""
+    """Yield each requirement that counts on the image, as it is and without its marker, which it has met."""
     for each in wanted:
         marker = each.requirement and each.requirement.marker
         if not marker:
@@ -102,7 +102,7 @@ class _Planned(Installation):
         self.before, self.pins = dict(there), kept
 
     def resolved(self, paths: Sequence[str], of_job: Mapping[str, str], scratch: Path) -> dict[str, Any]:
-        """Return the part of the answer that takes an index."""
+        """Return the part of the answer for which a package index is asked."""
         if "CA_REPOSITORY_ARN" in of_job:
             return {"unresolved": "their index is CodeArtifact's (CA_REPOSITORY_ARN), which takes the job's role"}
         mine = configured(self.environment)

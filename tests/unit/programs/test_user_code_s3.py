@@ -70,18 +70,23 @@ def test_the_usual_variables_name_the_endpoint(moto, monkeypatch, tmp_path, vari
         assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_an_object_that_is_missing(moto, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "uri, said",
+    [
+        (
+            "s3://bucket/no/such.tar.gz",
+            "there is no such object; wanted the key of an archive that is in bucket bucket",
+        ),
+        ("s3://bucket/no/such.tar.gz", "S3 answered NoSuchKey"),
+        ("s3://nobodys/a.tar.gz", "there is no bucket nobodys;"),
+    ],
+)
+def test_missing_object_or_bucket_is_named(moto, monkeypatch, tmp_path, uri, said):
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
-    said = refused("s3://bucket/no/such.tar.gz", tmp_path / "a")
-    assert "there is no such object" in said and "in bucket bucket" in said and "S3 answered NoSuchKey" in said
+    assert said in refused(uri, tmp_path / "a")
 
 
-def test_a_bucket_that_is_missing(moto, monkeypatch, tmp_path):
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
-    assert "there is no bucket nobodys;" in refused("s3://nobodys/a.tar.gz", tmp_path / "a")
-
-
-def test_a_role_that_may_not(moto, monkeypatch, others_credentials, tmp_path):
+def test_denied_access_names_the_missing_right(moto, monkeypatch, others_credentials, tmp_path):
     """moto with IAM's rules: a user without a policy."""
     import boto3
 
@@ -165,7 +170,7 @@ class Server:
         self.http.server_close()
 
 
-def test_an_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
+def test_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
     with Server(breaks=2) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         s3.download("s3://bucket/a.tar.gz", tmp_path / "a")
@@ -173,7 +178,7 @@ def test_an_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_a_download_that_is_always_interrupted(monkeypatch, tmp_path):
+def test_download_that_is_always_interrupted_is_given_up(monkeypatch, tmp_path):
     with Server(breaks=10**9) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         assert "the download was interrupted 4 times" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
@@ -181,41 +186,42 @@ def test_a_download_that_is_always_interrupted(monkeypatch, tmp_path):
 
 
 USER = 'User: arn:aws:sts::123456789012:assumed-role/role/SageMaker is not authorized to perform: kms:Decrypt on "arn"'
+MOVED = {"x-amz-bucket-region": "eu-west-1"}
 ANSWERS = {
-    # status, code, message, headers: what is said
-    "denied": (403, "AccessDenied", "Access Denied", {}, "wanted s3:GetObject on arn:aws:s3:::bucket/a.tar.gz for"),
-    "denied, with a reason": (403, "AccessDenied", USER, {}, f"S3 answered AccessDenied: {USER}"),
-    "unknown key": (403, "InvalidAccessKeyId", "The key id does not exist", {}, "the credentials are not accepted"),
-    "wrong key": (403, "SignatureDoesNotMatch", "The signature differs", {}, "the credentials are not accepted"),
-    "expired": (400, "ExpiredToken", "The provided token has expired.", {}, "the credentials are not accepted"),
-    "another region": (
-        301,
-        "PermanentRedirect",
-        "Use the specified endpoint",
-        {"x-amz-bucket-region": "eu-west-1"},
-        "bucket bucket is not in region eu-west-1",
-    ),
-    "wrong region": (400, "AuthorizationHeaderMalformed", "The region is wrong", {}, "bucket bucket is not in region"),
-    "archived": (403, "InvalidObjectState", "Not valid for the storage class", {}, "S3 answered InvalidObjectState"),
-    "no reason": (403, "403", "Forbidden", {}, "access is denied"),
-}
+    # status, code and message of the answer; its headers, or variables of the job: what is said
+    "denied": ((403, "AccessDenied", "Access Denied"), {}, "wanted s3:GetObject on arn:aws:s3:::bucket/a.tar.gz for"),
+    "denied, with a reason": ((403, "AccessDenied", USER), {}, f"S3 answered AccessDenied: {USER}"),
+    "denied in China": (
+        (403, "AccessDenied", "no"), {"AWS_REGION": "cn-north-1"}, "s3:GetObject on arn:aws-cn:s3:::bucket/a.tar.gz"),
+    "unknown key": ((403, "InvalidAccessKeyId", "The key id does not exist"), {}, "the credentials are not accepted"),
+    "wrong key": ((403, "SignatureDoesNotMatch", "The signature differs"), {}, "the credentials are not accepted"),
+    "expired": ((400, "ExpiredToken", "The token has expired."), {}, "the credentials are not accepted"),
+    "another region": ((301, "PermanentRedirect", "no"), MOVED, "bucket bucket is not in region eu-west-1"),
+    "another region than sagemaker-training's": (
+        (301, "PermanentRedirect", "no"), {**MOVED, "AWS_REGION": "", "SAGEMAKER_REGION": "us-west-2"},
+        "is not in region us-west-2;"),
+    "another region than that of both": (
+        (301, "PermanentRedirect", "no"), {**MOVED, "SAGEMAKER_REGION": "us-west-2"}, "is not in region eu-west-1;"),
+    "another region than none": (
+        (301, "PermanentRedirect", "no"), {**MOVED, "AWS_REGION": ""}, "is not in region us-east-1;"),
+    # It asks itself without end.
+    "elsewhere, but not where": ((301, "PermanentRedirect", "no"), {}, "RecursionError"),
+    "wrong region": ((400, "AuthorizationHeaderMalformed", "The region is wrong"), {}, "bucket is not in region"),
+    "archived": ((403, "InvalidObjectState", "Not valid for it"), {}, "S3 answered InvalidObjectState"),
+    "no reason": ((403, "403", "Forbidden"), {}, "access is denied"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("status, code, message, headers, said", ANSWERS.values(), ids=ANSWERS)
-def test_what_s3_answers_is_told(monkeypatch, tmp_path, status, code, message, headers, said):
-    with Server(answer=(status, code, message), headers=headers) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+@pytest.mark.parametrize("answer, more, said", ANSWERS.values(), ids=ANSWERS)
+def test_answer_of_s3_is_explained(monkeypatch, tmp_path, answer, more, said):
+    headers = {name: value for name, value in more.items() if name.startswith("x-")}
+    with Server(answer=answer, headers=headers) as server:
+        for name, value in {**more, "AWS_ENDPOINT_URL_S3": server.url}.items():
+            monkeypatch.setenv(name, value)
         assert said in refused("s3://bucket/a.tar.gz", tmp_path / "a")
 
 
-def test_the_partition_of_china(monkeypatch, tmp_path):
-    monkeypatch.setenv("AWS_REGION", "cn-north-1")
-    with Server(answer=(403, "AccessDenied", "Access Denied")) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
-        assert "s3:GetObject on arn:aws-cn:s3:::bucket/a.tar.gz" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
-
-
-def test_nobody_answers(monkeypatch, tmp_path):
+def test_silence_is_explained_without_the_endpoints_password(monkeypatch, tmp_path):
     """After some attempts. The endpoint's password is not shown."""
     with Server() as server:
         port = server.http.server_port
@@ -225,13 +231,13 @@ def test_nobody_answers(monkeypatch, tmp_path):
     assert re.search(rf"127\.0\.0\.1:{port}", said)
 
 
-def test_no_credentials(monkeypatch, others_credentials, tmp_path):
+def test_missing_credentials_are_explained(monkeypatch, others_credentials, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     assert "there are no credentials; wanted the job's execution role" in refused("s3://bucket/a", tmp_path / "a")
 
 
-def test_a_role_whose_credentials_cannot_be_had(monkeypatch, others_credentials, tmp_path):
+def test_role_whose_credentials_cannot_be_had_is_explained(monkeypatch, others_credentials, tmp_path):
     """They come from an address that SageMaker names; here it has none to give."""
     with Server(answer=(400, "x", "y")) as server:
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/credentials")
@@ -240,40 +246,14 @@ def test_a_role_whose_credentials_cannot_be_had(monkeypatch, others_credentials,
 
 
 @pytest.mark.parametrize(
-    "name, value, said",
+    "variables, uri, said",
     [
-        ("AWS_ENDPOINT_URL_S3", "no url", "Invalid endpoint"),
-        ("AWS_REGION", "no region!", "region"),
+        ({"AWS_ENDPOINT_URL_S3": "no url"}, "s3://bucket/a.tar.gz", "Invalid endpoint"),
+        ({"AWS_REGION": "no region!"}, "s3://bucket/a.tar.gz", "region"),
+        ({}, "s3://a b/a.tar.gz", "Invalid bucket name"),
     ],
 )
-def test_settings_that_make_no_sense(monkeypatch, tmp_path, name, value, said):
-    monkeypatch.setenv(name, value)
-    assert said in refused("s3://bucket/a.tar.gz", tmp_path / "a")
-
-
-def test_a_bucket_name_that_is_none(monkeypatch, tmp_path):
-    assert "Invalid bucket name" in refused("s3://a b/a.tar.gz", tmp_path / "a")
-
-
-@pytest.mark.parametrize(
-    "given, region",
-    [
-        ({"AWS_REGION": "eu-west-1", "SAGEMAKER_REGION": "us-west-2"}, "eu-west-1"),
-        ({"SAGEMAKER_REGION": "us-west-2"}, "us-west-2"),
-        ({}, "us-east-1"),
-    ],
-    ids=["platform", "sagemaker-training", "none"],
-)
-def test_the_region(monkeypatch, tmp_path, given, region):
-    monkeypatch.delenv("AWS_REGION")
-    with Server(answer=(301, "PermanentRedirect", "no"), headers={"x-amz-bucket-region": "eu-north-1"}) as server:
-        for name, value in {**given, "AWS_ENDPOINT_URL_S3": server.url}.items():
-            monkeypatch.setenv(name, value)
-        assert f"is not in region {region};" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
-
-
-def test_a_server_that_confuses_boto3(monkeypatch, tmp_path):
-    """Elsewhere, but not where: it asks itself without end."""
-    with Server(answer=(301, "PermanentRedirect", "no")) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
-        assert "RecursionError" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
+def test_senseless_settings_are_named(monkeypatch, tmp_path, variables, uri, said):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert said in refused(uri, tmp_path / "a")

@@ -45,7 +45,7 @@ def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) 
 
 
 def _prepare(job: Job, host: Host, rows: Sequence[ProcessSpec]) -> ProcessSpec:
-    """Return the step that fetches and installs the code and computes SM_*. Only this host's has its long input."""
+    """Return the step that fetches and installs the code and computes SM_*. Only that of this host has its input."""
     return ProcessSpec(
         host=host.name,
         name=PREPARE,
@@ -158,7 +158,7 @@ def _outside(job: Job) -> list[ProcessSpec]:
 
 
 def whole(job: Job, title: str, rows: Sequence[ProcessSpec], **more: Any) -> Plan:
-    """Return the plan of these rows, with what all ways of distributing have."""
+    """Return the plan of these rows, with the steps that all ways of distributing have."""
     hosts = tuple(host.name for host in job.cluster.hosts)
     steps = [_prepare(job, host, rows) for host in job.cluster.hosts]
     return Plan(title=title, hosts=hosts, processes=(*steps, *rows, *_outside(job)), notes=job.warnings, **more)

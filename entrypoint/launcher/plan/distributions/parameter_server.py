@@ -90,7 +90,7 @@ def _places(hosts: Sequence[Host], first: int) -> Places:
 
 
 def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
-    """Return the need that makes a worker wait for the chief: in TF1, one that starts first loses 30 s."""
+    """Return the need that makes a worker wait for the chief: in TF1, a worker that starts first loses 30 s."""
     if job.settings.ps_chief_first is When.NEVER:
         return ()
     only_if = None if job.settings.ps_chief_first is When.ALWAYS else Flag.TF1_SESSIONS

@@ -35,12 +35,12 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("environment, named", DIFFERENT.values(), ids=DIFFERENT)
-def test_what_differs_is_seen(tmp_path, environment, named):
+def test_difference_between_hosts_is_named(tmp_path, environment, named):
     ours, theirs = fingerprints(tmp_path), fingerprints(tmp_path, **environment)
     assert {thing for thing in ours if ours[thing] != theirs[thing]} == named
 
 
-def test_of_two_versions_of_open_mpi_the_daemon_is_named_first(tmp_path):
+def test_different_daemons_of_open_mpi_are_named_first(tmp_path):
     (tmp_path / "prted").touch(mode=0o755)
     ours, theirs = fingerprints(tmp_path), fingerprints(tmp_path, PATH=str(tmp_path))
     things = sorted(thing for thing in ours if ours[thing] != theirs[thing])
@@ -102,7 +102,7 @@ def test_the_software_is_named_by_its_versions(prepare):
     assert found["horovod"] == "" or found["horovod"][0].isdigit()
 
 
-def test_what_requirements_installed_is_named(prepare):
+def test_packages_that_requirements_installed_are_named(prepare):
     """Where hosts get different versions, the log then names the package."""
     before = prepare["there"]()
     numpy = before.pop("numpy").version
@@ -128,7 +128,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("values, named", TABLE.values(), ids=TABLE)
-def test_who_differs(values, named):
+def test_hosts_that_differ_from_most_are_named(values, named):
     assert different("a", "x", values) == named
 
 
@@ -143,7 +143,7 @@ def test_the_clocks_difference_is_that_of_the_quickest_exchange():
 
 
 @pytest.mark.parametrize("nonsense", [None, "12", float("nan"), float("inf"), []])
-def test_a_time_that_is_none_is_ignored(nonsense):
+def test_senseless_time_of_another_host_is_ignored(nonsense):
     clock = Clock()
     clock.compare(1.0, nonsense, 2.0)
     assert clock.offset is None
