@@ -2,7 +2,6 @@
 
 import copy
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -115,22 +114,6 @@ model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))
 MPI = {"Environment": {"ENTRYPOINT_MODE": "mpi"}, "ResourceConfig": {"InstanceCount": 2}}
 MWMS = {"Environment": {"ENTRYPOINT_MODE": "mwms"}, "ResourceConfig": {"InstanceCount": 2}}
 PS = {"Environment": {"ENTRYPOINT_MODE": "ps"}, "ResourceConfig": {"InstanceCount": 2}}
-
-
-PAGE = Path(__file__).resolve().parents[4] / "docs/doctor.md"
-
-
-def checks() -> dict[str, tuple[str, str]]:
-    """Return (kind of file, severities) of each check, from the tables of docs/doctor.md."""
-    found, kind = {}, ""
-    for line in PAGE.read_text().splitlines():
-        if head := re.match(r"\| in the (.*?) \| severity \|", line):
-            kind = head[1]
-        elif kind and (row := re.match(r"\| `(.*?)` \| (.*?) \|", line)):
-            found[row[1]] = (kind, row[2])
-        elif not line:
-            kind = ""
-    return found
 
 
 def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from corpus_programs import pairs
-from looking import HOROVOD, IMAGE, MPI, MWMS, PS, REQUEST, SCRIPT, SERVERS, WORKERS, checks, found, look, merged
+from looking import HOROVOD, IMAGE, MPI, MWMS, PS, REQUEST, SCRIPT, SERVERS, WORKERS, found, look, merged
+
+from entrypoint.check.doctor.rules import rules
 
 pytestmark = pytest.mark.usefixtures("looks_here")
 AWS_IMAGE = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/tensorflow-training:2.14.1-cpu-py310-ubuntu20.04-sagemaker"
@@ -492,7 +494,7 @@ OF_LAUNCHES = {
 
 
 def test_each_check_has_a_case():
-    assert {*CASES, *OF_LAUNCHES} == set(checks())
+    assert {*CASES, *OF_LAUNCHES} == {name for name in rules() if "/" not in name}
 
 
 @pytest.mark.parametrize("check", CASES)
@@ -507,7 +509,7 @@ def test_an_illness_is_found_where_it_is(check: str, tmp_path: Path) -> None:
         texts = {path.name: path.read_text().splitlines() for path in tmp_path.iterdir()}
         told = [texts[Path(place.file).name][place.line - 1] for place in places]
         assert any(ill.line in line for line in told), told
-    assert ill.severity in checks()[check][1]
+    assert ill.severity in rules()[check].severity
 
 
 @pytest.mark.parametrize("check", CASES)

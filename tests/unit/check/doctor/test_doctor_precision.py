@@ -6,12 +6,13 @@ from pathlib import Path
 import corpus_programs
 import corpus_scripts
 import pytest
-from looking import MPI, MWMS, PS, REQUEST, checks, look
+from looking import MPI, MWMS, PS, REQUEST, look
 
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import _entry_missing, program_of
 from entrypoint.check.doctor.planned_job import described
 from entrypoint.check.doctor.request import Launch, Request
+from entrypoint.check.doctor.rules import rules
 
 LEAST = 0.95
 JAX = {"Environment": {"ENTRYPOINT_MODE": "jax"}, "ResourceConfig": {"InstanceCount": 2}}
@@ -90,7 +91,11 @@ def test_precision_and_recall(tmp_path: Path, capsys) -> None:
             one, two, three = right[check], wrong[check], missed[check]
             precision, recall = one / (one + two or 1), one / (one + three or 1)
             print(f"{check:22} {one:5} {two:5} {three:6} {precision:9.2f} {recall:6.2f}")
-        never = {check for check, (where, how) in checks().items() if where == "training script" and "error" in how}
+        never = {
+            name.partition("/")[0]
+            for name, rule in rules().items()
+            if rule.of == "training script" and "error" in rule.severity
+        }
         print("errors that no script here has:", *sorted(never - {*right, *wrong, *missed}))
         print("\n".join(told))
     low = {check for check in errors if 1 - errors_wrong[check] / errors[check] < LEAST}

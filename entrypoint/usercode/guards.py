@@ -2,30 +2,27 @@
 
 import ast
 
-from entrypoint.check.doctor.program import Code
-from entrypoint.check.doctor.source import Source, UseKind, texts_of
-from entrypoint.check.doctor.subject import Case
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Source, UseKind
 
-_CONDITIONS = ast.Try | ast.If | ast.IfExp | ast.BoolOp
 _ASK_WHETHER_THERE = (".exists", ".isdir", ".is_dir", ".isfile", ".is_file", ".glob", ".iglob")
 
 
 def tried(source: Source, node: ast.AST) -> bool:
     """Return whether a node is in a condition or a `try`, or is assigned to a path that the script checks for."""
-    for outer in source.around(node):
-        if isinstance(outer, _CONDITIONS):
-            return True
-        if isinstance(outer, ast.Assign):
-            names = {target.id for target in outer.targets if isinstance(target, ast.Name)}
-            asks = (
-                use.node for use in source.uses if use.kind is UseKind.CALL and use.name.endswith(_ASK_WHETHER_THERE)
-            )
-            if any(isinstance(each, ast.Name) and each.id in names for ask in asks for each in ast.walk(ask)):
-                return True
-    return False
+    if next(source.guards(node), None):
+        return True
+    names = {
+        each
+        for outer in source.around(node)
+        if isinstance(outer, ast.Assign)
+        for each in map(ast.unparse, outer.targets)
+    }
+    asks = (use.node for use in source.uses if use.kind is UseKind.CALL and use.name.endswith(_ASK_WHETHER_THERE))
+    return any(isinstance(each, ast.Name) and each.id in names for ask in asks for each in ast.walk(ask))
 
 
-def set_or_asked(code: Code, variable: str) -> bool:
+def set_or_asked(code: UserCode, variable: str) -> bool:
     """Return whether a program sets an environment variable itself, or checks that it is set."""
     for source, node in code.nodes(ast.Constant):
         match source.parents.get(node) if node.value == variable else None:
@@ -52,18 +49,3 @@ def fallback(source: Source, node: ast.AST) -> ast.expr | None:
             return None
         inner = outer
     return None
-
-
-def never_taken(case: Case, source: Source, node: ast.AST) -> bool:
-    """Return whether a node is a default that the job does not use, as far as known: the job sets the value."""
-    where = fallback(source, node)
-    if not isinstance(where, ast.Call):
-        return where is not None
-    words = texts_of(where.args)
-    if not words or case.job is None:
-        return source.last(where) != "add_argument"
-    if words[0].startswith("-"):
-        return any(word.lstrip("-") in case.hyperparameters for word in words)
-    if words[0].startswith("SM_CHANNEL_"):
-        return words[0].removeprefix("SM_CHANNEL_").lower() in {name.lower() for name in case.channels}
-    return words[0].startswith("SM_") or words[0] in case.environment

@@ -16,10 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from entrypoint.check.doctor.notebooks import without_magics
-from entrypoint.check.doctor.program import Code
+from entrypoint.base.errors import clip
+from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.request import Launch, Request, spelled
-from entrypoint.check.doctor.source import UseKind
+from entrypoint.check.doctor.rules import finding
+from entrypoint.check.finding import Finding
+from entrypoint.usercode.notebooks import without_magics
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Place, UseKind
 
 CAUGHT = Path(__file__).resolve().parents[2] / "programs" / "caught.py"
 LONGEST_SECONDS = 300.0  # importing an SDK takes some fifteen
@@ -29,6 +33,9 @@ _CLASSES = ("Estimator", "EstimatorBase", "TensorFlow", "PyTorch", "Framework", 
 _OF_SDK = tuple(f"sagemaker.*{name}" for name in _CLASSES)
 _OF_CORE = "sagemaker*.TrainingJob.create"
 _OF_BOTO3 = (".create_training_job", ".create_hyper_parameter_tuning_job")
+_SDK_MODULES = ("sagemaker", "boto3", "botocore")
+# Switches of `distribution=`, with the value of ENTRYPOINT_MODE for each.
+_MODES = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms", "mpi": "mpi", "smdistributed": "mpi"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +51,7 @@ class Launched:
     unsealed: str = ""  # why the kernel did not isolate it from the network
 
 
-def submits(code: Code) -> bool:
+def submits(code: UserCode) -> bool:
     """Return whether a program or a module beside it submits jobs: by an SDK's class, or by boto3's own calls."""
     if code.has(*_OF_SDK) or code.has(_OF_CORE, kind=UseKind.CALL):
         return True
@@ -182,3 +189,40 @@ def _profiles(path: Path, region: str) -> str:
         where = config.get(section, "region", fallback=region)
         lines += [f"[{section}]", f"region = {where}", "aws_access_key_id = nobody", "aws_secret_access_key = nothing"]
     return "\n".join(lines) + "\n"
+
+
+# --- what is told of it ---
+
+
+def _told(launched: Launched) -> str:
+    """Return what ended the script; if it only exited with a code, also its last line of output."""
+    last = launched.output.splitlines()[-1:] if launched.problem.startswith("it exits") else []
+    return clip(" ".join(": ".join([launched.problem, *last]).split()))
+
+
+def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
+    """Yield why a launch script fails or submits nothing, and which of its arguments the SDK drops."""
+    place = Place(file=shown, line=launched.line)
+    if launched.missing in _SDK_MODULES:
+        yield finding("no-sdk", place, missing=launched.missing, python=python)
+    elif launched.problem:
+        asked = bool(launched.requests)
+        key, more = "launch-failed", " after it has asked for a job" if asked else ""
+        if launched.problem.startswith("TypeError") and any(each.unversioned for each in launched.launches):
+            key = "launch-failed/unversioned"
+        severity = Severity.NOTE if asked else Severity.ERROR
+        yield finding(key, place, severity=severity, more=more, why=_told(launched))
+    elif not launched.requests:
+        yield finding("no-request", place)
+    for launch in launched.launches:
+        at = Place(file=shown, line=launch.line)
+        if launch.renamed:
+            new = ", ".join(f"{name}=" for name in launch.renamed.values())
+            yield finding("argument-renamed", at, names=", ".join(launch.renamed), new=new)
+        for name, value in launch.dropped.items():
+            if name == "distribution":
+                mode = next((ours for word, ours in _MODES.items() if word in value), "MODE")
+                more = ', and "ENTRYPOINT_PROCESSES_PER_HOST"' if "processes_per_host" in value else ""
+                yield finding("distribution-dropped", at, maker=launch.maker, value=value, mode=mode, more=more)
+            else:
+                yield finding("argument-dropped", at, maker=launch.maker, name=name, value=value)

@@ -5,16 +5,15 @@ would take seconds.
 """
 
 import ast
-import contextlib
 import re
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from findings import FIRST_WITH_KERAS_3
-from parsed import UNREADABLE, dotted, imported
-from pins import numbers
-from reached import Place, reached
+from entrypoint.usercode.reached import reached
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Source, attributes, imports_of
+from entrypoint.usercode.words import FIRST_WITH_KERAS_3, version_of
 
 TABLE = Path("tools/compatibility/renames_v2.py")  # in TensorFlow's folder
 ENTRY = re.compile(r"^    'tf\.([\w.]+)':\s+'([\w.]+)'", re.MULTILINE)
@@ -73,39 +72,39 @@ REMEDY = (
 )
 
 
-def describe(files: list[tuple[str, str]], path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
+def describe(code: UserCode, path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
     """Return a sentence for each file with such names, up to a limit; with the shim, only for names that it lacks, too.
 
-    `files`: as `findings.texts` returns them. `path`: where the user's Python looks for TensorFlow. `keras_2`: as of
-    `has_keras_2`. A file that Python cannot parse has no findings: Python will report it itself.
+    `path`: where the user's Python looks for TensorFlow. `keras_2`: as of `has_keras_2`. A file that Python cannot
+    parse has no findings: Python will report it itself.
     """
-    version, table, why = _known(files, path, keras_2)
+    version, table, why = _known(code, path, keras_2)
     found, solved = [], False
-    for name, text in files:
-        lines = _names(text, table)
+    for source in code.sources:
+        lines = _names(source, table)
         renamed = {} if shim else {old: table[old] for old in lines if old not in why}
         if renamed:
             solved = True
             listed = [f"tf.{old} (line {_lines(lines[old])}; now {new})" for old, new in renamed.items()]
             more = f" and {len(listed) - SHOWN_NAMES} more" if len(listed) > SHOWN_NAMES else ""
             few = ", ".join(listed[:SHOWN_NAMES]) + more
-            found.append(f"{name} uses what TensorFlow {version} has under other names: {few}")
-        found += _lacking(name, lines, why)
+            found.append(f"{source.shown} uses what TensorFlow {version} has under other names: {few}")
+        found += _lacking(source.shown, lines, why)
     return [*_shortened(found), *([REMEDY] if solved else [])]
 
 
-def refused(files: list[tuple[str, str]], path: list[str], program: str, *, keras_2: bool = False) -> str:
+def refused(code: UserCode, path: list[str], *, keras_2: bool = False) -> str:
     """Return names that the shim lacks and the program is sure to use, by file and line; "" if there are none."""
-    _, table, why = _known(files, path, keras_2)
-    texts, found = dict(files), []
-    for name, places in reached(files, program).items() if table else ():
-        found += _lacking(name, _names(texts[name], {old: table[old] for old in why}, places), why)
+    _, table, why = _known(code, path, keras_2)
+    found = []
+    for source, nodes in reached(code).items() if table else ():
+        found += _lacking(source.shown, _names(source, {old: table[old] for old in why}, nodes), why)
     return "; ".join(["ENTRYPOINT_TF1=shim cannot run the code", *_shortened(found)]) if found else ""
 
 
 def listed(
-    files: list[tuple[str, str]], path: list[str], version: str, *, keras_2: bool = False
-) -> list[tuple[str, list[int], str, str, str]]:
+    code: UserCode, path: list[str], version: str, *, keras_2: bool = False
+) -> list[tuple[Source, list[int], str, str, str]]:
     """Return (file, lines, old name, new name, why it is gone) of each such name, for a TensorFlow of that version.
 
     The table is that of the TensorFlow in `path`, or the most used names if there is none.
@@ -116,9 +115,9 @@ def listed(
         table = _with_modules({name: f"tf.compat.v1.{name}" for name in FEW}, version)
     why = _gone(table, version, keras_2)
     return [
-        (name, lines, old, table[old], why.get(old, ""))
-        for name, text in files
-        for old, lines in _names(text, table).items()
+        (source, lines, old, table[old], why.get(old, ""))
+        for source in code.sources
+        for old, lines in _names(source, table).items()
     ]
 
 
@@ -133,9 +132,9 @@ def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim:
     return asked in ("1", "true", "True")  # tensorflow/__init__.py
 
 
-def _known(files: list[tuple[str, str]], path: list[str], keras_2: bool) -> tuple[str, dict[str, str], dict[str, str]]:
+def _known(code: UserCode, path: list[str], keras_2: bool) -> tuple[str, dict[str, str], dict[str, str]]:
     """Return TensorFlow's version, its table, and what of that is gone: nothing, if it is not there or not used."""
-    folder = _tensorflow(path) if any(USES.search(text) for _, text in files) else None
+    folder = _tensorflow(path) if any(USES.search(source.code) for source in code.sources) else None
     version = _version(folder) if folder else ""
     table = _table(folder, version) if folder else {}
     return version, table, _gone(table, version, keras_2)
@@ -147,43 +146,39 @@ def _lacking(file: str, lines: dict[str, list[int]], why: dict[str, str]) -> lis
 
 def _gone(table: dict[str, str], version: str, keras_2: bool) -> dict[str, str]:
     """Return the old names that compat.v1 lacks, too, each with the reason."""
-    lacks = "" if keras_2 or numbers(version) < FIRST_WITH_KERAS_3 else WITHOUT_KERAS_2
+    lacks = "" if keras_2 or version_of(version) < FIRST_WITH_KERAS_3 else WITHOUT_KERAS_2
     return {old: GONE[old] for old in table if old in GONE} | {
         old: lacks for old, new in table.items() if lacks and OF_KERAS_2.match(new)
     }
 
 
-def _names(text: str, table: dict[str, str], places: set[Place] | None = None) -> dict[str, list[int]]:
-    """Return the names of the table in a Python text, with their lines, in the order in which they occur.
+def _names(source: Source, table: dict[str, str], nodes: set[ast.AST] | None = None) -> dict[str, list[int]]:
+    """Return the names of the table in a file, with their lines, in the order in which they occur.
 
-    `places`: those that count; None: all.
+    `nodes`: those that count; None: all.
     """
     found: dict[str, list[int]] = {}
-    if not USES.search(text):
+    if not USES.search(source.code):
         return found
-    with contextlib.suppress(*UNREADABLE):
-        tree = ast.parse(text)
-        meant = _meant(tree)
-        inner: set[int] = set()  # `tf.train` of `tf.train.Saver`
-        for node in ast.walk(tree):
-            whole, line = id(node) not in inner, getattr(node, "lineno", 0)
-            if isinstance(node, ast.Attribute):
-                inner.add(id(node.value))
-            if places is not None and (line, getattr(node, "col_offset", 0)) not in places:
-                continue
-            if isinstance(node, ast.Import):
-                olds = [_below(name.name) for name in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                olds = [] if node.level else [_below(meant) for _, meant, _ in imported(node)]
-            else:
-                olds = [_below(_loaded(node)), _meant_by(node, meant) if whole else None]
-            for old in filter(None, (_longest(old or "", table) for old in olds)):
-                if line not in (lines := found.setdefault(old, [])):
-                    lines.append(line)
+    meant = _meant(source)
+    inner: set[ast.AST] = set()  # `tf.train` of `tf.train.Saver`
+    for node in ast.walk(source.tree):
+        whole, line = node not in inner, source.at(node).line
+        if isinstance(node, ast.Attribute):
+            inner.add(node.value)
+        if nodes is not None and node not in nodes:
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            olds = [_below(each.whole) for each in imports_of(node) if not each.level]
+        else:
+            olds = [_below(_loaded(node)), _meant_by(node, meant) if whole else None]
+        for old in filter(None, (_longest(old or "", table) for old in olds)):
+            if line not in (lines := found.setdefault(old, [])):
+                lines.append(line)
     return dict(sorted(found.items(), key=lambda item: min(item[1])))
 
 
-def _meant(tree: ast.AST) -> dict[str, str]:
+def _meant(source: Source) -> dict[str, str]:
     """Return what the file's names mean in TensorFlow 2; "" is TensorFlow.
 
     Names that may be compat.v1's are left out.
@@ -198,15 +193,13 @@ def _meant(tree: ast.AST) -> dict[str, str]:
         elif below is not None:
             two[name] = below
 
-    for node in ast.walk(tree):
-        for name, module, _ in () if getattr(node, "level", 0) else imported(node):
-            bind(name, module)
-        if isinstance(node, ast.Assign):
-            below = _meant_by(node.value, two)
-            module = _loaded(node.value) if below is None else f"tensorflow.{below}"
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    bind(target.id, module)
+    for each in source.imports:
+        if not each.level:
+            bind(each.here, each.meant)
+    for name, assigned in source.assignments.items():
+        for value in (each.value for each in assigned if name.isidentifier()):
+            below = _meant_by(value, two)
+            bind(name, _loaded(value) if below is None else f"tensorflow.{below}")
     return {name: below for name, below in two.items() if name not in one}
 
 
@@ -226,7 +219,7 @@ def _loaded(node: ast.AST) -> str:
 
 def _meant_by(node: ast.AST, meant: dict[str, str]) -> str | None:
     """Return `train.Saver` for the expression `tf.train.Saver`; None if it is not TensorFlow's."""
-    base, words = dotted(node)
+    base, words = attributes(node)
     below = meant.get(base.id) if isinstance(base, ast.Name) else _below(_loaded(base))
     return None if below is None or not words else ".".join([*filter(None, [below]), *words])
 
@@ -261,7 +254,7 @@ def _table(folder: Path, version: str) -> dict[str, str]:
 
 def _with_modules(table: dict[str, str], version: str) -> dict[str, str]:
     table |= {module: f"tf.compat.v1.{module}" for module in MODULES}
-    return table | {old: "" for old in GONE if old != "estimator" or numbers(version) >= FIRST_WITHOUT_ESTIMATOR}
+    return table | {old: "" for old in GONE if old != "estimator" or version_of(version) >= FIRST_WITHOUT_ESTIMATOR}
 
 
 def _shortened(found: list[str]) -> list[str]:

@@ -5,54 +5,51 @@ calls it, or passes it to something that calls it.
 """
 
 import ast
-import contextlib
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
 
-from parsed import UNREADABLE, Functions, imported, is_main
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Function, Source, imports_of, is_main_guard
 
-Place = tuple[int, int]  # line and column of an expression, or of an import
 CATCHES = {"", "ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
 CALL_WHAT_THEY_GET = ("run", "map", "Estimator")
 LEAVES = (ast.Return, ast.Break, ast.Continue)
 ENDS = (*LEAVES, ast.Raise)
 
 
-def reached(files: Iterable[tuple[str, str]], program: str) -> dict[str, set[Place]]:
-    """Return the places, by file name, that the program is sure to reach."""
-    read = _Reading(dict(files), str(PurePosixPath(program)))
-    read.module(read.program)
-    return read.places
+def reached(code: UserCode) -> dict[Source, set[ast.AST]]:
+    """Return the names, calls and imports that the program is sure to reach, by file."""
+    reading = _Reading(code)
+    if program := code.by_name.get(code.program):
+        reading.module(program)
+    return reading.nodes
 
 
 class _Reading:
-    def __init__(self, texts: dict[str, str], program: str) -> None:
-        self.texts, self.program = texts, program
-        self.places: dict[str, set[Place]] = {}
-        self.functions: dict[str, dict[str, Functions]] = {}  # of a file: `main`, `Model.__init__`
-        self.brought: dict[str, dict[str, tuple[str, str]]] = {}  # of a file: name -> (a file, the name there)
-        self.done: set[tuple[str, str]] = set()
+    def __init__(self, code: UserCode) -> None:
+        self.code = code
+        self.nodes: dict[Source, set[ast.AST]] = {}
+        self.functions: dict[Source, dict[str, Function]] = {}  # of a file: `main`, `Model.__init__`
+        self.brought: dict[Source, dict[str, tuple[Source, str]]] = {}  # of a file: name -> (a file, the name there)
+        self.done: set[tuple[Source, str]] = set()
 
-    def module(self, file: str) -> None:
+    def module(self, file: Source) -> None:
         """Read a file as it is imported, or run."""
-        if file in self.places or file not in self.texts:
-            return
-        self.places[file], self.functions[file], self.brought[file] = set(), {}, {}
-        with contextlib.suppress(*UNREADABLE):
-            self._block(ast.parse(self.texts[file]).body, file, "")
+        if file not in self.nodes:
+            self.nodes[file], self.functions[file], self.brought[file] = set(), {}, {}
+            self._block(file.tree.body, file, "")
 
-    def _block(self, body: list[ast.stmt], file: str, of_class: str) -> bool:
+    def _block(self, body: list[ast.stmt], file: Source, of_class: str) -> bool:
         """Read statements. Return whether the code behind them is sure to be reached."""
         for statement in body:
-            if isinstance(statement, Functions):
+            if isinstance(statement, Function):
                 self.functions[file][f"{of_class}{statement.name}"] = statement
                 self._expressions([*statement.decorator_list, *statement.args.defaults], file, of_class)
             elif isinstance(statement, ast.ClassDef):
                 self._expressions([*statement.bases, *statement.decorator_list], file, of_class)
                 self._block(statement.body, file, f"{statement.name}.")
             elif isinstance(statement, ast.If | ast.While):
-                if isinstance(statement, ast.If) and is_main(statement.test):
-                    if file == self.program and not self._block(statement.body, file, of_class):
+                if is_main_guard(statement):
+                    if file is self.code.main and not self._block(statement.body, file, of_class):
                         return False
                     continue
                 self._expressions([statement.test], file, of_class)
@@ -74,17 +71,17 @@ class _Reading:
                     return False
         return True
 
-    def _expressions(self, nodes: Iterable[ast.AST], file: str, of_class: str) -> None:
+    def _expressions(self, nodes: Iterable[ast.AST], file: Source, of_class: str) -> None:
         for node in (each for root in nodes for each in _sure(root)):
             if isinstance(node, ast.Attribute | ast.Name | ast.Import | ast.ImportFrom | ast.Call):
-                self.places[file].add((node.lineno, node.col_offset))
+                self.nodes[file].add(node)
             if isinstance(node, ast.Call):
                 for called in (node.func, *_handed(node)):
                     self._called(called, file, of_class)
                 if not node.args and ast.unparse(node.func).endswith("app.run"):  # which calls `main`
-                    self._called(ast.Name("main", ast.Load()), self.program, "")
+                    self._called(ast.Name("main", ast.Load()), self.code.main, "")
 
-    def _called(self, called: ast.expr, file: str, of_class: str) -> None:
+    def _called(self, called: ast.expr, file: Source, of_class: str) -> None:
         """Read a function of the user's that is called, or passed to something that calls it."""
         if isinstance(called, ast.Name):
             file, name = self.brought[file].get(called.id, (file, called.id))
@@ -104,27 +101,16 @@ class _Reading:
                 self.done.add((file, each))
                 self._block(functions[each].body, file, each.rpartition(".")[0] + "." if "." in each else "")
 
-    def _import(self, statement: ast.stmt, file: str) -> None:
-        for here, meant, module in imported(statement, file):
-            outer = self._file(module, file) if module else ""
-            if inner := self._file(meant, file):
-                self.brought[file][here] = (inner, "")
+    def _import(self, statement: ast.stmt, file: Source) -> None:
+        for each in imports_of(statement):
+            outer = self.code.module(file, each.module, each.level)
+            inner = self.code.module(file, each.whole, each.level)
+            for read in (*outer, *inner):
+                self.module(read)
+            if found := self.code.module(file, each.meant, each.level):
+                self.brought[file][each.here] = (found[-1], "")
             elif outer and isinstance(statement, ast.ImportFrom):
-                self.brought[file][here] = (outer, meant.rpartition(".")[2])
-
-    def _file(self, module: str, importer: str) -> str:
-        """Read a module of the user's and the packages around it. Return its file, or ""."""
-        words = module.split(".")
-        for base in (PurePosixPath(self.program).parent, PurePosixPath()):
-            for name in (f"{base.joinpath(*words)}.py", str(base.joinpath(*words, "__init__.py"))):
-                if name in self.texts and name != importer:
-                    for end in range(1, len(words)):
-                        package = str(base.joinpath(*words[:end], "__init__.py"))
-                        if package in self.texts:
-                            self.module(package)
-                    self.module(name)
-                    return name
-        return ""
+                self.brought[file][each.here] = (outer[-1], each.meant.rpartition(".")[2])
 
 
 def _sure(node: ast.AST) -> Iterator[ast.AST]:

@@ -1,25 +1,25 @@
 """Check names of TensorFlow, paths, notebook calls and hidden failures, and run the launcher's own check of scripts."""
 
 import ast
-import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
-from entrypoint.check.doctor.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
-from entrypoint.check.doctor.context import never_taken, tried
-from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, value_of
+from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.rules import finding
 from entrypoint.check.doctor.subject import Case
-from entrypoint.check.finding import Finding, Place, error, note, warning
+from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.choices import PsProgram, Tf1
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import NO_GPU, Role
+from entrypoint.usercode import tf1
+from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
+from entrypoint.usercode.guards import tried
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Place, Source, UseKind, calls_in, matches, value_of
+from entrypoint.usercode.unsupported import doubts
+from entrypoint.usercode.words import flags
 
-LOOK = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "look.py"
-SHIM = 'import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); or environment={"ENTRYPOINT_TF1": "shim"}'
 _PATHS = r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)"
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
@@ -34,13 +34,9 @@ _INSTEAD = {
 def of_names(case: Case) -> Iterator[Finding]:
     """Yield names, paths and calls that fail when the script reaches them, and failures that it hides."""
     for source in case.code.sources:
-        if source.problem:
-            yield error(
-                "syntax",
-                f"Python 3 cannot parse it: {source.problem}",
-                "Python 3 (`2to3` makes most of Python 2)",
-                place=Place(file=source.shown, line=source.line),
-            )
+        problem, line = source.problem
+        if problem:
+            yield finding("syntax", Place(file=source.shown, line=line), problem=problem)
     yield from _of_notebooks(case)
     yield from _of_paths(case)
     yield from _of_hidden_failures(case)
@@ -50,37 +46,22 @@ def of_names(case: Case) -> Iterator[Finding]:
 def _of_notebooks(case: Case) -> Iterator[Finding]:
     for use in case.code.calls("get_ipython"):
         if not tried(use.source, use.node):
-            yield error(
-                "notebook-left",
-                "get_ipython() exists only in a notebook: NameError",
-                "no such line; list what it installs in requirements.txt",
-                place=use.place,
-            )
+            yield finding("notebook-left", use.place)
             return
 
 
 def _of_paths(case: Case) -> Iterator[Finding]:
     seen = set()
     for source, node, found in case.code.strings(_PATHS):
-        if (source.shown, found[0]) not in seen and not never_taken(case, source, node):
+        if (source.shown, found[0]) not in seen and not case.never_takes(source, node):
             seen.add((source.shown, found[0]))
-            make = note if found[0] in _MAY_BE_THERE else warning
-            yield make(
-                "path",
-                f"{node.value!r} is a path of one machine, and does not exist in the container",
-                'os.environ["SM_CHANNEL_TRAINING"] to read, SM_MODEL_DIR or SM_OUTPUT_DATA_DIR to write',
-                place=source.at(node),
-            )
+            severity = Severity.NOTE if found[0] in _MAY_BE_THERE else Severity.WARNING
+            yield finding("path", source.at(node), severity=severity, value=repr(node.value))
     if case.code.imports("tensorflow_io*") or case.code.has(*_READ_S3):
         return
     for source, node, _ in case.code.strings(r"^s3://\w"):
         if not any(isinstance(outer, ast.Compare) or _starts(source, outer) for outer in source.around(node)):
-            yield warning(
-                "s3-path",
-                f"{node.value!r}: TensorFlow since 2.6 has no file system for s3://",
-                "a channel, whose files lie in SM_CHANNEL_...; or `import tensorflow_io` (TensorFlow 2.14)",
-                place=source.at(node),
-            )
+            yield finding("s3-path", source.at(node), value=repr(node.value))
             return
 
 
@@ -97,19 +78,9 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
             if source.dotted(call.func) in LEAVES and not any(
                 value_of(each) or not isinstance(each, ast.Constant) for each in call.args[:1]
             ):
-                yield error(
-                    "failure-hidden",
-                    "an exception is caught, and the script exits with 0: the job counts as completed",
-                    "raise",
-                    place=source.at(call),
-                )
+                yield finding("failure-hidden/exits", source.at(call))
         if _only_reports(source, node.body) and _trains(source, source.parents[node]):
-            yield warning(
-                "failure-hidden",
-                "an exception of the training is caught and printed, and the script continues as if there was none",
-                "raise, after what is printed",
-                place=source.at(node),
-            )
+            yield finding("failure-hidden", source.at(node), severity=Severity.WARNING)
 
 
 def _only_reports(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
@@ -143,46 +114,51 @@ def _trains(source: Source, attempt: ast.AST) -> bool:
 
 
 def _of_job_start(case: Case) -> Iterator[Finding]:
-    """Yield what the launcher would report when the job starts, by running the launcher's own program."""
+    """Yield what the launcher would report when the job starts, by what the launcher itself uses for that."""
     settings = case.job.settings if case.job else None
     shim = bool(settings and settings.tf1 is Tf1.SHIM)
-    found_by_launcher = _look(case, settings.ps_workers if settings else PsProgram.SCRIPT)
-    at = {source.shown: source for source in case.code.sources}
-    for name, lines, old, new, gone in found_by_launcher["names"]:
-        for line in [line for line in lines if not _is_asked_first(at[name], line)][:1]:
+    environment = dict(case.environment)
+    keras_2 = tf1.has_keras_2(environment, None, shim=shim)
+    if keras_2:  # the shim sets it
+        environment["TF_USE_LEGACY_KERAS"] = "1"
+    version = ".".join(map(str, case.tensorflow))
+    for source, lines, old, new, gone in tf1.listed(case.code, sys.path, version, keras_2=keras_2):
+        for line in [line for line in lines if not _is_asked_first(source, line)][:1]:
             more = f" (and in {len(lines) - 1} more lines)" if len(lines) > 1 else ""
-            place = Place(file=name, line=line)
+            place = Place(file=source.shown, line=line)
             if gone:
                 instead = _INSTEAD.get(old, "line 2.14 of the image (build.sh), which has it")
-                yield error("tf-gone", f"tf.{old}{more} {gone}", instead, place=place)
+                yield finding("tf-gone", place, instead=instead, old=old, more=more, gone=gone)
             elif not shim:
-                yield error(
-                    "tf1-name", f"tf.{old}{more} is of TensorFlow 1; AttributeError", f"{new}; or {SHIM}", place=place
-                )
-    for check, name, line, found, instead in found_by_launcher["doubts"]:
-        if check == "strategy-of-another-mode" and case.mode is not Mode.SINGLE:
+                yield finding("tf1-name", place, old=old, more=more, new=new)
+    mode = str(case.mode) if case.several and case.mode else ""
+    ps_workers = settings.ps_workers if settings else PsProgram.SCRIPT
+    for each in doubts(case.code, mode, ps_workers, version, environment, **_on_gpus(case)):
+        if each.check == "strategy-of-another-mode" and case.mode is not Mode.SINGLE:
             continue  # no-strategy says it
-        if name:
-            use = next((use for use in at[name].uses if use.name.endswith(_ESTIMATORS)), None)
-        else:
-            use = case.code.first(*HOROVOD, kind=UseKind.IMPORT)
-        place = use.place if use and not line else Place(file=name, line=line)
-        make = note if check == "ps-xla" and case.gpus is None else error
-        yield make(check, found, instead[:1].lower() + instead[1:], place=place)
-    if "tf1-train" in found_by_launcher["flags"] and case.job and case.together(Mode.PS):
+        severity = Severity.NOTE if each.check == "ps-xla" and case.gpus is None else Severity.ERROR
+        instead = each.instead[:1].lower() + each.instead[1:]
+        yield finding(each.check, _place(case.code, each.place), severity=severity, found=each.found, instead=instead)
+    text = "\n".join(source.code for source in case.code.sources)
+    if "tf1-train" in flags(text) and case.job and case.together(Mode.PS):
         use = case.code.call(".train")
-        yield error(
-            "estimator-never-ends",
-            "estimator.train with parameter servers connects to "
-            "a server at its own address, which it does not start: the job fails after a minute",
-            "tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)",
-            place=use.place if use else Place(file=case.code.main.shown),
-        )
+        yield finding("estimator-never-ends", use.place if use else Place(file=case.code.main.shown))
+
+
+def _place(code: UserCode, place: Place | None) -> Place:
+    """Return the line of what the launcher names without one: a file with an Estimator, or a use of Horovod."""
+    if place and place.line:
+        return place
+    if place:
+        use = next((use for use in code.by_name[place.file].uses if use.name.endswith(_ESTIMATORS)), None)
+    else:
+        use = code.first(*HOROVOD, kind=UseKind.IMPORT)
+    return use.place if use else place or Place(file=code.main.shown)
 
 
 def _is_asked_first(source: Source, line: int) -> bool:
     """Return whether a line is for an older TensorFlow, behind a check of which TensorFlow there is."""
-    for outer in (outer for use in source.uses if use.line == line for outer in source.around(use.node)):
+    for outer in (outer for use in source.uses if use.place.line == line for outer in source.around(use.node)):
         if isinstance(outer, ast.If | ast.IfExp):
             if re.search(r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.IGNORECASE):
                 return True
@@ -191,21 +167,6 @@ def _is_asked_first(source: Source, line: int) -> bool:
             if re.search("AttributeError|ImportError|ModuleNotFoundError", caught):
                 return True
     return False
-
-
-def _look(case: Case, ps_workers: PsProgram) -> dict[str, Any]:
-    asked = {
-        "files": [(source.shown, source.text) for source in case.code.sources if source.path.suffix == ".py"],
-        "program": case.code.main.shown,
-        "tensorflow": ".".join(map(str, case.tensorflow)),
-        "mode": str(case.mode) if case.several and case.mode else "",
-        "ps_workers": ps_workers,
-        "environment": dict(case.environment),
-        **_on_gpus(case),
-    }
-    command = [sys.executable, str(LOOK)]
-    answer = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120)
-    return dict(json.loads(answer.stdout))
 
 
 def _on_gpus(case: Case) -> dict[str, int]:

@@ -1,15 +1,16 @@
 """Warn of code that this way of distributing does not train, before it is tried. docs/matrix.md has the whole list."""
 
 import ast
-import contextlib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from findings import ESTIMATOR, FIRST_WITH_KERAS_3
-from parsed import UNREADABLE, imported
-from pins import numbers
+from entrypoint.usercode import keras_fit
+from entrypoint.usercode.api_names import SERVERS, WORKERS
+from entrypoint.usercode.reached import reached
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Place, Source, UseKind, matches, text_of, value_of
+from entrypoint.usercode.words import ESTIMATOR, FIRST_WITH_KERAS_3, version_of
 
 FIT = re.compile(r"\.fit\b")
 KERAS_2 = re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b")
@@ -25,16 +26,9 @@ NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several
 CLASSES = ["Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "RMSprop", "SGD"]
 OPTIMIZER = re.compile(rf"(?P<keras>(\w+\.)*keras\.)?([\w.]+\.)?optimizers\.(experimental\.)?({'|'.join(CLASSES)})")
 FIRST_COMPILED = (2, 11)  # of TensorFlow: older optimizers of Keras, later called legacy, have no XLA
-SERVERS = re.compile(r"(?<!v1\.)\bParameterServerStrategy(V2)?\(|\bClusterCoordinator\(")
+MAKES_SERVERS = re.compile(r"(?<!v1\.)\bParameterServerStrategy(V2)?\(|\bClusterCoordinator\(")
 OFF = re.compile(r"\.jit_compile\s*=\s*False\b")
 OTHER_MODE = "strategy-of-another-mode"
-SHARES = {  # a strategy that finds the other tasks in TF_CONFIG -> the mode that makes it for that
-    "MultiWorkerMirroredStrategy": "mwms",
-    "CollectiveAllReduceStrategy": "mwms",
-    "ParameterServerStrategy": "ps",
-    "ParameterServerStrategyV2": "ps",
-    "ClusterCoordinator": "ps",
-}
 STRATEGY = re.compile(r"\b([A-Z]\w*Strategy(?:V\d)?|ClusterCoordinator)\(")
 # A script that makes or removes TF_CONFIG, or finds the other tasks in another way, has a cluster of its own.
 OWN_CLUSTER = re.compile(
@@ -48,76 +42,68 @@ class Doubt(NamedTuple):
     """Describe something that does not train. `check` is a name in docs/doctor.md."""
 
     check: str
-    file: str
-    line: int  # 0: the file as a whole
+    place: Place | None  # line 0: the file as a whole; None: no file has it
     found: str
     instead: str
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place} {self.found}. {self.instead}".lstrip()
+        return f"{self.place or ''} {self.found}. {self.instead}".lstrip()
 
 
 def doubts(
-    files: list[tuple[str, str]],
+    code: UserCode,
     mode: str,
     ps_workers: str,
     tensorflow: str,
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str],
     *,
     gpus: int = 0,
     servers: int = 0,
     ranks: int = 0,
-    program: str = "",
 ) -> list[Doubt]:
     """Return what does not train: by the words of each file, `fit` of Keras 3 and optimizers by parsing the code.
 
-    `files`: as `findings.texts` returns them. `mode`: "" where one process trains alone. `tensorflow`: its version, ""
-    if there is none. `environment` decides as it does in TensorFlow. `gpus`: those that TensorFlow sees and can use on
-    this host; `servers`: parameter servers, of a chief that may see GPUs; `ranks`: of mpirun, on this host.
-    `program`: as of `keras_fit.first`.
+    `mode`: "" where one process trains alone. `tensorflow`: its version, "" if there is none. `environment` decides as
+    it does in TensorFlow. `gpus`: those that TensorFlow sees and can use on this host; `servers`: parameter servers, of
+    a chief that may see GPUs; `ranks`: of mpirun, on this host.
     """
     legacy = environment.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # tensorflow/__init__.py
-    keras_3 = numbers(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
-    keras_3 = keras_3 and not any(KERAS_2.search(text) for _, text in files)
-    found = [*_of_strategy(files, program, mode)]
-    found += [*_of_keras_3(files, program, mode, tensorflow)] if keras_3 and mode in NO_FIT else []
+    keras_3 = version_of(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
+    keras_3 = keras_3 and not any(KERAS_2.search(source.code) for source in code.sources)
+    found = [*_of_strategy(code, mode)]
+    found += [*_of_keras_3(code, mode, tensorflow)] if keras_3 and mode in NO_FIT else []
     if mode == "ps" and ps_workers == "server":
         why = "has an Estimator, whose workers run the script: with TensorFlow servers as workers it waits for ever"
         found += [
-            Doubt("estimator-never-ends", name, 0, why, "Set ENTRYPOINT_PS_WORKERS=script")
-            for name, text in files
-            if ESTIMATOR.search(text)
+            Doubt("estimator-never-ends", Place(file=source.shown), why, "Set ENTRYPOINT_PS_WORKERS=script")
+            for source in code.sources
+            if ESTIMATOR.search(source.code)
         ]
-    if gpus and servers > 1 and not keras_3 and numbers(tensorflow) >= FIRST_COMPILED:
-        found += _of_xla(files)
-    if 0 < gpus < ranks and any(HOROVOD.search(text) for _, text in files):
+    if gpus and servers > 1 and not keras_3 and version_of(tensorflow) >= FIRST_COMPILED:
+        found += _of_xla(code)
+    if 0 < gpus < ranks and any(HOROVOD.search(source.code) for source in code.sources):
         found.append(_of_ranks(gpus, ranks))
     return found
 
 
-def _of_strategy(files: list[tuple[str, str]], program: str, mode: str) -> Iterator[Doubt]:
+def _of_strategy(code: UserCode, mode: str) -> Iterator[Doubt]:
     """Yield a doubt if the program is sure to make the strategy of another mode, and no strategy beside it."""
-    others = [name for name, of in SHARES.items() if (of == "ps") != (mode == "ps")]
-    if not any(name in text for name in others for _, text in files):
+    others = WORKERS if mode == "ps" else SERVERS
+    if not any(name[1:] in source.code for name in others for source in code.sources):
         return
-    from reached import reached  # parsing is for those jobs alone
-
-    places, texts = reached(files, program), dict(files)
-    read = [texts[name] for name in places]
-    made = {name for text in read for name in STRATEGY.findall(text)}
-    if len({SHARES.get(name, name) for name in made}) != 1 or any(OWN_CLUSTER.search(text) for text in read):
+    sure = reached(code)
+    made = {name for source in sure for name in STRATEGY.findall(source.code)}
+    ways = {next((way for way in (WORKERS, SERVERS) if f".{name}" in way), name) for name in made}
+    if len(ways) != 1 or any(OWN_CLUSTER.search(source.code) for source in sure):
         return
-    for file, sure in places.items():
-        with contextlib.suppress(*UNREADABLE):
-            for node in ast.walk(ast.parse(texts[file])):
-                called = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-                if called in others and isinstance(node, ast.Call) and (node.lineno, node.col_offset) in sure:
-                    yield _of_mode(called, file, node.lineno, mode)
-                    return
+    for source, nodes in sure.items():
+        for use in source.uses:
+            if use.kind is UseKind.CALL and use.node in nodes and matches(f".{use.name}", others):
+                yield _of_mode(source.last(use.node), use.place, mode)
+                return
 
 
-def _of_mode(strategy: str, file: str, line: int, mode: str) -> Doubt:
+def _of_mode(strategy: str, place: Place, mode: str) -> Doubt:
     why = f"makes {strategy}, and the mode is {mode}" if mode else f"makes {strategy}, and the job has one host"
     if mode == "ps":
         why += ", whose TF_CONFIG has a chief, workers and parameter servers: the workers wait for one another, or fail"
@@ -128,32 +114,25 @@ def _of_mode(strategy: str, file: str, line: int, mode: str) -> Doubt:
     else:
         why += ", which starts no parameter servers: the script waits for them, or fails"
         instead = "Set ENTRYPOINT_MODE=ps and give the job two hosts or more, or make no strategy on one host"
-    return Doubt(OTHER_MODE, file, line, why, instead)
+    return Doubt(OTHER_MODE, place, why, instead)
 
 
-def _of_keras_3(files: list[tuple[str, str]], program: str, mode: str, tensorflow: str) -> Iterator[Doubt]:
-    if not any(FIT.search(text) for _, text in files):
-        return
-    import keras_fit  # parsing is for those jobs alone
-
-    if found := keras_fit.first(files, program):
-        file, line = found
+def _of_keras_3(code: UserCode, mode: str, tensorflow: str) -> Iterator[Doubt]:
+    if any(FIT.search(source.code) for source in code.sources) and (place := keras_fit.first(code)):
         why = f"calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {NO_FIT[mode]}"
-        yield Doubt("keras-3-fit", file, line, why, INSTEAD)
+        yield Doubt("keras-3-fit", place, why, INSTEAD)
 
 
-def _of_xla(files: list[tuple[str, str]]) -> Iterator[Doubt]:
+def _of_xla(code: UserCode) -> Iterator[Doubt]:
     """Yield a doubt for each file with optimizers of Keras 2 whose steps XLA compiles where a GPU is seen.
 
     XLA takes no variable of another device. With parameter servers the learning rate is on one of them, and each weight
     on any of them, so the first step fails.
     """
-    if not any(SERVERS.search(text) for _, text in files):
+    if not any(MAKES_SERVERS.search(source.code) for source in code.sources):
         return
-    for name, text in files:
-        found: list[tuple[int, int, str, str]] = []
-        with contextlib.suppress(*UNREADABLE):
-            found = [] if OFF.search(text) else sorted(_compiled(text))
+    for source in code.sources:
+        found = [] if OFF.search(source.code) else sorted(_compiled(source))
         if found:
             line, _, written, instead = found[0]
             others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -161,32 +140,27 @@ def _of_xla(files: list[tuple[str, str]]) -> Iterator[Doubt]:
                 f"has {written}{others}: where there is a GPU, Keras 2 has XLA compile the steps of an optimizer, and "
                 "XLA cannot use variables of another parameter server: the first step fails"
             )
-            yield Doubt("ps-xla", name, line, why, f"Write {instead}")
+            yield Doubt("ps-xla", Place(file=source.shown, line=line), why, f"Write {instead}")
 
 
-def _compiled(text: str) -> Iterator[tuple[int, int, str, str]]:
+def _compiled(source: Source) -> Iterator[tuple[int, int, str, str]]:
     """Yield (line, column, the optimizer's text, what to write) of each optimizer that XLA would compile."""
-    tree = ast.parse(text)
-    meant = {here: full for node in ast.walk(tree) for here, full, _ in imported(node)}
-    for node in ast.walk(tree):
+    for node in ast.walk(source.tree):
         if not isinstance(node, ast.Call):
             continue
         called, given = ast.unparse(node.func), {each.arg: each.value for each in node.keywords}
-        first, dot, rest = called.partition(".")
-        full = OPTIMIZER.fullmatch(f"{meant.get(first, first)}{dot}{rest}")
+        full = OPTIMIZER.fullmatch(source.dotted(node.func))
         if OPTIMIZER.fullmatch(called) or (full and full["keras"]):
-            off = given.get("jit_compile")
-            if None not in given and not (isinstance(off, ast.Constant) and off.value is False):
-                arguments = (ast.get_source_segment(text, each) or "" for each in (*node.args, *node.keywords))
+            if None not in given and value_of(given.get("jit_compile")) is not False:
+                arguments = (ast.get_source_segment(source.text, each) or "" for each in (*node.args, *node.keywords))
                 inside = " ".join(", ".join(arguments).split())
                 inside = inside if len(called + inside) < LONG_CHARS else "..."
                 instead = ", ".join(filter(None, [inside, "jit_compile=False"]))
                 yield node.lineno, node.col_offset, f"{called}({inside})", f"{called}({instead})"
         elif called.endswith(".compile") and called != "re.compile":
-            asked = given.get("optimizer", node.args[0] if node.args else None)
-            word = asked.value if isinstance(asked, ast.Constant) else None
+            word = text_of(given.get("optimizer", node.args[0] if node.args else None))
             for each in CLASSES:
-                if isinstance(word, str) and word.lower() == each.lower():
+                if word.lower() == each.lower():
                     instead = f"tf.keras.optimizers.{each}(jit_compile=False) in place of {word!r}"
                     yield node.lineno, node.col_offset, f'compile(... "{word}" ...)', instead
 
@@ -198,4 +172,4 @@ def _of_ranks(gpus: int, ranks: int) -> Doubt:
         'with "invalid usage"'
     )
     instead = f"Set ENTRYPOINT_PROCESSES_PER_HOST={gpus}, or CUDA_VISIBLE_DEVICES=-1 to train on CPUs"
-    return Doubt("ranks-and-gpus", "", 0, why, instead)
+    return Doubt("ranks-and-gpus", None, why, instead)

@@ -11,7 +11,8 @@ def _names(text: str) -> tuple[str, ...]:
 # --- training together ---
 HOROVOD = ("horovod.*", "smdistributed.dataparallel.*")
 WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
-SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".replica_device_setter")
+SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".ClusterCoordinator")
+SERVERS_OF_TF1 = (".replica_device_setter",)
 PROCESSES = (".initialize_jax", "jax.distributed.initialize", ".distribution.initialize", ".distribution.DataParallel")
 SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "tensorflow.*estimator.*", ".replica_device_setter")
 ONE_HOST = (".MirroredStrategy", ".OneDeviceStrategy", ".get_strategy", ".CentralStorageStrategy")
