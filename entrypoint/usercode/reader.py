@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -25,20 +24,20 @@ _TELLS = (*LOGS, "exit", "SystemExit")
 Node = TypeVar("Node", bound=ast.AST)
 
 
-@dataclass(frozen=True, kw_only=True)
 class UserCode:
     """Hold files of the user's, the program first if it is one of them."""
 
-    sources: tuple[Source, ...]
-    program: str  # its name; a shell script or a package is none of the files
-    folder: Path = Path()  # the one that would hold requirements.txt
+    def __init__(self, sources: Iterable[Source], program: str, folder: Path = Path()) -> None:
+        self.sources = tuple(sources)
+        self.program = program  # its name; a shell script or a package is none of the files
+        self.folder = folder  # the one that would hold requirements.txt
 
     @classmethod
     def of(cls, files: Iterable[tuple[str, str]], program: str) -> "UserCode":
         """Return all files of a code folder, each by its name in the folder and its text."""
         name = str(PurePosixPath(program))
-        sources = [Source(shown=shown, text=text) for shown, text in files]
-        return cls(sources=tuple(sorted(sources, key=lambda each: each.shown != name)), program=name)
+        sources = [Source(shown, text) for shown, text in files]
+        return cls(sorted(sources, key=lambda each: each.shown != name), name)
 
     @property
     def main(self) -> Source:
@@ -129,11 +128,11 @@ def read_code(program: Path, shown: str = "", exported: bool = False) -> UserCod
             base = Path(_above(str(source.path), each.level)) if each.level else folder
             for path in filter(Path.is_file, (base / path for path in files_of(each.whole.split(".")))):
                 inside = path.relative_to(folder) if path.is_relative_to(folder) else path
-                yield Source(shown=f"{prefix}{inside}", text=plain_text(path), path=path)
+                yield Source(f"{prefix}{inside}", plain_text(path), path)
 
-    main = Source(shown=shown, text=text, path=program.absolute(), exported=exported)
+    main = Source(shown, text, program.absolute(), exported)
     _, *modules = followed([main], imported)
-    return UserCode(sources=(main, *_as_imported(main, modules)), program=shown, folder=folder)
+    return UserCode([main, *_as_imported(main, modules)], shown, folder)
 
 
 def followed(
@@ -174,7 +173,7 @@ def _as_imported(main: Source, modules: list[Source]) -> Iterator[Source]:
         for node in [node for node in body if isinstance(node, ast.FunctionDef) and node.name in called - elsewhere]:
             others = [each for each in body if each is not node]
             body = body if node.name in _words(others) else others
-        yield replace(source, running=ast.Module(body=body, type_ignores=[]))
+        yield source.running(body)
 
 
 def _body_as_imported(tree: ast.Module) -> list[ast.stmt]:

@@ -1,10 +1,8 @@
 """Read one file of the user's code: its names, calls, imports and values, and where they stand. No code is run."""
 
 import ast
-import copy
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -19,8 +17,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SHOWN_CHARS = 80  # of an expression
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """Name a line of a file; 0 means the file as a whole."""
 
     file: str
@@ -60,24 +57,22 @@ class UseKind(Enum):
     IMPORT = "import"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
     """Hold one file. It is parsed when its tree is first asked for; the tree is empty if Python cannot parse it."""
 
-    shown: str  # its name in findings
-    text: str
-    path: Path = Path()
-    exported: bool = False  # perhaps from a notebook, with cells that only IPython understands
-    running: ast.Module | None = None  # the part of the tree that runs, if that is not all of it
-
-    @cached_property
-    def is_python(self) -> bool:
-        return self.shown.endswith(".py")
+    def __init__(
+        self, shown: str, text: str, path: Path = Path(), exported: bool = False, body: list[ast.stmt] | None = None
+    ) -> None:
+        self.shown = shown  # its name in findings
+        self.text = text
+        self.path = path
+        self.exported = exported  # perhaps from a notebook, with cells that only IPython understands
+        self._body = body  # the statements that run, if these are not all
 
     @cached_property
     def _parsed(self) -> tuple[ast.Module, str, int]:
         empty = ast.Module(body=[], type_ignores=[])
-        if not self.is_python:
+        if not self.shown.endswith(".py"):
             return empty, "", 0
         try:
             tree = ast.parse(self.text)
@@ -85,9 +80,15 @@ class Source:
         except UNREADABLE as error:
             return empty, getattr(error, "msg", str(error)), getattr(error, "lineno", None) or 0
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
-        return self.running or self._parsed[0]
+        return self._parsed[0] if self._body is None else ast.Module(body=self._body, type_ignores=[])
+
+    def running(self, body: list[ast.stmt]) -> "Source":
+        """Return the file as if it had only these of its statements."""
+        made = Source(self.shown, self.text, self.path, self.exported, body)
+        made._parsed = self._parsed
+        return made
 
     @property
     def problem(self) -> tuple[str, int]:
@@ -102,7 +103,7 @@ class Source:
     @cached_property
     def plain(self) -> str:
         """Return the file's code without comments and docstrings."""
-        return ast.unparse(_NoDocstrings().visit(copy.deepcopy(self.tree)))
+        return ast.unparse(_NoDocstrings().visit(ast.parse(ast.unparse(self.tree))))
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
@@ -211,8 +212,7 @@ class Source:
         return value_of(node)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Use:
+class Use(NamedTuple):
     """Describe a call, a name or an import, with the full name of what it uses."""
 
     source: Source
