@@ -30,6 +30,7 @@ MAY_IMPORT = {**map_of_the_package(), "__main__": {"cli"}}
 # Wing or room: what none of its modules imports, whatever the arrows of its rooms may become.
 NEVER = {
     "base": "record launcher observe simulate check serving cli programs train",
+    "usercode": "record launcher observe simulate check serving cli programs train",
     "record": "launcher observe simulate check serving cli programs train",
     "launcher": "observe simulate check serving cli programs train",
     "launcher/host": "launcher/control launcher/policy/facts launcher/policy/policy launcher/supervisor",

@@ -6,18 +6,18 @@ Calls are followed through functions, methods and modules. What cannot be follow
 import ast
 from collections.abc import Iterator, Mapping
 
-from entrypoint.check.doctor.api_names import HOROVOD, WORKERS
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
-from entrypoint.check.doctor.program import Code, is_main_guard
-from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, texts_of
+from entrypoint.check.doctor.rules import finding
 from entrypoint.check.doctor.subject import Case
-from entrypoint.check.finding import Finding, error
+from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
+from entrypoint.usercode.api_names import HOROVOD, SERVERS, WORKERS
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Function, Source, UseKind, calls_in, is_main_guard, matches, parameters, texts_of
 
 _MODELS = (
     *(".Sequential", ".Model", ".load_model", ".clone_model", ".from_pretrained", ".model_from_json", ".from_config"),
 )
-_OF_SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2")
 _MODEL_CLASSES = (".Model", ".Sequential", ".Module", ".Functional")
 _APPLICATIONS = ("*keras.applications.*",)
 _FITS = ("fit", "train_on_batch")
@@ -43,14 +43,13 @@ _SPREADS = (  # what spreads a computation over JAX's processes
 )
 _LEARNS_JAX = (".grad", ".value_and_grad", ".fit", ".apply_updates")
 _DEPTH = 8  # calls that are followed
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def of_scope(case: Case) -> Iterator[Finding]:
     """Yield models and metrics that are made outside of the strategy's scope, and steps that run outside of it."""
     code = case.code
     together = case.together(Mode.MWMS) or case.together(Mode.PS) or (case.hosts > 1 and joins_hosts_itself(code))
-    if together and code.call(*WORKERS, *_OF_SERVERS):
+    if together and code.call(*WORKERS, *SERVERS):
         yield from _of_models(case)
         yield from _of_loops(case)
     if case.together(Mode.JAX):
@@ -71,24 +70,13 @@ def _of_models(case: Case) -> Iterator[Finding]:
                 continue
             known.add(place)
             written = " ".join(ast.unparse(_statement(where, made)).split())[:100]
-            yield error(
-                "model-outside-scope",
-                f"`{written}` makes the model outside of strategy.scope(): each worker trains one of its own",
-                f"with strategy.scope(): {written}",
-                place=place,
-            )
+            yield finding("model-outside-scope", place, written=written)
     for source, call in case.code.nodes(ast.Call) if not known and case.tensorflow < (2, 16) else ():
         if source.last(call) == "compile":
             for keyword in call.keywords:
                 for metric in calls_in(keyword.value) if keyword.arg in ("metrics", "weighted_metrics") else ():
                     if matches(source.dotted(metric.func), _METRICS) and scopes.is_in(source, metric) is False:
-                        yield error(
-                            "metric-outside-scope",
-                            f"`{ast.unparse(metric)}` is made outside of strategy.scope(), and the model inside: Keras "
-                            "refuses it",
-                            "model.compile(...) in strategy.scope(), or the metric's name as text",
-                            place=source.at(metric),
-                        )
+                        yield finding("metric-outside-scope", source.at(metric), written=ast.unparse(metric))
                         return
 
 
@@ -98,13 +86,7 @@ def _of_loops(case: Case) -> Iterator[Finding]:
     runs = any(not matches(use.name, ("subprocess.*", *_STARTERS)) for use in code.uses(*_RUNS))
     runs = runs or code.call(*_EXCHANGES) is not None
     if applies and code.call(".GradientTape") and not runs and not code.imports(*HOROVOD, "mpi4py*", "keras_tuner*"):
-        yield error(
-            "no-strategy-run",
-            "the steps of this loop do not run in the strategy: each worker applies its own gradients",
-            "strategy.run(train_step, args=(batch,)), for each batch of "
-            "strategy.experimental_distribute_dataset(dataset)",
-            place=applies.place,
-        )
+        yield finding("no-strategy-run", applies.place)
 
 
 def _of_meshes(case: Case) -> Iterator[Finding]:
@@ -112,12 +94,7 @@ def _of_meshes(case: Case) -> Iterator[Finding]:
     joins = code.call(".initialize_jax", "jax.distributed.initialize")
     for use in code.calls(*_MESHES):
         if any(name.rpartition(".")[2] == "local_devices" for name in _names(use.source, use.node)):
-            yield error(
-                "jax-own-mesh",
-                f"`{use.written}` has only this process's devices: each process trains a model of its own",
-                "jax.devices() in place of jax.local_devices()",
-                place=use.place,
-            )
+            yield finding("jax-own-mesh", use.place, written=use.written)
             return
     learns = code.call(*_LEARNS_JAX)
     if (
@@ -127,20 +104,14 @@ def _of_meshes(case: Case) -> Iterator[Finding]:
         and not code.has(*_SPREADS)
         and not code.imports(*_SPREADS)
     ):
-        yield error(
-            "jax-nothing-shared",
-            "the processes are joined, and nothing is spread over them: each trains a model of its own",
-            "a mesh over all of jax.devices(); with Keras "
-            "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))",
-            place=learns.place,
-        )
+        yield finding("jax-nothing-shared", learns.place)
 
 
 def _names(source: Source, node: ast.AST) -> set[str]:
     return {source.dotted(each) for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name)}
 
 
-def _trained(code: Code, scopes: "Scopes") -> Iterator[tuple[Source, ast.AST]]:
+def _trained(code: UserCode, scopes: "Scopes") -> Iterator[tuple[Source, ast.AST]]:
     """Yield the expressions whose weights are trained: `model` of `model.fit(...)`, or of what gradients are for."""
     for source, call in code.nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _FITS:
@@ -162,7 +133,7 @@ def _statement(source: Source, node: ast.AST) -> ast.AST:
 class Scopes:
     """Find out where the parts of a program run: in the scope of a strategy, outside of any, or unknown."""
 
-    def __init__(self, code: Code, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, code: UserCode, environment: Mapping[str, str] | None = None) -> None:
         self._code, self._environment = code, environment
         self._functions: dict[str, list[tuple[Source, Function]]] = {}
         self._classes: dict[str, list[tuple[Source, ast.ClassDef]]] = {}
@@ -173,7 +144,6 @@ class Scopes:
                 elif isinstance(node, ast.ClassDef):
                     self._classes.setdefault(node.name, []).append((source, node))
         self._asked: set[ast.AST] = set()  # functions whose callers are being followed
-        self._assignments: dict[ast.AST, list[tuple[str, ast.AST | None, ast.AST]]] = {}  # what `_assigned` has found
         # A scope may be entered by an ExitStack, or set for all that follows.
         self.is_unusual = (
             code.has(".experimental_set_strategy")
@@ -331,10 +301,10 @@ class Scopes:
 
     def _of_argument(self, source: Source, node: ast.Name, depth: int, within: bool) -> list[tuple[Source, ast.AST]]:
         """Return the same of a parameter: of what each caller gives."""
-        function = _function_of(source, node)
+        function = source.function_of(node)
         if function is None:
             return []
-        names = _parameters(function)
+        names = parameters(function)
         if node.id not in names:
             return []
         method = isinstance(source.parents.get(function), ast.ClassDef)
@@ -348,29 +318,8 @@ class Scopes:
         return _joined(found, within)
 
     def values(self, source: Source, node: ast.Name | ast.Attribute) -> list[ast.AST]:
-        """Return what is assigned to a name in its function, else in its module; to `self.x`, in its class."""
-        written = ast.unparse(node)
-        if isinstance(node, ast.Attribute):
-            kinds = [each for each in source.around(node) if isinstance(each, ast.ClassDef)]
-            known = self._assigned(source, kinds[0]) if kinds and written.startswith("self.") else ()
-            return [value for target, _, value in known if target == written]
-        function = _function_of(source, node)
-        assigned = [each for each in self._assigned(source, source.tree) if each[0] == written]
-        own = [value for _, where, value in assigned if where is function]
-        if own or (function and written in _parameters(function)):
-            return own
-        return [value for _, where, value in assigned if where is None]
-
-    def _assigned(self, source: Source, within: ast.AST) -> list[tuple[str, ast.AST | None, ast.AST]]:
-        """Return (target as written, its function, value) of all assignments in a node."""
-        if within not in self._assignments:  # it is asked for each name whose value is followed
-            self._assignments[within] = [
-                (ast.unparse(target), _function_of(source, node), value)
-                for node in ast.walk(within)
-                for target, value in _assigned(node)
-                if not self._is_never_run(source, node)
-            ]
-        return self._assignments[within]
+        """Return what may be assigned to a name, but for what the job's environment rules out."""
+        return [each.value for each in source.assigned(node) if not self._is_never_run(source, each.node)]
 
     def _makes_model(self, source: Source, call: ast.Call, depth: int) -> bool:
         """Return whether a call makes a model, and that not in a scope of its own."""
@@ -412,23 +361,3 @@ def _is_of_with(source: Source, node: ast.AST) -> bool:
     """Return whether an expression is part of a `with`, or kept or returned for one."""
     kinds = ast.withitem | ast.Assign | ast.Return | ast.stmt
     return not isinstance(next((each for each in source.around(node) if isinstance(each, kinds)), None), ast.Expr)
-
-
-def _function_of(source: Source, node: ast.AST) -> Function | None:
-    return next((each for each in source.around(node) if isinstance(each, Function)), None)
-
-
-def _parameters(function: Function) -> list[str]:
-    return [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
-
-
-def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield (target, value) of an assignment; of several targets, each with the whole value."""
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                yield from zip(target.elts, node.value.elts, strict=False)
-            else:
-                yield from ((each, node.value) for each in (target.elts if isinstance(target, ast.Tuple) else [target]))
-    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
-        yield node.target, node.value

@@ -6,9 +6,9 @@ from typing import Any
 from entrypoint.base.errors import clip
 from entrypoint.base.secrets import Secrets
 from entrypoint.base.severity import BAD
-from entrypoint.check.doctor.check_request import AWS_IMAGE
 from entrypoint.check.doctor.doctor import Report, title_of
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
+from entrypoint.check.doctor.subject import AWS_IMAGE
 from entrypoint.check.finding import counted
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.params import PREFIX

@@ -8,7 +8,20 @@ from pathlib import Path
 
 import pytest
 from findings import texts
-from tf1 import MODULES, TABLE, _table, _tensorflow, _version, describe, has_keras_2, listed, refused
+
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.tf1 import (
+    MODULES,
+    TABLE,
+    _table,
+    _tensorflow,
+    _version,
+    describe,
+    has_keras_2,
+    listed,
+    refused,
+)
+from entrypoint.usercode.words import without_comments
 
 TENSORFLOW = """renames = {
     'tf.ConfigProto':
@@ -63,7 +76,7 @@ def say(tmp_path: Path, path):
         code = tmp_path / "code"
         (code / name).parent.mkdir(parents=True)
         (code / name).write_text(text)
-        return describe(list(texts(code)), path(version), shim=shim)
+        return describe(UserCode.of(texts(code), name), path(version), shim=shim)
 
     return say
 
@@ -125,9 +138,10 @@ def test_each_way_to_come_to_a_name_is_seen(path, form):
     """By the launcher at a job's start, and by the doctor, which uses the same code."""
     text = "\n".join(FORMS[form])
     line = next(number for number, line in enumerate(text.split("\n"), 1) if "set_session" in line)
-    named = [("train.py", [line], "keras.backend.set_session", "tf.compat.v1.keras.backend.set_session", "")]
-    assert listed([("train.py", text)], path(), "2.14.1") == named
-    assert listed([("train.py", text)], [], "2.14.1") == named  # where no TensorFlow brings its table
+    code = UserCode.of([("train.py", text)], "train.py")
+    named = [(code.main, [line], "keras.backend.set_session", "tf.compat.v1.keras.backend.set_session", "")]
+    assert listed(code, path(), "2.14.1") == named
+    assert listed(code, [], "2.14.1") == named  # where no TensorFlow brings its table
 
 
 @pytest.mark.parametrize(
@@ -192,7 +206,7 @@ BESIDE = [
 def test_the_shim_refuses_what_the_program_is_sure_to_come_to(path, program):
     """By file and line, before anything is started; and nothing else, which the log has as a warning."""
     files = [("train.py", program.replace("!", "").replace("?", "")), *BESIDE]
-    said = refused(files, path(), "train.py")
+    said = refused(UserCode.of(files, "train.py"), path())
     lines = [number for number, line in enumerate(program.split("\n"), 1) if "!" in line]
     if program in UNSURE:
         assert said == ""
@@ -210,11 +224,11 @@ def test_the_shim_refuses_what_takes_keras_2_where_there_is_keras_3(path):
         "import tensorflow as tf\nfrom tensorflow.keras.backend import set_session\ntf.layers.dense(x)\ntf.Session()\n"
     )
     path = path("2.21.0")
-    said = refused([("train.py", text)], path, "train.py")
+    said = refused(UserCode.of([("train.py", text)], "train.py"), path)
     for name, line in (("keras.backend.set_session", 2), ("layers.dense", 3)):
         assert f"train.py uses tf.{name} (line {line}), which Keras 3 lacks: set TF_USE_LEGACY_KERAS=1" in said
     assert "Session (" not in said
-    assert refused([("train.py", text)], path, "train.py", keras_2=True) == ""
+    assert refused(UserCode.of([("train.py", text)], "train.py"), path, keras_2=True) == ""
 
 
 def test_whether_there_is_keras_2(tmp_path):
@@ -281,9 +295,8 @@ def test_tensorflow_lacks_all_that_it_is_said_to_lack():
     assert json.loads(looked.stdout.splitlines()[-1]) == [_version(folder), [], []]
 
 
-def test_comments_go_and_lines_stay(tmp_path):
+def test_comments_go_and_lines_stay():
     text = "#!/usr/bin/env python\n\n# one\nx = 1  # two\n    # three\ny = '#'\n"
-    (tmp_path / "train.py").write_text(text)
-    ((_, found),) = texts(tmp_path)
+    found = without_comments(text)
     assert found.split("\n")[3].rstrip() == "x = 1" and found.count("\n") == text.count("\n")
     assert ast.parse(found).body[1].lineno == 6

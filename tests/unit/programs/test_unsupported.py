@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 from findings import texts
-from unsupported import doubts
+
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.unsupported import doubts
+from entrypoint.usercode.words import without_comments
 
 FIT = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.fit(data)\n"
 LOOP = "import keras\nwith tf.GradientTape() as tape:\n    loss = step(model)\n"
@@ -17,7 +20,7 @@ def of(tmp_path: Path, text: str, mode: str, tensorflow: str = "2.21.0", workers
     (tmp_path / "lib").mkdir()
     (tmp_path / "train.py").write_text("from lib import models\n")
     (tmp_path / "lib/models.py").write_text(text)
-    found = doubts(list(texts(tmp_path)), mode, workers, tensorflow, env)
+    found = doubts(UserCode.of(texts(tmp_path), "train.py"), mode, workers, tensorflow, env)
     assert len(found) <= 1
     return str(found[0]) if found else ""
 
@@ -60,8 +63,8 @@ SKLEARN = "from sklearn import svm\nfrom sklearn.preprocessing import StandardSc
 
 def lines_of_fit(*files: tuple[str, str], program: str = "train.py") -> list[tuple[str, int]]:
     """Return where fit of Keras 3 is reported."""
-    found = doubts([*files], "mwms", "script", "2.21.0", {}, program=program)
-    return [(each.file, each.line) for each in found]
+    found = doubts(UserCode.of(files, program), "mwms", "script", "2.21.0", {})
+    return [(each.place.file, each.place.line) for each in found]
 
 
 @pytest.mark.parametrize(
@@ -110,10 +113,9 @@ def test_each_file_counts_where_the_program_is_no_python() -> None:
     assert lines_of_fit(("train.py", FIT), program="train.sh") == [("train.py", 3)]
 
 
-def test_a_number_sign_in_a_string_is_no_comment(tmp_path: Path) -> None:
+def test_a_number_sign_in_a_string_is_no_comment() -> None:
     text = "a = 'one # two'  # 'three'\nb = \"\"\"\n# four's\n\"\"\"\n# five's\nc = '\\'#' #\nd = '' # six\n"
-    (tmp_path / "train.py").write_text(text)
-    ((_, found),) = texts(tmp_path)
+    found = without_comments(text)
     assert found == "a = 'one # two'\nb = \"\"\"\n# four's\n\"\"\"\n\nc = '\\'#'\nd = ''\n"
 
 
@@ -150,7 +152,10 @@ STRATEGY = "strategy = tf.distribute.ParameterServerStrategy(resolver)\n"
 
 def of_xla(text: str, *, tensorflow: str = "2.14.1", gpus: int = 1, servers: int = 2, **env: str) -> list[str]:
     files = [("train.py", STRATEGY), ("lib/models.py", text)]
-    return [str(each) for each in doubts(files, "ps", "script", tensorflow, env, gpus=gpus, servers=servers)]
+    return [
+        str(each)
+        for each in doubts(UserCode.of(files, "train.py"), "ps", "script", tensorflow, env, gpus=gpus, servers=servers)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +226,7 @@ def test_keras_2_beside_a_newer_tensorflow_has_xla_too() -> None:
 
 def test_without_parameter_servers_it_may_compile() -> None:
     files = [("train.py", "tf.keras.optimizers.SGD(0.1)")]
-    assert doubts(files, "ps", "script", "2.14.1", {}, gpus=1, servers=2) == []
+    assert doubts(UserCode.of(files, "train.py"), "ps", "script", "2.14.1", {}, gpus=1, servers=2) == []
 
 
 @pytest.mark.parametrize(
@@ -229,13 +234,18 @@ def test_without_parameter_servers_it_may_compile() -> None:
 )
 def test_more_ranks_than_gpus_with_horovod(ranks: int, gpus: int, told: bool) -> None:
     files = [("train.py", "import horovod.tensorflow as hvd\n")]
-    found = doubts(files, "mpi", "script", "2.14.1", {}, gpus=gpus, ranks=ranks)
+    found = doubts(UserCode.of(files, "train.py"), "mpi", "script", "2.14.1", {}, gpus=gpus, ranks=ranks)
     assert bool(found) == told
     if told:
         words = str(found[0])
         assert words.startswith(f"{ranks} ranks are to train on each host, where ") and "invalid usage" in words
         assert f"ENTRYPOINT_PROCESSES_PER_HOST={gpus}" in words
-    assert doubts([("train.py", "from mpi4py import MPI\n")], "mpi", "script", "", {}, gpus=gpus, ranks=ranks) == []
+    assert (
+        doubts(
+            UserCode.of([("train.py", "from mpi4py import MPI\n")], ""), "mpi", "script", "", {}, gpus=gpus, ranks=ranks
+        )
+        == []
+    )
 
 
 SERVERS = "import tensorflow as tf\nd = tf.distribute\nc = d.cluster_resolver.TFConfigClusterResolver()\n"
@@ -260,7 +270,7 @@ ROLE = "import json, os\ntask = json.loads(os.environ['TF_CONFIG'])['task'] if '
 )
 def test_the_strategy_of_another_mode(tmp_path: Path, text: str, mode: str, says: str) -> None:
     (tmp_path / "train.py").write_text(text)
-    (found,) = doubts(list(texts(tmp_path)), mode, "script", "2.14.1", {}, program="train.py")
+    (found,) = doubts(UserCode.of(texts(tmp_path), "train.py"), mode, "script", "2.14.1", {})
     assert str(found).startswith(f"train.py{says}") and "Set ENTRYPOINT_MODE=" in found.instead
 
 
@@ -286,10 +296,10 @@ def test_the_strategy_of_another_mode(tmp_path: Path, text: str, mode: str, says
 def test_a_script_that_chooses_its_strategy_or_cluster_is_not_warned(tmp_path: Path, text: str, mode: str) -> None:
     (tmp_path / "train.py").write_text(text)
     (tmp_path / "other.py").write_text(f"{SERVERS}{WORKERS}")
-    assert doubts(list(texts(tmp_path)), mode, "script", "2.14.1", {}, program="train.py") == []
+    assert doubts(UserCode.of(texts(tmp_path), "train.py"), mode, "script", "2.14.1", {}) == []
 
 
 @pytest.mark.parametrize(("text", "mode"), [(WORKERS, "mwms"), (WORKERS, "single"), (WORKERS, "mpi"), (SERVERS, "ps")])
 def test_the_strategy_of_the_mode_is_right(tmp_path: Path, text: str, mode: str) -> None:
     (tmp_path / "train.py").write_text(text)
-    assert doubts(list(texts(tmp_path)), mode, "script", "2.14.1", {}, program="train.py") == []
+    assert doubts(UserCode.of(texts(tmp_path), "train.py"), mode, "script", "2.14.1", {}) == []

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from corpus_launches import BOTO3, DEFAULT, OF_BOTO3
-from corpus_v3 import SCRIPTS
+from corpus_launches import BOTO3, DEFAULT, OF_BOTO3, with_model_trainers
 from looking import REQUEST
 
 from entrypoint.base.severity import Severity
@@ -39,7 +38,7 @@ def test_what_is_told_of_a_launch_script(name: str, tmp_path: Path) -> None:
 
 def test_launch_scripts_of_sdk_v3_are_known(tmp_path: Path) -> None:
     """tests/sdk, where the SDK is, tests the findings on them."""
-    for at, script in enumerate(SCRIPTS.values()):
+    for at, script in enumerate(with_model_trainers().values()):
         path = tmp_path / f"submit{at}.py"
         path.write_text(script.text)
         assert sort_out([str(path)]).launches, script.text

@@ -13,9 +13,9 @@ from waiting import eventually
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.doctor import examine
+from entrypoint.check.doctor.launch_script import CAUGHT, launched
 from entrypoint.check.doctor.output import as_json, as_text
 from entrypoint.check.doctor.planned_job import described
-from entrypoint.check.doctor.run_launch_script import CAUGHT, launched
 from entrypoint.cli.main import run
 from entrypoint.launcher.job.job import Mode
 
@@ -82,7 +82,7 @@ def test_a_launch_that_misses_arguments(tmp_path: Path) -> None:
 def test_what_a_launch_has_forked_is_gone(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
     """Though it has a session of its own, as a daemon has."""
     if not sealed:
-        monkeypatch.setattr("entrypoint.check.doctor.run_launch_script.CAUGHT", without_namespaces(tmp_path))
+        monkeypatch.setattr("entrypoint.check.doctor.launch_script.CAUGHT", without_namespaces(tmp_path))
     forked = tmp_path / "forked"
     forks = f"""
 import os, pathlib, signal, time
@@ -126,7 +126,7 @@ libc.connect(libc.socket(2, 1, 0), address, 16)
         if not report.unsealed:
             with pytest.raises(BlockingIOError):
                 server.accept()
-        monkeypatch.setattr("entrypoint.check.doctor.run_launch_script.CAUGHT", without_namespaces(tmp_path))
+        monkeypatch.setattr("entrypoint.check.doctor.launch_script.CAUGHT", without_namespaces(tmp_path))
         assert "gave the launch script no network of its own" in as_text(examine([str(path)]))
 
 
