@@ -227,6 +227,7 @@ def test_nobody_imports_programs_and_only_the_server_imports_tensorflow():
         assert not [each for each in imports(path) if each.startswith("entrypoint.programs")], name
         if not name.startswith("stand_ins/"):
             assert not foreign(path) & {"smdistributed"}, name
+        assert room(name) == "serving" or "flask" not in foreign(path), f"{name}: Flask takes long to import"
         if not name.startswith(may):
             assert not foreign(path) & {"tensorflow", "keras", "horovod", "mpi4py"}, name
 

@@ -1,4 +1,7 @@
-"""Queue events and questions of signal handlers and threads for the loop."""
+"""Queue events and questions of signal handlers and threads for the loop.
+
+The launcher's signal handlers are all installed here, at its start.
+"""
 
 import contextlib
 import os
@@ -23,20 +26,19 @@ class Inbox:
         self._queue: queue.SimpleQueue[Event | Question] = queue.SimpleQueue()
         self._kept: Event | Question | None = None  # taken too early
         self.put: Callable[[Event], None] = self._queue.put
+        self.signals: list[int] = []  # each SIGTERM and SIGINT that has come; read also before and after the loop
 
-    def catch_signals(self, signals: list[int]) -> None:
-        """Turn SIGTERM, SIGINT and SIGCHLD into events, and append the first two to `signals`, read after the loop."""
-
-        def catch(number: int, _: object) -> None:
-            signals.append(number)
-            self.put(Signalled(number=number))
-
+    def catch_signals(self) -> None:
+        """Turn SIGTERM, SIGINT and SIGCHLD into events."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, catch)
+            signal.signal(number, self._catch)
         signal.signal(signal.SIGCHLD, lambda *_: self.put(ChildrenChanged()))
-        self._end_waits_by_signals()
 
-    def _end_waits_by_signals(self) -> None:
+    def _catch(self, number: int, _: object) -> None:
+        self.signals.append(number)
+        self.put(Signalled(number=number))
+
+    def end_waits_by_signals(self) -> None:
         """Let every signal end a wait: one that came just before, or to another thread, would be noticed late."""
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more
             return

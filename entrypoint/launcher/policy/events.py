@@ -322,5 +322,7 @@ class Finish(Value):
     outcome: Outcome
 
 
-OtherAction = Probe | Knock | TakeInventory | TellCoordinator | TellFollowers | Finish  # beyond the host's processes
-Action = Start | Ask | Force | Sweep | Inspect | Look | WritePublicKeys | Say | OtherAction
+Action = (
+    Start | Ask | Force | Sweep | Inspect | Look | Probe | Knock | TakeInventory | WritePublicKeys | TellCoordinator
+    | TellFollowers | Say | Finish
+)  # fmt: skip

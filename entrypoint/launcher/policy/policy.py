@@ -38,7 +38,7 @@ class Policy:
         # The last messages that were sent.
         self._sent_report: Report | None = None
         self._sent_news: News | None = None
-        self._due: float | None = None  # the next deadline, if it is known
+        self.deadline = now  # when to be called with Due, if nothing happens before
         self._new_public_keys: list[str] = []  # keys whose files must be written
         self._public_keys = {(spec.host, spec.key_name) for spec in plan.processes if spec.key_name}
         self._stop_at = now + settings.max_runtime - settings.stop_early_seconds if settings.max_runtime else inf
@@ -47,11 +47,11 @@ class Policy:
     def on(self, happened: Sequence[Event], now: float) -> list[Action]:
         """Note events that came together. Return the actions that follow from the facts after that."""
         self.liveness.notice_own_pause(now)
-        quiet = self._due is not None and now < self._due and self._are_signs_of_life(happened)
+        quiet = now < self.deadline and self._are_signs_of_life(happened)
         actions = [action for event in happened for action in self._note(event, now)]
         if not quiet:
             actions += self._advance(now)
-            self._due = self._next_deadline(now)  # here, and not when it is asked for, so that a replay has the same
+            self.deadline = self._next_deadline(now)  # here, so that a replay has the same one
         return actions
 
     def _are_signs_of_life(self, happened: Sequence[Event]) -> bool:
@@ -245,10 +245,6 @@ class Policy:
             if report != self._sent_report:
                 self._sent_report = report
                 yield events.TellCoordinator(report=report)
-
-    def deadline(self, now: float) -> float:
-        """Return when to call the policy with Due, if nothing happens before."""
-        return self._next_deadline(now) if self._due is None else self._due
 
     def _next_deadline(self, now: float) -> float:
         facts = self.facts

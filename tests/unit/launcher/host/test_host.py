@@ -14,6 +14,7 @@ from waiting import eventually
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.host.host import ThisHost
+from entrypoint.launcher.host.inbox import Inbox
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Ready, Role
@@ -54,7 +55,7 @@ def start(tmp_path: Path, log: Log, monkeypatch):
     def make(*specs: ProcessSpec) -> ThisHost:
         plan = Plan(title="", hosts=(HOST, OTHER), processes=specs)
         told.clear()
-        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, record=told.append))
+        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, Inbox(), told.append))
         return hosts[-1]
 
     yield make
@@ -65,10 +66,6 @@ def start(tmp_path: Path, log: Log, monkeypatch):
 
 
 told: list[Line] = []
-
-
-def act(host: ThisHost, *actions: events.Action) -> None:
-    assert list(host.carry_out(actions)) == []
 
 
 def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[ProcessSpec, ...] = ()):
@@ -85,7 +82,7 @@ def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[P
 def test_a_process_starts_and_its_end_comes_with_its_output(start: Callable) -> None:
     script = spec("script", "echo restarted $ENTRYPOINT_RESTART_COUNT; exit 3")
     host = start(script)
-    act(host, events.Start(spec=script, restarted=2))
+    host.start(script, 2)
     ended = event(host, events.Ended)
     assert (ended.name, ended.exit, ended.output) == ("script", Exit(code=3), "restarted 2\n")
     assert [replace(line, at=0.0) for line in told] == [
@@ -96,16 +93,8 @@ def test_a_process_starts_and_its_end_comes_with_its_output(start: Callable) -> 
 def test_what_cannot_be_started_is_an_event(start: Callable) -> None:
     script = spec("script").but(argv=("/no/such/program",))
     host = start(script)
-    act(host, events.Start(spec=script))
+    host.start(script, 0)
     assert event(host, events.NotStarted).why.startswith("/no/such/program: No such file")
-
-
-def test_other_actions_come_back_in_their_turn(start: Callable) -> None:
-    host = start(script := spec("script", "exit 0"))
-    knock, probe = events.Knock(host=OTHER), events.Probe(hosts=(OTHER,))
-    left = host.carry_out([knock, events.Start(spec=script), probe])
-    assert next(left) == knock and not host.processes
-    assert next(left) == probe and host.processes
 
 
 def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypatch) -> None:
@@ -114,10 +103,11 @@ def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypat
     held = script.but(argv=("sleep", "600"))
     host = start(script)
     monkeypatch.setattr(host._evidence._meter, "killed_since", lambda: "the kernel did it")
-    act(host, events.Start(spec=held), events.Force(name="script"))
+    host.start(held, 0)
+    host.force("script")
     ended = event(host, events.Ended)
     assert (ended.exit, ended.memory) == (KILLED, "")
-    act(host, events.Start(spec=script))
+    host.start(script, 0)
     ended = event(host, events.Ended)
     assert (ended.exit, ended.memory) == (KILLED, "the kernel did it")
 
@@ -151,7 +141,7 @@ def test_a_rank_of_another_attempt_is_refused(start: Callable, attempt: int | No
 def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monkeypatch) -> None:
     server = spec("ps/0", "sleep 600", ready=Ready.LISTENING, ports=(7000,))
     host = start(server)
-    act(host, events.Start(spec=server))
+    host.start(server, 0)
     looks = iter([False, False, True])
     monkeypatch.setattr("entrypoint.launcher.host.process.listening", lambda port: next(looks))
     assert host.next_events(inf, (server,), 0, hold_ranks=False) == [(events.Due(),)]
@@ -163,7 +153,7 @@ def test_who_is_about_to_end_is_said_once_more_when_nobody_is(start: Callable, m
     outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
     monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))
     for _ in range(4):
-        act(host, events.Look(names=(script.name,)))
+        host.look_for_dying([script.name])
     (first,), *others = [host.inbox.take(0.0) for _ in range(3)]
     assert first.found[0][:2] == ("script", "ValueError: bad")
     assert others == [(events.Looked(found=()),), (events.Due(),)]

@@ -47,7 +47,8 @@ from entrypoint.launcher.host.inbox import Inbox
 from entrypoint.launcher.policy.events import ChildrenChanged
 
 inbox = Inbox()
-inbox.catch_signals([])
+inbox.catch_signals()
+inbox.end_waits_by_signals()
 threading.Thread(target=time.sleep, args=(100,), daemon=True).start()  # whom the kernel takes in place of us
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
 if os.fork() == 0:

@@ -56,7 +56,6 @@ class Coordinator:
         self.now += 0.001
         for action in self.policy.on(happened, self.now):
             self.did[type(action).__name__] += 1
-        self.policy.deadline(self.now)
 
     def hear(self, **facts) -> None:
         reports = [events.Reported(report=events.Report(host=host, **facts)) for host in self.followers]

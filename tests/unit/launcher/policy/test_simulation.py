@@ -181,7 +181,7 @@ class World:
         if host.there and self.now >= host.frozen_until:
             self.happen(name, events.Due())
         if host.there:
-            delay = max(host.frozen_until, host.policy.deadline(self.now)) - self.now
+            delay = max(host.frozen_until, host.policy.deadline) - self.now
             self.at(max(delay, 0.01), self.wake, name)
 
     def happen(self, name: str, event: events.Event) -> None:

@@ -50,7 +50,6 @@ class Life:
     def on(self, at: float, *happened: events.Event):
         actions = self.policy.on(happened, BEGAN + at)
         assert self.history.note(happened, BEGAN + at, actions) == actions
-        self.policy.deadline(BEGAN + at)  # as the launcher's loop asks before it waits
         self.lines += [["decided", BEGAN + at, line] for line in self.written]
         self.written.clear()
         for action in actions:
