@@ -126,7 +126,9 @@ EACH = [
 
 
 @pytest.mark.parametrize("name, mode", EACH)
-def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str) -> None:
+def test_the_script_runs_or_one_line_says_what_is_missing(
+    cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str
+) -> None:
     """The script's own fault ends the job, not ours; or one line names what is missing."""
     odd = CONTAINERS[name]
     options = dict(odd.options)
@@ -138,8 +140,7 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
         **({"ENTRYPOINT_PROCESSES_PER_HOST": "2"} if mode in TOGETHER else {}),
     }
     with cluster(
-        program="tells.py",
-        files={"tells.py": SCRIPT},
+        code=SCRIPT,
         hosts=1 if mode == "single" else 2,
         mode=mode,
         environment=environment,
@@ -163,41 +164,6 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
             assert "did its work" in everything and ("all 4" in everything) == (mode in TOGETHER)
         if mode == "single":
             assert everything.count("Traceback") == (not refused)
-
-
-@pytest.mark.more  # with several hosts, and with another mode alone, it is above
-def test_mpi_on_one_host_takes_no_account(cluster: Callable[..., Cluster]) -> None:
-    two = {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}
-    with cluster(
-        program="tells.py",
-        files={"tells.py": SCRIPT},
-        hosts=1,
-        mode="mpi",
-        environment=two,
-        service={**USER, **READ_ONLY},
-    ) as job:
-        (ending,) = job.wait().values()
-        assert ending.exit_code == 1 and "all 2" in ending.log and CANNOT_KEEP in ending.log
-
-
-@pytest.mark.more  # programs without TensorFlow are above
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "single"])
-def test_tensorflow_trains_in_all_at_once(cluster: Callable[..., Cluster], tmp_path: Path, mode: str) -> None:
-    options = dict(HARD)
-    environment = {**BUSY, **options.pop("environment"), "ENTRYPOINT_PS_WORKERS": "server", "TF_CPP_MIN_LOG_LEVEL": "1"}
-    mounts = [f"{passwd(tmp_path, f'{TRAINER}:/bin/sh')}:/etc/passwd:ro"]
-    with cluster(
-        program="joins.py",
-        hosts=2,
-        mode=mode,
-        environment=environment,
-        mounts=mounts,
-        open_to_all=True,
-        service=options,
-    ) as job:
-        endings = job.wait()
-        assert [ending.exit_code for ending in endings.values()] == [0, 0]
-        assert "together: 2" in endings["algo-1"].log
 
 
 def test_the_page_has_them_all() -> None:

@@ -194,7 +194,7 @@ class TrainingTime:
 
     def __init__(self, output: Path, by_steps: bool) -> None:
         self._output, self._by_steps = output, by_steps
-        self._tails: dict[Path, Tail] = {}
+        self._tails: dict[Path, RecordTail] = {}
         self._since: float | None = None
 
     @property
