@@ -7,8 +7,7 @@ from pathlib import Path
 import full_run
 import pytest
 from full_run import digest, left, why_needed, write
-from outcomes.pairs import HEAVY, PAIRS, pairs_of
-from outcomes.table import CASES
+from outcomes.table import CASES, HEAVY, PAIRS, pairs_of
 
 
 @pytest.fixture
