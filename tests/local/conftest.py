@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -107,6 +108,13 @@ def why_no_netns() -> str:
         return "--engine netns needs root"
     lacks = [tool for tool in ("ip", "nsenter") if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
     return f"--engine netns lacks {', '.join(lacks)}" if lacks else ""
+
+
+@pytest.fixture
+def shared():
+    """Return a folder that all hosts see, even if each has its own /tmp."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

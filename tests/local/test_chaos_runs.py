@@ -36,10 +36,6 @@ def working(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.more), pytest.param(signal.SIGINT, id="SIGINT")],
-)
-@pytest.mark.parametrize(
     ("moment", "fault"),
     [
         (arrived, STALL),
@@ -49,16 +45,14 @@ def working(folder: Path) -> bool:
     ],
     ids=["at once", "working", "frozen", "short of pids"],
 )
-def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, number, moment, fault):
+def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, moment, fault):
     case = Case(mode="single", hosts=2, seconds=300.0, netns=not callable(moment), faults=(fault,))
     (tmp_path / "case.json").write_text(case.to_json())
     before = set(Path("/tmp").glob("entrypoint-*"))
     program = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.chaos", "--repeat", str(tmp_path / "case.json"), "--keep", str(tmp_path)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+        cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     try:
         folder = eventually(lambda: job_folder(program.pid), LONG)
         if callable(moment):
@@ -66,7 +60,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, number, moment, faul
         else:
             eventually(lambda: groups(moment, program.pid), LONG, "a control group")
         shared = {path for path in Path("/tmp").glob("entrypoint-*") if path not in before and is_of(path, folder)}
-        program.send_signal(number)
+        program.send_signal(signal.SIGINT)
         assert program.wait(LONG) != 0
     finally:
         program.kill()
@@ -120,7 +114,6 @@ def handlers():
         signal.signal(number, handler)
 
 
-@pytest.mark.more  # a test of the tool, which a default run uses
 def test_a_fault_of_the_launcher_is_found_and_shrunk(tmp_path, monkeypatch, capsys, handlers):
     copy = tmp_path / "planted"
     shutil.copytree(ROOT / "entrypoint", copy / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
