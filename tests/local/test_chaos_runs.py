@@ -1,4 +1,4 @@
-"""Test benchmarks/chaos with real jobs: stopped, it leaves nothing; a fault of the launcher is found."""
+"""Test benchmarks/chaos with real jobs: stopped, it leaves nothing; a fault of the launcher is found and shrunk."""
 
 import os
 import shutil
@@ -36,10 +36,6 @@ def working(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.more), pytest.param(signal.SIGINT, id="SIGINT")],
-)
-@pytest.mark.parametrize(
     ("moment", "fault"),
     [
         (arrived, STALL),
@@ -49,16 +45,14 @@ def working(folder: Path) -> bool:
     ],
     ids=["at once", "working", "frozen", "short of pids"],
 )
-def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, number, moment, fault):
+def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, moment, fault):
     case = Case(mode="single", hosts=2, seconds=300.0, netns=not callable(moment), faults=(fault,))
     (tmp_path / "case.json").write_text(case.to_json())
     before = set(Path("/tmp").glob("entrypoint-*"))
     program = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.chaos", "--repeat", str(tmp_path / "case.json"), "--keep", str(tmp_path)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+        cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     try:
         folder = eventually(lambda: job_folder(program.pid), LONG)
         if callable(moment):
@@ -66,7 +60,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, number, moment, faul
         else:
             eventually(lambda: groups(moment, program.pid), LONG, "a control group")
         shared = {path for path in Path("/tmp").glob("entrypoint-*") if path not in before and is_of(path, folder)}
-        program.send_signal(number)
+        program.send_signal(signal.SIGINT)
         assert program.wait(LONG) != 0
     finally:
         program.kill()
@@ -121,26 +115,30 @@ def handlers():
 
 
 @pytest.mark.more  # a test of the tool, which a default run uses
-def test_a_fault_of_the_launcher_is_found(tmp_path, monkeypatch, capsys, handlers):
+def test_a_fault_of_the_launcher_is_found_and_shrunk(tmp_path, monkeypatch, capsys, handlers):
     copy = tmp_path / "planted"
     shutil.copytree(ROOT / "entrypoint", copy / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
     with (copy / "entrypoint" / "launcher" / "outcome" / "outcome.py").open("a") as file:
         file.write(BROKEN)
     late = Fault(kind="late", host="algo-2", lasts=0.2)
     scripts = {"algo-1 script": Script(seconds=0.3, do="killed", flood=3), "algo-2 script": Script(seconds=0.3)}
-    job = Case(name="7/0", mode="single", hosts=2, netns=False, scripts=scripts, seconds=0.3, faults=(late,))
+    big = Case(name="7/0", mode="single", hosts=2, netns=False, scripts=scripts, seconds=0.3, faults=(late,))
     monkeypatch.setattr(run, "ROOT", copy)
-    monkeypatch.setattr(chaos, "draw", lambda *_, **__: job)
+    monkeypatch.setattr(chaos, "draw", lambda *_, **__: big)
 
     def main(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["chaos", "--keep", str(tmp_path), *words])
         return chaos.main(), capsys.readouterr().out
 
-    status, said = main("--seed", "7", "--jobs", "1", "--at-once", "1")
+    status, said = main("--seed", "7", "--jobs", "1", "--at-once", "1", "--shrink-seconds", "300")
     assert status == 1
     assert "seed 7," in said and "VIOLATION own_fault: algo-1" in said
-    path = tmp_path / "7-0.json"
+    path = tmp_path / "7-0-shrunk.json"
     assert f"--repeat {path}" in said
+    small = Case.from_json(path.read_text())
+    assert small.to_json() in said
+    assert (small.hosts, small.faults) == (1, ())
+    assert small.scripts == {"algo-1 script": Script(seconds=0.3, do="killed")}
     status, said = main("--repeat", str(path))
     assert (status, "VIOLATION own_fault" in said) == (1, True)
     assert "script 0.0: kills 9" in said  # its history

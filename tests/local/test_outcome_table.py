@@ -19,9 +19,8 @@ from control_group import why_not as why_no_group
 from open_mpi import DAEMON
 from outcomes.case import Case, Way
 from outcomes.judge import complaints, figures, replays
-from outcomes.pairs import PAIRS
 from outcomes.run import ALONE, Result, run
-from outcomes.table import CASES
+from outcomes.table import CASES, PAIRS
 from silent_disk import why_not as why_no_disk
 
 AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 3 * (os.cpu_count() or 1))

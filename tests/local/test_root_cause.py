@@ -8,7 +8,6 @@ has three hosts or four, with networks of their own (engine netns).
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hosts import clean_environment, need_mpi
 from open_mpi import DAEMON
 from outcomes.terminal import Terminal
 
@@ -169,10 +169,9 @@ def run(fault: Fault, folder: Path) -> Named:
     words = ["local", str(PROGRAM), "--engine", "netns", "--hosts", str(fault.hosts), *fault.mode]
     words += ["--output", str(folder / "out"), "--hyperparameters", *(f"{k}={v}" for k, v in fault.does.items())]
     words += ["--env", "ENTRYPOINT_PS_CHIEF_FIRST=never", *(["--fault", fault.outside] if fault.outside else [])]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_"))}
     path = [*([str(TESTS / "stand_ins")] if fault.way == "ps" else []), str(TESTS.parent)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "entrypoint", *words], env={**environment, "PYTHONPATH": os.pathsep.join(path)},
+        [sys.executable, "-m", "entrypoint", *words], env=clean_environment(PYTHONPATH=os.pathsep.join(path)),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True,
     )  # fmt: skip
     terminal = Terminal()
@@ -213,19 +212,6 @@ def table(results: list[Named]) -> str:
     return "\n".join([*lines, f"seed {SEED}: {right} of {len(results)} right, {right / len(results):.1%}"])
 
 
-@pytest.fixture
-def able() -> None:
-    wants = {
-        "root, for network namespaces": os.geteuid() == 0,
-        "the command ip": shutil.which("ip"),
-        "Open MPI and an ssh daemon": shutil.which("mpirun") and Path("/usr/sbin/sshd").exists(),
-    }
-    lacks = [what for what, there in wants.items() if not there]
-    if lacks:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"needs {', '.join(lacks)}")
-    pytest.importorskip("mpi4py")
-
-
 # Of these, one each runs always. The outcome table has the others, one at a time, in programs that do not talk.
 ALWAYS = ("closes_first", "misses_a_service", "two fail", "killed from outside", "host cut", "sshd killed")
 
@@ -241,8 +227,9 @@ def one_of_each(faults: list[Fault]) -> list[Fault]:
 @pytest.mark.timeout(1800)  # they are 6 jobs, and 49
 @pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.more)], ids=["some kinds", "the others"])
 def test_the_first_thing_that_went_wrong_is_named(
-    able: None, tmp_path: Path, no_leftovers: str, tell: Callable[[str], None], first: bool
+    netns: str, tmp_path: Path, no_leftovers: str, tell: Callable[[str], None], first: bool
 ) -> None:
+    need_mpi()
     faults = Choice(SEED).all()
     chosen = [fault for fault in one_of_each(faults) if fault.name in ALWAYS]
     only = os.environ.get("ROOT_CAUSE_ONLY", "")
@@ -259,16 +246,6 @@ def test_the_first_thing_that_went_wrong_is_named(
     # Which texts the hosts have may be argued about; that all have the same one may not.
     assert [result.fault for result in results if len(set(result.texts.values())) != 1] == []
     assert len(wrong) <= max(1, (1 - WANTED) * len(results))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_seed_is_at_least_40_faults_of_all_kinds(seed: int) -> None:
-    faults = Choice(seed).all()
-    assert len(faults) >= 40 and min(fault.hosts for fault in faults) >= 3
-    assert {fault.way for fault in faults} == {fault.way for fault in one_of_each(faults)} == set(WAYS)
-    assert {fault.name for fault in faults} >= set(ALWAYS)
-    assert faults == Choice(seed).all()
-    assert faults != Choice(seed + 1).all()
 
 
 def test_a_wrong_name_is_seen() -> None:
