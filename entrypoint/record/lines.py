@@ -42,7 +42,7 @@ def set_zero(zero: float | None = None) -> None:
 
 
 def number(value: Any) -> float:
-    """Return a finite number of a sane size as it is; raise ValueError for anything else."""
+    """Return a value that is a finite number of a sane size; raise ValueError for any other."""
     if type(value) in (int, float) and -MOST_NUMBER < value < MOST_NUMBER:
         return value  # type: ignore[no-any-return]
     raise ValueError(f"{value!r} is no number")
@@ -56,7 +56,7 @@ def is_value(name: str, value: Any) -> bool:
 
 
 class Line(Value):
-    """A line of a record; one of a kind that this version does not know has its time only.
+    """Hold a line of a record. A line of a kind that this version does not know has its time only.
 
     `positional`: the fields in the array itself; one object after them has the others, `named`. A field whose default
     is None is left out while it is None.
@@ -109,7 +109,7 @@ def _test(of: type[Line]) -> Callable[[dict[str, Any]], bool]:
 
 
 def _source(kind: Any, value: str) -> str:
-    """Return an expression that checks whether a value of JSON, itself an expression, is of this type."""
+    """Return the source of a check whether a value of JSON, given by its own source, is of this type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return str(kind.__metadata__[0].format(value))

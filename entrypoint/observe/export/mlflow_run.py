@@ -1,4 +1,4 @@
-"""Write a job as a run of MLflow with MLflow's client, which reads its variables: where to, and which run."""
+"""Write a job as a run of MLflow, by MLflow's client. Its environment variables say to which server, and which run."""
 
 import importlib
 import os

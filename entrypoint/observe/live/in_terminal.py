@@ -69,7 +69,7 @@ class _Folder:
         self._view, self._tails = View(), dict[Path, RecordTail]()
 
     def state(self) -> bytes:
-        """Return the state as JSON; `{}` while the monitor, which writes it when it is asked for, may yet do so."""
+        """Return the state as JSON; `{}` while the monitor, which writes it on request, may yet do so."""
         # The host that shows the job has the file, maybe of an earlier look; any of them before it does.
         shows = next((folder for folder in self._folders if (folder / serve.STATE).exists()), self._folders[0])
         text = serve.state(shows)

@@ -116,7 +116,7 @@ class _Process:
 
     @property
     def rate(self) -> float | None:
-        """Return its steps per second in the last RATE_OVER seconds; None if it is not known."""
+        """Return the process's steps per second in the last RATE_OVER_SECONDS; None if they are not known."""
         if len(self.steps) > 1:
             (first_at, first), (last_at, last) = self.steps[0], self.steps[-1]
             return (last - first) / (last_at - first_at) if last_at > first_at else None
@@ -124,7 +124,7 @@ class _Process:
 
     @property
     def done(self) -> float | None:
-        """Return the part of all its steps that is done, 0 to 1; None if it does not report their number."""
+        """Return the share of the process's steps that is done, 0 to 1; None if it does not report their number."""
         metrics = self.metrics
         if metrics.get("epochs", 0) > 0 and "epoch" in metrics:
             steps = metrics.get("epoch_steps", 0)
@@ -138,7 +138,7 @@ class _Process:
 
     @property
     def left(self) -> float | None:
-        """Return the seconds until its last step at its mean pace; None if that is not known."""
+        """Return the seconds until the process's last step, at its mean pace; None if they are not known."""
         done = self.done
         if done is None or self.began is None or done <= self.began[1]:
             return None

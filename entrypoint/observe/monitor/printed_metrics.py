@@ -65,7 +65,7 @@ class WantedMetric:
         self._room, self._at = AT_ONCE, time.monotonic()
 
     def last_in(self, lines: Iterable[str]) -> float | None:
-        """Return the last number that it finds in these lines, which it searches as long as CPU time is left."""
+        """Return the last value in these lines; None if there is none, or no CPU time is left to search them."""
         now = time.monotonic()
         self._room, self._at = min(AT_ONCE, self._room + (now - self._at) * SHARE), now
         for line in reversed(list(lines)):
@@ -172,7 +172,7 @@ class MetricReader(State):
 
 
 def _shape(line: str) -> str:
-    """Return a line without its numbers and bars, but a line with an epoch as it is: later lines count from that."""
+    """Return a line without its numbers and bars. A line with an epoch stays as it is: later lines count from that."""
     return line if "Epoch" in line else _VALUE.sub("\0", _BAR.sub("\1", line))
 
 

@@ -111,7 +111,7 @@ def _folder(controller: str, *names: str) -> Path:
 
 
 def _first_of(folder: Path, *names: str) -> str:
-    """Return what the first of these files holds that can be read; each version of control groups has its own."""
+    """Return the content of the first of these files that can be read: each version of control groups has its own."""
     for name in names:
         with contextlib.suppress(OSError):
             return contents(f"{folder}/{name}").decode()
@@ -124,7 +124,7 @@ def _lines(path: str) -> list[str]:
 
 @cache
 def is_disk(name: str) -> bool:
-    """Return whether it is a whole disk of the machine.
+    """Return whether this block device is a whole disk of the machine.
 
     Partitions, LVM, RAID and loop devices count beside the disks that they lie on; none of these has a `device`.
     """

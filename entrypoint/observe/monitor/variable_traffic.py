@@ -111,22 +111,22 @@ class Exchanged(State):
         return self.rate >= BY_HAND * min(dense, WIDTH_BYTES * model.asked if model.horovod else dense)
 
     def is_together(self, model: TrainedModel) -> bool:
-        """Return whether its traffic proves that it exchanges gradients, or weights repeatedly."""
+        """Return whether the host's traffic proves that it exchanges gradients, or weights repeatedly."""
         again = self.bursts >= BURSTS and model.dense >= SMALL and not (model.horovod or self.is_shared)
         return self.seconds >= LEAST_SECONDS and (self.good >= GOOD or again)
 
     def is_quiet(self, model: TrainedModel) -> bool:
-        """Return whether it has exchanged no gradients since the last large exchange."""
+        """Return whether the host has exchanged no gradients since the last large exchange."""
         return self.since <= self._noise(model, self.seconds - self.large_seconds, self.steps - self.large_steps)
 
     def _noise(self, model: TrainedModel, seconds: float, steps: float) -> float:
-        """Return the most bytes in some seconds and steps that are no gradients."""
+        """Return how many bytes in some seconds and steps are too few for gradients."""
         if model.weights and not self.is_shared:
             return max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
         return max(FEW, SILENT * (steps or seconds))
 
     def is_idle(self, model: TrainedModel) -> bool:
-        """Return whether it is quiet, and its last large exchange lies in the first half of its training."""
+        """Return whether the host is quiet, and its last large exchange lies in the first half of its training."""
         recent = self.large_steps > self.steps / 2 if self.steps else self.large_seconds > self.seconds / 2
         return self.is_quiet(model) and not recent
 
@@ -135,7 +135,7 @@ class Exchanged(State):
         return model.asks_for_scalars and self.rate is not None and self.rate < WIDTH_BYTES * model.dense / 2
 
     def is_alone(self, model: TrainedModel, needed: float) -> bool:
-        """Return whether it has trained long enough (`needed` steps, or a long time) and exchanged no gradients."""
+        """Return whether the host has trained for `needed` steps, or a long time, and exchanged no gradients."""
         if self.is_blind or (not self.trains and (self.is_shared or self.worked < WORKED)):
             return False  # for example, a parameter server without variables
         if self.has_only_scalars(model):
@@ -143,7 +143,7 @@ class Exchanged(State):
         return self.is_quiet(model) and self._has_trained(needed, self.large_steps, self.large_seconds)
 
     def was_alone(self, model: TrainedModel, unseen: bool = False) -> bool:
-        """Return whether it has trained alone to its end, after which no exchange can follow.
+        """Return whether the host has trained alone to its end, after which no exchange can follow.
 
         `model`: its own; `unseen`: traffic proves nothing.
         """
@@ -165,7 +165,7 @@ class Exchanged(State):
         return early and long and not pending
 
     def _has_trained(self, needed: float, large_steps: float, large_seconds: float) -> bool:
-        """Return whether it has trained long enough, both in all and after its last large exchange.
+        """Return whether the host has trained long enough, both in all and after its last large exchange.
 
         The time until that exchange counts three times: the next one may come as late again.
         """
@@ -178,7 +178,7 @@ class Exchanged(State):
 
 
 def _weights(model: TrainedModel) -> float:
-    """Return half of the bytes of the weights; of a SMALL model, more than workers send without training."""
+    """Return half of the bytes of the weights, and at least as many as workers send without training."""
     return WIDTH_BYTES * max(SMALL, model.dense) / 2
 
 

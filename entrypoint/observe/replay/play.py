@@ -1,4 +1,4 @@
-"""Make a job's plan again, play one host's history through the policy, and compare its decisions with those of then."""
+"""Make a job's plan again, play a host's history through the policy, and compare what it decides with the record."""
 
 import json
 import tempfile
@@ -48,7 +48,7 @@ def rebuild(described: DescribedLine, gpus: int) -> tuple[Job, Plan]:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Describe one call of the policy: the host's second, the events, the actions now, and the actions then."""
+    """Describe one call of the policy: the host's second, the events, the actions now, and the recorded actions."""
 
     at: float
     happened: tuple[Event, ...]
@@ -57,7 +57,7 @@ class Step:
 
     @property
     def same(self) -> bool:
-        """Return whether the policy decides as it did then."""
+        """Return whether the policy decides as recorded."""
         return [_comparable(in_short(action)) for action in self.actions] == [_comparable(each) for each in self.then]
 
 

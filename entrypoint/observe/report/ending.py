@@ -34,7 +34,7 @@ class Ending:
 
     @property
     def line(self) -> str:
-        """Return it as one line, without characters that control a terminal."""
+        """Return the ending as one line, without characters that control a terminal."""
         line = "; ".join(filter(None, (self.text, self.before, self.advice)))
         return "".join(c if c.isprintable() else " " for c in line)[:2000]
 

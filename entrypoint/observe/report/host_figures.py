@@ -56,12 +56,12 @@ class ProcessFigures:
 
     @property
     def trains(self) -> bool:
-        """Return whether it is a program that trains: no server, helper or evaluator, and no script outside."""
+        """Return whether the process trains: it is no server, helper or evaluator, and no script outside."""
         return self.role not in SERVES | HELPS | {"evaluator", ""} and self.task != OUTSIDE
 
     @property
     def steps(self) -> Series:
-        """Return the steps that it has reported; empty if there are none."""
+        """Return the steps that the process has reported; an empty series if there are none."""
         return self.metrics.get("step") or self.metrics.get("epoch_step") or Series()
 
 

@@ -39,7 +39,7 @@ def _file(name: str) -> str:
 
 
 def as_script(value: Any) -> str:
-    """Return JSON for a script element: it has no character with a meaning in HTML."""
+    """Return JSON for a script element, without any character that has a meaning in HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
