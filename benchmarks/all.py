@@ -19,13 +19,8 @@ from benchmarks import machine
 from benchmarks.docker import LABEL
 from benchmarks.report import FOLDER
 
-IMAGE, LIKE_AWS = "sagemaker-tf-entrypoint:latest", "sagemaker-tf-entrypoint-like-aws:2.21"
+IMAGE = "sagemaker-tf-entrypoint:latest"
 PYTHON = f"{sys.executable} -m benchmarks."
-# All cases on the second image would take as long as side-by-side.
-ON = (
-    "start-single-1,start-mwms-2,start-mpi-2x1,start-mpi-8x1,raise-single-1,raise-mwms-2-worker-1,raise-mpi-2-rank-1,"
-    "kill-mwms-2-worker-1,stop-single-1,stop-mwms-2"
-)
 SIDES = "ours,toolkit,drivers,ours-unwatched,mpirun,horovodrun,horovodrun-gloo,plain"
 COMMANDS = {  # what, as its JSON file and page are called: (minutes, command; {json} is the file)
     "profile": (2, f"{PYTHON}profile_start --rounds 5 --json {{json}}"),
@@ -37,7 +32,6 @@ COMMANDS = {  # what, as its JSON file and page are called: (minutes, command; {
     "pipe": (3, f"docker run --rm --network none --label {LABEL} -w / -v {machine.ROOT}/benchmarks:/benchmarks:ro "
                 f"-v {{folder}}:/out -e {machine.COMMIT} {IMAGE} "
                 "python -m benchmarks.pipe --megabytes 800 --rounds 5 --json /out/{name}"),
-    "side-by-side-on": (15, f"{PYTHON}side_by_side --on {LIKE_AWS} --cases {ON} --rounds 2 --resume --json {{json}}"),
     "installs": (30, f"{PYTHON}side_by_side --installs --rounds 2 --resume --json {{json}}"),
     "deepfm": (15, f"{PYTHON}deepfm --rounds 2 --resume --json {{json}}"),
     "keras-fit": (12, f"{PYTHON}keras_fit --rounds 3 --json {{json}}"),

@@ -270,7 +270,6 @@ def keras_fit(record: Record) -> list[str]:
 
 PAGES: dict[str, tuple[str, Callable[[Record], list[str]]]] = {  # what: (title, what makes its blocks)
     "side-by-side": ("The launcher and the AWS toolkit, side by side", side_by_side),
-    "side-by-side-on": ("The launcher and the AWS toolkit on one image", side_by_side),
     "installs": ("Installing requirements, beside the AWS toolkit's pip", side_by_side),
     "profile": ("Where the time goes", profile),
     "many-hosts": ("Many hosts on one machine", many_hosts),

@@ -3,7 +3,6 @@
 See benchmarks/README.md.
 
 python -m benchmarks.side_by_side --rounds 5 --json docs/benchmarks/side-by-side.json
-python -m benchmarks.side_by_side --on IMAGE --rounds 5 --json docs/benchmarks/side-by-side-on.json
 python -m benchmarks.side_by_side --installs --rounds 3 --json docs/benchmarks/installs.json
 python -m benchmarks.side_by_side --quick
 """
@@ -37,16 +36,13 @@ from benchmarks.side_by_side.run import run, run_packages
 def main() -> int:
     arguments = parse()
     machine.end_on_sigterm()
-    what = "side-by-side-on" if arguments.on else "installs" if arguments.installs else "side-by-side"
-    record = machine.head(what, LIMITS)
+    record = machine.head("installs" if arguments.installs else "side-by-side", LIMITS)
     if arguments.resume and arguments.json.exists():
         record = json.loads(arguments.json.read_text())
     try:
         sides = arguments.sides.split(",")
         names = {OURS: arguments.image}
-        if arguments.on:
-            names = {OURS: peers.put_ours_on(arguments.on), TOOLKIT: arguments.on}
-        elif set(sides) & {TOOLKIT, DRIVERS, *BY_HAND}:
+        if set(sides) & {TOOLKIT, DRIVERS, *BY_HAND}:
             names[TOOLKIT] = peers.build_toolkit(arguments.image)
         if DRIVERS in sides:
             names[DRIVERS] = names[TOOLKIT]  # as of AWS's images, which have keys for ssh, too
@@ -80,9 +76,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest", help="ours; the toolkit's is built on it")
-    parser.add_argument(
-        "--on", metavar="IMAGE", help="an image with the toolkit, such as AWS's own; ours is put on it by build.sh --on"
-    )
     parser.add_argument("--installs", action="store_true", help="the cases that install packages, and no others")
     parser.add_argument(
         "--quick", action="store_true", help="some cases, slow ones again; exit code 1 for what cannot be noise"

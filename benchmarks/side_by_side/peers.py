@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from benchmarks.side_by_side.cases import CASES, DRIVERS, GLOO, HOROVODRUN, INST
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile.toolkit")
 TOOLKIT_IMAGE = "sagemaker-toolkit-for-comparison"
-OURS_ON = "sagemaker-tf-entrypoint-for-comparison"
 # As build.sh has them.
 CA_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 BUILD_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL")
@@ -44,15 +42,6 @@ def build_toolkit(ours: str) -> str:
             "--file", f"{context}/{DOCKERFILE.name}", context, within=600,
         )  # fmt: skip
     return TOOLKIT_IMAGE
-
-
-def put_ours_on(image: str) -> str:
-    """Put our launcher in the toolkit's place, as a user would, and return the image's name."""
-    docker("image", "inspect", "-f", "{{.Id}}", image)  # raises if it is missing
-    subprocess.run(
-        [str(ROOT / "build.sh"), "--on", image, "--tag", OURS_ON], check=True, stdout=sys.stderr, timeout=1800
-    )
-    return OURS_ON
 
 
 def _ca_bundle() -> str | None:

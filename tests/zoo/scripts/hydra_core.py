@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from shown import loads, model_dir, trains, wrote
+from shown import survives, trains, wrote
 
 
 @hydra.main(version_base=None)
@@ -23,9 +23,7 @@ def main(config):
     model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(config.optimizer.rate)), "mse")
     starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     trains(model, x, x.sum(1), epochs=config.epochs, callbacks=[starts])
-    path = model_dir() / "model.keras"
-    model.save(path)
-    loads(model.predict(x[:8], verbose=0), tf.keras.models.load_model(path, compile=False).predict(x[:8], verbose=0))
+    survives(model, x[:8])
 
 
 at = sys.argv.index("--overrides")  # a hyperparameter, since SageMaker passes all as --name value

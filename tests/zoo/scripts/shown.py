@@ -45,6 +45,16 @@ def loads(before, after):
     _print("loads")
 
 
+def survives(model, x):
+    """Save a Keras model, and assert that it predicts the same after it was loaded."""
+    import tensorflow as tf  # not above: scripts for JAX do without it
+
+    path = model_dir() / "model.keras"
+    model.save(path)
+    again = tf.keras.models.load_model(path, compile=False)
+    loads(model.predict(x, verbose=0), again.predict(x, verbose=0))
+
+
 def wrote(folder, pattern="*"):
     """Assert that a tracker, say, has written files into a folder."""
     files = [each for each in Path(folder).rglob(pattern) if each.is_file() and each.stat().st_size]
