@@ -1,4 +1,4 @@
-"""Define what an engine does: it runs hosts as processes, in namespaces or as containers. Share what two of them do."""
+"""Define an engine, which runs hosts as processes, in namespaces or as containers, and what several engines share."""
 
 import signal
 from abc import ABC, abstractmethod
@@ -69,7 +69,7 @@ class Engine(ABC):
         self.small = [(host, part, self.folders[host].base / part) for host, part in sorted(small)]
 
     def mounts(self, folder: HostFolder) -> list[tuple[Path, str, bool]]:
-        """Return what a host sees below /opt/ml beside its own tree: (folder, path there, whether it is read-only)."""
+        """Return the folders that are mounted in a host's /opt/ml: (folder, path there, whether it is read-only)."""
         channels = shown(self.job.channels, folder.parts)
         found = [(path, f"input/data/{name}", not self.job.notes_reads) for name, path in channels]
         return [*found, *([(self.job.checkpoints, "checkpoints", False)] if self.job.checkpoints else [])]

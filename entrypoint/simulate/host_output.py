@@ -1,4 +1,4 @@
-"""Write the hosts' output and our own messages to stdout; with --quiet, only how the hosts are."""
+"""Write the hosts' output and our own messages to stdout; with --quiet, the hosts' states instead of their output."""
 
 import contextlib
 import os

@@ -31,7 +31,7 @@ NEWS = 0  # not a signal: a host has printed what a fault waits for
 
 @contextlib.contextmanager
 def handled(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> Iterator[None]:
-    """Handle some signals by `handler` during the block."""
+    """Call `handler` for these signals during the block."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
@@ -41,7 +41,7 @@ def handled(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> Itera
 
 
 class HostRunner:
-    """Run the hosts of one job, and keep the facts: which run, how others ended, since when they are being stopped."""
+    """Run the hosts of one job. Keep which of them run, how others ended, and since when they are being stopped."""
 
     def __init__(
         self, engine: Engine, injector: Injector, terminal: Terminal, happened: "queue.SimpleQueue[int]"
@@ -86,7 +86,7 @@ class HostRunner:
         return self.exits
 
     def _start_due(self) -> None:
-        """Start the hosts whose time has come: all of them at once, but for faults."""
+        """Start the hosts whose time has come: all at once, except for those that a fault delays."""
         for folder in list(self.waiting):
             while not self.happened.empty():
                 self._hear(wait=0)
@@ -158,7 +158,7 @@ class HostRunner:
         self.engine.signal(self.running, signal.SIGKILL)
 
     def _press(self) -> None:
-        """Send the signals that stopping requires by now."""
+        """Send SIGTERM again, or SIGKILL after the grace period, while hosts are being stopped."""
         now = time.monotonic()
         if self.stopping_since is None or not self.running:
             return

@@ -1,4 +1,4 @@
-"""Serve what shows a running job: the live page of `--watch`, and TensorBoard of `--tensorboard`."""
+"""Serve the pages of a running job: the live page of `--watch`, and TensorBoard of `--tensorboard`."""
 
 import contextlib
 import logging

@@ -111,7 +111,7 @@ class LocalChannel:
 
     @property
     def summary(self) -> str:
-        """Return a notice on files that are no data, or on examples of several records; "" if there is none."""
+        """Return a notice of files that are no data, or of examples that are several records; "" without either."""
         if len(self.attributes) > 1 and self.wrapper is Wrapper.RECORD_IO:
             names = list(self.attributes)
             whole = f"read it with attributes={names} of pipe_dataset, which keeps them together for shard"

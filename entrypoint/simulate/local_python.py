@@ -1,4 +1,4 @@
-"""Define what both engines that run this machine's Python do: environment, missing software, signals to processes."""
+"""Define the base of both engines that run this machine's Python: environment, missing software, signals."""
 
 import importlib.util
 import os

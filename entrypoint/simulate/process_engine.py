@@ -143,7 +143,7 @@ class ProcessEngine(PythonEngine):
 
 
 def named_ml(program: Path) -> list[str]:
-    """Return where a program and the files beside it name /opt/ml, but for lines that ask the environment first."""
+    """Return the places where a program and its neighbours name /opt/ml, except lines that read the environment."""
     found = []
     for path in sorted({program, *program.parent.glob("*.py")}):
         if path.is_file() and path.stat().st_size <= _LONGEST_BYTES:

@@ -160,7 +160,7 @@ def test_imports_follow_the_arrows():
 
 
 @pytest.mark.parametrize("wing", NEVER)
-def test_a_wing_never_imports_what_is_above_it(wing):
+def test_wing_never_imports_a_higher_one(wing):
     never = tuple(f"{name}/" for name in NEVER[wing].split())
     files = [path for path in FILES if f"{module(path)}/".startswith(f"{wing}/")]
     assert files
@@ -168,34 +168,34 @@ def test_a_wing_never_imports_what_is_above_it(wing):
     assert {name: bad for name, bad in found.items() if bad} == {}
 
 
-def test_no_class_is_so_long_that_it_must_be_about_two_things():
+def test_no_class_is_too_long():
     classes = [(module(path), node) for path in FILES for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
     assert [(name, node.name) for name, node in classes if node.end_lineno - node.lineno >= LONGEST_CLASS] == []
 
 
-def test_rooms_are_in_no_circle():
+def test_map_has_no_circle():
     list(graphlib.TopologicalSorter(MAY_IMPORT).static_order())
 
 
-def test_modules_are_in_no_circle():
+def test_modules_import_in_no_circle():
     """This holds within a package, too, and though an import may stand in a function."""
     list(graphlib.TopologicalSorter({name: ours(path) - {name} for name, path in MODULES.items()}).static_order())
 
 
 @pytest.mark.parametrize("name", ROOMS)
-def test_the_page_of_a_room_says_what_it_may_import(name):
+def test_page_of_a_room_says_what_it_may_import(name):
     told = re.search(r"^May import: ([^.]+)\.", (PACKAGE / name / "README.md").read_text(), re.MULTILINE)
     assert told, "no line 'May import: ...'"
     assert set(re.findall(r"`([\w/]+)`", told[1])) == MAY_IMPORT[name]
 
 
-def test_the_page_of_a_room_names_its_modules():
+def test_page_of_a_room_names_its_modules():
     pages = {name: (PACKAGE / name / "README.md").read_text() for name in ROOMS if name != "stand_ins"}
     files = [path for path in FILES if room(module(path)) in pages and path.name != "__init__.py"]
     assert [module(path) for path in files if not re.search(rf"\b{path.name}", pages[room(module(path))])] == []
 
 
-def test_who_enters_a_room_imports_nothing_by_it():
+def test_packages_import_nothing_of_their_own():
     """`import entrypoint.launcher.policy.events` must load that module, and not the whole package."""
     assert [
         path.parent.name
@@ -204,7 +204,7 @@ def test_who_enters_a_room_imports_nothing_by_it():
     ] == []
 
 
-def test_what_decides_is_pure():
+def test_deciding_modules_are_pure():
     found = {module(path): foreign(path) & IMPURE for path in FILES if is_pure(path)}
     assert {name: has for name, has in found.items() if not has <= BUT.get(name, set())} == {}
 
@@ -260,7 +260,7 @@ def loaded_by(names: set[str]) -> set[str]:
     return found
 
 
-def test_what_starts_a_job_needs_neither_the_control_channel_nor_what_failures_need():
+def test_start_of_a_job_loads_neither_control_channel_nor_explanations():
     """These are needed after the first process has started."""
     loaded = loaded_by({"train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner"})
     late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
@@ -289,7 +289,7 @@ def test_the_launcher_needs_only_what_it_is_installed_with():
             assert foreign(path) - sys.stdlib_module_names - beside <= INSTALLED_WITH, module(path)
 
 
-def test_no_pattern_is_one_that_python_310_does_not_know():
+def test_patterns_are_known_to_python_310():
     """Possessive repeats and atomic groups came with 3.11. vermin does not read patterns."""
     for path in [*FILES, *LIBRARY.glob("*.py")]:
         texts = [node.value for node in nodes_of(path) if isinstance(node, ast.Constant)]
@@ -317,7 +317,7 @@ def test_importing_the_scripts_library_imports_no_framework():
     assert not {"tensorflow", "keras", "horovod", "jax", "numpy", "entrypoint"} & set(out.stdout.split())
 
 
-def test_files_of_tests_have_names_of_their_own():
+def test_files_of_tests_have_unique_names():
     """pytest imports them by these, so that two with the same could not be run together."""
     names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
     assert len(names) == len(set(names))

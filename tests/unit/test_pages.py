@@ -55,7 +55,7 @@ def begin(request):
     return " ".join(re.split(r"^(?:## |\|)", text, maxsplit=1, flags=re.MULTILINE)[0].split())
 
 
-def test_the_versions_are_those_that_are_pinned(begin):
+def test_versions_on_first_pages_are_pinned(begin):
     said = dict(re.findall(r"\b(TensorFlow|Keras|Python|Horovod|Open MPI) (\d[\d.]*\d|\d)", begin))
     assert said["TensorFlow"] == pinned("tensorflow-cpu")
     assert said["Horovod"] == pinned("horovod")
@@ -66,19 +66,19 @@ def test_the_versions_are_those_that_are_pinned(begin):
     assert f"Python {said['Python']} and Open MPI {said['Open MPI']}" in dockerfile
 
 
-def test_what_was_never_tried_is_stated(begin):
+def test_first_pages_state_what_was_never_tried(begin):
     assert "for CPUs only" in begin
     assert "never run it on SageMaker itself, on several GPUs, or on EFA" in begin
     assert "benchmarks/gpu.md" in begin
 
 
-def test_a_picture_shows_what_a_job_leaves(begin):
+def test_first_pages_show_a_report(begin):
     (picture,) = re.findall(r"!\[[^]]{40,}\]\(((?:docs/)?report\.png)\)", begin)
     assert picture
     assert 10_000 < (ROOT / "docs/report.png").stat().st_size < 200_000
 
 
-def test_something_to_type_or_copy_comes_first(begin):
+def test_first_pages_begin_with_something_to_type_or_copy(begin):
     assert "examples/run.sh" in begin or "Estimator(" in begin
 
 
@@ -146,13 +146,13 @@ def test_each_vulnerability_of_the_security_page_is_of_a_pinned_version():
         assert any(pin.startswith(package.replace(" ", "==") + " ") for pin in pins), (line, package)
 
 
-def test_every_page_of_the_docs_is_in_the_navigation():
+def test_every_page_is_in_the_navigation():
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert pages <= {page for _, page in ENTRIES}
     assert all((HOME.parent / link_of(page)).is_file() for _, page in ENTRIES)
 
 
-def test_the_navigation_can_be_read_at_a_glance():
+def test_navigation_is_short():
     assert list(GROUPS) == ["Start", "Guides", "Concepts", "Reference", "Project"]
     assert len(SITE["nav"]) - len(GROUPS) + len(ENTRIES) <= 50
     titles = [title for title, _ in ENTRIES]
@@ -160,7 +160,7 @@ def test_the_navigation_can_be_read_at_a_glance():
     assert not [title for title in titles if ".md" in title or len(title.split()) > 7]
 
 
-def test_the_readme_is_one_page():
+def test_readme_is_one_page():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 120
     assert len([word for word in text.split() if word.strip("|-")]) <= 900  # the lines of a table are none

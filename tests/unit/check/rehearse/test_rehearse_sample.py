@@ -3,17 +3,17 @@
 import gzip
 import json
 import os
-import struct
 from pathlib import Path
 
 import pytest
+from epochs import tfrecord
 from moto_server import moto
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.request import Request
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.sample import spread, take
-from sagemaker_tf_data import recordio, tfrecord
+from sagemaker_tf_data import recordio
 
 KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
 
@@ -30,14 +30,8 @@ def sample(folder: Path, data: Path, records: int, room: int = 1 << 20):
     return take(origin, records, room)
 
 
-def tf_record(content: bytes) -> bytes:
-    header = struct.pack("<Q", len(content))
-    checksums = [struct.pack("<I", tfrecord.masked_crc32c(each)) for each in (header, content)]
-    return header + checksums[0] + content + checksums[1]
-
-
 RECORDS = {
-    "rows.tfrecord": ("TFRecord", [tf_record(bytes([number]) * number) for number in range(1, 60)]),
+    "rows.tfrecord": ("TFRecord", [tfrecord(bytes([number]) * number) for number in range(1, 60)]),
     "images.rec": ("RecordIO", [recordio.frame(bytes([number]) * number) for number in range(1, 60)]),
     "split.rec": ("RecordIO", [recordio.frame(b"abcd" + recordio.WORD + bytes([number])) for number in range(60)]),
     "rows.csv": ("lines", [f"{number},{number}\n".encode() for number in range(60)]),
