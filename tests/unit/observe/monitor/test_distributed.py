@@ -153,6 +153,8 @@ HONEST = {
     "parameter servers, one worker beside nearly all weights": yes(
         shared=True, says=["algo-1"], sent=each(2800), model=seen(100 * MB, **{**SERVERS, "workers": 1})),
     "parameter servers of an Estimator": yes(shared=True, sent=each(4 * MB), model=seen(MB)),
+    "parameter servers of an Estimator, sixteen hosts": yes(
+        hosts=16, shared=True, sent=each(4 * MB / 16 / 15), model=seen(MB)),
     "parameter servers, one has none of the variables": silent(
         hosts=3, shared=True, says=["algo-1"], alone=["algo-3"], sent=each(4 * MB), cpu=0.01),
     "JAX, DataParallel": yes(sent=each(100 * MB), model=seen(25 * MB, **JAX)),
@@ -165,6 +167,8 @@ HONEST = {
         sent=both(CHATTER, each(50 * MB / 8)), model=horovod(25 * MB, 25 * MB, 25 * MB, MB)),
     "Horovod, steps not said": yes(step=0, sent=lambda *_: 40 * MB, model=horovod(MB, MB, MB, MB)),
     "Horovod, gradients averaged by hand": yes(sent=both(CHATTER, each(4 * MB)), model=horovod(MB, 0, MB, MB)),
+    "Horovod, half of the gradients averaged by hand": yes(
+        sent=both(CHATTER, each(400_000)), model=horovod(MB, 0, MB / 2, MB / 2)),
     "Horovod, an embedding alone": yes(sent=both(CHATTER, each(5000)), model=horovod(MB, dense=0, tensors=1)),
     "Horovod, three weights averaged by hand": unclear(sent=CHATTER, model=horovod(3, 0, 3, 3)),
     "Horovod for numbers, gradients by mpi4py": unclear(sent=both(CHATTER, each(4 * MB)), model=horovod(MB, 0, 1, 1)),
