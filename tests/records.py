@@ -1,16 +1,10 @@
 """Make records of invented jobs: what a monitor would have written, from a few words."""
 
 import json
-import sys
 import zlib
 from collections.abc import Mapping
-from importlib import util
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
-
-from entrypoint.record import lines as record_lines
 
 BEGAN = 1_800_000_000.0  # seconds since the epoch
 GB = 1e9
@@ -76,23 +70,6 @@ class HostRecord:
         """Return the file's content, lines in order of time."""
         ordered = sorted(self.lines, key=lambda line: line[1])
         return packed("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in ordered).encode())
-
-
-def written(record: HostRecord, at: float, by: float) -> bytes:
-    """Return a record as it is written if the wall clock is set forward `by` seconds, `at` seconds after the begin."""
-    spent = 0.0
-    clock = SimpleNamespace(monotonic=lambda: 500.0 + spent, time=lambda: BEGAN + spent + (by if spent >= at else 0.0))
-    found = util.spec_from_file_location("lines_by_this_clock", record_lines.__file__)
-    assert found and found.loader
-    ours = util.module_from_spec(found)
-    with patch.dict(sys.modules, {"time": clock}):  # type: ignore[dict-item]
-        found.loader.exec_module(ours)
-    content = []
-    for kind, moment, *values in sorted(record.lines, key=lambda line: line[1]):
-        spent, of = moment - BEGAN, ours.KINDS[kind]
-        fields = dict(zip(of.positional[1:], values, strict=False)) | (values[-1] if of.named else {})
-        content.append(of(**fields).to_json() + b"\n")
-    return packed(b"".join(content))
 
 
 def packed(content: bytes) -> bytes:

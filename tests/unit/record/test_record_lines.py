@@ -9,6 +9,7 @@ import json
 import math
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,14 @@ def test_a_line_of_an_unknown_kind_has_its_time() -> None:
 def test_a_malformed_line_is_refused(text: str) -> None:
     with pytest.raises(WRONG):
         line_of(json.loads(text))
+
+
+@pytest.mark.parametrize("by", [60.0, -60.0, 3600.0])
+def test_a_wall_clock_that_is_set_moves_no_line(by: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by NTP: forward, it made a straggler of the host; back, the host lost what followed, such as its outcome."""
+    real, before = time.time, lines.now()
+    monkeypatch.setattr(time, "time", lambda: real() + by)
+    assert before <= lines.now() < before + 30 and before <= lines.Said(text="").at < before + 30
 
 
 def test_later_facts_replace_earlier_ones() -> None:

@@ -153,6 +153,8 @@ HONEST = {
     "parameter servers, one worker beside nearly all weights": yes(
         shared=True, says=["algo-1"], sent=each(2800), model=seen(100 * MB, **{**SERVERS, "workers": 1})),
     "parameter servers of an Estimator": yes(shared=True, sent=each(4 * MB), model=seen(MB)),
+    "parameter servers of an Estimator, sixteen hosts": yes(
+        hosts=16, shared=True, sent=each(4 * MB / 16 / 15), model=seen(MB)),
     "parameter servers, one has none of the variables": silent(
         hosts=3, shared=True, says=["algo-1"], alone=["algo-3"], sent=each(4 * MB), cpu=0.01),
     "JAX, DataParallel": yes(sent=each(100 * MB), model=seen(25 * MB, **JAX)),
@@ -165,6 +167,8 @@ HONEST = {
         sent=both(CHATTER, each(50 * MB / 8)), model=horovod(25 * MB, 25 * MB, 25 * MB, MB)),
     "Horovod, steps not said": yes(step=0, sent=lambda *_: 40 * MB, model=horovod(MB, MB, MB, MB)),
     "Horovod, gradients averaged by hand": yes(sent=both(CHATTER, each(4 * MB)), model=horovod(MB, 0, MB, MB)),
+    "Horovod, half of the gradients averaged by hand": yes(
+        sent=both(CHATTER, each(400_000)), model=horovod(MB, 0, MB / 2, MB / 2)),
     "Horovod, an embedding alone": yes(sent=both(CHATTER, each(5000)), model=horovod(MB, dense=0, tensors=1)),
     "Horovod, three weights averaged by hand": unclear(sent=CHATTER, model=horovod(3, 0, 3, 3)),
     "Horovod for numbers, gradients by mpi4py": unclear(sent=both(CHATTER, each(4 * MB)), model=horovod(MB, 0, 1, 1)),
@@ -189,11 +193,14 @@ HONEST = {
 DISHONEST = {
     "nothing is exchanged": no(),
     "nothing is exchanged, three weights": no(model=seen(3)),
+    "nothing is exchanged, the only epoch": no(metrics=lambda _: {"epoch": 1, "epochs": 1}),
     "TF_CONFIG overwritten": no(model=seen(MB, strategy="CollectiveAllReduceStrategy", workers=1)),
     "one of three": no(hosts=3, alone=["algo-3"], sent=each(4 * MB), model=seen(MB, **MWMS)),
     "slow steps": no(seconds=8000, tick=20, step=30),
     "steps not said": no(seconds=8000, tick=20, step=0, model=seen(MB)),
     "parameter servers that nobody asks": no(shared=True, model=seen(MB)),
+    "parameter servers that nobody asks, weights fetched every 200 steps": unclear(
+        shared=True, sent=every(200, 4 * MB), model=seen(MB)),
     "parameter servers that nobody asks, and sockets": unclear(shared=True, sent=each(50), model=seen(MB)),
     "parameter servers, weights of its own, the loss added": unclear(shared=True, sent=ON_SERVERS, model=seen(3)),
     "parameter servers, weights of its own, the loss added every 500 steps": no(
@@ -206,6 +213,10 @@ DISHONEST = {
     "Horovod without its tape, and 50 metrics": no(sent=CHATTER, model=horovod(25 * MB, 0, 50, 1)),
     "Horovod without its tape, weights broadcast": no(
         sent=both(CHATTER, once(100 * MB)), model=horovod(25 * MB, 0, 1, 1)),
+    "Horovod without its tape, weights sent every 200 steps": no(
+        sent=both(CHATTER, every(200, 8 * MB)), model=horovod(MB, 0, 1, 1)),
+    "Horovod of one process, weights averaged": no(
+        model=lambda step: horovod(MB, 0, MB, MB, reduced=MB * (step // 200))),
     "Horovod without its tape, a small model": unclear(sent=CHATTER, model=horovod(1000, 0, 1, 1)),
     "50 bytes a step over two sockets": no(sent=each(50), model=seen(100_000)),
     "the same, how many weights is not known": unclear(sent=each(50), seconds=3000, tick=10),
@@ -246,6 +257,7 @@ AT_END = {
         **FEW, sent=both(once(24), HEARTBEATS), model=seen(3, **APART)),
     "the model outside of the scope, on EFA": no(**FEW, blind=True, model=seen(MB, **APART)),
     "the model outside of the scope, short connections": no(**FEW, unseen=True, model=seen(MB, **APART)),
+    "the model outside of the scope, as one host says": no(**FAST, only=["algo-1"], model=seen(MB, **APART)),
     "a coordinator's model outside of the scope": no(
         **FAST, shared=True, says=["algo-1"], model=seen(MB, **APART), only=["algo-1"]),
     "no strategy, fast steps": no(seconds=8, step=0.002, model=seen(MB)),
@@ -458,6 +470,12 @@ class Late(Job):
         super().sample(host, now, training - 6 * (host == "algo-2"))
 
 
-def test_a_host_whose_records_come_later_is_named_with_the_others():
-    job = Late(sent=CHATTER, model=horovod(100_000, asked=1, largest=1))
-    assert job.words.startswith("distributed: NO: every host trains alone (Horovod was asked to reduce 1 number")
+@pytest.mark.parametrize(
+    "exchange, words",
+    [
+        ({}, "exchanged nothing with other hosts in"),
+        ({"sent": CHATTER, "model": horovod(100_000, asked=1, largest=1)}, "Horovod was asked to reduce 1 number"),
+    ],
+)
+def test_a_host_whose_records_come_later_is_named_with_the_others(exchange, words):
+    assert Late(**exchange).words.startswith(f"distributed: NO: every host trains alone ({words}")

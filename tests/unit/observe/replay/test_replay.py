@@ -20,9 +20,9 @@ from entrypoint.launcher.policy.history import MOST_HOSTS, History
 from entrypoint.launcher.policy.policy import Policy
 from entrypoint.observe.monitor.record_header import described
 from entrypoint.observe.replay import timeline
-from entrypoint.observe.replay.narrator import Narrator
 from entrypoint.observe.replay.play import EVENTS
 from entrypoint.observe.replay.rerun import arguments, faults
+from entrypoint.observe.replay.timeline import Narrator
 from entrypoint.record.lines import Line, OutcomeLine, line_of
 
 CAUSE = Cause(host="algo-2", process="script", what="exit code 1", error="ValueError: x", code=1, exit=Exit(code=1))

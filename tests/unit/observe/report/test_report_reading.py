@@ -1,11 +1,10 @@
 """Test records as they come: whole, cut, broken, from hosts whose clocks differ, or forged."""
 
 import pytest
-from records import GB, HostRecord, packed, trained, written
+from records import GB, HostRecord, packed, trained
 
 from entrypoint.observe.report.columns import Columns, Series
 from entrypoint.observe.report.job_record import gather
-from entrypoint.observe.report.make import judge
 
 
 def lines(*texts: str) -> bytes:
@@ -47,20 +46,6 @@ def test_a_broken_record_is_noted(data, words):
 def test_a_host_without_a_record_is_missed():
     job = gather({"algo-1": trained("algo-1", 3).data, "algo-3": trained("algo-3", 3).data})
     assert job.missing == ["algo-2"] and "no record of algo-2" in job.notes
-
-
-@pytest.mark.parametrize("by", [60.0, -60.0, 3600.0])
-def test_a_clock_that_is_set_in_the_middle_of_a_job_changes_nothing(by):
-    """As by NTP: forward, it made a straggler of the host; back, the host lost what followed, such as its outcome."""
-    records = [trained("algo-1", 2), trained("algo-2", 2)]
-    usual = gather({record.name: record.data for record in records})
-    job = gather({record.name: written(record, 30.0, by) for record in records[:1]} | {"algo-2": records[1].data})
-    assert job.outcome == usual.outcome is not None
-    assert (job.spans, job.seconds, job.notes) == (usual.spans, usual.seconds, usual.notes)
-    assert [*judge(job, job.rules)] == [*judge(usual, usual.rules)]
-    job = gather({"algo-1": records[0].data, "algo-2": written(records[1], 30.0, by)})
-    assert (job.spans, job.notes) == (usual.spans, usual.notes)
-    assert [*judge(job, job.rules)] == [*judge(usual, usual.rules)]
 
 
 def test_a_clock_that_is_off_is_set_right():
