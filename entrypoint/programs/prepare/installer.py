@@ -27,7 +27,7 @@ if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program
 from codeartifact import index_of
 from pins import TENSORFLOWS, Installed, add_aliases, changed, installed, pins
 from pip_options import IN_FILES, OF_INDEX, PATIENCE, RUN_PIP, Uv, configured, for_uv
-from refusals import Resolve, built, of_build, of_own_build, of_pins, of_uv
+from refusals import built, of_build, of_own_build, of_pins, of_uv
 from unusable import Unusable, masked
 from wanted import Files, read
 
@@ -214,7 +214,7 @@ class Installation:
                 return None
 
         self._refuse_own_build(done.text)
-        raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, Resolve(resolve)))
+        raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, resolve))
 
     def _by_pip(self, constraints: Path) -> None:
         command = [sys.executable, str(RUN_PIP), "install", "-c", str(constraints), *self.words]
