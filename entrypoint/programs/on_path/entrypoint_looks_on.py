@@ -24,6 +24,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import SourceFileLoader
 from typing import Any
 
 SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables that the launcher sets
@@ -387,25 +388,6 @@ WRAPPED: dict[str, Callable[[Any], None]] = {
 }  # fmt: skip
 
 
-class Loader:
-    """Load a module with its own loader, and then change it."""
-
-    def __init__(self, inner: Any, after: Callable[[Any], None]) -> None:
-        self.inner, self.after = inner, after
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def create_module(self, spec: Any) -> Any:
-        return self.inner.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        module.__loader__ = module.__spec__.loader = self.inner
-        self.inner.exec_module(module)
-        with contextlib.suppress(Exception):
-            self.after(module)
-
-
 class Finder:
     """Find some modules as Python would, and have each changed by its function when it is loaded."""
 
@@ -415,13 +397,23 @@ class Finder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in self.changes:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
-            if spec:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Loader(spec.loader, self.changes[name])  # type: ignore[assignment]
-                return spec
-        return None
+        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, specs), None)
+        if spec and isinstance(spec.loader, SourceFileLoader):  # a new one for each module
+            change_after(spec.loader, self.changes[name])
+        return spec
+
+
+def change_after(loader: Any, change: Callable[[Any], None]) -> None:
+    """Have a loader change its module when it has loaded it."""
+    load = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        load(module)
+        with contextlib.suppress(Exception):
+            change(module)
+
+    loader.exec_module = exec_module
 
 
 # --- reporting ---

@@ -27,7 +27,7 @@ if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program
 from codeartifact import index_of
 from pins import TENSORFLOWS, Installed, add_aliases, changed, installed, pins
 from pip_options import IN_FILES, OF_INDEX, PATIENCE, RUN_PIP, Uv, configured, for_uv
-from refusals import Resolve, built, of_build, of_own_build, of_pins, of_uv
+from refusals import built, of_build, of_own_build, of_pins, of_uv
 from unusable import Unusable, masked
 from wanted import Files, read
 
@@ -142,7 +142,8 @@ class Installation:
 
     def _by_uv(self, uv: str, how: Uv, folder: Path, constraints: Path) -> ToolEnd:
         command, environment = self._uv(uv, how, folder, constraints)
-        if self.pins.free and self._replaces_tensorflow():
+        names = {each.requirement.name.lower() for each in self.files.wanted if each.requirement}
+        if names & self.pins.free & set(TENSORFLOWS):
             planned = _run([*command, "--dry-run", *self.words], self.code, environment, show=False)
             if planned.code:
                 return planned
@@ -180,7 +181,8 @@ class Installation:
             if own.get(name):
                 own.setdefault("SSL_CERT_FILE", own[name])
         environment = {**own, **how.environment}
-        cache = Path(environment.get("UV_CACHE_DIR") or _default_cache())
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+        cache = Path(environment.get("UV_CACHE_DIR") or caches / "uv")
         if not _is_writable(cache):
             environment["UV_NO_CACHE"] = "1"
         elif _device(cache) != _device(Path(sys.prefix)):
@@ -191,10 +193,6 @@ class Installation:
             "--constraints", str(constraints), *how.arguments, *(["-r", str(options)] if how.lines else []),
         ]  # fmt: skip
         return command, environment
-
-    def _replaces_tensorflow(self) -> bool:
-        names = {each.requirement.name.lower() for each in self.files.wanted if each.requirement}
-        return bool(names & self.pins.free & set(TENSORFLOWS))
 
     def _judge(self, uv: str, how: Uv, folder: Path, constraints: Path, done: ToolEnd) -> None:
         """Raise Unusable for what pip could not install either; return where pip may."""
@@ -216,7 +214,7 @@ class Installation:
                 return None
 
         self._refuse_own_build(done.text)
-        raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, Resolve(resolve)))
+        raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, resolve))
 
     def _by_pip(self, constraints: Path) -> None:
         command = [sys.executable, str(RUN_PIP), "install", "-c", str(constraints), *self.words]
@@ -290,10 +288,6 @@ def _only_pip(files: Files, options: Mapping[str, str]) -> str:
 def find_uv() -> str | None:
     beside = Path(sys.executable).with_name("uv")
     return next((str(each) for each in (beside, OUR_PROGRAMS / "uv") if each.is_file()), shutil.which("uv"))
-
-
-def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "uv"
 
 
 def _nearest(folder: Path) -> Path:

@@ -39,10 +39,8 @@ _BUILT = (
 SHOWN = 3  # of several refusals
 
 
-class Resolve(NamedTuple):
-    """Hold a function that resolves requirements beside what is installed: name -> version to come, None if none."""
-
-    versions: Callable[[Iterable[str]], dict[str, str] | None]
+# Resolves requirements beside what is installed: name -> version to come, None if there is no solution.
+Resolve = Callable[[Iterable[str]], dict[str, str] | None]
 
 
 class Wish(NamedTuple):
@@ -216,7 +214,7 @@ def _instead(blamed: Wanted, there: Mapping[str, Installed], resolve: Resolve) -
     requirement = blamed.requirement
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     name = normalized(requirement.name)
-    found = resolve.versions([f"{requirement.name}{extras}"])
+    found = resolve([f"{requirement.name}{extras}"])
     version = (found or {}).get(name) or (there[name].version if found is not None and name in there else "")
     if version:
         return f"write {requirement.name}{extras}=={version}, which fits"

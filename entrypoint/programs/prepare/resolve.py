@@ -23,7 +23,7 @@ from typing import Any
 from installer import NO_CONNECTION, Installation, find_uv, resolved
 from pins import Installed, Pins, add_aliases, installed, pins
 from pip_options import configured, for_uv
-from refusals import LINES, Resolve, of_pins, of_uv
+from refusals import LINES, of_pins, of_uv
 from unusable import masked
 from wanted import Files, Requirement, Wanted, as_wanted, read
 
@@ -132,8 +132,11 @@ class _Planned(Installation):
                 return {"coming": len(coming)}
             if UNREACHED.search(text) or (os.environ.get("UV_OFFLINE") and ["--no-index"] not in self.files.options):
                 return {"unresolved": "no package index was reached"}
-            resolve = Resolve(lambda requirements: resolved(plan(["-r", str(in_files), *requirements])))
-            why = masked(of_uv(text, self.files.wanted, self.pins, self.before, resolve))
+
+            def versions(requirements: Iterable[str]) -> dict[str, str] | None:
+                return resolved(plan(["-r", str(in_files), *requirements]))
+
+            why = masked(of_uv(text, self.files.wanted, self.pins, self.before, versions))
         except subprocess.TimeoutExpired:
             return {"unresolved": f"that took more than {SECONDS:.0f} s"}
         if "No solution found" not in text or "pre-release" in text:  # pip may find one, or a host build what we do not

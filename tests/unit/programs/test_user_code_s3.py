@@ -1,14 +1,13 @@
-"""Test programs/prepare/s3.py against moto's S3 server, and against a server that misbehaves as S3 can."""
+"""Test programs/prepare/s3.py against a server that answers, and misbehaves, as S3 can."""
 
 import hashlib
 import os
 import re
 import threading
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
-import moto_server
 import pytest
 import s3
 from unusable import Unusable
@@ -19,8 +18,6 @@ SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "geheim-secret",
     "AWS_SESSION_TOKEN": "geheim-token",
 }
-
-KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
 
 
 @pytest.fixture(autouse=True)
@@ -40,18 +37,6 @@ def others_credentials(monkeypatch):
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
 
 
-@pytest.fixture(scope="module")
-def moto():
-    import boto3
-
-    with moto_server.moto() as url:
-        client = boto3.client("s3", **KEYS, endpoint_url=url)
-        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        client.put_object(Bucket="bucket", Key="job/source/sourcedir.tar.gz", Body=CONTENT)
-        client.put_object(Bucket="bucket", Key="odd ?key#+%2F.tar.gz", Body=CONTENT)
-        yield url
-
-
 def refused(uri: str, target: Path) -> str:
     """Return the error of an object that cannot be had: one line, with its URI and without secrets."""
     with pytest.raises(Unusable) as error:
@@ -62,72 +47,22 @@ def refused(uri: str, target: Path) -> str:
     return text
 
 
-@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"])
-def test_the_usual_variables_name_the_endpoint(moto, monkeypatch, tmp_path, variable):
-    monkeypatch.setenv(variable, moto)
-    for key in ("job/source/sourcedir.tar.gz", "odd ?key#+%2F.tar.gz"):
-        s3.download(f"s3://bucket/{key}", tmp_path / "a")
-        assert (tmp_path / "a").read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize(
-    "uri, said",
-    [
-        (
-            "s3://bucket/no/such.tar.gz",
-            "there is no such object; wanted the key of an archive that is in bucket bucket",
-        ),
-        ("s3://bucket/no/such.tar.gz", "S3 answered NoSuchKey"),
-        ("s3://nobodys/a.tar.gz", "there is no bucket nobodys;"),
-    ],
-)
-def test_missing_object_or_bucket_is_named(moto, monkeypatch, tmp_path, uri, said):
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
-    assert said in refused(uri, tmp_path / "a")
-
-
-def test_denied_access_names_the_missing_right(moto, monkeypatch, others_credentials, tmp_path):
-    """moto with IAM's rules: a user without a policy."""
-    import boto3
-
-    iam = boto3.client("iam", **KEYS, endpoint_url=moto)
-    iam.create_user(UserName="nobody")
-    theirs = iam.create_access_key(UserName="nobody")["AccessKey"]
-    monkeypatch.setenv("AWS_ENDPOINT_URL", moto)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", theirs["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", theirs["SecretAccessKey"])
-
-    def unchecked(requests: int) -> None:
-        plain = {"Content-Type": "text/plain"}
-        order = urllib.request.Request(f"{moto}/moto-api/reset-auth", str(requests).encode(), plain, method="POST")
-        urllib.request.urlopen(order, timeout=60).close()
-
-    unchecked(0)
-    try:
-        said = refused("s3://bucket/job/source/sourcedir.tar.gz", tmp_path / "a")
-    finally:
-        unchecked(10**9)
-    assert "access is denied; wanted s3:GetObject on arn:aws:s3:::bucket/job/source/sourcedir.tar.gz" in said
-    assert "execution role" in said and theirs["SecretAccessKey"] not in said
-
-
-# ---- a server that misbehaves ---------------------------------------------------------------------------------------
-
-
 class Server:
-    """A server of one object.
+    """A server of one object, at any path; `paths` are those that were asked for.
 
     `breaks`: how many downloads are cut off; `answer`: status and error code for every request.
     """
 
     def __init__(self, breaks: int = 0, answer: tuple[int, str, str] | None = None, headers=None) -> None:
         self.breaks, self.answer, self.headers, self.gets = breaks, answer, headers or {}, 0
+        self.paths: set[str] = set()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_HEAD(self) -> None:
+                outer.paths.add(unquote(self.path))
                 if outer.answer:
                     self.reply(outer.answer[0], b"")
                 else:
@@ -170,6 +105,16 @@ class Server:
         self.http.server_close()
 
 
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"])
+@pytest.mark.parametrize("key", ["job/source/sourcedir.tar.gz", "odd ?key#+%2F.tar.gz"])
+def test_object_is_downloaded_from_the_endpoint_of_the_usual_variables(monkeypatch, tmp_path, variable, key):
+    with Server() as server:
+        monkeypatch.setenv(variable, server.url)
+        s3.download(f"s3://bucket/{key}", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    assert server.paths == {f"/bucket/{key}"}
+
+
 def test_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
     with Server(breaks=2) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
@@ -189,7 +134,12 @@ USER = 'User: arn:aws:sts::123456789012:assumed-role/role/SageMaker is not autho
 MOVED = {"x-amz-bucket-region": "eu-west-1"}
 ANSWERS = {
     # status, code and message of the answer; its headers, or variables of the job: what is said
-    "denied": ((403, "AccessDenied", "Access Denied"), {}, "wanted s3:GetObject on arn:aws:s3:::bucket/a.tar.gz for"),
+    "no such object": (
+        (404, "NoSuchKey", "no"), {}, "there is no such object; wanted the key of an archive that is in bucket bucket"),
+    "no such bucket": ((404, "NoSuchBucket", "no"), {}, "there is no bucket bucket;"),
+    "denied": (
+        (403, "AccessDenied", "Access Denied"), {},
+        "access is denied; wanted s3:GetObject on arn:aws:s3:::bucket/a.tar.gz for the job's execution role"),
     "denied, with a reason": ((403, "AccessDenied", USER), {}, f"S3 answered AccessDenied: {USER}"),
     "denied in China": (
         (403, "AccessDenied", "no"), {"AWS_REGION": "cn-north-1"}, "s3:GetObject on arn:aws-cn:s3:::bucket/a.tar.gz"),

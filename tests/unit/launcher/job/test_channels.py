@@ -28,7 +28,6 @@ from entrypoint.launcher.job.channels import (
 )
 from entrypoint.launcher.job.choices import ChannelGroup
 from entrypoint.launcher.job.config import read_job
-from entrypoint.launcher.plan.plan import Flag, Plan, Role
 from entrypoint.launcher.plan.planner import plan_for
 from sagemaker_tf_data import channels as library
 from sagemaker_tf_data.places import Place
@@ -240,82 +239,14 @@ def test_rank_in_its_place_reads_as_planned():
         assert reader.at(host, reader.size, reader.rank, reader.local_size, reader.local_rank) is reader
 
 
-# --- who trains ---
-
-INPUTS = {"train": PIPE, "train-1": PIPE, "words": SHARDED, "all": {}}
+# --- what is said of it; which process reads what is in tests/configs/*/plan.txt ---
 
 
-def plan(base, count: int, environment: dict[str, str], inputs=INPUTS, **more) -> Plan:
-    write_config(base, resources(names(count), **more), PROGRAM, inputs)
-    return plan_for(read_job(base, {f"ENTRYPOINT_{key}": value for key, value in environment.items()}, base / "run"))
-
-
-def shards(found: Plan, name: str, host: str = "", flags=()) -> dict[str, tuple[str, int, int]]:
-    spec = next(each for each in found.processes if each.name == name and host in ("", each.host))
-    read = found.channels.shards(spec.reader_with(flags))
-    return {key: (each["channel"], each["count"], each["index"]) for key, each in read.items()}
-
-
-EVERYTHING = {name: (name, 1, 0) for name in INPUTS}
-
-
-@pytest.mark.parametrize("mode, process", [("mpi", "rank"), ("mwms", "worker/"), ("jax", "worker/")])
-def test_ranks_and_mirrored_workers_read_their_shards(tmp_path, mode, process):
-    found = plan(tmp_path, 3, {"MODE": mode, "PROCESSES_PER_HOST": "2"})
-    assert shards(found, f"{process} 3" if mode == "mpi" else f"{process}3") == {
-        "train": ("train-1", 3, 1),
-        "words": ("words", 2, 1),
-        "all": ("all", 6, 3),
-    }
-
-
-def test_scripts_that_share_nothing_are_told_nothing(tmp_path):
-    """They may start ranks or a cluster of their own, whose numbers would differ from ours."""
-    found = plan(tmp_path, 3, {"MODE": "single"})
-    assert not any(spec.reads for spec in found.processes)
-
-
-def test_worker_servers_read_and_their_chief_does_not(tmp_path):
-    found = plan(tmp_path, 3, {"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"})
-    assert shards(found, "chief/0") == EVERYTHING
-    # The chief's host has one worker, the others two: train-1 is read there only.
-    assert [shards(found, f"worker/{index}")["train"] for index in range(5)] == [
-        ("train", 3, 0),
-        ("train", 3, 1),
-        ("train-1", 2, 0),
-        ("train", 3, 2),
-        ("train-1", 2, 1),
-    ]
-    assert [shards(found, f"worker/{index}")["all"] for index in range(5)] == [("all", 5, n) for n in range(5)]
-    assert not any(spec.reads for spec in found.processes if spec.role in (Role.PS, Role.PREPARE))
-
-
-@pytest.mark.parametrize("name, flags, trains", [
-    ("auto", (), False), ("auto", (Flag.TF1_SESSIONS,), True), ("chief", (Flag.TF1_SESSIONS,), True),
-    ("master", (), True),
-])  # fmt: skip
-def test_chief_trains_only_with_tensorflow_1(tmp_path, name, flags, trains):
-    found = plan(tmp_path, 3, {"MODE": "ps", "PS_CHIEF_NAME": name}, {"all": {}})
-    read = [shards(found, process, "", flags)["all"][1:] for process in ("chief/0", "worker/0", "worker/1")]
-    assert read == ([(3, 0), (3, 1), (3, 2)] if trains else [(1, 0), (2, 0), (2, 1)])
-
-
-def test_evaluators_and_hosts_outside_read_everything(tmp_path):
-    found = plan(tmp_path, 2, {"MODE": "mwms", "EVALUATOR": "first", "PROCESSES_PER_HOST": "2"})
-    assert shards(found, "evaluator/0") == EVERYTHING
-    groups = [
-        {"instance_group_name": "data", "hosts": ["algo-1"]},
-        {"instance_group_name": "gpus", "hosts": ["algo-2", "algo-3"]},
-    ]
-    asked = {**PROGRAM, "sagemaker_distribution_instance_groups": '["gpus"]'}
-    write_config(tmp_path, resources(names(3), instance_groups=groups), asked, INPUTS)
-    found = plan_for(read_job(tmp_path, {"ENTRYPOINT_MODE": "mwms"}, tmp_path / "run"))
-    assert shards(found, "script", "algo-1") == EVERYTHING
-    assert [shards(found, f"worker/{n}")["all"] for n in range(2)] == [("all", 2, 0), ("all", 2, 1)]
-    assert not found.notes  # what ShardedByS3Key gives to algo-1 is read there
-
-
-# --- what is said of it ---
+def notes(base, environment: dict[str, str], inputs) -> list[str]:
+    """Return the notes on a plan for two hosts."""
+    write_config(base, resources(names(2)), PROGRAM, inputs)
+    job = read_job(base, {f"ENTRYPOINT_{key}": value for key, value in environment.items()}, base / "run")
+    return [note for note in plan_for(job).notes if "no distribution is configured" not in note]
 
 
 TWO_RANKS = {"MODE": "mpi", "PROCESSES_PER_HOST": "2"}
@@ -345,9 +276,8 @@ TWO_SERVERS = {**WORKER_SERVERS, "PROCESSES_PER_HOST": "2"}
     ],
 )
 def test_unexpected_reading_of_channels_is_noted(tmp_path, environment, inputs, said):
-    found = plan(tmp_path, 2, environment, inputs).notes
-    notes = [note for note in found if "no distribution is configured" not in note]
-    assert said in notes[0] if said else not notes
+    found = notes(tmp_path, environment, inputs)
+    assert said in found[0] if said else not found
 
 
 @given(described=odd_channels, hosts=st.integers(1, 3), local=st.integers(1, 4))

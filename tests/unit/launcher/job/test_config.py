@@ -1,10 +1,10 @@
-"""Test config.py: config files and environment give a Job or one clear line."""
+"""Test config.py: config files and environment give a Job or one clear line.
 
-import json
+That the script gets the values that sagemaker-training would give it is shown by test_parity.py.
+"""
 
 import pytest
 from builders import PROGRAM, names, read, resources, write_config
-from sagemaker_training import mapping
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.choices import Mode
@@ -217,36 +217,6 @@ def test_unknown_variable_of_ours_is_a_warning(tmp_path):
     assert not [w for w in job.warnings if "OTHER" in w]
 
 
-def test_ranks_are_lexicographic_whatever_the_order_in_the_file(tmp_path):
-    for order in (names(12), names(12)[::-1]):
-        cluster = read(tmp_path, order, me="algo-2").cluster
-        assert [host.name for host in cluster.hosts][:4] == ["algo-1", "algo-10", "algo-11", "algo-12"]
-        assert [host.rank for host in cluster.hosts] == list(range(12))
-        assert (cluster.me.name, cluster.me.rank) == ("algo-2", 4)
-        assert cluster.coordinator.name == "algo-1" and not cluster.is_coordinator
-
-
-def test_unknown_keys_and_null_of_real_jobs_are_accepted(tmp_path):
-    """Null and unknown keys, groups, no optional file."""
-    more = {
-        "topology": None,
-        "current_instance_type": "ml.c5.xlarge",
-        "current_group_name": "homogeneousCluster",
-        "instance_groups": [{"instance_group_name": "homogeneousCluster", "hosts": ["algo-1"]}],
-        "never_seen_before": {"x": [1]},
-    }
-    write_config(tmp_path, resources(["algo-1"], **more))
-    job = read_job(tmp_path, {"SAGEMAKER_PROGRAM": "train.py"}, tmp_path / "run")
-    assert (job.mode, job.hyperparameters, job.input_data_config) == (Mode.SINGLE, {}, {})
-    assert job.resource_config["never_seen_before"] == {"x": [1]}
-
-
-@pytest.mark.parametrize("content", ["null", "{}"])
-def test_optional_files_may_hold_null(tmp_path, content):
-    write_config(tmp_path, resources(["algo-1"]), content, content)
-    assert read_job(tmp_path, {"SAGEMAKER_PROGRAM": "train.py"}, tmp_path / "run").hyperparameters == {}
-
-
 @pytest.mark.parametrize(
     "named, used", [("lo", {"lo"}), ("nosuch0", {None}), (None, {None, "eth0"}), ("", {None, "eth0"})]
 )
@@ -269,46 +239,6 @@ def test_parameter_servers_on_one_host_run_the_script_alone(tmp_path):
     assert job.mode is Mode.SINGLE
     assert [w for w in job.warnings if "one host" in w]
     assert read(tmp_path, 1, {PS: "true"}, {"ENTRYPOINT_PS_WORKERS": "server"}).mode is Mode.PS
-
-
-def test_the_environment_names_the_program_first(tmp_path):
-    assert read(tmp_path, 1, {}, {"SAGEMAKER_PROGRAM": "other.py"}).program.name == "other.py"
-    assert read(tmp_path, 1, {"sagemaker_program": '"quoted.py"'}).program.name == "quoted.py"
-
-
-# A case recorded from sagemaker-training 4.9: hyperparameters as decoded, and the words that the script gets.
-RECORDED = {
-    "b": True, "big-name": 1, "d": {"x": 1, "y": [1, 2]}, "f": 0.001, "l": [1, "x"], "n": None, "s": "a b",
-}  # fmt: skip
-WORDS = ("-b", "True", "--big-name", "1", "-d", "x=1,y=[1, 2]", "-f", "0.001", "-l", "[1, 'x']", "-n", "", "-s", "a b")
-
-
-def test_arguments_are_those_of_sagemaker_training(tmp_path):
-    encoded = {key: json.dumps(value) for key, value in RECORDED.items()}
-    arguments = read(tmp_path, 1, {**encoded, MPI: "false", "sagemaker_region": '"eu-west-1"'}).program.arguments
-    assert arguments == WORDS
-    assert list(arguments) == mapping.to_cmd_args(RECORDED)
-
-
-@pytest.mark.parametrize(
-    "text, word",
-    [
-        ("1e-3", "0.001"),
-        ("a b", "a b"),
-        ("'a b'", "'a b'"),
-        ('"a \\"b\\" c"', 'a "b" c'),
-        ("$(touch /tmp/x)", "$(touch /tmp/x)"),
-        ('"two\\nlines"', "two\nlines"),
-        ("{'x': 1}", "{'x': 1}"),
-        ('"\\u00e9\\ud83d\\ude00"', "é😀"),
-        ("x" * 2500, "x" * 2500),
-        ("9" * 5000, "9" * 5000),  # more digits than Python makes a number of: stays text
-        (DEEP, DEEP),  # nested too deep for JSON
-        ("", ""),
-    ],
-)
-def test_value_reaches_the_script_as_one_word(tmp_path, text, word):
-    assert read(tmp_path, 1, {"value": text}).program.arguments == ("--value", word)
 
 
 def test_mpi_options_are_split_as_a_shell_would(tmp_path):

@@ -57,18 +57,6 @@ def test_without_a_distribution_every_hosts_script_decides(tmp_path):
     assert {spec.duty for spec in plan.processes if spec.role is Role.SCRIPT} == {Duty.SCRIPT}
 
 
-def test_parameter_servers_have_groups_of_their_own(tmp_path):
-    job = read(tmp_path, {PS: "true", PS_GROUPS: "data"})
-    assert parts(job) == {
-        Part.TRAINS: ["algo-10", "algo-3"],
-        Part.SERVES: ["algo-1", "algo-11", "algo-2"],
-        Part.OUTSIDE: [],
-    }
-    plan = plan_for(job)
-    by_role = {role: [s.host for s in plan.processes if s.role is role] for role in (Role.PS, Role.CHIEF, Role.WORKER)}
-    assert by_role == {Role.PS: ["algo-1", "algo-11", "algo-2"], Role.CHIEF: ["algo-10"], Role.WORKER: ["algo-3"]}
-
-
 def test_groups_of_parameter_servers_belong_to_the_distribution(tmp_path):
     """What serves belongs to it, named or not; what is in neither stays outside."""
     three = {**GROUPS, "data": ("ml.c5.xlarge", ["algo-11", "algo-1"]), "memory": ("ml.r5.large", ["algo-2"])}
@@ -89,20 +77,6 @@ def test_servers_for_a_chief_alone_are_no_reason_to_run_without_tf_config(tmp_pa
     assert job.mode is Mode.SINGLE and [w for w in job.warnings if "one host" in w]
     deciding = [spec.host for spec in plan_for(job).processes if spec.decides]
     assert deciding == ["algo-3"]
-
-
-def test_every_host_makes_the_same_plan_and_nothing_of_the_distribution_is_outside(tmp_path):
-    wanted = {MPI: "true", DISTRIBUTION: '["train"]', PER_HOST: "8"}
-    plans = [plan_for(read(tmp_path, wanted, me=host, gpus=8 * (host in GROUPS["train"][1]))) for host in HOSTS]
-    assert all(plan == plans[0] for plan in plans)
-    inside = {"algo-10", "algo-3"}
-    for spec in plans[0].processes:
-        if spec.role in (Role.RANK, Role.SSHD, Role.KEY, Role.LAUNCHER):
-            assert spec.host in inside
-    assert {s.host for s in plans[0].processes if s.duty is Duty.SIDECAR} == set(HOSTS) - inside
-    (mpirun,) = [spec for spec in plans[0].processes if spec.role is Role.LAUNCHER]
-    assert mpirun.host == plans[0].hosts[0] == "algo-10"
-    assert "algo-10:8,algo-3:8" in mpirun.argv
 
 
 @pytest.mark.parametrize(
@@ -138,13 +112,6 @@ def test_number_of_processes_must_be_given_if_only_some_hosts_see_the_gpus(tmp_p
     job = read(tmp_path, {**asked, "sagemaker_entrypoint_processes_per_host": "2"}, groups)
     there = [spec.host for spec in plan_for(job).processes if spec.role in (Role.WORKER, Role.RANK)]
     assert there == ["algo-10", "algo-10", "algo-3", "algo-3"]
-
-
-def test_the_evaluator_may_have_a_group_of_its_own(tmp_path):
-    groups = {**GROUPS, "data": ("ml.c5.xlarge", ["algo-1", "algo-2"]), "check": ("ml.m5.large", ["algo-11"])}
-    job = read(tmp_path, {MWMS: "true", DISTRIBUTION: "train", "sagemaker_entrypoint_evaluator": "algo-11"}, groups)
-    there = [spec.role for spec in plan_for(job).on("algo-11")]
-    assert there == [Role.PREPARE, Role.EVALUATOR]  # and not the script alone, too
 
 
 DATA, TRAIN = listed(GROUPS)

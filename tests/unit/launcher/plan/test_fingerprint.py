@@ -19,13 +19,10 @@ def fingerprints(base: Path, *, me: str = "algo-1", hyperparameters=None, **envi
     return fingerprint(job, plan_for(job))
 
 
-def test_hosts_of_one_job_agree(tmp_path):
-    """Though each has folders of its own, where hosts share a machine."""
-    assert fingerprints(tmp_path / "a") == fingerprints(tmp_path / "b", me="algo-2")
-
-
 DIFFERENT = {
     # what is not the same on one host: the thing that is named
+    "nothing": ({}, set()),
+    "an argument": ({"rate": "1"}, {"the plan"}),
     "ranks": ({"ENTRYPOINT_PROCESSES_PER_HOST": "2"}, {"the plan", "the set of settings"}),
     "a setting that no row shows": ({"ENTRYPOINT_PEER_TIMEOUT": "9"}, {"the set of settings"}),
     "a port": ({"ENTRYPOINT_SSH_PORT": "7000"}, {"the plan", "the set of settings"}),
@@ -34,9 +31,13 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("environment, named", DIFFERENT.values(), ids=DIFFERENT)
-def test_difference_between_hosts_is_named(tmp_path, environment, named):
-    ours, theirs = fingerprints(tmp_path), fingerprints(tmp_path, **environment)
+@pytest.mark.parametrize("other, named", DIFFERENT.values(), ids=DIFFERENT)
+def test_difference_between_hosts_is_named(tmp_path, other, named):
+    """Each host has folders of its own, where hosts share a machine."""
+    environment = {name: value for name, value in other.items() if name.isupper()}
+    hyperparameters = {name: value for name, value in other.items() if name.islower()}
+    ours = fingerprints(tmp_path / "a")
+    theirs = fingerprints(tmp_path / "b", me="algo-2", hyperparameters=hyperparameters, **environment)
     assert {thing for thing in ours if ours[thing] != theirs[thing]} == named
 
 
@@ -48,10 +49,6 @@ def test_different_daemons_of_open_mpi_are_named_first(tmp_path):
     assert different("algo-1", things[0], {"algo-1": ours[things[0]], "algo-2": theirs[things[0]]}) == [
         ("algo-2", "Open MPI's daemon is prted; on algo-1 it is orted")
     ]
-
-
-def test_arguments_are_part_of_the_plan(tmp_path):
-    assert fingerprints(tmp_path)["the plan"] != fingerprints(tmp_path, hyperparameters={"rate": "1"})["the plan"]
 
 
 @pytest.mark.parametrize("mode, matters", [("mpi", True), ("ps", True), ("single", False)])

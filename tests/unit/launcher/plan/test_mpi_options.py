@@ -41,15 +41,6 @@ def mca(words: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def test_mpirun_gets_our_options_once(tmp_path):
-    words = mpirun(tmp_path)
-    assert words[0] == "mpirun"
-    assert values(words, "-np") == ["4"]
-    assert values(words, "--host") == ["algo-1:2,algo-2:2"]
-    assert mca(words)["orte_abort_on_non_zero_status"] == ["1"]
-    assert all(len(each) == 1 for each in mca(words).values())
-
-
 def test_one_rank_per_host_has_its_slot_written_down(tmp_path):
     """`--host a,b` without :1 makes Open MPI count differently."""
     assert values(mpirun(tmp_path, per_host=1), "--host") == ["algo-1:1,algo-2:1"]

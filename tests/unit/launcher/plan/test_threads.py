@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import names, read
+from builders import read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -201,15 +201,6 @@ def shares(plan: Plan, host: str = "algo-1") -> dict[str, int]:
 )  # fmt: skip
 def test_processes_that_train_divide_the_cpus(tmp_path, settings, expected):
     assert shares(plan(tmp_path, 2, **settings)) == expected
-
-
-def test_parameter_servers_divide_hosts_of_their_own(tmp_path):
-    settings = {"mode": "ps", "ps_groups": "servers", "ps_count": "4", "processes_per_host": "2"}
-    parameters = {f"sagemaker_entrypoint_{key}": value for key, value in settings.items()}
-    groups = {"trainers": names(2), "servers": ["algo-3", "algo-4"]}
-    made = plan_for(read(tmp_path, 4, parameters, groups=groups))
-    assert shares(made, "algo-3") == {"prepare": 0, "ps/0": 2, "ps/2": 2}
-    assert shares(made, "algo-1") == {"prepare": 0, "chief/0": 2, "worker/0": 2}
 
 
 def gpu_parts(plan: Plan) -> dict[str, tuple[int, int]]:
