@@ -56,7 +56,8 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
             continue
         package = package_of(name)
         listed = bool(package) or name in _INSTEAD
-        if tried(use.source, use.node) or (elsewhere and not listed):
+        unknown = not listed and (elsewhere or not brought.whole)  # a package may bring modules of any name
+        if tried(use.source, use.node) or unknown:
             continue
         there.add(name)  # it is reported once
         lazy = any(isinstance(outer, _LAZY) for outer in use.source.around(use.node))
@@ -66,7 +67,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             severity = Severity.NOTE  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        instead = _INSTEAD.get(name) or remedy(package or name.split(".")[0].replace("_", "-"), case.tensorflow)
+        instead = _INSTEAD.get(name) or remedy(package, case.tensorflow)
         yield finding(
             "module-missing",
             use.place,
