@@ -3,12 +3,12 @@
 import ast
 
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Source, UseKind
+from entrypoint.usercode.source import SourceFile, UseKind
 
 _ASK_WHETHER_THERE = (".exists", ".isdir", ".is_dir", ".isfile", ".is_file", ".glob", ".iglob")
 
 
-def tried(source: Source, node: ast.AST) -> bool:
+def tried(source: SourceFile, node: ast.AST) -> bool:
     """Return whether a node is in a condition or a `try`, or is assigned to a path that the script checks for."""
     if next(source.guards(node), None):
         return True
@@ -33,7 +33,7 @@ def set_or_asked(code: UserCode, variable: str) -> bool:
     return False
 
 
-def fallback(source: Source, node: ast.AST) -> ast.expr | None:
+def fallback(source: SourceFile, node: ast.AST) -> ast.expr | None:
     """Return the expression in which a node is the default: `get(name, NODE)`, `default=NODE`, `... or NODE`."""
     inner = node
     for outer in source.around(node):

@@ -57,7 +57,7 @@ class UseKind(Enum):
     IMPORT = "import"
 
 
-class Source:
+class SourceFile:
     """Hold one file. It is parsed when its tree is first asked for; the tree is empty if Python cannot parse it."""
 
     def __init__(
@@ -84,9 +84,9 @@ class Source:
     def tree(self) -> ast.Module:
         return self._parsed[0] if self._body is None else ast.Module(body=self._body, type_ignores=[])
 
-    def running(self, body: list[ast.stmt]) -> "Source":
+    def running(self, body: list[ast.stmt]) -> "SourceFile":
         """Return the file as if it had only these of its statements."""
-        made = Source(self.shown, self.text, self.path, self.exported, body)
+        made = SourceFile(self.shown, self.text, self.path, self.exported, body)
         made._parsed = self._parsed
         return made
 
@@ -215,7 +215,7 @@ class Source:
 class Use(NamedTuple):
     """Describe a call, a name or an import, with the full name of what it uses."""
 
-    source: Source
+    source: SourceFile
     node: ast.AST
     name: str
     kind: UseKind

@@ -11,7 +11,7 @@ from local_mode import ROOT, python_of
 from test_submit import IMAGE, ROLE, blocks_for
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.doctor import Report, examine
+from entrypoint.check.doctor.doctor import DoctorReport, examine
 from entrypoint.check.doctor.output import as_text
 
 WITH_MODEL_TRAINERS = corpus_launches.with_model_trainers()
@@ -70,7 +70,7 @@ def ask(
     arguments: tuple[str, ...] = (),
     train: str = TRAIN,
     requirements: str = "",
-) -> Report:
+) -> DoctorReport:
     """Examine a launch script with an SDK's own Python, in a folder with src/train.py."""
     python = python_of(sdk)
     if not python.exists():
@@ -87,7 +87,7 @@ def ask(
     return examine(["submit_job.py"], python=str(python), environment=home)
 
 
-def checks(report: Report, least: Severity = Severity.WARNING) -> list[str]:
+def checks(report: DoctorReport, least: Severity = Severity.WARNING) -> list[str]:
     return [each.check for each in report.findings if each.severity >= least]
 
 

@@ -18,6 +18,8 @@ _NAMED, _BRING = _TABLES["named"], {**dict.fromkeys(_TABLES["alone"].split(), ""
 AWS_COMMANDS = frozenset(_TABLES["commands"]["aws"].split())
 AWS_COMMANDS_ON_GPUS = frozenset(_TABLES["commands"]["aws-on-gpus"].split())
 COMMANDS_LACKING = AWS_COMMANDS | AWS_COMMANDS_ON_GPUS | {*_TABLES["commands"]["nowhere"].split()}
+LACKING: dict[str, str] = _TABLES["lacking"]
+REMEDIES: dict[str, str] = {**LACKING, **_TABLES["remedies"]}
 COMMANDS_OF: dict[str, str] = _TABLES["commands"]["of"]
 
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.choices import When
@@ -24,7 +24,7 @@ from entrypoint.usercode.api_names import (
 )
 from entrypoint.usercode.guards import fallback
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Place, Source, UseKind
+from entrypoint.usercode.source import Place, SourceFile, UseKind
 
 # Of each mode, names of which a script has one.
 _STRATEGIES = {
@@ -100,7 +100,7 @@ def _of_tf_config(case: Case) -> Iterator[Finding]:
         yield finding("tf-config-written", source.at(node))
 
 
-def _writes_of_tf_config(code: UserCode) -> Iterator[tuple[Source, ast.AST]]:
+def _writes_of_tf_config(code: UserCode) -> Iterator[tuple[SourceFile, ast.AST]]:
     """Yield the statements that set TF_CONFIG: as an item, by a call, or as one of several variables."""
     for source, node in code.nodes(ast.Constant):
         if node.value != "TF_CONFIG":

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.usercode.reader import UserCode, read_code
-from entrypoint.usercode.source import Source, calls_in
+from entrypoint.usercode.source import SourceFile, calls_in
 
 NAMES = """
 import a.b
@@ -17,12 +17,12 @@ first = a.x, e.y, h.z, near.w, made().v
 """
 
 
-def call_of(source: Source, name: str = "seek") -> ast.Call:
+def call_of(source: SourceFile, name: str = "seek") -> ast.Call:
     return next(call for call in calls_in(source.tree) if ast.unparse(call.func) == name)
 
 
 def test_names_are_full_names_of_what_is_imported() -> None:
-    source = Source("train.py", NAMES)
+    source = SourceFile("train.py", NAMES)
     shown = [source.dotted(node) for node in source.tree.body[-1].value.elts]  # type: ignore[attr-defined]
     assert shown == ["a.x", "c.d.y", "f.g.z", "near.w", ".v"]
     assert [each.whole for each in source.imports] == ["a.b", "c.d", "f.g", "near"]
@@ -43,7 +43,7 @@ def test_names_are_full_names_of_what_is_imported() -> None:
     ],
 )
 def test_main_guard_is_no_guard(text: str, guards: list[type]) -> None:
-    source = Source("train.py", text)
+    source = SourceFile("train.py", text)
     assert [type(each) for each in source.guards(call_of(source))] == guards
 
 
@@ -60,7 +60,7 @@ def test_main_guard_is_no_guard(text: str, guards: list[type]) -> None:
     ],
 )
 def test_name_is_a_constant_where_it_is_bound_once(text: str, value: str | None) -> None:
-    source = Source("train.py", text)
+    source = SourceFile("train.py", text)
     assert source.constant(call_of(source).args[0]) == value
 
 

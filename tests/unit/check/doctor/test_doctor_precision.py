@@ -11,7 +11,7 @@ from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import _entry_missing, program_of
 from entrypoint.check.doctor.planned_job import described
 from entrypoint.check.doctor.request import Launch, Request
-from entrypoint.check.doctor.rules import rules
+from entrypoint.check.doctor.rulebook import rules
 
 # Warnings that do not count here: docs/doctor.md says how often they were right on public scripts.
 NOT_LABELLED = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from looking import SCRIPT, change_of, found, look
 
-from entrypoint.check.doctor.doctor import Report, examine
+from entrypoint.check.doctor.doctor import DoctorReport, examine
 from entrypoint.check.doctor.requirements import RESOLVE
 from entrypoint.check.finding import Finding
 
@@ -26,7 +26,7 @@ def wheel(folder: Path, name: str, version: str = "1.0", requires: str = "") -> 
         file.writestr(f"{about}/RECORD", "")
 
 
-def refused(report: Report) -> list[Finding]:
+def refused(report: DoctorReport) -> list[Finding]:
     return [each for each in report.findings if each.check == "requirement-refused"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from looking import look_at, read_toml
 
-from entrypoint.check.doctor.rules import rules
+from entrypoint.check.doctor.rulebook import rules
 
 pytestmark = pytest.mark.usefixtures("looks_here")
 EXAMPLES = read_toml("examples.toml")
