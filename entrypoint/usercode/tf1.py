@@ -38,34 +38,13 @@ USES = re.compile(
 SHOWN_FILES, SHOWN_NAMES = 5, 8
 # The names of the table that are used most, for use without a TensorFlow that has it.
 FEW = (
-    "ConfigProto",
-    "GraphKeys",
-    "InteractiveSession",
-    "Session",
-    "assign",
-    "get_variable",
-    "global_variables",
-    "global_variables_initializer",
-    "initialize_all_variables",
-    "log",
-    "placeholder",
-    "reset_default_graph",
-    "set_random_seed",
-    "trainable_variables",
-    "truncated_normal",
-    "variable_scope",
-    "keras.backend.get_session",
-    "keras.backend.set_session",
-    "train.AdamOptimizer",
-    "train.GradientDescentOptimizer",
-    "train.MomentumOptimizer",
-    "train.MonitoredTrainingSession",
-    "train.Saver",
-    "train.get_global_step",
-    "train.replica_device_setter",
-    "nn.softmax_cross_entropy_with_logits_v2",
-    "nn.dynamic_rnn",
-)
+    "ConfigProto", "GraphKeys", "InteractiveSession", "Session", "assign", "get_variable", "global_variables",
+    "global_variables_initializer", "initialize_all_variables", "log", "placeholder", "reset_default_graph",
+    "set_random_seed", "trainable_variables", "truncated_normal", "variable_scope", "keras.backend.get_session",
+    "keras.backend.set_session", "train.AdamOptimizer", "train.GradientDescentOptimizer", "train.MomentumOptimizer",
+    "train.MonitoredTrainingSession", "train.Saver", "train.get_global_step", "train.replica_device_setter",
+    "nn.softmax_cross_entropy_with_logits_v2", "nn.dynamic_rnn",
+)  # fmt: skip
 REMEDY = (
     "Set ENTRYPOINT_TF1=shim, which runs the code as it is, or `import tensorflow.compat.v1 as tf` and "
     "`tf.disable_v2_behavior()` in its files"

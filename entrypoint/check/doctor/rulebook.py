@@ -25,6 +25,7 @@ class CheckRule:
     finds: str
     found: str = ""  # ${NAME} stands for a word of the case
     instead: str = ""
+    why: str = ""  # the harm that it does
 
 
 @functools.cache

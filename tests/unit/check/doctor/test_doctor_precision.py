@@ -41,7 +41,7 @@ def short(name: str) -> dict[str, dict[str, Any]]:
     return made
 
 
-@pytest.mark.usefixtures("looks_here")
+@pytest.mark.usefixtures("resolves_here")
 def test_precision_and_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right, wrong, missed, told = Counter[str](), Counter[str](), Counter[str](), list[str]()
     examples = {**short("short_right"), **short("short_wrong"), **read_toml("corpus/programs.toml")}
@@ -62,7 +62,9 @@ def test_precision_and_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             (folder / path).write_text(script("mnist") if path.endswith("train.py") else "")
         launch = Launch(entry_point=program, source_dir=str(folder))
         job = described(Request(body=REQUEST, file="submit.py", line=3, launch=launch))
-        seen_missing = program_of(job, ()) is None and _entry_missing(job) != []
+        findings = _entry_missing(job)
+        assert all("train.py" in each.instead for each in findings)  # which is there
+        seen_missing = program_of(job, ()) is None and findings != []
         (right if is_fault else wrong)["entry-missing"] += seen_missing
         missed["entry-missing"] += is_fault and not seen_missing
     with capsys.disabled():

@@ -10,7 +10,7 @@ from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import DoctorReport, sort_out
 from entrypoint.check.doctor.subject import tensorflow_of
 
-pytestmark = pytest.mark.usefixtures("looks_here")
+pytestmark = pytest.mark.usefixtures("resolves_here")
 
 
 def worse(report: DoctorReport) -> list[str]:
