@@ -126,8 +126,7 @@ def _is_model_dir(case: Case, source: SourceFile, node: ast.AST) -> bool:
 
 def _guarded(use: Use) -> bool:
     """Return whether only some of the processes reach a call."""
-    inner: ast.AST = use.node
-    for outer in use.source.around(use.node):
+    for outer, inner in use.source.way_up(use.node):
         if isinstance(outer, ast.If | ast.IfExp | ast.While):
             if inner is not outer.test and _asks_who(use.source, outer.test):
                 return True
@@ -137,7 +136,6 @@ def _guarded(use: Use) -> bool:
                 return True
         elif isinstance(outer, ast.FunctionDef | ast.Module) and _leaves_early(use, outer.body):
             return True
-        inner = outer
     return False
 
 
@@ -145,11 +143,9 @@ def _on_every_branch(uses: list[Use]) -> bool:
     """Return whether calls stand on both branches of one condition, so that every process reaches one of them."""
     sides: dict[ast.AST, set[bool]] = {}
     for use in uses:
-        inner: ast.AST = use.node
-        for outer in use.source.around(use.node):
+        for outer, inner in use.source.way_up(use.node):
             if isinstance(outer, ast.If):
                 sides.setdefault(outer, set()).add(inner in outer.body)
-            inner = outer
     return any(len(each) == 2 and isinstance(node, ast.If) and node.orelse for node, each in sides.items())
 
 

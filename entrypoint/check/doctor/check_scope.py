@@ -169,8 +169,7 @@ class Scopes:
 
     def is_in(self, source: SourceFile, node: ast.AST) -> bool | None:
         """Return whether a node runs in a scope; None if that is not known, or differs."""
-        inner = node
-        for outer in source.around(node):
+        for outer, inner in source.way_up(node):
             if isinstance(outer, ast.With | ast.AsyncWith):
                 entered = {self._is_scope(source, item.context_expr) for item in outer.items}
                 if entered != {False}:
@@ -181,7 +180,6 @@ class Scopes:
                 isinstance(outer, ast.If) and self._may_be_other(source, outer, inner)
             ):
                 return None
-            inner = outer
         return False
 
     def _is_scope(self, source: SourceFile, context: ast.AST, depth: int = 0) -> bool | None:
@@ -215,12 +213,8 @@ class Scopes:
         return (value == wanted) == (inner not in branch.orelse)
 
     def _is_never_run(self, source: SourceFile, node: ast.AST) -> bool:
-        inner = node
-        for outer in source.around(node):
-            if isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False:
-                return True
-            inner = outer
-        return False
+        way = source.way_up(node)
+        return any(isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False for outer, inner in way)
 
     def _may_be_other(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool:
         """Return whether another branch, or what follows a branch that leaves, may do the same in a scope."""
