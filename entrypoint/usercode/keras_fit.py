@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from entrypoint.usercode.reader import UserCode, files_of
-from entrypoint.usercode.source import Function, Place, Source, imports_of, is_main_guard, texts_of, words_of
+from entrypoint.usercode.source import Function, Place, SourceFile, imports_of, is_main_guard, texts_of, words_of
 
 # Packages whose objects have a `fit` of their own, and classes of Keras that are no models.
 OTHERS = {
@@ -17,7 +17,7 @@ OTHERS = {
 }
 NO_MODELS = ("ImageDataGenerator", "Tokenizer")
 MOST_CHARS = 1 << 20  # of code that is parsed, from the program on: this takes up to a second
-Running = dict[Source, dict[ast.stmt, list[ast.AST]]]  # of each statement of a file, the nodes that may run
+Running = dict[SourceFile, dict[ast.stmt, list[ast.AST]]]  # of each statement of a file, the nodes that may run
 
 
 def first(code: UserCode) -> Place | None:
@@ -43,7 +43,7 @@ def first(code: UserCode) -> Place | None:
 def _read(code: UserCode) -> Running:
     """Return the program and what it may import or name, wherever that is in the code, without what never runs."""
     programs = [code.main] if code.program in code.by_name else list(code.sources)
-    ends = defaultdict[str, list[Source]](list)  # the files by each end of their paths
+    ends = defaultdict[str, list[SourceFile]](list)  # the files by each end of their paths
     for source in code.sources:
         parts = source.shown.split("/")
         for at in range(len(parts)):
@@ -104,7 +104,7 @@ def _uses_keras(nodes: Iterable[ast.AST]) -> bool:
     return any("keras" in word for word in words_of(nodes))
 
 
-def _is_others(call: ast.Call, source: Source, nodes: list[ast.AST], own: set[str]) -> bool:
+def _is_others(call: ast.Call, source: SourceFile, nodes: list[ast.AST], own: set[str]) -> bool:
     """Return whether a call is of an object that is no Keras model. `own`: classes of the code that define `fit`."""
     assert isinstance(call.func, ast.Attribute)
     on = call.func.value

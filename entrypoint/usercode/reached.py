@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Function, Source, imports_of, is_main_guard
+from entrypoint.usercode.source import Function, SourceFile, imports_of, is_main_guard
 
 CATCHES = {"", "ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
 CALL_WHAT_THEY_GET = ("run", "map", "Estimator")
@@ -16,7 +16,7 @@ LEAVES = (ast.Return, ast.Break, ast.Continue)
 ENDS = (*LEAVES, ast.Raise)
 
 
-def reached(code: UserCode) -> dict[Source, set[ast.AST]]:
+def reached(code: UserCode) -> dict[SourceFile, set[ast.AST]]:
     """Return the names, calls and imports that the program is sure to reach, by file."""
     reading = _Reading(code)
     if program := code.by_name.get(code.program):
@@ -27,18 +27,18 @@ def reached(code: UserCode) -> dict[Source, set[ast.AST]]:
 class _Reading:
     def __init__(self, code: UserCode) -> None:
         self.code = code
-        self.nodes: dict[Source, set[ast.AST]] = {}
-        self.functions: dict[Source, dict[str, Function]] = {}  # of a file: `main`, `Model.__init__`
-        self.brought: dict[Source, dict[str, tuple[Source, str]]] = {}  # of a file: name -> (a file, the name there)
-        self.done: set[tuple[Source, str]] = set()
+        self.nodes: dict[SourceFile, set[ast.AST]] = {}
+        self.functions: dict[SourceFile, dict[str, Function]] = {}  # of a file: `main`, `Model.__init__`
+        self.brought: dict[SourceFile, dict[str, tuple[SourceFile, str]]] = {}  # name -> (a file, the name there)
+        self.done: set[tuple[SourceFile, str]] = set()
 
-    def module(self, file: Source) -> None:
+    def module(self, file: SourceFile) -> None:
         """Read a file as it is imported, or run."""
         if file not in self.nodes:
             self.nodes[file], self.functions[file], self.brought[file] = set(), {}, {}
             self._block(file.tree.body, file, "")
 
-    def _block(self, body: list[ast.stmt], file: Source, of_class: str) -> bool:
+    def _block(self, body: list[ast.stmt], file: SourceFile, of_class: str) -> bool:
         """Read statements. Return whether the code behind them is sure to be reached."""
         for statement in body:
             if isinstance(statement, Function):
@@ -71,7 +71,7 @@ class _Reading:
                     return False
         return True
 
-    def _expressions(self, nodes: Iterable[ast.AST], file: Source, of_class: str) -> None:
+    def _expressions(self, nodes: Iterable[ast.AST], file: SourceFile, of_class: str) -> None:
         for node in (each for root in nodes for each in _sure(root)):
             if isinstance(node, ast.Attribute | ast.Name | ast.Import | ast.ImportFrom | ast.Call):
                 self.nodes[file].add(node)
@@ -81,7 +81,7 @@ class _Reading:
                 if not node.args and ast.unparse(node.func).endswith("app.run"):  # which calls `main`
                     self._called(ast.Name("main", ast.Load()), self.code.main, "")
 
-    def _called(self, called: ast.expr, file: Source, of_class: str) -> None:
+    def _called(self, called: ast.expr, file: SourceFile, of_class: str) -> None:
         """Read a function of the user's that is called, or passed to something that calls it."""
         if isinstance(called, ast.Name):
             file, name = self.brought[file].get(called.id, (file, called.id))
@@ -101,7 +101,7 @@ class _Reading:
                 self.done.add((file, each))
                 self._block(functions[each].body, file, each.rpartition(".")[0] + "." if "." in each else "")
 
-    def _import(self, statement: ast.stmt, file: Source) -> None:
+    def _import(self, statement: ast.stmt, file: SourceFile) -> None:
         for each in imports_of(statement):
             outer = self.code.module(file, each.module, each.level)
             inner = self.code.module(file, each.whole, each.level)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from entrypoint.usercode.api_names import LOGS
 from entrypoint.usercode.source import (
-    Source,
+    SourceFile,
     Use,
     UseKind,
     is_main_guard,
@@ -27,7 +27,7 @@ Node = TypeVar("Node", bound=ast.AST)
 class UserCode:
     """Hold files of the user's, the program first if it is one of them."""
 
-    def __init__(self, sources: Iterable[Source], program: str, folder: Path = Path()) -> None:
+    def __init__(self, sources: Iterable[SourceFile], program: str, folder: Path = Path()) -> None:
         self.sources = tuple(sources)
         self.program = program  # its name; a shell script or a package is none of the files
         self.folder = folder  # the one that would hold requirements.txt
@@ -36,15 +36,15 @@ class UserCode:
     def of(cls, files: Iterable[tuple[str, str]], program: str) -> "UserCode":
         """Return all files of a code folder, each by its name in the folder and its text."""
         name = str(PurePosixPath(program))
-        sources = [Source(shown, text) for shown, text in files]
+        sources = [SourceFile(shown, text) for shown, text in files]
         return cls(sorted(sources, key=lambda each: each.shown != name), name)
 
     @property
-    def main(self) -> Source:
+    def main(self) -> SourceFile:
         return self.sources[0]
 
     @cached_property
-    def by_name(self) -> dict[str, Source]:
+    def by_name(self) -> dict[str, SourceFile]:
         return {source.shown: source for source in self.sources}
 
     # --- what is used ---
@@ -80,12 +80,12 @@ class UserCode:
     def has(self, *patterns: str, kind: UseKind | None = None) -> bool:
         return self.first(*patterns, kind=kind) is not None
 
-    def nodes(self, kind: type[Node]) -> Iterator[tuple[Source, Node]]:
+    def nodes(self, kind: type[Node]) -> Iterator[tuple[SourceFile, Node]]:
         """Yield the nodes of a kind, file by file, each with its file."""
         for source in self.sources:
             yield from ((source, node) for node in ast.walk(source.tree) if isinstance(node, kind))
 
-    def strings(self, expression: str) -> Iterator[tuple[Source, ast.Constant, re.Match[str]]]:
+    def strings(self, expression: str) -> Iterator[tuple[SourceFile, ast.Constant, re.Match[str]]]:
         """Yield string constants that match, except docstrings and texts that are only printed, logged or raised."""
         for source, node in self.nodes(ast.Constant):
             found = re.search(expression, text_of(node))
@@ -99,7 +99,7 @@ class UserCode:
 
     # --- what is imported ---
 
-    def module(self, source: Source, name: str, level: int = 0) -> list[Source]:
+    def module(self, source: SourceFile, name: str, level: int = 0) -> list[SourceFile]:
         """Return the files that run when a file imports a module: the packages around it, then its own.
 
         It has none if the module is not the user's. `level`: the dots of a relative import.
@@ -123,21 +123,21 @@ def read_code(program: Path, shown: str = "", exported: bool = False) -> UserCod
     prefix = shown[: -len(program.name)] if shown.endswith(program.name) else f"{folder}/"
     text = plain_text(program, exported=exported)
 
-    def imported(source: Source) -> Iterator[Source]:
+    def imported(source: SourceFile) -> Iterator[SourceFile]:
         for each in source.imports:
             base = Path(_above(str(source.path), each.level)) if each.level else folder
             for path in filter(Path.is_file, (base / path for path in files_of(each.whole.split(".")))):
                 inside = path.relative_to(folder) if path.is_relative_to(folder) else path
-                yield Source(f"{prefix}{inside}", plain_text(path), path)
+                yield SourceFile(f"{prefix}{inside}", plain_text(path), path)
 
-    main = Source(shown, text, program.absolute(), exported)
+    main = SourceFile(shown, text, program.absolute(), exported)
     _, *modules = followed([main], imported)
     return UserCode([main, *_as_imported(main, modules)], shown, folder)
 
 
 def followed(
-    programs: Iterable[Source], imported: Callable[[Source], Iterable[Source]], most: int = MOST_FILES
-) -> list[Source]:
+    programs: Iterable[SourceFile], imported: Callable[[SourceFile], Iterable[SourceFile]], most: int = MOST_FILES
+) -> list[SourceFile]:
     """Return files, those that they import, and so on."""
     found = {source.shown: source for source in programs}
     left = list(found.values())
@@ -162,7 +162,7 @@ def _above(file: str, level: int) -> PurePosixPath:
     return folders[min(level, len(folders)) - 1]
 
 
-def _as_imported(main: Source, modules: list[Source]) -> Iterator[Source]:
+def _as_imported(main: SourceFile, modules: list[SourceFile]) -> Iterator[SourceFile]:
     """Yield modules without what runs only when they are the main program, behind `if __name__ == "__main__":`."""
     bodies = {each.shown: _body_as_imported(each.tree) for each in modules}
     words = {shown: _words(body) for shown, body in {main.shown: main.tree.body, **bodies}.items()}
@@ -184,7 +184,7 @@ def _words(nodes: Iterable[ast.AST]) -> set[str]:
     return words_of(each for node in nodes for each in ast.walk(node))
 
 
-def _is_told(source: Source, node: ast.Constant) -> bool:
+def _is_told(source: SourceFile, node: ast.Constant) -> bool:
     """Return whether a string is a docstring, printed, logged, raised, or the help of an option."""
     for outer in source.around(node):
         match outer:

@@ -57,7 +57,7 @@ class UseKind(Enum):
     IMPORT = "import"
 
 
-class Source:
+class SourceFile:
     """Hold one file. It is parsed when its tree is first asked for; the tree is empty if Python cannot parse it."""
 
     def __init__(
@@ -84,9 +84,9 @@ class Source:
     def tree(self) -> ast.Module:
         return self._parsed[0] if self._body is None else ast.Module(body=self._body, type_ignores=[])
 
-    def running(self, body: list[ast.stmt]) -> "Source":
+    def running(self, body: list[ast.stmt]) -> "SourceFile":
         """Return the file as if it had only these of its statements."""
-        made = Source(self.shown, self.text, self.path, self.exported, body)
+        made = SourceFile(self.shown, self.text, self.path, self.exported, body)
         made._parsed = self._parsed
         return made
 
@@ -148,23 +148,25 @@ class Source:
 
     # --- where a node stands ---
 
+    def way_up(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Yield each node that contains a node, the innermost first, with its child that does, or that is the node."""
+        while node in self.parents:
+            yield self.parents[node], node
+            node = self.parents[node]
+
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the nodes that contain a node, the innermost first."""
-        while node in self.parents:
-            node = self.parents[node]
-            yield node
+        return (outer for outer, _ in self.way_up(node))
 
     def guards(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the conditions and the `try`s on which it depends whether a node runs, the innermost first.
 
         `if __name__ == "__main__":` is none: the job runs the program.
         """
-        inner = node
-        for outer in self.around(node):
+        for outer, inner in self.way_up(node):
             is_guard = isinstance(outer, ast.Try | ast.If | ast.IfExp | ast.BoolOp)
             if is_guard and not (is_main_guard(outer) and inner in outer.body):
                 yield outer
-            inner = outer
 
     def function_of(self, node: ast.AST) -> Function | None:
         return next((each for each in self.around(node) if isinstance(each, Function)), None)
@@ -215,7 +217,7 @@ class Source:
 class Use(NamedTuple):
     """Describe a call, a name or an import, with the full name of what it uses."""
 
-    source: Source
+    source: SourceFile
     node: ast.AST
     name: str
     kind: UseKind

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Source, attributes, imports_of
+from entrypoint.usercode.source import SourceFile, attributes, imports_of
 from entrypoint.usercode.words import FIRST_WITH_KERAS_3, version_of
 
 TABLE = Path("tools/compatibility/renames_v2.py")  # in TensorFlow's folder
@@ -38,34 +38,13 @@ USES = re.compile(
 SHOWN_FILES, SHOWN_NAMES = 5, 8
 # The names of the table that are used most, for use without a TensorFlow that has it.
 FEW = (
-    "ConfigProto",
-    "GraphKeys",
-    "InteractiveSession",
-    "Session",
-    "assign",
-    "get_variable",
-    "global_variables",
-    "global_variables_initializer",
-    "initialize_all_variables",
-    "log",
-    "placeholder",
-    "reset_default_graph",
-    "set_random_seed",
-    "trainable_variables",
-    "truncated_normal",
-    "variable_scope",
-    "keras.backend.get_session",
-    "keras.backend.set_session",
-    "train.AdamOptimizer",
-    "train.GradientDescentOptimizer",
-    "train.MomentumOptimizer",
-    "train.MonitoredTrainingSession",
-    "train.Saver",
-    "train.get_global_step",
-    "train.replica_device_setter",
-    "nn.softmax_cross_entropy_with_logits_v2",
-    "nn.dynamic_rnn",
-)
+    "ConfigProto", "GraphKeys", "InteractiveSession", "Session", "assign", "get_variable", "global_variables",
+    "global_variables_initializer", "initialize_all_variables", "log", "placeholder", "reset_default_graph",
+    "set_random_seed", "trainable_variables", "truncated_normal", "variable_scope", "keras.backend.get_session",
+    "keras.backend.set_session", "train.AdamOptimizer", "train.GradientDescentOptimizer", "train.MomentumOptimizer",
+    "train.MonitoredTrainingSession", "train.Saver", "train.get_global_step", "train.replica_device_setter",
+    "nn.softmax_cross_entropy_with_logits_v2", "nn.dynamic_rnn",
+)  # fmt: skip
 REMEDY = (
     "Set ENTRYPOINT_TF1=shim, which runs the code as it is, or `import tensorflow.compat.v1 as tf` and "
     "`tf.disable_v2_behavior()` in its files"
@@ -104,7 +83,7 @@ def refused(code: UserCode, path: list[str], *, keras_2: bool = False) -> str:
 
 def listed(
     code: UserCode, path: list[str], version: str, *, keras_2: bool = False
-) -> list[tuple[Source, list[int], str, str, str]]:
+) -> list[tuple[SourceFile, list[int], str, str, str]]:
     """Return (file, lines, old name, new name, why it is gone) of each such name, for a TensorFlow of that version.
 
     The table is that of the TensorFlow in `path`, or the most used names if there is none.
@@ -152,7 +131,7 @@ def _gone(table: dict[str, str], version: str, keras_2: bool) -> dict[str, str]:
     }
 
 
-def _names(source: Source, table: dict[str, str], nodes: set[ast.AST] | None = None) -> dict[str, list[int]]:
+def _names(source: SourceFile, table: dict[str, str], nodes: set[ast.AST] | None = None) -> dict[str, list[int]]:
     """Return the names of the table in a file, with their lines, in the order in which they occur.
 
     `nodes`: those that count; None: all.
@@ -178,7 +157,7 @@ def _names(source: Source, table: dict[str, str], nodes: set[ast.AST] | None = N
     return dict(sorted(found.items(), key=lambda item: min(item[1])))
 
 
-def _meant(source: Source) -> dict[str, str]:
+def _meant(source: SourceFile) -> dict[str, str]:
     """Return what the file's names mean in TensorFlow 2; "" is TensorFlow.
 
     Names that may be compat.v1's are left out.

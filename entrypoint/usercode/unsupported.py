@@ -9,7 +9,7 @@ from entrypoint.usercode import keras_fit
 from entrypoint.usercode.api_names import SERVERS, WORKERS
 from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Place, Source, UseKind, matches, text_of, value_of
+from entrypoint.usercode.source import Place, SourceFile, UseKind, matches, text_of, value_of
 from entrypoint.usercode.words import ESTIMATOR, FIRST_WITH_KERAS_3, version_of
 
 FIT = re.compile(r"\.fit\b")
@@ -143,7 +143,7 @@ def _of_xla(code: UserCode) -> Iterator[Doubt]:
             yield Doubt("ps-xla", Place(file=source.shown, line=line), why, f"Write {instead}")
 
 
-def _compiled(source: Source) -> Iterator[tuple[int, int, str, str]]:
+def _compiled(source: SourceFile) -> Iterator[tuple[int, int, str, str]]:
     """Yield (line, column, the optimizer's text, what to write) of each optimizer that XLA would compile."""
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.Call):

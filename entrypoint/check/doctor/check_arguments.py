@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding, rules
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
@@ -13,17 +13,8 @@ from entrypoint.usercode.guards import set_or_asked, tried
 from entrypoint.usercode.reader import UserCode
 from entrypoint.usercode.source import Place, Use, text_of, texts_of, value_of
 
-_OF_V3 = {  # variables of SDK v3's own drivers, and what to use here
-    **dict.fromkeys(
-        ("SM_MASTER_PORT", "SM_DISTRIBUTED_CONFIG", "SM_OUTPUT_FAILURE"), "one of the variables of docs/user-code.md"
-    ),
-    "SM_MASTER_ADDR": 'json.loads(os.environ["SM_HOSTS"])[0]',
-    "SM_HOST_COUNT": 'len(json.loads(os.environ["SM_HOSTS"]))',
-    "SM_CURRENT_HOST_RANK": 'json.loads(os.environ["SM_HOSTS"]).index(os.environ["SM_CURRENT_HOST"])',
-    "SM_SOURCE_DIR": "/opt/ml/code, the working directory",
-    "SM_ENTRY_SCRIPT": 'os.environ["SM_USER_ENTRY_POINT"]',
-    "SM_INPUT_DATA_DIR": '"/opt/ml/input/data"',
-}
+# Variables of SDK v3's own drivers.
+_OF_V3 = [key.partition("/")[2] for key in rules() if key.startswith("variable-missing/")]
 _BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
@@ -52,7 +43,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         yield from _of_channels(case)
     if case.job or case.code.imports("tensorflow*"):
         for name, place in _needed(case.code, f"^(?:{'|'.join(_OF_V3)})$"):
-            yield finding("variable-missing", place, instead=_OF_V3[name], name=name)
+            yield finding(f"variable-missing/{name}", place, name=name)
 
 
 def _options(code: UserCode) -> tuple[list[Option], bool]:
@@ -98,12 +89,8 @@ def _of_another_command(use: Use) -> bool:
         return True
     node = use.node.func if isinstance(use.node, ast.Call) else None
     parser = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
-    return any(
-        use.source.dotted(each.value.func).endswith(".add_parser")
-        for each in ast.walk(use.source.tree)
-        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
-        if parser in map(ast.unparse, each.targets)
-    )
+    makers = (each.value for each in use.source.assignments.get(parser, ()))
+    return any(isinstance(each, ast.Call) and use.source.last(each) == "add_parser" for each in makers)
 
 
 def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
@@ -22,7 +22,7 @@ from entrypoint.usercode.api_names import (
     WORKERS,
     WRITES_CHECKPOINTS,
 )
-from entrypoint.usercode.source import Source, Use
+from entrypoint.usercode.source import SourceFile, Use
 
 # Names and keys that identify a process, in code as ast.unparse writes it.
 _WHO = (
@@ -110,7 +110,7 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
                 break
 
 
-def _is_model_dir(case: Case, source: Source, node: ast.AST) -> bool:
+def _is_model_dir(case: Case, source: SourceFile, node: ast.AST) -> bool:
     """Return whether a node is the value of option --model_dir, not of --model-dir or of another folder's variable."""
     if isinstance(node, ast.Name) and node.id == "model_dir":
         return all("model_dir" in ast.unparse(each.value) for each in source.assignments.get(node.id, ()))
@@ -126,8 +126,7 @@ def _is_model_dir(case: Case, source: Source, node: ast.AST) -> bool:
 
 def _guarded(use: Use) -> bool:
     """Return whether only some of the processes reach a call."""
-    inner: ast.AST = use.node
-    for outer in use.source.around(use.node):
+    for outer, inner in use.source.way_up(use.node):
         if isinstance(outer, ast.If | ast.IfExp | ast.While):
             if inner is not outer.test and _asks_who(use.source, outer.test):
                 return True
@@ -137,7 +136,6 @@ def _guarded(use: Use) -> bool:
                 return True
         elif isinstance(outer, ast.FunctionDef | ast.Module) and _leaves_early(use, outer.body):
             return True
-        inner = outer
     return False
 
 
@@ -145,15 +143,13 @@ def _on_every_branch(uses: list[Use]) -> bool:
     """Return whether calls stand on both branches of one condition, so that every process reaches one of them."""
     sides: dict[ast.AST, set[bool]] = {}
     for use in uses:
-        inner: ast.AST = use.node
-        for outer in use.source.around(use.node):
+        for outer, inner in use.source.way_up(use.node):
             if isinstance(outer, ast.If):
                 sides.setdefault(outer, set()).add(inner in outer.body)
-            inner = outer
     return any(len(each) == 2 and isinstance(node, ast.If) and node.orelse for node, each in sides.items())
 
 
-def _decides(source: Source) -> bool:
+def _decides(source: SourceFile) -> bool:
     """Return whether a file does more by rank than print: choose or name a folder, return, or call a function."""
     for node in ast.walk(source.tree):
         if _passes_who(source, node):
@@ -168,7 +164,7 @@ def _decides(source: Source) -> bool:
     return False
 
 
-def _passes_who(source: Source, node: ast.AST) -> bool:
+def _passes_who(source: SourceFile, node: ast.AST) -> bool:
     """Return whether a function is told who calls it, `save(model, to, me == "chief")`, or a path names the process."""
     if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in LOGS:
         return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
@@ -186,18 +182,18 @@ def _leaves_early(use: Use, body: list[ast.stmt]) -> bool:
     )
 
 
-def _leaves(source: Source, node: ast.stmt) -> bool:
+def _leaves(source: SourceFile, node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return source.dotted(node.value.func) in LEAVES
     return isinstance(node, ast.Return | ast.Raise)
 
 
-def _asks_who(source: Source, test: ast.AST) -> bool:
+def _asks_who(source: SourceFile, test: ast.AST) -> bool:
     return bool(re.search(_names_of_who(source), ast.unparse(test)))
 
 
 @functools.lru_cache(maxsize=500)
-def _names_of_who(source: Source) -> str:
+def _names_of_who(source: SourceFile) -> str:
     """Return a pattern of what identifies a process in a file: the usual names, and those assigned from them."""
     who, names = _WHO, set[str]()
     for _ in range(2):  # twice, since a name may be assigned from a name that was
@@ -218,7 +214,7 @@ def _is_answer(value: ast.AST, who: str) -> bool:
     return isinstance(answer, kinds) and re.search(rf"\b({who})\b", ast.unparse(answer)) is not None
 
 
-def _is_said(source: Source, node: ast.stmt) -> bool:
+def _is_said(source: SourceFile, node: ast.stmt) -> bool:
     match node:
         case ast.Pass() | ast.Assign(value=ast.Constant()):  # verbose = 1
             return True

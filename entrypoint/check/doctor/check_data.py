@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.planned_job import s3_source
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Source, Use, UseKind, matches, texts_of, value_of
+from entrypoint.usercode.source import SourceFile, Use, UseKind, matches, texts_of, value_of
 
 _RANK = re.compile(r"\b(rank|size)\b")
 # Calls that may take a rank as argument without reading data by it.
@@ -191,7 +191,7 @@ def _gathered(case: Case, use: Use, number: int) -> bool:
     return first
 
 
-def _first_step(source: Source, node: ast.AST, number: int) -> bool | None:
+def _first_step(source: SourceFile, node: ast.AST, number: int) -> bool | None:
     """Return True if the first step joins records, False if it separates them; None if it cannot be followed."""
     outer = source.parents.get(node)
     while isinstance(outer, ast.Attribute):

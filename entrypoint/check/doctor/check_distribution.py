@@ -1,10 +1,9 @@
 """Check that a script trains together on all hosts of its job: strategies, Horovod, parameter servers."""
 
-import ast
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.choices import When
@@ -22,9 +21,9 @@ from entrypoint.usercode.api_names import (
     TRAINS,
     WORKERS,
 )
-from entrypoint.usercode.guards import fallback
+from entrypoint.usercode.guards import fallback, sets
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Place, Source, UseKind
+from entrypoint.usercode.source import Place, UseKind
 
 # Of each mode, names of which a script has one.
 _STRATEGIES = {
@@ -33,6 +32,7 @@ _STRATEGIES = {
     Mode.JAX: PROCESSES,
     Mode.MPI: HOROVOD,
 }
+_JOINS_JAX = ("jax.distributed.initialize", ".distribution.initialize")
 
 
 def of_code(case: Case) -> Iterator[Finding]:
@@ -96,34 +96,15 @@ def _of_horovod(case: Case, first: Place) -> Iterator[Finding]:
 def _of_tf_config(case: Case) -> Iterator[Finding]:
     if not (case.may_be(Mode.MWMS) or case.may_be(Mode.PS)) or case.mode is Mode.SINGLE:
         return
-    for source, node in _writes_of_tf_config(case.code):
+    for source, node in sets(case.code, "TF_CONFIG"):
         yield finding("tf-config-written", source.at(node))
-
-
-def _writes_of_tf_config(code: UserCode) -> Iterator[tuple[Source, ast.AST]]:
-    """Yield the statements that set TF_CONFIG: as an item, by a call, or as one of several variables."""
-    for source, node in code.nodes(ast.Constant):
-        if node.value != "TF_CONFIG":
-            continue
-        outer = source.parents.get(node)
-        call = source.parents.get(outer) if isinstance(outer, ast.Dict) else outer
-        if isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Store):
-            yield source, outer
-        elif isinstance(call, ast.Call) and source.last(call) in ("putenv", "setdefault", "update"):
-            yield source, call
-    for source, call in code.nodes(ast.Call):
-        if source.last(call) == "update" and any(keyword.arg == "TF_CONFIG" for keyword in call.keywords):
-            yield source, call
-
-
-_JOINS_JAX = ("jax.distributed.initialize", ".distribution.initialize")
 
 
 def joins_hosts_itself(code: UserCode) -> bool:
     """Return whether a script makes a cluster of the job's hosts by itself, so that it needs no mode for that."""
     starts = r"\b(mpirun|mpiexec|horovodrun|torchrun|torch\.distributed\.(run|launch))\b"
     return (
-        any(_writes_of_tf_config(code))
+        any(sets(code, "TF_CONFIG"))
         or code.call(".ClusterSpec", "horovod.run", "horovod.*.run", ".init_process_group") is not None
         or any(vars(use.node)["args"] or vars(use.node)["keywords"] for use in code.calls(*_JOINS_JAX))
         or next(code.strings(starts), None) is not None

@@ -6,26 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.aws_images import AWS_COMMANDS, on_aws, ours, package_of, remedy
-from entrypoint.check.doctor.check_commands import of_commands
+from entrypoint.check.doctor.aws_images import AWS_COMMANDS, LACKING, REMEDIES, on_aws, ours, package_of, remedy
+from entrypoint.check.doctor.check_shell import of_commands
 from entrypoint.check.doctor.requirements import Requirements, folders_of, of_requirements, requirements_of
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.guards import tried
 from entrypoint.usercode.source import Use, UseKind
 
-_LACKING = {
-    "smdebug": "TensorBoard's callback, or a try around the import: docs/debugger.md",
-    "smdistributed.modelparallel": "horovod.tensorflow, or smdistributed.dataparallel, for which Horovod stands in",
-    "smdistributed.dataparallel.torch": "smdistributed.dataparallel.tensorflow",
-    "herring": "horovod.tensorflow",
-}
-_INSTEAD = {
-    **_LACKING,
-    "jax": "the image of ./build.sh --tensorflow 2.21, which has it",
-    "sagemaker_tensorflow": 'pipe_dataset("training", "TFRecord") of sagemaker_tf_data',
-}
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
 _LAZY = ast.FunctionDef | ast.AsyncFunctionDef  # an import in a function, which may never be called
 
@@ -55,8 +44,9 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if not name or name in there or name in _beside(use.source.path.absolute().parent):
             continue
         package = package_of(name)
-        listed = bool(package) or name in _INSTEAD
-        if tried(use.source, use.node) or (elsewhere and not listed):
+        listed = bool(package) or name in REMEDIES
+        unknown = not listed and (elsewhere or not brought.whole)  # a package may bring modules of any name
+        if tried(use.source, use.node) or unknown:
             continue
         there.add(name)  # it is reported once
         lazy = any(isinstance(outer, _LAZY) for outer in use.source.around(use.node))
@@ -66,7 +56,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             severity = Severity.NOTE  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        instead = _INSTEAD.get(name) or remedy(package or name.split(".")[0].replace("_", "-"), case.tensorflow)
+        instead = REMEDIES.get(name) or remedy(package, case.tensorflow)
         yield finding(
             "module-missing",
             use.place,
@@ -80,7 +70,7 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
 
 def _missing(case: Case, use: Use) -> str:
     """Return the module that an import needs and our image lacks; "" if the image has it."""
-    for name in _LACKING:
+    for name in LACKING:
         if f"{use.name}.".startswith(f"{name}."):
             return name
     top = use.name.split(".")[0]

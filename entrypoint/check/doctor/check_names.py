@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding, variant
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.choices import PsProgram, Tf1
@@ -16,7 +16,7 @@ from entrypoint.usercode import tf1
 from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
 from entrypoint.usercode.guards import tried
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Place, Source, UseKind, calls_in, matches, value_of
+from entrypoint.usercode.source import Place, SourceFile, UseKind, calls_in, matches, value_of
 from entrypoint.usercode.unsupported import doubts
 from entrypoint.usercode.words import flags
 
@@ -25,10 +25,6 @@ _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
 _ESTIMATORS = (".train_and_evaluate", ".Estimator")
-_INSTEAD = {
-    "contrib": "what TensorFlow 2 has: tensorflow_addons, tf_slim, tf.keras.layers",
-    "examples": "what TensorFlow 2 has: tf.keras.datasets, tensorflow_datasets",
-}
 
 
 def of_names(case: Case) -> Iterator[Finding]:
@@ -65,7 +61,7 @@ def _of_paths(case: Case) -> Iterator[Finding]:
             return
 
 
-def _starts(source: Source, node: ast.AST) -> bool:
+def _starts(source: SourceFile, node: ast.AST) -> bool:
     """Return whether a call starts another program, such as `aws s3 cp`."""
     return isinstance(node, ast.Call) and matches(source.dotted(node.func), STARTS_PROGRAMS)
 
@@ -83,7 +79,7 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
             yield finding("failure-hidden", source.at(node), severity=Severity.WARNING)
 
 
-def _only_reports(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> bool:
+def _only_reports(source: SourceFile, body: Sequence[ast.stmt], depth: int = 2) -> bool:
     """Return whether statements only report: they print, log, write a file, or call a function that does no more."""
     # A reporting function's assignments are local to it. What the handler itself assigns, later code may read.
     allowed = _REPORT if depth == 2 else _REPORT | ast.Assign
@@ -97,13 +93,13 @@ def _only_reports(source: Source, body: Sequence[ast.stmt], depth: int = 2) -> b
     return True
 
 
-def _function(source: Source, call: ast.Call) -> ast.FunctionDef | None:
+def _function(source: SourceFile, call: ast.Call) -> ast.FunctionDef | None:
     """Return the function at the top level of the file that a call names; None if there is none."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     return next((each for each in source.tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
 
 
-def _trains(source: Source, attempt: ast.AST) -> bool:
+def _trains(source: SourceFile, attempt: ast.AST) -> bool:
     """Return whether a `try` trains, itself or by a function of the file, and is not one of several attempts."""
     again = any(isinstance(outer, ast.For | ast.While) for outer in source.around(attempt))
     if again or getattr(attempt, "finalbody", None):
@@ -127,8 +123,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             more = f" (and in {len(lines) - 1} more lines)" if len(lines) > 1 else ""
             place = Place(file=source.shown, line=line)
             if gone:
-                instead = _INSTEAD.get(old, "line 2.14 of the image (build.sh), which has it")
-                yield finding("tf-gone", place, instead=instead, old=old, more=more, gone=gone)
+                yield finding(variant("tf-gone", old), place, old=old, more=more, gone=gone)
             elif not shim:
                 yield finding("tf1-name", place, old=old, more=more, new=new)
     mode = str(case.mode) if case.several and case.mode else ""
@@ -156,7 +151,7 @@ def _place(code: UserCode, place: Place | None) -> Place:
     return use.place if use else place or Place(file=code.main.shown)
 
 
-def _is_asked_first(source: Source, line: int) -> bool:
+def _is_asked_first(source: SourceFile, line: int) -> bool:
     """Return whether a line is for an older TensorFlow, behind a check of which TensorFlow there is."""
     for outer in (outer for use in source.uses if use.place.line == line for outer in source.around(use.node)):
         if isinstance(outer, ast.If | ast.IfExp):

@@ -10,7 +10,7 @@ from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
 from entrypoint.check.doctor.request import Request
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding, variant
 from entrypoint.check.doctor.subject import AWS_IMAGE, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
@@ -21,16 +21,7 @@ from entrypoint.launcher.job.settings import HYPERPARAMETER_PREFIX
 from entrypoint.usercode.api_names import SESSIONS
 from entrypoint.usercode.reader import UserCode
 
-# `sagemaker_*` hyperparameters that AWS's toolkit acts on and we do not: what they ask for, and what to use here.
-_UNREAD = {
-    "sagemaker_s3_output": "an upload of /opt/ml/output/intermediate while the job runs; wanted /opt/ml/checkpoints, "
-    "or TensorBoardOutputConfig",
-    "sagemaker_mpi_num_processes": "the number of all ranks; wanted sagemaker_mpi_num_of_processes_per_host",
-    "sagemaker_training_compiler_enabled": "SageMaker's Training Compiler, which is for AWS's images",
-    "sagemaker_pytorch_ddp_enabled": "PyTorch's launcher",
-    "sagemaker_torch_distributed_enabled": "torchrun",
-    "sagemaker_pytorch_xla_multi_worker_enabled": "PyTorch/XLA's launcher",
-}
+# `sagemaker_*` hyperparameters that our launcher reads, or may leave unread.
 _READ = {
     *(params.USER_PROGRAM_PARAM, params.SUBMIT_DIR_PARAM, params.PARAMETER_SERVER_ENABLED),
     *(params.MPI_ENABLED, params.MPI_PROCESSES_PER_HOST, params.MPI_CUSTOM_OPTIONS, SMDDP_ENABLED),
@@ -158,19 +149,10 @@ def _of_image(request: Request, image: str) -> Iterator[Finding]:
 def _of_hyperparameters(request: Request) -> Iterator[Finding]:
     for key, value in request.hyperparameters.items():
         if key.startswith(params.PREFIX):
-            asks, _, instead = _UNREAD.get(key, "; wanted another name, or none").partition("; wanted ")
-            if asks:
-                found = f"asks AWS's toolkit for {asks}, and does nothing here"
-                dropped = str(value).strip('"').lower() not in ("false", "", "none", "null")
-            else:
-                found = (
-                    "is neither a known switch nor an argument of the script: names that begin with sagemaker_ never "
-                    "are"
-                )
-                dropped = key not in _READ and not key.startswith(HYPERPARAMETER_PREFIX)
-            if dropped:
-                found = f"hyperparameter {key} {found}"
-                yield finding("hyperparameter-dropped", request.at(key), found=found, instead=instead or "none")
+            key_of_rule = variant("hyperparameter-dropped", key)
+            is_off = "/" in key_of_rule and str(value).strip('"').lower() in ("false", "", "none", "null")
+            if not (is_off or key in _READ or key.startswith(HYPERPARAMETER_PREFIX)):
+                yield finding(key_of_rule, request.at(key), key=key)
         elif isinstance(value, str) and _SHELL.search(value.strip('"')):
             yield finding("hyperparameter-as-argv", request.at(key), key=key)
 

@@ -7,13 +7,22 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode.api_names import HOROVOD, SERVERS, WORKERS
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Function, Source, UseKind, calls_in, is_main_guard, matches, parameters, texts_of
+from entrypoint.usercode.source import (
+    Function,
+    SourceFile,
+    UseKind,
+    calls_in,
+    is_main_guard,
+    matches,
+    parameters,
+    texts_of,
+)
 
 _MODELS = (
     *(".Sequential", ".Model", ".load_model", ".clone_model", ".from_pretrained", ".model_from_json", ".from_config"),
@@ -107,11 +116,11 @@ def _of_meshes(case: Case) -> Iterator[Finding]:
         yield finding("jax-nothing-shared", learns.place)
 
 
-def _names(source: Source, node: ast.AST) -> set[str]:
+def _names(source: SourceFile, node: ast.AST) -> set[str]:
     return {source.dotted(each) for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name)}
 
 
-def _trained(code: UserCode, scopes: "Scopes") -> Iterator[tuple[Source, ast.AST]]:
+def _trained(code: UserCode, scopes: "Scopes") -> Iterator[tuple[SourceFile, ast.AST]]:
     """Yield the expressions whose weights are trained: `model` of `model.fit(...)`, or of what gradients are for."""
     for source, call in code.nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _FITS:
@@ -125,7 +134,7 @@ def _trained(code: UserCode, scopes: "Scopes") -> Iterator[tuple[Source, ast.AST
                     yield source, node.value
 
 
-def _statement(source: Source, node: ast.AST) -> ast.AST:
+def _statement(source: SourceFile, node: ast.AST) -> ast.AST:
     """Return the simple statement that a node is part of; the node itself if there is none."""
     return next((each for each in source.around(node) if isinstance(each, ast.Assign | ast.AnnAssign)), node)
 
@@ -135,8 +144,8 @@ class Scopes:
 
     def __init__(self, code: UserCode, environment: Mapping[str, str] | None = None) -> None:
         self._code, self._environment = code, environment
-        self._functions: dict[str, list[tuple[Source, Function]]] = {}
-        self._classes: dict[str, list[tuple[Source, ast.ClassDef]]] = {}
+        self._functions: dict[str, list[tuple[SourceFile, Function]]] = {}
+        self._classes: dict[str, list[tuple[SourceFile, ast.ClassDef]]] = {}
         for source in code.sources:
             for node in ast.walk(source.tree):
                 if isinstance(node, Function):
@@ -158,10 +167,9 @@ class Scopes:
 
     # --- where a node runs ---
 
-    def is_in(self, source: Source, node: ast.AST) -> bool | None:
+    def is_in(self, source: SourceFile, node: ast.AST) -> bool | None:
         """Return whether a node runs in a scope; None if that is not known, or differs."""
-        inner = node
-        for outer in source.around(node):
+        for outer, inner in source.way_up(node):
             if isinstance(outer, ast.With | ast.AsyncWith):
                 entered = {self._is_scope(source, item.context_expr) for item in outer.items}
                 if entered != {False}:
@@ -172,10 +180,9 @@ class Scopes:
                 isinstance(outer, ast.If) and self._may_be_other(source, outer, inner)
             ):
                 return None
-            inner = outer
         return False
 
-    def _is_scope(self, source: Source, context: ast.AST, depth: int = 0) -> bool | None:
+    def _is_scope(self, source: SourceFile, context: ast.AST, depth: int = 0) -> bool | None:
         """Return whether a context is a strategy's scope; None if that is not known, as of a parameter."""
         calls = [source.dotted(call.func) for call in calls_in(context)]
         if any("scope" in name.rpartition(".")[2] and not matches(f".{name}", _OTHER_SCOPES) for name in calls):
@@ -187,7 +194,7 @@ class Scopes:
         found = {self._is_scope(source, value, depth + 1) for value in self.values(source, context)}
         return True if True in found else False if found == {False} else None
 
-    def _is_taken(self, source: Source, branch: ast.If, inner: ast.AST) -> bool | None:
+    def _is_taken(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool | None:
         """Return whether the job takes a branch, if that depends on a variable of its environment; None if unknown."""
         match branch.test:
             case ast.Compare(left=ast.Call() as ask, ops=[ast.Eq()], comparators=[ast.Constant(value=str(wanted))]):
@@ -205,15 +212,11 @@ class Scopes:
         value = self._environment.get(asked[0], asked[1] if len(asked) > 1 else None)
         return (value == wanted) == (inner not in branch.orelse)
 
-    def _is_never_run(self, source: Source, node: ast.AST) -> bool:
-        inner = node
-        for outer in source.around(node):
-            if isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False:
-                return True
-            inner = outer
-        return False
+    def _is_never_run(self, source: SourceFile, node: ast.AST) -> bool:
+        way = source.way_up(node)
+        return any(isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False for outer, inner in way)
 
-    def _may_be_other(self, source: Source, branch: ast.If, inner: ast.AST) -> bool:
+    def _may_be_other(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool:
         """Return whether another branch, or what follows a branch that leaves, may do the same in a scope."""
         if is_main_guard(branch) or self._is_taken(source, branch, inner) is not None:
             return False
@@ -227,15 +230,15 @@ class Scopes:
             or any(source.last(call) in ("exit", "_exit", "quit") for call in calls_in(taken[-1]))
         )
 
-    def _may_enter(self, source: Source, node: ast.AST) -> bool:
+    def _may_enter(self, source: SourceFile, node: ast.AST) -> bool:
         return any(self._is_scope(source, item.context_expr) is not False for item in _items(node))
 
-    def _is_decorated(self, source: Source, function: Function) -> bool:
+    def _is_decorated(self, source: SourceFile, function: Function) -> bool:
         """Return whether a decorator may run a function in a scope."""
         names = [source.dotted(getattr(each, "func", each)) for each in function.decorator_list]
         return not all(matches(name, _DECORATORS) for name in names)
 
-    def _is_called_in(self, source: Source, function: Function) -> bool | None:
+    def _is_called_in(self, source: SourceFile, function: Function) -> bool | None:
         if function in self._asked or len(self._asked) > _DEPTH or self._is_decorated(source, function):
             return None
         self._asked.add(function)
@@ -246,7 +249,7 @@ class Scopes:
             self._asked.discard(function)
         return found.pop() if len(found) == 1 else None
 
-    def _sites(self, source: Source, function: Function) -> Iterator[tuple[Source, ast.AST | None]]:
+    def _sites(self, source: SourceFile, function: Function) -> Iterator[tuple[SourceFile, ast.AST | None]]:
         """Yield the calls of a function; None where it is passed on, to be called by another."""
         for each in self._code.sources:
             for use in each.uses:
@@ -260,7 +263,7 @@ class Scopes:
                 elif not (isinstance(outer, ast.Call) and use.node is outer.func):  # that call is among the uses
                     yield each, None
 
-    def _is_of(self, source: Source, function: Function, where: Source, node: ast.AST) -> bool:
+    def _is_of(self, source: SourceFile, function: Function, where: SourceFile, node: ast.AST) -> bool:
         """Return whether a call or a name means this function, or for `__init__` its class."""
         name = where.dotted(node.func if isinstance(node, ast.Call) else node)
         before, _, last = name.rpartition(".")
@@ -280,8 +283,8 @@ class Scopes:
     # --- where a value comes from ---
 
     def made(
-        self, source: Source, node: ast.AST, depth: int = 0, *, within: bool = False
-    ) -> list[tuple[Source, ast.AST]]:
+        self, source: SourceFile, node: ast.AST, depth: int = 0, *, within: bool = False
+    ) -> list[tuple[SourceFile, ast.AST]]:
         """Return the calls that make a model, if all that may make it are known to run outside of every scope.
 
         `within`: those that are known to run in one.
@@ -299,7 +302,9 @@ class Scopes:
             return [(source, node)] if enters and within else []
         return [(source, node)] if self.is_in(source, node) is within else []
 
-    def _of_argument(self, source: Source, node: ast.Name, depth: int, within: bool) -> list[tuple[Source, ast.AST]]:
+    def _of_argument(
+        self, source: SourceFile, node: ast.Name, depth: int, within: bool
+    ) -> list[tuple[SourceFile, ast.AST]]:
         """Return the same of a parameter: of what each caller gives."""
         function = source.function_of(node)
         if function is None:
@@ -308,7 +313,7 @@ class Scopes:
         if node.id not in names:
             return []
         method = isinstance(source.parents.get(function), ast.ClassDef)
-        at, found = names.index(node.id) - method, list[list[tuple[Source, ast.AST]]]()
+        at, found = names.index(node.id) - method, list[list[tuple[SourceFile, ast.AST]]]()
         for where, site in self._sites(source, function):
             if not isinstance(site, ast.Call):
                 return []
@@ -317,11 +322,11 @@ class Scopes:
             found.append(self.made(where, given, depth + 1, within=within) if given else [])
         return _joined(found, within)
 
-    def values(self, source: Source, node: ast.Name | ast.Attribute) -> list[ast.AST]:
+    def values(self, source: SourceFile, node: ast.Name | ast.Attribute) -> list[ast.AST]:
         """Return what may be assigned to a name, but for what the job's environment rules out."""
         return [each.value for each in source.assigned(node) if not self._is_never_run(source, each.node)]
 
-    def _makes_model(self, source: Source, call: ast.Call, depth: int) -> bool:
+    def _makes_model(self, source: SourceFile, call: ast.Call, depth: int) -> bool:
         """Return whether a call makes a model, and that not in a scope of its own."""
         name = source.dotted(call.func)
         last = name.rpartition(".")[2]
@@ -338,7 +343,7 @@ class Scopes:
         returned = [each.value for each in ast.walk(body) if isinstance(each, ast.Return) and each.value]
         return any(self._returns_model(where, value, depth + 1) for value in returned)
 
-    def _returns_model(self, source: Source, value: ast.AST, depth: int) -> bool:
+    def _returns_model(self, source: SourceFile, value: ast.AST, depth: int) -> bool:
         if depth > _DEPTH:
             return False
         if isinstance(value, ast.Tuple):
@@ -348,7 +353,7 @@ class Scopes:
         return isinstance(value, ast.Call) and self._makes_model(source, value, depth + 1)
 
 
-def _joined(found: list[list[tuple[Source, ast.AST]]], within: bool) -> list[tuple[Source, ast.AST]]:
+def _joined(found: list[list[tuple[SourceFile, ast.AST]]], within: bool) -> list[tuple[SourceFile, ast.AST]]:
     known = any(found) if within else bool(found) and all(found)
     return [each for some in found for each in some] if known else []
 
@@ -357,7 +362,7 @@ def _items(node: ast.AST) -> list[ast.withitem]:
     return [item for each in ast.walk(node) if isinstance(each, ast.With | ast.AsyncWith) for item in each.items]
 
 
-def _is_of_with(source: Source, node: ast.AST) -> bool:
+def _is_of_with(source: SourceFile, node: ast.AST) -> bool:
     """Return whether an expression is part of a `with`, or kept or returned for one."""
     kinds = ast.withitem | ast.Assign | ast.Return | ast.stmt
     return not isinstance(next((each for each in source.around(node) if isinstance(each, kinds)), None), ast.Expr)

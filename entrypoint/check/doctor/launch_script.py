@@ -19,7 +19,7 @@ from typing import Any
 from entrypoint.base.errors import clip
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.request import Launch, Request, spelled
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.notebooks import without_magics
 from entrypoint.usercode.reader import UserCode

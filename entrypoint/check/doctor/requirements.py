@@ -19,7 +19,7 @@ from typing import Any
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of
 from entrypoint.check.doctor.planned_job import SOURCE
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import AWS_IMAGE, LINES, Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import STARTS_PROGRAMS

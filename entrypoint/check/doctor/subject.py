@@ -15,7 +15,7 @@ from entrypoint.launcher.plan.plan import Role
 from entrypoint.usercode.api_names import HOROVOD, PROCESSES, SERVERS, SERVERS_OF_TF1, WORKERS
 from entrypoint.usercode.guards import fallback
 from entrypoint.usercode.reader import UserCode
-from entrypoint.usercode.source import Source, texts_of
+from entrypoint.usercode.source import SourceFile, texts_of
 
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
 AWS_IMAGE = re.compile(r"^\d{12}\.dkr\.ecr\.[^/]+/tensorflow-training[:@]|^public\.ecr\.aws/.*tensorflow")
@@ -118,7 +118,7 @@ class Case:
     def several(self) -> bool:
         return any(self.together(mode) for mode in (Mode.MPI, Mode.MWMS, Mode.PS, Mode.JAX))
 
-    def never_takes(self, source: Source, node: ast.AST) -> bool:
+    def never_takes(self, source: SourceFile, node: ast.AST) -> bool:
         """Return whether a node is a default that the job does not use, as far as known: the job sets the value."""
         where = fallback(source, node)
         if not isinstance(where, ast.Call):

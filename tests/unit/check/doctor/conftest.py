@@ -1,4 +1,4 @@
-"""Share a fixture that saves a process for each script that the doctor examines."""
+"""Share a fixture that saves a process for each script with requirements, and keep tests from indexes."""
 
 import contextlib
 import importlib
@@ -15,8 +15,8 @@ from entrypoint.check.doctor import requirements
 
 
 @pytest.fixture
-def looks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the launcher's own programs look at a script in this process: their start is most of the time of a script."""
+def resolves_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let resolve.py run in this process: its start would be most of the time of a script with requirements."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(requirements.RESOLVE.parent))
 

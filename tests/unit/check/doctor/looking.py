@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from entrypoint.check.doctor.doctor import Report, examine
+from entrypoint.check.doctor.doctor import DoctorReport, examine
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -103,7 +103,7 @@ def script_of(example: dict[str, Any]) -> str:
     return text + example.get("add", "").rstrip("\n") + "\n" * ("add" in example)
 
 
-def look_at(folder: Path, example: dict[str, Any]) -> Report:
+def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
     """Examine an example, on the image `on` if it has that, with the `files` beside its script."""
     for name, text in example.get("files", {}).items():
         (folder / name).write_text(text)
@@ -134,7 +134,7 @@ def look(
     requirements: str = "",
     name: str = "train.py",
     **options: Any,
-) -> Report:
+) -> DoctorReport:
     """Examine a script, the standard request with a change, or both. A change of {} is the request as it stands."""
     files = []
     if change is not None:
@@ -150,6 +150,6 @@ def look(
     return examine(files, **options)
 
 
-def found(report: Report, check: str) -> list[tuple[str, int]]:
+def found(report: DoctorReport, check: str) -> list[tuple[str, int]]:
     """Return (severity, line) of each finding of a check."""
     return [(str(each.severity), each.place.line) for each in report.findings if each.check == check]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from entrypoint.check.doctor.aws_images import AWS_COMMANDS, AWS_COMMANDS_ON_GPUS, on_aws, ours
-from entrypoint.check.doctor.rules import rules
+from entrypoint.check.doctor.rulebook import rules
 
 ROOT = Path(__file__).resolve().parents[4]
 

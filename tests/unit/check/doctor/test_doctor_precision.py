@@ -11,7 +11,7 @@ from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import _entry_missing, program_of
 from entrypoint.check.doctor.planned_job import described
 from entrypoint.check.doctor.request import Launch, Request
-from entrypoint.check.doctor.rules import rules
+from entrypoint.check.doctor.rulebook import rules
 
 # Warnings that do not count here: docs/doctor.md says how often they were right on public scripts.
 NOT_LABELLED = {
@@ -41,7 +41,7 @@ def short(name: str) -> dict[str, dict[str, Any]]:
     return made
 
 
-@pytest.mark.usefixtures("looks_here")
+@pytest.mark.usefixtures("resolves_here")
 def test_precision_and_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right, wrong, missed, told = Counter[str](), Counter[str](), Counter[str](), list[str]()
     examples = {**short("short_right"), **short("short_wrong"), **read_toml("corpus/programs.toml")}
@@ -62,7 +62,9 @@ def test_precision_and_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             (folder / path).write_text(script("mnist") if path.endswith("train.py") else "")
         launch = Launch(entry_point=program, source_dir=str(folder))
         job = described(Request(body=REQUEST, file="submit.py", line=3, launch=launch))
-        seen_missing = program_of(job, ()) is None and _entry_missing(job) != []
+        findings = _entry_missing(job)
+        assert all("train.py" in each.instead for each in findings)  # which is there
+        seen_missing = program_of(job, ()) is None and findings != []
         (right if is_fault else wrong)["entry-missing"] += seen_missing
         missed["entry-missing"] += is_fault and not seen_missing
     with capsys.disabled():

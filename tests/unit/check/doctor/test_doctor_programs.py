@@ -7,13 +7,13 @@ import pytest
 from looking import SCRIPT, found, look, look_at
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.doctor import Report, sort_out
+from entrypoint.check.doctor.doctor import DoctorReport, sort_out
 from entrypoint.check.doctor.subject import tensorflow_of
 
-pytestmark = pytest.mark.usefixtures("looks_here")
+pytestmark = pytest.mark.usefixtures("resolves_here")
 
 
-def worse(report: Report) -> list[str]:
+def worse(report: DoctorReport) -> list[str]:
     return [each.check for each in report.findings if each.severity > Severity.NOTE]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from looking import look_at, read_toml
 
-from entrypoint.check.doctor.rules import rules
+from entrypoint.check.doctor.rulebook import rules
 
-pytestmark = pytest.mark.usefixtures("looks_here")
+pytestmark = pytest.mark.usefixtures("resolves_here")
 EXAMPLES = read_toml("examples.toml")
 # Rules of launch scripts, for which test_doctor_launches.py and tests/sdk/test_doctor_of_sdks.py have examples, and of
 # what no single file shows: test_doctor_requirements.py.

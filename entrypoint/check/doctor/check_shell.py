@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.aws_images import AWS_COMMANDS, AWS_COMMANDS_ON_GPUS, COMMANDS_LACKING
 from entrypoint.check.doctor.requirements import Requirements
-from entrypoint.check.doctor.rules import finding
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import STARTS_PROGRAMS
 from entrypoint.usercode.guards import tried
-from entrypoint.usercode.source import Place, Source, UseKind, matches, text_of, value_of
+from entrypoint.usercode.source import Place, SourceFile, UseKind, matches, text_of, value_of
 
 # Interpreters that Debian's base system and our image have, and their paths in the image.
 _ON_PATH = ("awk", "bash", "dash", "perl", "python", "python3", "sed", "sh")
@@ -75,7 +75,7 @@ def of_commands(case: Case, brought: Requirements) -> Iterator[Finding]:
             )
 
 
-def _brings(source: Source, command: str) -> bool:
+def _brings(source: SourceFile, command: str) -> bool:
     """Return whether a program installs a command, or checks that it exists."""
     text = source.text
     package = {"aws": "awscli", "gcc": "(gcc|build-essential)"}.get(command, re.escape(command))
@@ -83,7 +83,7 @@ def _brings(source: Source, command: str) -> bool:
     return bool(re.search(rf"\binstall\b[^\n]*{package}", text) or re.search(asks, text))
 
 
-def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
+def _of_python(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
     """Yield (command, line, whether the script fails without it) for each program that a script starts."""
     for use in source.uses:
         if use.kind is not UseKind.CALL or not matches(use.name, STARTS_PROGRAMS) or tried(source, use.node):
@@ -103,7 +103,7 @@ def _of_python(source: Source) -> Iterator[tuple[str, int, bool]]:
         yield from ((word, use.place.line, bool(checks or not through_shell)) for word in words)
 
 
-def _of_shell(source: Source) -> Iterator[tuple[str, int, bool]]:
+def _of_shell(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
     """Yield the same for each command of a shell script, but for those whose failure the script handles."""
     strict = bool(re.search(r"^\s*set\s+-\w*e|^#!.*\s-\w*e", source.text, re.M))
     text = _HERE_DOCUMENT.sub(lambda found: found[1] + "\n" * found[0].count("\n"), source.text)

@@ -1,4 +1,4 @@
-"""Test entrypoint/programs/prepare/tf1.py: the names of TensorFlow 1 that it lists, by file and line."""
+"""Test entrypoint/usercode/tf1.py: the names of TensorFlow 1 that it lists, by file and line."""
 
 import ast
 import json
@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from findings import texts
 
 from entrypoint.usercode.reader import UserCode
 from entrypoint.usercode.tf1 import (
@@ -71,12 +70,9 @@ def path(tmp_path: Path):
 
 
 @pytest.fixture
-def say(tmp_path: Path, path):
+def say(path):
     def say(text: str, version: str = "2.14.1", shim: bool = False, name: str = "train.py") -> list[str]:
-        code = tmp_path / "code"
-        (code / name).parent.mkdir(parents=True)
-        (code / name).write_text(text)
-        return describe(UserCode.of(texts(code), name), path(version), shim=shim)
+        return describe(UserCode.of([(name, without_comments(text))], name), path(version), shim=shim)
 
     return say
 
@@ -103,13 +99,19 @@ def test_names_are_told_by_file_and_line(say):
         "import keras as tf\ntf.Session()\n",
         "import tensorflow as tf\nprint 'Python 2', tf.Session()\n",
         "import tensorflow as tf\n\0\n",
+        "import tensorflow as tf\ntf.keras.optimizers.Adam()\n",
+        "from tensorflow.python.keras import backend as K\nK.set_session(s)\n",
+        "from tensorflow.compat.v1.keras import backend as K\nK.set_session(s)\n",
+        "from tensorflow.compat.v1 import keras\nkeras.backend.set_session(s)\n",
+        "import tensorflow.compat.v1.keras.backend as K\nK.set_session(s)\n",
+        "from .keras import backend as K\nK.set_session(s)\n",
     ],
 )
-def test_nothing_is_said_of_code_for_this_tensorflow(say, text):
+def test_names_that_are_there_are_not_told(say, text):
     assert say(text) == []
 
 
-def test_other_ways_to_import(say):
+def test_imported_names_are_told(say):
     found, _ = say("from tensorflow import Session, function\nimport tensorflow\ntensorflow.gfile.Exists('x')\n")
     assert "tf.Session (line 1; now tf.compat.v1.Session), tf.gfile (line 3; now tf.compat.v1.gfile)" in found
 
@@ -134,7 +136,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_way_to_come_to_a_name_is_seen(path, form):
+def test_each_form_of_import_is_seen(path, form):
     """By the launcher at a job's start, and by the doctor, which uses the same code."""
     text = "\n".join(FORMS[form])
     line = next(number for number, line in enumerate(text.split("\n"), 1) if "set_session" in line)
@@ -142,21 +144,6 @@ def test_each_way_to_come_to_a_name_is_seen(path, form):
     named = [(code.main, [line], "keras.backend.set_session", "tf.compat.v1.keras.backend.set_session", "")]
     assert listed(code, path(), "2.14.1") == named
     assert listed(code, [], "2.14.1") == named  # where no TensorFlow brings its table
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import tensorflow as tf\ntf.keras.optimizers.Adam()\n",
-        "from tensorflow.python.keras import backend as K\nK.set_session(s)\n",
-        "from tensorflow.compat.v1.keras import backend as K\nK.set_session(s)\n",
-        "from tensorflow.compat.v1 import keras\nkeras.backend.set_session(s)\n",
-        "import tensorflow.compat.v1.keras.backend as K\nK.set_session(s)\n",
-        "from .keras import backend as K\nK.set_session(s)\n",
-    ],
-)
-def test_names_that_are_there_are_not_told(say, text):
-    assert say(text) == []
 
 
 # A program, with ! where it comes to what has gone, ? where it may, and what is beside it.
@@ -203,7 +190,7 @@ BESIDE = [
 
 
 @pytest.mark.parametrize("program", [*SURE, *UNSURE])
-def test_the_shim_refuses_what_the_program_is_sure_to_come_to(path, program):
+def test_shim_refuses_what_the_program_is_sure_to_reach(path, program):
     """By file and line, before anything is started; and nothing else, which the log has as a warning."""
     files = [("train.py", program.replace("!", "").replace("?", "")), *BESIDE]
     said = refused(UserCode.of(files, "train.py"), path())
@@ -219,7 +206,7 @@ def test_the_shim_refuses_what_the_program_is_sure_to_come_to(path, program):
     assert said == f"ENTRYPOINT_TF1=shim cannot run the code; {found}"
 
 
-def test_the_shim_refuses_what_takes_keras_2_where_there_is_keras_3(path):
+def test_shim_refuses_names_of_keras_2_where_there_is_keras_3(path):
     text = (
         "import tensorflow as tf\nfrom tensorflow.keras.backend import set_session\ntf.layers.dense(x)\ntf.Session()\n"
     )
@@ -231,7 +218,7 @@ def test_the_shim_refuses_what_takes_keras_2_where_there_is_keras_3(path):
     assert refused(UserCode.of([("train.py", text)], "train.py"), path, keras_2=True) == ""
 
 
-def test_whether_there_is_keras_2(tmp_path):
+def test_shim_uses_keras_2_where_it_is_installed(tmp_path):
     """The shim takes it where it is installed, unless the job says something else."""
     (tmp_path / "tf_keras").mkdir()
     (tmp_path / "tf_keras/__init__.py").write_text("")
@@ -246,12 +233,12 @@ def test_whether_there_is_keras_2(tmp_path):
         assert has_keras_2(environment, path, shim=shim) is has, (environment, path, shim)
 
 
-def test_the_shim_solves_all_but_what_has_gone(say):
+def test_shim_solves_all_but_what_has_gone(say):
     text = f"{SCRIPT}from tensorflow.contrib import slim\nimport tensorflow.contrib.layers\n"
     assert say(text, shim=True) == ["train.py uses tf.contrib (line 10, 11), which ended with TensorFlow 1"]
 
 
-def test_an_estimator_where_there_is_none_any_more(say):
+def test_estimator_is_told_where_there_is_none_any_more(say):
     (found,) = say("import tensorflow as tf\ntf.estimator.RunConfig()\n", "2.21.0")
     assert found == (
         "train.py uses tf.estimator (line 2), which ended with TensorFlow 2.15: line 2.14 of this image has it"
@@ -284,7 +271,7 @@ print(json.dumps([tf.__version__, [old for old in table if has(old)], lacking]))
 
 @pytest.mark.more  # the image's TensorFlow is pinned
 @pytest.mark.tensorflow
-def test_tensorflow_lacks_all_that_it_is_said_to_lack():
+def test_tensorflow_lacks_all_names_of_the_table():
     """It has all of them under the new names."""
     folder = _tensorflow(sys.path)
     assert folder

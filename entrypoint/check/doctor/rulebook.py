@@ -17,7 +17,7 @@ else:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class CheckRule:
     """Describe what the doctor looks for, as docs/doctor.md has it, with the words of its findings."""
 
     of: str  # the kind of file
@@ -25,13 +25,19 @@ class Rule:
     finds: str
     found: str = ""  # ${NAME} stands for a word of the case
     instead: str = ""
+    why: str = ""  # the harm that it does
 
 
 @functools.cache
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, CheckRule]:
     """Return all rules by name, then NAME/VARIANT for those that are told in several ways."""
     read = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
-    return {key: Rule(**{**read[key.partition("/")[0]], **values}) for key, values in read.items()}
+    return {key: CheckRule(**{**read[key.partition("/")[0]], **values}) for key, values in read.items()}
+
+
+def variant(name: str, of: str) -> str:
+    """Return the key of a rule's variant for a case; that of the rule itself if it has none."""
+    return f"{name}/{of}" if f"{name}/{of}" in rules() else name
 
 
 def finding(
