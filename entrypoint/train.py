@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.secrets import Secrets
-from entrypoint.launcher import epilogue, places, self_failure, surroundings
+from entrypoint.launcher import epilogue, places, self_failure
+from entrypoint.launcher.host import folders, proxies
 from entrypoint.launcher.host.host import ThisHost
 from entrypoint.launcher.host.inbox import Inbox
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.host.machine import count_gpus
 from entrypoint.launcher.host.required_programs import lacking, programs
-from entrypoint.launcher.job.choices import LogPrefix
+from entrypoint.launcher.job.choices import LogPrefix, NoProxy
 from entrypoint.launcher.job.config import read_job, this_host
 from entrypoint.launcher.job.job import Job, Tree
 from entrypoint.launcher.outcome import report
@@ -40,7 +41,7 @@ def train() -> None:
     except Exception as error:
         spare.free()
         code = self_failure.end_without_log(error, inbox.signals)
-    surroundings.remove_temporary()
+    folders.remove_temporary()
     # Threads of the control channel may still wait for a socket: exit without joining them.
     os._exit(code)
 
@@ -52,10 +53,14 @@ def _run(began: float, inbox: Inbox, spare: self_failure.Spare) -> int:
     supervisor = feed = None
     log = Log(host, secret=Secrets(os.environ))
     try:
-        job = surroundings.with_run_folder(read_job(base, os.environ, places.DEFAULT_RUN, count_gpus()), os.environ)
+        job = folders.with_run_folder(read_job(base, os.environ, places.DEFAULT_RUN, count_gpus()), os.environ)
         secret, prefix = Secrets(os.environ, job.hyperparameters), job.settings.log_prefix
         log = Log(host, prefix=prefix is not LogPrefix.OFF, streams=prefix is LogPrefix.STREAMS, secret=secret)
-        job = surroundings.settled(job, os.environ, log.print)
+        job, notes = folders.settled(job, os.environ)
+        if job.settings.no_proxy is NoProxy.HOSTS:
+            notes += proxies.exempt(job.cluster, os.environ)
+        for note in notes:
+            log.print(note)
         plan = _plan(job, log)
         gc.freeze()  # a collection writes to what it visits: these pages are also the monitor's
         feed = Feed(job, plan, began)  # forks, before a second thread exists

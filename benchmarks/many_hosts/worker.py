@@ -26,7 +26,7 @@ from entrypoint.base.values import replace
 from entrypoint.launcher.control import peers, probe, server  # noqa: F401 - else hundreds of threads import them at once
 from entrypoint.launcher.host import inventory, spawner  # noqa: F401
 from entrypoint.launcher.host.host import ThisHost
-from entrypoint.launcher.host.inbox import Inbox
+from entrypoint.launcher.host.inbox import Inbox, RankEnded
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Job
@@ -35,7 +35,7 @@ from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan import fingerprint
 from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.launcher.policy.events import Action, Event, RankEnded, Reported, Start
+from entrypoint.launcher.policy.events import Action, Event, Reported, Start
 from entrypoint.launcher.supervisor import Supervisor
 
 # All threads that wait for the interpreter wake to ask for it, at the usual 5 ms most of the work, which no real host

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from entrypoint.base.errors import FAULT, ConfigError, ExitCode
 from entrypoint.base.secrets import Secrets
-from entrypoint.launcher import places, surroundings
+from entrypoint.launcher import places
 from entrypoint.launcher.host.descendants import end_descendants
+from entrypoint.launcher.host.folders import with_temporary_folder
 from entrypoint.launcher.host.host import ThisHost
 from entrypoint.launcher.host.inbox import Inbox
 from entrypoint.launcher.host.logs import Log
@@ -75,7 +76,7 @@ def _end_misconfigured(error: ConfigError, host: str, log: Log, inbox: Inbox, sp
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
     with contextlib.suppress(ConfigError):  # the report to the others needs no folder
-        job = surroundings.with_temporary_folder(job, os.environ)
+        job = with_temporary_folder(job, os.environ)
     nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
     inbox.put(Broken(what="configuration", why=str(error), code=ExitCode.CONFIG))
     return Supervisor(ThisHost(job, nothing, os.environ, log, inbox), spare.free).run()

@@ -7,7 +7,7 @@ from functools import partial
 from entrypoint.launcher.host import folders, process
 from entrypoint.launcher.host.exit_evidence import ExitEvidence
 from entrypoint.launcher.host.idle_workers import IdleWorkers
-from entrypoint.launcher.host.inbox import Inbox
+from entrypoint.launcher.host.inbox import ChildrenChanged, Inbox, Noticed, RankEnded
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.host.ranks import Ranks
 from entrypoint.launcher.host.required_programs import mpirun
@@ -92,9 +92,8 @@ class ThisHost:
         if awaited:
             waited = now - max(self._started_at[spec.name] for spec in awaited)
             until = min(until, now + max(POLL_PORTS, POLL_PART * waited))
-        came = self.inbox.take(max(0.0, until - now))
-        if came and self._is_ours(came[0]):
-            came = ()
+        taken = self.inbox.take(max(0.0, until - now))
+        came = tuple(event for each in taken if (event := self._note(each)))
         found: list[Event] = []
         if time.monotonic() >= self._idle.look_at:
             found += self._idle.look(time.monotonic())
@@ -105,27 +104,27 @@ class ThisHost:
         found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ports[0])]
         return [*([came] if came else []), *((each,) for each in found)]
 
-    def _is_ours(self, event: Event) -> bool:
-        """Note what an event means for this host. Return whether it means nothing to the policy."""
+    def _note(self, event: Noticed) -> Event | None:
+        """Note what an event means for this host. Return it unless it means nothing to the policy."""
         match event:
-            case events.ChildrenChanged():
+            case ChildrenChanged():
                 for pid, wait_status in process.reap():
                     self.terminator.look_soon()
                     if (name := self._by_pid.pop(pid, None)) is not None:
                         self._reaped[name] = Exit.from_wait_status(wait_status)
-                return True
-            case events.RankEnded(name=name, exit=exit, let_go=let_go):
+                return None
+            case RankEnded(name=name, exit=exit, let_go=let_go):
                 self._held_ranks[name] = let_go
                 self.terminator.look_soon()
                 self._reaped[name] = exit
-                return True
+                return None
             case events.RankStarted(name=name, pid=pid):
                 # The user's options may place a rank here that the plan has on another host.
                 self._specs.setdefault(name, self._ranks[0].but(host=self.job.cluster.me.name, name=name))
                 self._note_started(process.Process(name=name, pid=pid), role="rank", task=name)
             case events.Probed(found=found):
                 self._spawner.note_addresses(reach.address for reach in found)
-        return False
+        return event
 
     def forget_ended(self, happened: Sequence[Event]) -> None:
         """Forget processes of whose end, or of what is left of them, the policy gets to know now.

@@ -89,10 +89,10 @@ class Policy:
             case events.Listening(name=name):
                 facts.attempt.note_ready((facts.host, name))
             case events.Fingerprinted(fingerprints=fingerprints):
-                facts.note_fingerprints(fingerprints)
+                facts.fingerprints |= fingerprints
             case events.Prepared():
-                facts.note_prepared(event.flags, event.unused_gpus, event.other_mode)
-                facts.note_fingerprints(dict(event.fingerprints))
+                facts.flags, facts.unused_gpus, facts.other_mode = event.flags, event.unused_gpus, event.other_mode
+                facts.fingerprints |= dict(event.fingerprints)
                 if facts.is_coordinator:
                     yield from self.rendezvous.note_fingerprints(facts.host, facts.fingerprints, now)
             case events.PublicKey(name=key_name, key=key):
@@ -104,7 +104,8 @@ class Policy:
             case events.Reported(report=report):
                 yield from self._note_report(report, now)
             case events.Informed(news=news, offset=offset, error=error):
-                facts.note_offset(offset, error)
+                if offset is not None:
+                    facts.offset, facts.offset_error = offset, error
                 yield from self._note_news(news, now)
             case events.Unreached(host=host):
                 self.liveness.note_unreached(host, now)
@@ -120,7 +121,7 @@ class Policy:
             case events.Looked(found=found):
                 facts.attempt.note_dying(found, now)
             case events.Resting(found=found):
-                facts.attempt.note_resting(dict(found))
+                facts.attempt.resting = dict(found)
             case events.Probed(found=found):
                 yield from self.rendezvous.note_probed(found, now)
             case events.Survived(name=name):
@@ -129,13 +130,13 @@ class Policy:
             case events.Swept(left=left):
                 self.starting.note_swept(left, now)
             case events.Inventoried(artifacts=found):
-                facts.note_inventory(found)
+                facts.inventoried, facts.artifacts = True, found
             case events.Broken(why=why, code=code, what=what):
                 facts.blame(now, "", what=what, error=why, code=code)
             case events.Found(cause=cause):
                 if facts.phase.is_active:
                     facts.note_cause(cause, now)
-            case events.Due() | events.RankEnded() | events.ChildrenChanged():
+            case events.Due():
                 pass
             case _:
                 assert_never(event)
@@ -169,7 +170,7 @@ class Policy:
             yield events.Say(message=f"the coordinator starts attempt {news.attempt}")
         if news.attempt == facts.attempt.number:
             facts.attempt.note_ready(*news.ready)
-            facts.attempt.note_go(news.go)
+            facts.attempt.go = facts.attempt.go or news.go
         self._note_public_keys(facts.coordinator, news.public_keys)
         if news.stopping and facts.note_stop(now):
             yield events.Say(message="the coordinator stops the job")
@@ -228,7 +229,7 @@ class Policy:
             yield events.Say(message=f"stopping {early:g} s before the maximum runtime of {limit:g} s")
 
     def _settle_on(self, settled: Outcome, now: float) -> Iterator[Action]:
-        self.facts.note_outcome(settled, now)
+        self.facts.outcome, self.facts.outcome_at = settled, now
         yield events.Say(message=f"job {settled.kind}" + (f": {settled.cause.headline}" if settled.cause else ""))
 
     def _send_changes(self) -> Iterator[Action]:

@@ -25,11 +25,7 @@ from entrypoint.record.lines import WRONG, Call, DescribedLine, number
 FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
 RUN = Path("/run/entrypoint")
 LONGEST = 60 * 86_400.0  # seconds that a job can take
-EVENTS: dict[str, Any] = {
-    name: kind
-    for name, kind in vars(events).items()
-    if kind in events.Event.__args__ and kind not in (events.RankEnded, events.ChildrenChanged)
-}
+EVENTS: dict[str, Any] = {name: kind for name, kind in vars(events).items() if kind in events.Event.__args__}
 
 
 def rebuild(described: DescribedLine, gpus: int) -> tuple[Job, Plan]:

@@ -36,6 +36,7 @@ from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, 
 from entrypoint.launcher.host.resource_limits import Shortage
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit, failed, stopped, succeeded
+from entrypoint.launcher.policy.artifacts import Artifacts, File
 from entrypoint.launcher.policy.events import Informed, News, Reach, Rejected, Report, Reported
 
 ADDRESS = {"algo-1": "127.44.0.1", "algo-2": "127.44.0.2", "algo-3": "127.44.0.3"}
@@ -116,6 +117,9 @@ BAD_REPORTS = {
     "a number beyond all numbers": (json.dumps(GOOD).replace(NO_EXITS, '"exits": [["a", "b", 1e999]]'), WRONG),
     "an integer of 5,000 digits": (
         json.dumps(GOOD).replace('"attempt": 0', '"attempt": ' + "9" * 5000), NO_OBJECT),
+    "files that are none": ({**GOOD, "artifacts": {"model": True, "files": 3}}, WRONG),
+    "a file without a digest": ({**GOOD, "artifacts": {"model": True, "files": [["a", 1]]}}, WRONG),
+    "a file whose size is a text": ({**GOOD, "artifacts": {"model": True, "files": [["a", "x", ""]]}}, WRONG),
     "an attempt that is a text": ({**GOOD, "attempt": "x"}, WRONG),
     "a truth that is none": ({**GOOD, "done": "false"}, WRONG),
     "the same key twice": (json.dumps(GOOD)[:-1] + ', "host": "algo-2"}', "the same key twice"),
@@ -537,6 +541,8 @@ causes = st.builds(
     confidence=st.sampled_from(Confidence), restartable=st.booleans(),
     exit=st.none() | st.builds(Exit, code=st.integers(0, 255), signal=st.none() | st.integers(1, 64)),
 )  # fmt: skip
+files = st.builds(File, path=texts, size=st.integers(0, 1 << 62), digest=texts)
+left = st.builds(Artifacts, files=st.lists(files).map(tuple), model=st.booleans(), saved=texts, whole=st.booleans())
 reports = st.builds(
     Report, host=st.sampled_from(["algo-2", "algo-3"]), attempt=st.integers(0, 99), ready=st.frozensets(texts),
     public_keys=public_keys, fingerprints=st.lists(pairs).map(tuple),
@@ -545,6 +551,7 @@ reports = st.builds(
     cause=st.none() | causes, cause_at=st.none() | times,
     stopping_at=st.none() | times, clock_error=times, rests=st.none() | times,
     exits=st.lists(st.tuples(texts, texts, times)).map(tuple), ack=st.integers(0, 99), gone=st.booleans(),
+    artifacts=st.none() | left,
 )  # fmt: skip
 news = st.builds(
     News, attempt=st.integers(0, 99), go=st.booleans(), ready=st.frozensets(pairs), public_keys=public_keys,

@@ -14,7 +14,7 @@ from waiting import eventually
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.host.host import ThisHost
-from entrypoint.launcher.host.inbox import Inbox
+from entrypoint.launcher.host.inbox import ChildrenChanged, Inbox, RankEnded
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Ready, Role
@@ -72,7 +72,7 @@ def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[P
     """Return the next event of a kind; others are dropped."""
 
     def come():
-        host.inbox.put(events.ChildrenChanged())
+        host.inbox.put(ChildrenChanged())
         came = [each for some in host.next_events(0.0, awaited, 0, hold_ranks) for each in some]
         return next((each for each in came if isinstance(each, kind)), None)
 
@@ -115,7 +115,7 @@ def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypat
 def test_a_rank_that_has_ended_is_held_from_mpirun_only_while_it_must_be(start: Callable) -> None:
     host = start(spec("rank 0", duty=Duty.RANK))
     gone = threading.Event()
-    host.inbox.put(events.RankEnded(name="rank 0", exit=WELL, let_go=gone.set))
+    host.inbox.put(RankEnded(name="rank 0", exit=WELL, let_go=gone.set))
     assert event(host, events.Ended, hold_ranks=True).name == "rank 0" and not gone.is_set()
     host.next_events(0.0, (), 0, hold_ranks=False)
     assert gone.is_set()
@@ -125,7 +125,7 @@ def test_a_rank_that_the_plan_has_on_another_host_ends_here_too(start: Callable)
     host = start(spec("rank 0", duty=Duty.RANK, host=OTHER))
     host.inbox.put(events.RankStarted(name="rank 7", pid=NOBODY))
     assert event(host, events.RankStarted).name == "rank 7"
-    host.inbox.put(events.RankEnded(name="rank 7", exit=WELL, let_go=lambda: None))
+    host.inbox.put(RankEnded(name="rank 7", exit=WELL, let_go=lambda: None))
     assert event(host, events.Ended).name == "rank 7"
 
 
@@ -138,7 +138,7 @@ def test_a_rank_of_another_attempt_is_refused(start: Callable, attempt: int | No
     assert host._spawner.order(0, 1, None, ()) == {"refused": f"{HOST} has not prepared the user's code"}
 
 
-def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monkeypatch) -> None:
+def test_an_awaited_process_is_checked_until_it_listens(start: Callable, monkeypatch) -> None:
     server = spec("ps/0", "sleep 600", ready=Ready.LISTENING, ports=(7000,))
     host = start(server)
     host.start(server, 0)
@@ -148,7 +148,7 @@ def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monke
     assert event(host, events.Listening, awaited=(server,)).name == "ps/0" and list(looks) == []
 
 
-def test_who_is_about_to_end_is_said_once_more_when_nobody_is(start: Callable, monkeypatch) -> None:
+def test_that_no_process_is_about_to_end_any_more_is_an_event_once(start: Callable, monkeypatch) -> None:
     host = start(script := spec("script", "exit 0"))
     outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
     monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))
