@@ -192,7 +192,7 @@ def launched(drivers: dict[str, str], folder: Path, environment: dict[str, str])
     """Return what `Launcher`'s driver passes to `train`, started as the SDK's script starts it."""
     for name, text in drivers.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+        (folder / name).write_text(text.replace("/opt/ml/output", str(folder)))
     (folder / "bin").mkdir(exist_ok=True)
     train = folder / "bin/train"
     train.write_text(f"#!{sys.executable}\nimport json, os\nprint(json.dumps(dict(os.environ)))\n")
@@ -518,14 +518,18 @@ def test_a_channel_for_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Pat
         assert part_of(request, f"@{name}.ShuffleConfig.Seed") == seed
 
 
-def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str) -> None:
-    """It starts ours, in the mode that `Launcher` has."""
+def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    """It starts ours, in the mode that `Launcher` has; not in two modes."""
     if sdk == "v2":
         return
     for request in requests_with(sent, sdk, "Launcher(mode="):
         assert f"{IN_CONTAINER}/sm_train.sh" in request["AlgorithmSpecification"]["ContainerArguments"][-1]
         assert {each["ChannelName"] for each in request["InputDataConfig"]} == {"training", "code", "sm_drivers"}
         assert 'echo "Running Launcher Driver"' in request["SmDrivers"]["sm_train.sh"]
+    problem = r"tf_launcher: environment has ENTRYPOINT_MODE=mpi, and Launcher\(...\) asks for ps; wanted one of them"
+    with pytest.raises(AssertionError, match=problem):
+        launched(requests_with(sent, sdk, "Launcher(mode=")[0]["SmDrivers"], tmp_path, {"ENTRYPOINT_MODE": "mpi"})
+    assert re.fullmatch(problem.removeprefix("tf_launcher: "), (tmp_path / "failure").read_text())
 
 
 def test_no_job_of_ours_asks_for_the_debugger(sent: Sent, sdk: str) -> None:
