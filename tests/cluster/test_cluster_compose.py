@@ -3,19 +3,52 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
-from compose import ROOT, generations
 from containers import PATIENCE, SESSION, sh
+
+from images import ROOT
 
 PROGRAMS = "tests/cluster/programs"
 HOST_LOST, CONFIG = 69, 78
 DOCS = ROOT / "docs/compose.md"
+OURS = ROOT / ".venv-sdk-compose"  # made by tests/get_compose.sh where the machine's own docker has no compose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compose:
+    """A command of Docker compose, and how to call it."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return this process's environment without compose's own variables, plus the given ones."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
+        return {**ours, **self.environment, **(more or {})}
+
+
+@cache
+def generations() -> dict[str, Compose]:
+    """Return the generations that this machine has, by name."""
+    own = {"DOCKER_CONFIG": str(OURS)} if OURS.is_dir() else {}
+    found = {"v2": Compose(command=("docker", "compose"), environment=own)}
+    if shutil.which("docker-compose"):
+        # It gives a busy daemon a minute else, which those who call it give longer.
+        found["1.29"] = Compose(command=("docker-compose",), environment={"COMPOSE_HTTP_TIMEOUT": "240"})
+    versions = {
+        name: sh(*compose.command, "version", env=compose.variables(), check=False).stdout
+        for name, compose in found.items()
+    }
+    return {name: compose for name, compose in found.items() if name.lstrip("v") in versions[name]}
 
 
 class Project:
