@@ -146,9 +146,7 @@ newer = pytest.mark.parametrize("generation", ["v2", pytest.param("1.29", marks=
 
 
 @newer
-def test_the_containers_of_a_failed_job_can_be_started_again(
-    project: StartProject, tmp_path: Path, generation: str
-) -> None:
+def test_containers_of_a_failed_job_start_again(project: StartProject, tmp_path: Path, generation: str) -> None:
     job = project(generation, MODE="mpi", PROGRAM=f"{PROGRAMS}/raises.py", COMPOSE_PROFILES="3")
     assert job.up(HYPERPARAMETERS="on=algo-2") == 1
     cause = "algo-2 rank 1 (exit code 1): ValueError: row 17 of algo-2 has no label"
@@ -205,7 +203,7 @@ def test_a_missing_image_is_said(project: StartProject, generation: str) -> None
 
 
 @newer
-def test_a_project_of_ones_own_as_the_page_tells(
+def test_commands_of_the_page_run_an_own_project(
     project: StartProject, image: str, tmp_path: Path, generation: str
 ) -> None:
     """Run the page's commands as written, up to `docker compose`, which is called as this generation's command."""

@@ -160,7 +160,7 @@ def test_the_script_runs_or_one_line_says_what_is_missing(
             assert everything.count("Traceback") == (not refused)
 
 
-def test_the_page_has_them_all() -> None:
+def test_the_page_lists_all_containers() -> None:
     page = (ROOT / "docs/image.md").read_text()
     firsts = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("|")]
     assert CONTAINERS.keys() <= {name for first in firsts for name in first.split("<br>")}
