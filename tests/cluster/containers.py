@@ -1,4 +1,4 @@
-"""Run a training job on several hosts by docker compose: a container per host, with the tree that SageMaker mounts.
+"""Run a training job on several hosts, each a container with the tree that SageMaker mounts.
 
 `Cluster` is a context manager; what a test asserts stands inside it, so that a failure prints each host's log.
 Host names are aliases on a network of the job's own, and a container's own hostname is another name, as there.
@@ -13,14 +13,13 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import hiccups
-from compose import the_compose
 
 from entrypoint.simulate.local_channels import LocalChannel
 from entrypoint.simulate.pipe_writer import Stream, feeding
@@ -30,7 +29,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 # On every container and network of this test session, so that the session can see that none is left. tests/run.sh names
 # the label, and removes what a run that was stopped has left.
 LABEL, SESSION = os.environ.get("TEST_LABEL", "sagemaker-tf-entrypoint.tests"), uuid.uuid4().hex[:8]
-DOCKER_RUN = ("docker", "run", "--rm", "--label", f"{LABEL}={SESSION}")  # `leftovers` finds what it starts
+MARKED = ("--label", f"{LABEL}={SESSION}")
+DOCKER_RUN = ("docker", "run", "--rm", *MARKED)  # `leftovers` finds what it starts
 # For hosts that train: they share the processors of this machine, and one that does not come to its turn for a while is
 # not lost.
 BUSY = {"ENTRYPOINT_PEER_TIMEOUT": "30"}
@@ -147,13 +147,13 @@ class Ending:
 class Cluster:
     """The hosts of one job: started when the `with` block begins, removed when it ends.
 
-    `program` is the file to run; "" where the image or a channel has the code and says so. `code` is its folder, the
-    file itself, or its text; without it the program is one of tests/cluster/programs. `files`: what lies beside it.
-    `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file system in the network. `isolated`:
-    hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
-    `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `service`:
-    what else compose is told of each container.
-    """
+        `program` is the file to run; "" where the image or a channel has the code and says so. `code` is its folder, the
+        file itself, or its text; without it the program is one of tests/cluster/programs. `files`: what lies beside it.
+        `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file system in the network. `isolated`:
+            hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
+        `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `options`:
+        what else Docker is told of each container. `starts`: the command that starts `train`, by default the image's.
+        """
 
     def __init__(
         self,
@@ -174,12 +174,12 @@ class Cluster:
         isolated: bool = False,
         open_to_all: bool = False,
         read_only: Iterable[str] = (),
-        service: Mapping[str, Any] | None = None,
+        options: Iterable[str] = (),
+        starts: Sequence[str] = (),
     ) -> None:
         self.image, self.folder = image, folder
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
         self.network = f"tfe{uuid.uuid4().hex[:8]}"
-        services: dict[str, Any] = {}
         self.channels = [
             each if isinstance(each, LocalChannel) else LocalChannel(name=name, source=each.resolve())
             for name, each in (channels or {}).items()
@@ -187,6 +187,8 @@ class Cluster:
         self._fed = contextlib.ExitStack()
         self._unfed: list[str] = []  # what was wrong with channels
         environment = {**({"ENTRYPOINT_MODE": mode} if mode else {}), **(environment or {})}
+        self._isolated = isolated
+        self._containers: list[tuple[str, ...]] = []  # what Docker is told of each
         for number, host in enumerate(self.hosts, 1):
             ml = self.ml(host)
             write_config(
@@ -211,21 +213,13 @@ class Cluster:
             if open_to_all:
                 sh("chmod", "-R", "a+rwX", str(ml))
             variables = {**environment, **(host_environment or {}).get(host, {})}
-            services[host] = {
-                "image": image,
-                "command": ["train"],
-                "container_name": self.container(host),
-                "hostname": f"ip-10-0-0-{number}.ec2.internal",
-                "environment": variables,
-                "volumes": volumes,
-                "labels": {LABEL: SESSION},
-                "stop_grace_period": "120s",
-            }
-            services[host].update(service or {})
-        networks = {"default": {"name": self.network, "internal": isolated, "labels": {LABEL: SESSION}}}
-        self._file = folder / "compose.yaml"
-        # JSON is YAML; and $ is compose's.
-        self._file.write_text(json.dumps({"services": services, "networks": networks}, indent=1).replace("$", "$$"))
+            self._containers.append((
+                "--name", self.container(host), "--hostname", f"ip-10-0-0-{number}.ec2.internal",
+                "--network", self.network, "--network-alias", host, *options,
+                *repeated("--volume", volumes),
+                *repeated("--env", (f"{name}={value}" for name, value in variables.items())),
+                *(("--entrypoint", starts[0]) if starts else ()), image, *starts[1:], "train",
+            ))  # fmt: skip
 
     def ml(self, host: str) -> Path:
         """Return the path of the host's /opt/ml on this machine."""
@@ -244,7 +238,10 @@ class Cluster:
         ]
         self._fed.enter_context(feeding(streams, self._unfed.append))
         try:
-            self._compose("up", "--detach")
+            sh("docker", "network", "create", *MARKED, *(["--internal"] if self._isolated else []), self.network)
+            for words in self._containers:
+                sh("docker", "create", *MARKED, *words)
+            sh("docker", "start", *map(self.container, self.hosts), within=PATIENCE)
         except BaseException:
             self._tear_down()
             raise
@@ -261,12 +258,8 @@ class Cluster:
 
     def _tear_down(self) -> None:
         with self._fed:  # to the end of those who read
-            self._compose("down", "--volumes", "--timeout", "0")
-
-    def _compose(self, *words: str) -> None:
-        compose = the_compose()
-        named = ("--project-name", self.network, "--file", str(self._file))
-        sh(*compose.command, *named, *words, env=compose.variables(), within=PATIENCE)
+            sh("docker", "rm", "--force", "--volumes", *map(self.container, self.hosts), within=PATIENCE, check=False)
+            sh("docker", "network", "rm", self.network)
 
     def _print_all(self) -> None:
         for host in self.hosts:

@@ -3,19 +3,52 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
-from compose import ROOT, generations
 from containers import PATIENCE, SESSION, sh
+
+from images import ROOT
 
 PROGRAMS = "tests/cluster/programs"
 HOST_LOST, CONFIG = 69, 78
 DOCS = ROOT / "docs/compose.md"
+OURS = ROOT / ".venv-sdk-compose"  # made by tests/get_compose.sh where the machine's own docker has no compose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compose:
+    """A command of Docker compose, and how to call it."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return this process's environment without compose's own variables, plus the given ones."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
+        return {**ours, **self.environment, **(more or {})}
+
+
+@cache
+def generations() -> dict[str, Compose]:
+    """Return the generations that this machine has, by name."""
+    own = {"DOCKER_CONFIG": str(OURS)} if OURS.is_dir() else {}
+    found = {"v2": Compose(command=("docker", "compose"), environment=own)}
+    if shutil.which("docker-compose"):
+        # It gives a busy daemon a minute else, which those who call it give longer.
+        found["1.29"] = Compose(command=("docker-compose",), environment={"COMPOSE_HTTP_TIMEOUT": "240"})
+    versions = {
+        name: sh(*compose.command, "version", env=compose.variables(), check=False).stdout
+        for name, compose in found.items()
+    }
+    return {name: compose for name, compose in found.items() if name.lstrip("v") in versions[name]}
 
 
 class Project:
@@ -113,9 +146,7 @@ newer = pytest.mark.parametrize("generation", ["v2", pytest.param("1.29", marks=
 
 
 @newer
-def test_the_containers_of_a_failed_job_can_be_started_again(
-    project: StartProject, tmp_path: Path, generation: str
-) -> None:
+def test_containers_of_a_failed_job_start_again(project: StartProject, tmp_path: Path, generation: str) -> None:
     job = project(generation, MODE="mpi", PROGRAM=f"{PROGRAMS}/raises.py", COMPOSE_PROFILES="3")
     assert job.up(HYPERPARAMETERS="on=algo-2") == 1
     cause = "algo-2 rank 1 (exit code 1): ValueError: row 17 of algo-2 has no label"
@@ -172,7 +203,7 @@ def test_a_missing_image_is_said(project: StartProject, generation: str) -> None
 
 
 @newer
-def test_a_project_of_ones_own_as_the_page_tells(
+def test_commands_of_the_page_run_an_own_project(
     project: StartProject, image: str, tmp_path: Path, generation: str
 ) -> None:
     """Run the page's commands as written, up to `docker compose`, which is called as this generation's command."""

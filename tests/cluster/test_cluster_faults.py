@@ -95,7 +95,7 @@ def test_a_fault_ends_the_job(local, fault):
     assert run.faults[0].startswith(f"fault: {fault}, after ")
 
 
-def test_faults_one_after_the_other(local):
+def test_several_faults_happen_in_turn(local):
     """The last one waits for a step that is a long way off, as a busy machine takes its time for each."""
     faults = [
         "late algo-3 for 3",

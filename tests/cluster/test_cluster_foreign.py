@@ -47,7 +47,7 @@ def ranks_of(endings: list[Ending]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.more  # as the next one, with a loop of one's own and twice as many ranks
-def test_a_loop_for_sagemakers_data_parallel_library(foreign: StartForeign) -> None:
+def test_a_loop_for_the_data_parallel_library_reduces_by_horovod(foreign: StartForeign) -> None:
     distribution = {**DATA_PARALLEL, "sagemaker_distributed_dataparallel_custom_mpi_options": SHARED_CORES}
     with foreign("smddp_tape.py", distribution, sagemaker_entrypoint_processes_per_host=2) as job:
         endings = job.all_end(within=400)
@@ -64,7 +64,7 @@ def test_a_loop_for_sagemakers_data_parallel_library(foreign: StartForeign) -> N
         assert (endings[0].ml / "model/1/saved_model.pb").exists()
 
 
-def test_fit_with_that_librarys_optimizer_and_callbacks(foreign: StartForeign) -> None:
+def test_fit_for_the_data_parallel_library_trains_all_ranks_alike(foreign: StartForeign) -> None:
     with foreign("smddp_fit.py", DATA_PARALLEL) as job:
         endings = job.all_end(within=400)
         assert [len(ending.told) for ending in endings] == [1, 1], "one rank on a host without GPUs"
@@ -87,7 +87,7 @@ says(lambda: keras.load_model)
 """
 
 
-def test_what_that_library_does_not_cover_says_so(image: str) -> None:
+def test_what_the_data_parallel_library_does_not_cover_says_so(image: str) -> None:
     where = "import entrypoint.launcher.plan.distributions.common as common; print(common.STAND_INS)"
     folder = run_alone(image, "python", "-c", where).stdout.strip()
     environment = {"PYTHONPATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -103,6 +103,6 @@ def test_what_that_library_does_not_cover_says_so(image: str) -> None:
     assert "smdistributed.dataparallel.tensorflow.keras.load_model is not covered" in lines[4]
 
 
-def test_the_image_has_no_such_library_but_for_jobs_that_ask(image: str) -> None:
+def test_the_data_parallel_library_is_there_for_jobs_that_ask_only(image: str) -> None:
     result = run_alone(image, "python", "-c", "import smdistributed")
     assert "ModuleNotFoundError: No module named 'smdistributed'" in result.stdout

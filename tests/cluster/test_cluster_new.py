@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from compose import ROOT
 from containers import PATIENCE, sh
 from variants import variants
 
 from entrypoint.cli import main
+from images import ROOT
 
 
 def project(folder: Path, mode: str) -> Path:

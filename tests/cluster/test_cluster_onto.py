@@ -225,7 +225,7 @@ def test_options_that_do_not_go_together_are_refused(images: Images, options: li
 
 
 @pytest.mark.more
-def test_an_image_with_an_old_python_only_is_refused(like_aws: str, images: Images) -> None:
+def test_an_image_with_an_old_python_is_refused(like_aws: str, images: Images) -> None:
     old = images.build(
         """
         ARG IMAGE

@@ -44,7 +44,7 @@ def start(trixie: str, tmp_path: Path) -> Start:
     return start
 
 
-def test_uneven_ranks_on_three_hosts(start: Start) -> None:
+def test_uneven_ranks_run_on_three_hosts(start: Start) -> None:
     options = {"sagemaker_mpi_num_of_processes_per_host": 2, "sagemaker_mpi_custom_mpi_options": "-np 5 -x A=b"}
     with start("mpi_sum.py", 3, **options) as job:
         job.all_end()

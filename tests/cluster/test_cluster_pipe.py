@@ -46,7 +46,7 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
 # The article's matrix has more cells: unit/launcher/job/test_channels.py reads each once, sdk/test_submit.py plans it.
 @pytest.mark.more  # test_cluster_sharding.py has the operator and passes that are dealt out
 @pytest.mark.skipif(LINE != DEFAULT_LINE, reason="sagemaker-tensorflow has no release for this TensorFlow")
-def test_a_script_with_a_channel_for_each_rank_and_shards_of_its_own(cluster: StartCluster, tmp_path: Path) -> None:
+def test_ranks_with_a_channel_each_read_every_record_once(cluster: StartCluster, tmp_path: Path) -> None:
     """It reads as the DeepFM article does, with two ranks on each of two hosts: each record once in each pass."""
     first = tfrecords(tmp_path / "training", [13, 7, 1, 20, 6], 0)
     second = tfrecords(tmp_path / "training-2", [2, 9, 4], 100)

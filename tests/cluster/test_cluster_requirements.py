@@ -114,7 +114,7 @@ def test_what_cannot_be_met_ends_all_hosts_with_one_cause(start: StartCluster, r
 
 
 @pytest.mark.more
-def test_a_shell_script_that_installs_by_itself_keeps_them_too(start: StartCluster) -> None:
+def test_a_shell_script_that_installs_keeps_the_images_versions(start: StartCluster) -> None:
     script = """
 pip install -r requirements.txt && echo "told pip $?"
 pip install fits-never || echo "told pip $?"

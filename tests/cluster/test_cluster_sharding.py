@@ -15,7 +15,7 @@ READER = "operator" if LINE == DEFAULT_LINE else "own"
 
 # local/test_channels_local.py has FastFile under `entrypoint local`, and a coordinator that has workers read.
 @pytest.mark.parametrize("mode, reader", variants({"mpi": ("mpi", READER), "mwms": ("mwms", "own")}, "mpi"))
-def test_every_record_once_in_every_pass(
+def test_every_record_is_read_once_in_every_pass(
     cluster: Callable[..., Cluster], tmp_path: Path, mode: str, reader: str
 ) -> None:
     """By two processes on each of two hosts."""

@@ -100,7 +100,7 @@ def test_train_by_hand_says_what_is_missing(image: str) -> None:
         assert "/opt/ml/input/config/resourceconfig.json is missing" in line
 
 
-def test_a_job_in_containers_from_the_command_line(image: str, tmp_path: Path) -> None:
+def test_entrypoint_local_runs_hosts_as_containers(image: str, tmp_path: Path) -> None:
     """What a user does on a machine with Docker before sending a job to SageMaker."""
     command = (str(Path(sys.executable).with_name("entrypoint")), "local", str(PROGRAMS / "tells.py"))
     words = ("--engine", "docker", "--image", image, "--hosts", "2", "--mode", "mwms", "--output", "out")

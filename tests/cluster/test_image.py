@@ -48,7 +48,7 @@ def test_a_command_runs_as_it_stands(image: str) -> None:
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["train", "--option"], ["--option"]])
-def test_train_is_meant(image: str, command: list[str], tmp_path: Path) -> None:
+def test_the_default_command_is_train(image: str, command: list[str], tmp_path: Path) -> None:
     train = tmp_path / "train"
     train.write_text('#!/bin/sh\necho train in pid $$: "$@"\n')
     train.chmod(0o755)
@@ -87,7 +87,7 @@ def test_a_job_compiles_no_module(image: str, tmp_path: Path) -> None:
     assert [line for line in written if line.endswith(".pyc")] == []
 
 
-def test_names_that_sagemakers_own_scripts_look_for(image: str) -> None:
+def test_commands_of_sagemakers_own_scripts_are_on_the_path(image: str) -> None:
     """SDK v3 starts bash instead of the entrypoint, and expects these on PATH."""
     names = ["python", "python3", "pip", "pip3", "bash", "/usr/sbin/sshd", "mpirun", "orted", "train", "entrypoint"]
     script = "for name; do command -v $name >/dev/null || echo $name; done"
@@ -107,7 +107,7 @@ def test_versions_are_the_pinned_ones(image: str) -> None:
     assert found == pins()
 
 
-def test_what_debian_brings_is_what_the_readme_says(image: str) -> None:
+def test_the_readme_names_the_versions_of_debian(image: str) -> None:
     readme = (ROOT / "README.md").read_text()
     python = inside(image, "python", "-V").stdout.split()[1].rpartition(".")[0]
     open_mpi = inside(image, "mpirun", "--version").stdout.split()[3].rpartition(".")[0]
@@ -127,7 +127,7 @@ def test_pip_check_is_clean(image: str) -> None:
     assert inside(image, "pip", "check").stdout == "No broken requirements found.\n"
 
 
-def test_constraints_in_the_image_hold_what_was_built_for_one_another(image: str) -> None:
+def test_the_images_constraints_pin_what_was_built_together(image: str) -> None:
     """Images made FROM it install by them."""
     lines = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/constraints.txt").stdout.splitlines()
     kept = ("numpy", "keras", "protobuf", "horovod", "mpi4py", "ml-dtypes")
@@ -157,7 +157,7 @@ def test_pip_removes_our_package_whole(image: str) -> None:
     assert "No such file" in result.stderr, result.stdout + result.stderr
 
 
-def test_size(image: str) -> None:
+def test_the_image_is_no_larger_than_allowed(image: str) -> None:
     assert inspect(image)["Size"] <= (7 if GPU else 1.5 if LINE == DEFAULT_LINE else 1.8) * GIGABYTE
 
 
@@ -167,7 +167,7 @@ def test_our_code_is_the_small_last_layer(image: str) -> None:
     assert 0 < next(size for size in map(int, sizes) if size) < 9_000_000
 
 
-def test_configuration(image: str) -> None:
+def test_the_image_is_configured_as_sagemaker_needs(image: str) -> None:
     config = inspect(image)["Config"]
     assert config["Entrypoint"] == ["/usr/local/bin/docker-entrypoint"]
     assert config["Cmd"] == ["train"]
@@ -183,7 +183,7 @@ def test_configuration(image: str) -> None:
 # ---- what is not in it
 
 
-def test_no_compiler_and_no_headers(image: str) -> None:
+def test_the_image_has_no_compiler_and_no_headers(image: str) -> None:
     names = "cc gcc g++ c++ clang cpp as ld make cmake gfortran"
     found = inside(image, "bash", "-c", f"for name in {names}; do command -v $name; done; true").stdout
     assert found == ""
@@ -191,7 +191,7 @@ def test_no_compiler_and_no_headers(image: str) -> None:
     assert inside(image, "find", "/usr/include", "-type", "f", check=False).stdout == ""
 
 
-def test_nothing_of_the_builds_machine(image: str) -> None:
+def test_the_image_has_no_file_of_the_builds_machine(image: str) -> None:
     """Its hosts and resolv.conf are searched in the layers (layers.py): docker puts empty ones over them."""
     gone = "/etc/machine-id /etc/pip.conf /build /src /pins /wheels /root/.ssh /root/.cache"
     assert inside(image, "bash", "-c", f"ls -d {gone} 2>/dev/null; true").stdout == ""
@@ -199,7 +199,7 @@ def test_nothing_of_the_builds_machine(image: str) -> None:
     assert inside(image, "stat", "-c", "%u %g", "/etc/shadow").stdout == "0 42\n", "the build lost ownership"
 
 
-def test_no_ca_bundle_of_the_build(image: str) -> None:
+def test_the_image_has_no_ca_bundle_of_the_build(image: str) -> None:
     """The trust store is what Debian's package makes of its own certificates, byte for byte."""
     script = r"""
         before=$(sha256sum < /etc/ssl/certs/ca-certificates.crt)

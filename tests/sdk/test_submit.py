@@ -192,7 +192,7 @@ def launched(drivers: dict[str, str], folder: Path, environment: dict[str, str])
     """Return what `Launcher`'s driver passes to `train`, started as the SDK's script starts it."""
     for name, text in drivers.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+        (folder / name).write_text(text.replace("/opt/ml/output", str(folder)))
     (folder / "bin").mkdir(exist_ok=True)
     train = folder / "bin/train"
     train.write_text(f"#!{sys.executable}\nimport json, os\nprint(json.dumps(dict(os.environ)))\n")
@@ -417,7 +417,7 @@ def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path:
     assert sum(map(len, sent["blocks"])) >= 8
 
 
-def test_commands_of_the_documents(sent: Sent, tmp_path: Path) -> None:
+def test_commands_of_the_documents_are_sent_as_they_say(sent: Sent, tmp_path: Path) -> None:
     assert len(ON_SAGEMAKER) >= 6
     for command, (request,) in zip(ON_SAGEMAKER, sent["commands"], strict=False):
         assert str(check_any(request, tmp_path).mode) == option(command, "--mode")
@@ -428,7 +428,7 @@ def test_commands_of_the_documents(sent: Sent, tmp_path: Path) -> None:
             assert [spec.name for spec in plan.processes if spec.runs_program] == ["chief/0"]
 
 
-def test_the_push_of_the_documents() -> None:
+def test_the_documents_push_the_image_that_they_use() -> None:
     (line,) = {
         line for path in DOCUMENTS for line in re.findall(r"^    (\./build\.sh --push .*)", path.read_text(), re.M)
     }
@@ -454,7 +454,7 @@ def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch
     assert called == [[str(ROOT / "build.sh")]]
 
 
-def test_the_session_of_the_documents() -> None:
+def test_the_documents_aws_command_is_of_the_api() -> None:
     """The aws command's words are those of the API: boto3's description of it shows whether they are right."""
     (line,) = {line for path in DOCUMENTS for line in re.findall(r"^    aws (.*)", path.read_text(), re.M)}
     service, operation, *options = line.split()
@@ -467,7 +467,7 @@ def test_the_session_of_the_documents() -> None:
     assert re.fullmatch(r"sagemaker-training-job:\w+_algo-1", parameters["Target"])  # as SageMaker's guide has it
 
 
-def test_blocks_with_endpoints(sent: Sent, sdk: str) -> None:
+def test_blocks_with_endpoints_start_our_serve(sent: Sent, sdk: str) -> None:
     """A model by itself, and one of a job; both are served by the image's `serve`, which takes no variable amiss."""
     if sdk == "v3":
         assert sent["endpoints"] == []
@@ -518,14 +518,18 @@ def test_a_channel_for_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Pat
         assert part_of(request, f"@{name}.ShuffleConfig.Seed") == seed
 
 
-def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str) -> None:
-    """It starts ours, in the mode that `Launcher` has."""
+def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    """It starts ours, in the mode that `Launcher` has; not in two modes."""
     if sdk == "v2":
         return
     for request in requests_with(sent, sdk, "Launcher(mode="):
         assert f"{IN_CONTAINER}/sm_train.sh" in request["AlgorithmSpecification"]["ContainerArguments"][-1]
         assert {each["ChannelName"] for each in request["InputDataConfig"]} == {"training", "code", "sm_drivers"}
         assert 'echo "Running Launcher Driver"' in request["SmDrivers"]["sm_train.sh"]
+    problem = r"tf_launcher: environment has ENTRYPOINT_MODE=mpi, and Launcher\(...\) asks for ps; wanted one of them"
+    with pytest.raises(AssertionError, match=problem):
+        launched(requests_with(sent, sdk, "Launcher(mode=")[0]["SmDrivers"], tmp_path, {"ENTRYPOINT_MODE": "mpi"})
+    assert re.fullmatch(problem.removeprefix("tf_launcher: "), (tmp_path / "failure").read_text())
 
 
 def test_no_job_of_ours_asks_for_the_debugger(sent: Sent, sdk: str) -> None:
@@ -583,7 +587,7 @@ def test_the_metric_of_mask_rcnn_is_in_its_lines() -> None:
         (f"{PLAIN} --tags clicks", "--tags: found 'clicks'; wanted NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
+def test_wrong_options_are_refused_in_one_line(
     arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
@@ -613,7 +617,7 @@ def test_what_cannot_be_is_refused_in_one_line(
         ",colour=red",
     ],
 )
-def test_channels_are_said_as_to_entrypoint_local(options: str) -> None:
+def test_channels_mean_the_same_to_entrypoint_local(options: str) -> None:
     """What one accepts, the other accepts with the same meaning; what one refuses, the other refuses."""
     keys = ("mode", "distribution", "shuffle", "compression", "wrapper", "attributes")
     usual = {"mode": "File", "compression": "None", "wrapper": "None", "attributes": []}
@@ -639,7 +643,9 @@ def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.more  # the next one, with other programs
 @pytest.mark.parametrize("name", ["v2", "v3"])
-def test_the_same_call_in_local_mode(name: str, run: Callable[..., Job], image: str, tmp_path: Path) -> None:
+def test_a_command_of_the_documents_trains_in_local_mode(
+    name: str, run: Callable[..., Job], image: str, tmp_path: Path
+) -> None:
     command = ON_THIS_MACHINE[0]
     assert all(each == command for each in ON_THIS_MACHINE), "the documents show another command, which nobody tried"
     output = tmp_path / "result"
@@ -660,7 +666,7 @@ def test_the_same_call_in_local_mode(name: str, run: Callable[..., Job], image: 
         ("v3", "ps", ["chief/0] reached 2 parameter servers", "worker/0] reached 2 parameter servers"]),
     ],
 )
-def test_other_modes_in_local_mode(
+def test_ranks_and_parameter_servers_run_in_local_mode(
     name: str, mode: str, parts: list[str], run: Callable[..., Job], image: str, tmp_path: Path
 ) -> None:
     program = ROOT / "tests/sdk/programs/takes_part.py"
@@ -672,7 +678,7 @@ def test_other_modes_in_local_mode(
         assert len(re.findall(rf"{re.escape(part)}$", job.output, re.M)) == 1, job.output
 
 
-def test_a_command_of_v3_is_stopped_and_looked_into(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
+def test_a_command_of_v3_hears_a_stop_and_tells_its_status(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
     """SDK 3 starts a command from a shell of its own, process 1, which would keep SIGTERM to itself."""
     (look,) = re.findall(r"^    (python -c .*)", (ROOT / "docs/sagemaker.md").read_text(), re.M)
     (command,) = re.findall(r'command="(.*?)"', "".join(blocks_for("v3")))
