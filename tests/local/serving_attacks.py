@@ -135,32 +135,19 @@ ATTACKS = {
 
 
 class Server:
-    """A `serve` process with the model of makes_models.py."""
+    """One `serve` process on its own port. `limits`: for the shell's ulimit."""
 
-    def __init__(self, folder: Path, models: Path, attack: Attack) -> None:
-        shutil.copytree(models / "saved", folder / "model")
-        if attack.handlers:
-            (folder / "model/code").mkdir()
-            (folder / "model/code/inference.py").write_text(attack.handlers)
-        self.port, self.log = unused_port(), folder / "log"
-        own = {
-            "SAGEMAKER_BASE_DIR": str(folder), "SAGEMAKER_BIND_TO_PORT": str(self.port), "PYTHONPATH": str(ROOT),
-            "SAGEMAKER_MODEL_SERVER_WORKERS": str(THREADS),
-        }  # fmt: skip
+    def __init__(self, base: Path, limits: str = "", **environment: str) -> None:
+        self.port, self.log = unused_port(), base / "log"
+        own = {"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_BIND_TO_PORT": str(self.port), "PYTHONPATH": str(ROOT)}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                ["bash", "-c", f"{attack.limits or ':'}; exec {sys.executable} -m entrypoint.serving"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **own, **attack.environment},
+                ["bash", "-c", f"{limits or ':'}; exec {sys.executable} -m entrypoint.serving"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **own, **environment},
             )  # fmt: skip
-        try:
-            eventually(lambda: self.is_up() or self.process.poll() is not None, PATIENCE)
-            assert self.process.poll() is None
-        except BaseException:
-            self.process.kill()
-            print(self.log.read_text())
-            raise
 
     def is_up(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
         with suppress(OSError):
             return ping(self.port) == 200
         return False
@@ -168,6 +155,22 @@ class Server:
     def memory(self) -> int:
         process = psutil.Process(self.process.pid)
         return sum(each.memory_full_info().uss for each in [process, *process.children()])
+
+
+def attacked(folder: Path, models: Path, attack: Attack) -> Server:
+    """Start a server with the model of makes_models.py for an attack."""
+    shutil.copytree(models / "saved", folder / "model")
+    if attack.handlers:
+        (folder / "model/code").mkdir()
+        (folder / "model/code/inference.py").write_text(attack.handlers)
+    server = Server(folder, attack.limits, SAGEMAKER_MODEL_SERVER_WORKERS=str(THREADS), **attack.environment)
+    try:
+        eventually(server.is_up, PATIENCE)
+    except BaseException:
+        server.process.kill()
+        print(server.log.read_text())
+        raise
+    return server
 
 
 def ping(port: int) -> int:
@@ -179,7 +182,7 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
     attack, found = ATTACKS[name], Counter[str]()
     enough, over = threading.Event(), threading.Event()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE + attack.at_once + 2) as pool:
-        server = Server(Path(folder), models, attack)
+        server = attacked(Path(folder), models, attack)
         pinger = subprocess.Popen(
             [sys.executable, __file__, "--ping", str(server.port)], stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -27,26 +27,16 @@ needs_groups = pytest.mark.skipif(
 )
 
 
-def arrived(folder: Path) -> bool:
-    return folder.exists()
-
-
 def working(folder: Path) -> bool:
     return any(" lines " in path.read_text() for path in folder.glob("meeting/*.journal"))
 
 
 @pytest.mark.parametrize(
-    ("moment", "fault"),
-    [
-        (arrived, STALL),
-        (working, STALL),
-        pytest.param("freezer", FREEZE, marks=needs_groups),
-        pytest.param("pids", FEW, marks=needs_groups),
-    ],
-    ids=["at once", "working", "frozen", "short of pids"],
+    "faults",
+    [pytest.param((STALL,), id="working"), pytest.param((FREEZE, FEW), id="frozen, short of pids", marks=needs_groups)],
 )
-def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, moment, fault):
-    case = Case(mode="single", hosts=2, seconds=300.0, netns=not callable(moment), faults=(fault,))
+def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, faults):
+    case = Case(mode="single", hosts=2, seconds=300.0, netns=FREEZE in faults, faults=faults)
     (tmp_path / "case.json").write_text(case.to_json())
     before = set(Path("/tmp").glob("entrypoint-*"))
     program = subprocess.Popen(
@@ -55,10 +45,10 @@ def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, moment, fault):
     )  # fmt: skip
     try:
         folder = eventually(lambda: job_folder(program.pid), LONG)
-        if callable(moment):
-            eventually(lambda: moment(folder), LONG, "the moment")
+        if FREEZE in faults:
+            eventually(lambda: groups("freezer", program.pid) and groups("pids", program.pid), LONG, "control groups")
         else:
-            eventually(lambda: groups(moment, program.pid), LONG, "a control group")
+            eventually(lambda: working(folder), LONG, "scripts that work")
         shared = {path for path in Path("/tmp").glob("entrypoint-*") if path not in before and is_of(path, folder)}
         program.send_signal(signal.SIGINT)
         assert program.wait(LONG) != 0

@@ -42,37 +42,11 @@ def test_code_from_a_folder(hosts, tmp_path):
     assert (job[1].base / "code/pkg/helper.py").exists()
 
 
-def test_code_from_an_archive(hosts, tmp_path):
-    source = tarball(tmp_path / "sourcedir.tar.gz", {"train.py": TELL})
-    job = hosts(1, code={}, hyperparameters={"sagemaker_submit_directory": f'"{source}"'})
-    job.must_end(0)
-    assert "told __main__" in job[1].log
-
-
-def test_code_that_is_there_is_not_fetched(hosts):
-    hosts(1, code=TELL, hyperparameters={"sagemaker_submit_directory": "s3://no/such"}).must_end(0)
-
-
-BROKEN = {
-    # code, source: what the failure's first line says
-    "program absent": (
-        {"other.py": ""},
-        {},
-        ["program train.py is not in", "which holds other.py", "sagemaker_program"],
-    ),
-    "not an archive": (
-        {},
-        {"sagemaker_submit_directory": "/etc/hostname"},
-        ["the code at /etc/hostname is no .tar.gz: it is not compressed"],
-    ),
-}
-
-
-@pytest.mark.parametrize("code, sent, said", BROKEN.values(), ids=BROKEN)
-def test_code_that_cannot_be_had_is_told_with_its_reason(hosts, code, sent, said):
-    job = hosts(1, code=code, hyperparameters=sent)
-    first = job.must_end(65, "algo-1 prepare (exit code 65): ")
-    assert all(part in first for part in said)
+def test_a_program_that_is_not_in_the_code_is_told_with_what_is(hosts):
+    """Other code that cannot be had: unit/programs/test_user_code.py."""
+    job = hosts(1, code={"other.py": ""})
+    first = job.must_end(65, "algo-1 prepare (exit code 65): program train.py is not in ")
+    assert "which holds other.py" in first and "sagemaker_program" in first
     assert "Traceback" not in job[1].log
 
 
@@ -83,20 +57,9 @@ def test_the_programs_name_by_variable(hosts):
     assert "told __main__" in job[1].log
 
 
-@pytest.mark.parametrize("sent", ["files", "archive, named"])
-def test_code_by_channel(hosts, tmp_path, sent):
-    """SDK v3 sends files; v2, under network isolation, an archive that it names."""
-    archive = tmp_path / "job0/algo-1/input/data/code/sourcedir.tar.gz"
-    named = {"sagemaker_submit_directory": json.dumps(str(archive))} if sent == "archive, named" else {}
-    job = hosts(1, code={}, hyperparameters=named, absent=("algo-1",))
-    archive.parent.mkdir()
-    if sent == "files":
-        write(archive.parent / "train.py", TELL)
-    else:
-        tarball(archive, {"train.py": TELL})
-    job.start("algo-1")
-    job.must_end(0)
-    assert "told __main__" in job[1].log
+def test_code_by_channel(hosts):
+    """As SDK v3 sends it; archives: unit/programs/test_user_code.py."""
+    hosts(1, code={}, base_files={"input/data/code/train.py": TELL}).must_end(0)
 
 
 # ---- S3 -------------------------------------------------------------------------------------------------------------
