@@ -1,11 +1,12 @@
-"""Test channels as a script sees them under `entrypoint local`: folders, FIFOs, lists, and nothing left at the end."""
+"""Test channels as a script sees them under `entrypoint local`: folders, FIFOs, lists, and nothing left at the end.
+
+What each channel holds: unit/simulate/test_simulated_channels.py.
+"""
 
 import gzip
-import json
 import os
 import re
 import stat
-import struct
 from pathlib import Path
 
 import pytest
@@ -103,97 +104,6 @@ def test_a_job_without_a_folder_for_checkpoints_goes_on_from_no_other_job(local,
         assert found == 2, "two hosts, and nothing of the other one's or of an earlier job's"
 
 
-# --- as SageMaker feeds a job, read by a script that knows nothing of us ---
-
-COPIES = """
-import json, os, shutil, time
-data, out = os.environ["SM_INPUT_DIR"] + "/data", os.environ["SM_OUTPUT_DATA_DIR"]
-rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
-ranks = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 1))
-wanted = [name for name in json.loads(os.environ["SM_CHANNELS"]) if name != "unread"]
-for number in range(3):
-    for name in wanted[rank::ranks]:
-        while not os.path.exists(f"{data}/{name}_{number}"):
-            time.sleep(0.01)
-        with open(f"{data}/{name}_{number}", "rb") as stream, open(f"{out}/{name}_{number}", "wb") as file:
-            shutil.copyfileobj(stream, file)
-"""
-PASSES = range(3)
-
-
-@pytest.fixture
-def objects(tmp_path, rows) -> dict[str, Path]:
-    """Return sources by what they hold: `rows`, the same compressed, and an augmented manifest of three pictures."""
-    zipped = tmp_path / "zipped"
-    zipped.mkdir()
-    for path in rows.iterdir():
-        (zipped / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    lines = []
-    for number in range(3):
-        (tmp_path / f"{number}.jpg").write_bytes(picture(number))
-        lines.append({"label": {"class": number}, "weight": 0.5, "image-ref": f"{number}.jpg"})
-    (tmp_path / "pictures.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return {"rows": rows, "zipped": zipped, "pictures": tmp_path / "pictures.jsonl"}
-
-
-def picture(number: int) -> bytes:
-    """Return bytes that are no text, with a length that is no multiple of RecordIO's padding of four."""
-    return b"\xff\xd8" + bytes(range(200)) * number + b"\n"
-
-
-def records(stream: bytes) -> list[bytes]:
-    """Return the records of a RecordIO text."""
-    found = []
-    while stream:
-        magic, length = struct.unpack_from("<II", stream)
-        assert magic == 0xCED7230A
-        found.append(stream[8 : 8 + length])
-        stream = stream[8 + length + -length % 4 :]
-    return found
-
-
-@pytest.mark.parametrize("words", [{}, {"mode": "mpi"}], ids=["single", "mpi"])
-def test_channels_are_streamed_shuffled_uncompressed_and_framed_as_asked(local, objects, words):
-    """Each rank reads several channels, pass after pass; one is not read. All data are right, and the job ends."""
-    rows, zipped, pictures = objects.values()
-    each = ("--processes-per-host", "2") if words else ()
-    run = local(
-        COPIES, "--input-mode", "Pipe", *each,
-        "--channel", f"plain={rows}", "--channel", f"unread={rows}", "--channel", f"mixed={rows},shuffle=7",
-        "--channel", f"mixed-too={rows},shuffle=7", "--channel", f"zipped={zipped},compression=Gzip",
-        "--channel", f"dealt={rows},distribution=ShardedByS3Key,shuffle=7",
-        "--channel", f"pictures={pictures},attributes=image-ref:label,wrapper=RecordIO",
-        "--channel", f"pictures-dealt={pictures},attributes=label:image-ref,wrapper=RecordIO,"
-        "distribution=ShardedByS3Key,shuffle=7", count=2, **words,
-    )  # fmt: skip
-
-    def came(channel: str, number: int) -> list[bytes]:
-        """Return the pass as each host got it."""
-        return [(run.ml(host) / f"output/data/{channel}_{number}").read_bytes() for host in (1, 2)]
-
-    every = [f"row-{number}\n".encode() for number in range(7)]
-    pairs = [(picture(number), {"class": number}) for number in range(3)]
-    for number in PASSES:
-        # In order of keys; what was compressed as if it had not been.
-        assert came("plain", number) == came("zipped", number) == 2 * [b"".join(every)]
-        # One order for all hosts and channels with one seed.
-        first, second = came("mixed", number)
-        assert first == second == came("mixed-too", number)[0]
-        assert sorted(first.splitlines(True)) == every
-        # Each object on one of the hosts.
-        assert sorted(b"".join(came("dealt", number)).splitlines(True)) == every
-        # A record for each attribute, in the order of AttributeNames and not of the line; no other attribute.
-        wanted = [record for image, label in pairs for record in (image, json.dumps(label).encode())]
-        assert [records(stream) for stream in came("pictures", number)] == 2 * [wanted]
-        # Lines are dealt out and shuffled whole.
-        dealt = [record for stream in came("pictures-dealt", number) for record in records(stream)]
-        found = [(image, json.loads(label)) for label, image in zip(dealt[::2], dealt[1::2], strict=True)]
-        assert sorted(found, key=lambda pair: pair[1]["class"]) == pairs
-    assert len({came("mixed", number)[0] for number in PASSES}) == len(PASSES), "another order in each pass"
-    parts = {tuple(sorted(came("dealt", number)[0].splitlines())) for number in PASSES}
-    assert len(parts) > 1, "other objects for the first host in another pass"
-
-
 def test_a_job_that_is_stopped_in_the_midst_of_a_stream_ends(local, rows):
     (rows / "large").write_bytes(bytes(8_000_000))
     program = "import os, time\nfile = open(os.environ['SM_INPUT_DIR'] + '/data/train_0')\ntime.sleep(600)\n"
@@ -207,21 +117,6 @@ def test_data_that_is_not_whole_ends_the_job(local, rows):
     program = "import os\nopen(os.environ['SM_INPUT_DIR'] + '/data/train_0', 'rb').read()\n"
     run = local(program, "--channel", f"train={rows},mode=Pipe,compression=Gzip", count=2, code=78)
     assert re.search(r"^error: channel train, pass 0: \S+/row-\d: .+", run.terminal, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    "channel, says",
-    [
-        ("train=rows,mode=Pope", "mode='Pope'; wanted one of File, FastFile, Pipe"),
-        ("train=rows,shuffle=1", "wanted mode=Pipe, or no shuffle"),
-        ("train=empty,mode=Pipe", "holds no file"),
-    ],
-)
-def test_a_channel_that_cannot_be_is_refused_before_anything_starts(local, tmp_path, channel, says):
-    (tmp_path / "empty").mkdir()
-    run = local("tells.py", "--channel", channel.replace("=", f"={tmp_path}/", 1), code=78)
-    assert says in run.terminal and len(run.terminal.splitlines()) == 1
-    assert not run.output.exists()
 
 
 @pytest.mark.tensorflow

@@ -152,14 +152,6 @@ def test_a_script_with_the_path_of_a_real_host(rehearse):
     assert Path("/opt/ml").exists() is there
 
 
-def test_a_script_that_crashes(rehearse):
-    job = rehearse("raise ValueError('no such layer')", hosts=2)
-    assert job.end() == 1
-    ((level, words),) = job.told("end")
-    assert level == "error" and "ValueError: no such layer" in words
-    assert [run["name"] for run in job.value["runs"]] == ["plain"]
-
-
 def test_hosts_that_train_alone(rehearse):
     """They also leave nothing, and nothing is kept."""
     job = rehearse(ALONE, "--seconds", "4", hosts=2, environment={"ENTRYPOINT_MODE": "mwms"})
