@@ -44,7 +44,7 @@ def host(project, *words):
 ALONE = ("algo-1", "src/train.py", "--hosts", "1", "--mode", "single")
 
 
-def test_it_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
+def test_a_host_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
     for channel in ("training=rows", "training=rows/,mode=FastFile"):
         ended = host(project, *ALONE, "--hyperparameters", "lr=0.1", "--env", "GREETING=hi", "--channel", channel)
         assert ended.returncode == 0, ended.stdout
@@ -77,7 +77,7 @@ def test_channels_are_dealt_out_into_the_tree(project):
         (["--source", "nosuch"], 65, "there is no program src/train.py in --source nosuch"),
     ],
 )
-def test_what_cannot_be(project, words, code, says):
+def test_options_that_describe_no_job_are_refused(project, words, code, says):
     (project / "ml/model").mkdir(parents=True)
     (project / "ml" / MARKER).touch()
     (project / "ml/model/kept").touch()
@@ -88,7 +88,7 @@ def test_what_cannot_be(project, words, code, says):
     assert (project / "ml/model/kept").exists(), "a job that cannot be leaves an earlier run's model alone"
 
 
-def test_more_services_than_hosts(project):
+def test_a_service_beyond_the_number_of_hosts_is_refused(project):
     ended = host(project, "algo-3", "src/train.py", "--hosts", "2")
     assert ended.returncode == 78
     assert "this is algo-3, and the job has 2 host(s)" in ended.stdout

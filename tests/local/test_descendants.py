@@ -70,7 +70,7 @@ print("pid", subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flu
     assert f"killed processes that scripts left running: pid {pid} (sleep)\n" in job[1].log
 
 
-def test_what_saving_starts_is_left_to_it(hosts):
+def test_a_program_that_a_script_starts_to_save_gets_no_sigterm(hosts):
     """A handler copies what it saved by a program of its own, which would die of SIGTERM."""
     code = """
 import os, signal, subprocess, sys, time
@@ -89,7 +89,7 @@ time.sleep(600)
     assert (job[1].base / "model/saved").exists()
 
 
-def test_what_belongs_to_none_of_several_scripts_hears_sigterm_once(hosts):
+def test_a_daemon_of_no_known_script_hears_sigterm_once(hosts):
     """Its environment does not show whose it is: a daemon that was started with a clean one."""
     train = """
 import json, os, signal, subprocess, sys, time

@@ -102,7 +102,7 @@ def test_all_hosts_and_their_processes_are_on_one_axis(judged):
     assert not list((job[2].base / "output/data").glob("report.html")), "one page for all hosts"
 
 
-def test_a_failure_has_its_report_too(hosts):
+def test_a_failed_job_has_a_report(hosts):
     code = "print('step=1 loss=0.5', flush=True)\nraise ValueError('no such row')\n"
     job = hosts(2, code=code, RULES="idle=off")
     job.must_end(1)
@@ -113,7 +113,7 @@ def test_a_failure_has_its_report_too(hosts):
     assert job[1].failure and not any("Traceback" in line for line in launcher)
 
 
-def test_without_room_for_it_the_job_is_the_same(hosts):
+def test_a_report_that_cannot_be_written_fails_no_job(hosts):
     """A folder is where the page would be."""
     code = (
         "import os\nos.makedirs(os.environ['SM_OUTPUT_DATA_DIR'] + '/report.html/full')\nprint('step=1', flush=True)\n"
@@ -134,7 +134,7 @@ DELETES = """if True:
 
 
 @pytest.mark.parametrize("instead", ["", '    output.write_text("no folder")\n'], ids=["nothing", "a file"])
-def test_an_output_folder_that_is_deleted_while_the_job_runs(hosts, instead):
+def test_a_job_outlives_its_output_folder(hosts, instead):
     """The record is written again, with what the monitor still has; where it cannot be, nobody is sent to read it."""
     job = hosts(1, code=DELETES + instead)
     job.must_end(0)
@@ -150,7 +150,7 @@ def test_a_rule_that_there_is_not_ends_the_job_at_its_start(hosts):
     assert "did you mean straggler?" in hosts(1, "exits.py", RULES="stragler=2").must_end(78)
 
 
-def test_entrypoint_local_says_where_it_is_and_the_command_makes_it_again(local, tmp_path):
+def test_entrypoint_local_names_the_report_and_the_command_makes_it_again(local, tmp_path):
     run = local(LOSS, count=2, mode="single")
     run.must_end(0)
     end = run.terminal.rpartition("tail s")[2]

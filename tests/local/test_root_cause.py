@@ -248,7 +248,7 @@ def test_the_first_thing_that_went_wrong_is_named(
     assert len(wrong) <= max(1, (1 - WANTED) * len(results))
 
 
-def test_a_wrong_name_is_seen() -> None:
+def test_a_wrong_cause_counts_as_wrong() -> None:
     fault = Choice(1).by_itself("raises", "mwms")
     number = int(fault.does["by"])
     name = who("mwms", number, fault.per_host)

@@ -220,7 +220,7 @@ def test_a_port_that_is_taken_ends_it(serve, models: Path):
     assert code == 78 and f"port {port} cannot be listened on: Address already in use" in log
 
 
-def test_sigterm_while_the_model_is_loaded(serve, models: Path):
+def test_sigterm_while_the_model_is_loaded_ends_the_server_well(serve, models: Path):
     server = serve(models / "saved")
     eventually(lambda: listens(server.port), PATIENCE)
     server.process.send_signal(signal.SIGTERM)

@@ -33,7 +33,7 @@ def pip_into(tmp_path) -> dict[str, str]:
     return {"PIP_TARGET": str(tmp_path / "site"), "PIP_NO_INDEX": "1"}
 
 
-def test_code_from_a_folder(hosts, tmp_path):
+def test_code_may_come_from_a_folder(hosts, tmp_path):
     write(tmp_path / "source/train.py", TELL)
     write(tmp_path / "source/pkg/helper.py", "")
     job = hosts(1, code={}, hyperparameters={"sagemaker_submit_directory": f"{tmp_path}/source", "x": "1"})
@@ -50,14 +50,14 @@ def test_a_program_that_is_not_in_the_code_is_told_with_what_is(hosts):
     assert "Traceback" not in job[1].log
 
 
-def test_the_programs_name_by_variable(hosts):
+def test_the_variable_names_the_program_and_not_the_hyperparameter(hosts):
     """SAGEMAKER_PROGRAM wins over the hyperparameter, as with sagemaker-training."""
     job = hosts(1, "other.py", code={"train.py": TELL}, environment={"SAGEMAKER_PROGRAM": "train.py"})
     job.must_end(0)
     assert "told __main__" in job[1].log
 
 
-def test_code_by_channel(hosts):
+def test_code_may_come_by_a_channel(hosts):
     """As SDK v3 sends it; archives: unit/programs/test_user_code.py."""
     hosts(1, code={}, base_files={"input/data/code/train.py": TELL}).must_end(0)
 
@@ -81,7 +81,7 @@ def s3():
 
 
 @pytest.mark.xdist_group("s3")
-def test_code_from_s3_on_every_host(hosts, s3, tmp_path):
+def test_every_host_fetches_code_from_s3(hosts, s3, tmp_path):
     environment, client = s3
     client.upload_file(str(tarball(tmp_path / "a.tar.gz", {"train.py": TELL})), "bucket", "job/source/sourcedir.tar.gz")
     sent = {"sagemaker_submit_directory": '"s3://bucket/job/source/sourcedir.tar.gz"'}
@@ -192,7 +192,7 @@ ONE = {"train.py": TELL, "requirements.txt": "testlibrary\n"}
         ("others", 65, "sts:GetServiceBearerToken for the job's execution role"),
     ],
 )
-def test_requirements_from_codeartifact(hosts, index, repository, code, said):
+def test_requirements_come_from_codeartifact_or_the_lacking_right_is_named(hosts, index, repository, code, said):
     url = urllib.parse.urlsplit(index["PIP_INDEX_URL"])
     environment = {
         **index,
@@ -290,7 +290,7 @@ def test_a_shell_script_beside_a_setup_py_is_still_a_shell_script(hosts):
     assert "told" in job[1].log
 
 
-def test_the_exit_code_of_a_shell_script(hosts):
+def test_the_exit_code_of_a_shell_script_is_ours(hosts):
     hosts(1, "train.sh", code="echo no; exit 42\n").must_end(42)
 
 
