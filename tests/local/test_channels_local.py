@@ -10,8 +10,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from epochs import CELLS, OWN, PIPE, SHARDED, make, name_of
-from hosts import ROOT
 
 READS = """
 import json, os, stat, time
@@ -119,24 +117,7 @@ def test_data_that_is_not_whole_ends_the_job(local, rows):
     assert re.search(r"^error: channel train, pass 0: \S+/row-\d: .+", run.terminal, re.MULTILINE)
 
 
-@pytest.mark.tensorflow
-def test_worker_servers_together_read_every_record_once_in_every_pass(local, tmp_path):
-    """By our own reader. The first host has one worker, beside the chief: nobody reads its part of a second channel.
-
-    Ranks and mirrored workers do so in tests/cluster/test_cluster_sharding.py.
-    """
-    data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is PIPE])
-    run = local(
-        (ROOT / "tests/cluster/programs/reads.py").read_text(), "--processes-per-host", "2", *data.words,
-        "--hyperparameters", f"names={data.names}", count=2, mode="ps", ENTRYPOINT_CHANNEL_GROUPS=data.groups,
-        ENTRYPOINT_PS_COUNT="1", ENTRYPOINT_PS_WORKERS="server", SAGEMAKER_TF_DATA_READER="own",
-    )  # fmt: skip
-    wrong = data.missing_and_double(run.output.glob("algo-1/ml/output/data/numbers-*.json"))
-    assert {where.partition(",")[0] for where in wrong} == {name_of((OWN, SHARDED, PIPE))}
-    assert all(text.endswith("too often []") for text in wrong.values())
-
-
-WORKER_SERVES_NOTHING = """
+ON_A_WORKER = """
 import tensorflow as tf
 from sagemaker_tf_data import pipe_dataset
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -144,12 +125,22 @@ if resolver.task_type == "worker":
     tf.distribute.Server(resolver.cluster_spec(), "worker", resolver.task_id, protocol="grpc").join()
 coordinator = tf.distribute.coordinator.ClusterCoordinator(tf.distribute.ParameterServerStrategy(resolver))
 batches = iter(coordinator.create_per_worker_dataset(lambda: pipe_dataset("rows", "TextLine", reader="own").batch(9)))
-print(coordinator.schedule(tf.function(lambda batches: next(batches)), args=(batches,)).fetch())
+lines = coordinator.schedule(tf.function(lambda batches: next(batches)), args=(batches,)).fetch()
+print("read", b" ".join(lines).decode())
+coordinator.join()
 """
 
 
 @pytest.mark.tensorflow
-def test_a_script_that_is_a_worker_is_told_to_serve_its_pipe(local, rows):
-    channel = ("--channel", f"rows={rows},mode=Pipe")
-    run = local(WORKER_SERVES_NOTHING, *channel, count=2, mode="ps", code=1, ENTRYPOINT_PS_COUNT="1")
-    assert "a script that is a worker calls serve_pipes() first" in run.terminal
+@pytest.mark.parametrize(
+    "workers, code, says",
+    [
+        ("server", 0, "read row-0 row-1 row-2 row-3 row-4 row-5 row-6"),
+        ("script", 1, "a script that is a worker calls serve_pipes() first"),
+    ],
+)
+def test_workers_of_a_coordinator_read_pipes_if_they_serve_them(local, rows, workers, code, says):
+    """The launcher's servers do. Which records: unit/launcher/job/test_channels.py."""
+    asked = {"ENTRYPOINT_PS_COUNT": "1", "ENTRYPOINT_PS_WORKERS": workers}
+    run = local(ON_A_WORKER, "--channel", f"rows={rows},mode=Pipe", count=2, mode="ps", code=code, **asked)
+    assert says in run.terminal

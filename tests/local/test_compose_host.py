@@ -1,33 +1,32 @@
 """Test `entrypoint host`: what it writes into /opt/ml, what it refuses, and that it becomes the launcher."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hosts import write
 
-from entrypoint.launcher.job.channels import Distribution
-from entrypoint.simulate.channels import Channel
-from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.tree import MARKER, HostFolder, write_tree
+from entrypoint.simulate.tree import MARKER
 
 ENTRYPOINT = Path(sys.executable).with_name("entrypoint")
 
 
+TRAINS = """
+import os, pathlib, sys
+rows = sorted(path.name for path in pathlib.Path(os.environ['SM_CHANNEL_TRAINING']).iterdir())
+print('trains', sys.argv[1:], rows, os.environ['GREETING'])
+pathlib.Path(os.environ['SM_MODEL_DIR'], 'model.txt').write_text('trained')
+"""
+
+
 @pytest.fixture
 def project(tmp_path):
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/train.py").write_text(
-        "import os, pathlib, sys\n"
-        "rows = sorted(path.name for path in pathlib.Path(os.environ['SM_CHANNEL_TRAINING']).iterdir())\n"
-        "print('trains', sys.argv[1:], rows, os.environ['GREETING'])\n"
-        "pathlib.Path(os.environ['SM_MODEL_DIR'], 'model.txt').write_text('trained')\n"
-    )
+    """Make a folder with a script and rows."""
+    write(tmp_path / "src/train.py", TRAINS)
     for name in "abc":
-        (tmp_path / "rows").mkdir(exist_ok=True)
-        (tmp_path / "rows" / name).write_text(name)
+        write(tmp_path / "rows" / name, name)
     return tmp_path
 
 
@@ -52,16 +51,6 @@ def test_a_host_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
         assert (project / "ml/model/model.txt").read_text() == "trained"
         assert not (project / "ml/model/old").exists()
         (project / "ml/model/old").write_text("of this run")
-
-
-def test_channels_are_dealt_out_into_the_tree(project):
-    """On two hosts; the second one's part."""
-    rows = Channel(name="training", source=project / "rows", distribution=Distribution.SHARDED)
-    job = LocalJob(program="train.py", source=project / "src", hosts=2, channels=(rows,), output=project)
-    write_tree(job, HostFolder(host="algo-2", root=project / "ml", base=project / "ml"))
-    assert [path.name for path in (project / "ml/input/data/training").iterdir()] == ["b"]
-    resources = json.loads((project / "ml/input/config/resourceconfig.json").read_text())
-    assert (resources["current_host"], resources["hosts"]) == ("algo-2", ["algo-1", "algo-2"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import urllib.parse
 
 import pytest
 from builders import package
-from hosts import LONG, PROGRAMS, write
+from hosts import LONG, write
 from moto_server import moto
 from package_index import Server
 from processes import processes_with
@@ -249,13 +249,6 @@ def test_a_package_with_pyproject_only_runs_as_a_module(hosts, tmp_path):
     assert (tmp_path / "site/train-1.dist-info").is_dir()
 
 
-def test_a_script_beside_a_pyproject_is_still_a_script(hosts):
-    """It may be there for ruff or uv; the AWS images run the file."""
-    job = hosts(1, code={"train.py": TELL, "pyproject.toml": "[project]\nname = 'x'\nversion = '1'\n"})
-    job.must_end(0)
-    assert "told __main__" in job[1].log and "Successfully installed" not in job[1].log
-
-
 def test_a_setup_py_of_setuptools_needs_no_package_index(hosts, tmp_path):
     pytest.importorskip("setuptools")
     code = {"mine/train.py": "print('module', __spec__.name)\n" + TELL, "mine/__init__.py": ""}
@@ -282,25 +275,6 @@ def test_a_shell_script_without_a_first_line_runs(hosts):
     job = hosts(1, "train.sh", code=SHELL, hyperparameters={"x": '"a  b"'})
     job.must_end(0)
     assert "[algo-1 script] told -x a  b" in job[1].log
-
-
-def test_a_shell_script_beside_a_setup_py_is_still_a_shell_script(hosts):
-    job = hosts(1, "train.sh", code={"train.sh": SHELL, "setup.py": "raise SystemExit('not to be run')"})
-    job.must_end(0)
-    assert "told" in job[1].log
-
-
-def test_the_exit_code_of_a_shell_script_is_ours(hosts):
-    hosts(1, "train.sh", code="echo no; exit 42\n").must_end(42)
-
-
-def test_sigterm_reaches_what_a_shell_script_runs(hosts):
-    """The whole group gets the signal, since a shell would not pass it on."""
-    code = {"train.sh": "python3 saves.py\n", "saves.py": (PROGRAMS / "saves.py").read_text()}
-    job = hosts(1, "train.sh", code=code)
-    job.stop(when="asleep")
-    job.end()
-    assert "saved\n" in job[1].log
 
 
 def test_a_module_of_the_users_may_be_called_like_one_of_ours(hosts):
