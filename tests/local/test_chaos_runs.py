@@ -1,7 +1,6 @@
-"""Test benchmarks/chaos with real jobs: stopped, it leaves nothing; a fault of the launcher is found and shrunk."""
+"""Test that benchmarks/chaos, stopped while a job runs, leaves nothing."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +11,7 @@ from hosts import ROOT
 from processes import processes_with
 from waiting import eventually
 
-from benchmarks.chaos import __main__ as chaos
-from benchmarks.chaos import run
-from benchmarks.chaos.case import Case, Fault, Script
+from benchmarks.chaos.case import Case, Fault
 from benchmarks.chaos.outside import FREEZER, PIDS
 
 LONG = 240.0  # seconds until a test gives up
@@ -85,51 +82,3 @@ def environ_of(pid: int) -> str:
 
 def groups(kind: str, pid: int) -> list[Path]:
     return list(Path("/sys/fs/cgroup", kind).glob(f"chaos-{pid}-*"))
-
-
-# In a copy of the launcher: it breaks on a script that was killed, however fast or slow the machine is.
-BROKEN = """
-_headline = Cause.headline.fget
-Cause.headline = property(lambda self: {"exit code": _headline(self)}[self.what[:9]])
-"""
-
-
-@pytest.fixture
-def handlers():
-    """Restore the signal handlers of this process."""
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
-
-
-def test_a_fault_of_the_launcher_is_found_and_shrunk(tmp_path, monkeypatch, capsys, handlers):
-    copy = tmp_path / "planted"
-    shutil.copytree(ROOT / "entrypoint", copy / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
-    with (copy / "entrypoint" / "launcher" / "outcome" / "outcome.py").open("a") as file:
-        file.write(BROKEN)
-    late = Fault(kind="late", host="algo-2", lasts=0.2)
-    scripts = {"algo-1 script": Script(seconds=0.3, do="killed", flood=3), "algo-2 script": Script(seconds=0.3)}
-    big = Case(name="7/0", mode="single", hosts=2, netns=False, scripts=scripts, seconds=0.3, faults=(late,))
-    monkeypatch.setattr(run, "ROOT", copy)
-    monkeypatch.setattr(chaos, "draw", lambda *_, **__: big)
-
-    def main(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["chaos", "--keep", str(tmp_path), *words])
-        return chaos.main(), capsys.readouterr().out
-
-    status, said = main("--seed", "7", "--jobs", "1", "--at-once", "1", "--shrink-seconds", "300")
-    assert status == 1
-    assert "seed 7," in said and "VIOLATION own_fault: algo-1" in said
-    path = tmp_path / "7-0-shrunk.json"
-    assert f"--repeat {path}" in said
-    small = Case.from_json(path.read_text())
-    assert small.to_json() in said
-    assert (small.hosts, small.faults) == (1, ())
-    assert small.scripts == {"algo-1 script": Script(seconds=0.3, do="killed")}
-    status, said = main("--repeat", str(path))
-    assert (status, "VIOLATION own_fault" in said) == (1, True)
-    assert "script 0.0: kills 9" in said  # its history
-    monkeypatch.setattr(run, "ROOT", ROOT)
-    assert main("--repeat", str(path))[0] == 0
