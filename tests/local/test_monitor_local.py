@@ -208,6 +208,12 @@ class TestHangs:
         assert "rank 1 on algo-2 is in train.py:5 read_data (sleeps), rank 0 on algo-1" in first
         assert "is in train.py:9 <module> (waits in a collective)" in first
 
+    def test_a_job_that_hangs_may_be_tried_again(self, hosts):
+        code = f"import os, sys\nif os.environ['ENTRYPOINT_RESTART_COUNT'] != '0': sys.exit()\n{WAITS}"
+        job = hosts(2, code=code, HANG_AFTER=2, HANG_ACTION="restart", RESTARTS=1, RESTART_BACKOFF=0.1)
+        job.must_end(0)
+        assert "attempt 0 failed: algo-2 script (no progress)" in job[1].log
+
     def test_by_default_a_job_that_hangs_goes_on(self, hosts):
         wait = "while not os.path.exists(os.environ['TEST_FOLDER'] + '/go'): time.sleep(0.05)"
         code = WAITS.replace("time.sleep(600)", wait).replace("lock.acquire()\nlock.acquire()", wait)
