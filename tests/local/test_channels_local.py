@@ -136,7 +136,7 @@ coordinator.join()
     "workers, code, says",
     [
         ("server", 0, "read row-0 row-1 row-2 row-3 row-4 row-5 row-6"),
-        ("script", 1, "a script that is a worker calls serve_pipes() first"),
+        pytest.param("script", 1, "a script that is a worker calls serve_pipes() first", marks=pytest.mark.more),
     ],
 )
 def test_workers_of_a_coordinator_read_pipes_if_they_serve_them(local, rows, workers, code, says):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 from hosts import LISTENS
-from open_mpi import DAEMON
 
 RAISES = "exit code 1): ValueError: the loss of number {} is not a number"
 REFUSED = "exit code 1): ConnectionRefusedError: [Errno 111] Connection refused"
@@ -52,9 +51,6 @@ FAULTS = {
     "host cut off": Fault("ps", 3, 1, "ring", "wraps", "algo-2 (lost: ", outside="cut algo-2", gone="algo-2"),
     "ssh daemon killed": Fault(
         "mpi", 3, 2, "star", "wraps", "algo-2 sshd (ended too early, killed by SIGKILL)", outside="kill algo-2:sshd"
-    ),
-    "Open MPI's daemon killed": Fault(
-        "mpi", 4, 2, "ring", "wraps", f"algo-3 {DAEMON} (ended too early)", outside=f"kill algo-3:{DAEMON}"
     ),
 }
 
