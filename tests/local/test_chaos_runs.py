@@ -1,5 +1,6 @@
 """Test that benchmarks/chaos, stopped while a job runs, leaves nothing."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -70,14 +71,11 @@ def job_folder(pid: int) -> Path | None:
 
 def is_of(run_folder: Path, folder: Path) -> bool:
     """Return whether a folder of keys and sockets belongs to processes of the job."""
-    return any(f"ENTRYPOINT_RUN_DIR={run_folder}" in environ_of(pid) for pid in processes_with(str(folder)))
-
-
-def environ_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
-    except OSError:
-        return ""
+    for pid in processes_with(str(folder)):
+        with contextlib.suppress(OSError):
+            if f"ENTRYPOINT_RUN_DIR={run_folder}" in Path(f"/proc/{pid}/environ").read_text(errors="replace"):
+                return True
+    return False
 
 
 def groups(kind: str, pid: int) -> list[Path]:

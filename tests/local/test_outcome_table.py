@@ -61,16 +61,6 @@ def outcomes(
     ended = [future.result() for future in started.values() if not (future.cancelled() or future.exception())]
     if ended:
         tell(f"{len(ended)} cases, {AT_ONCE} at a time\n{figures(ended)}")
-        keep(ended)
-
-
-def keep(ended: list[Result]) -> None:
-    """Keep the figures of each case, with OUTCOMES_FIGURES=FILE."""
-    if path := os.environ.get("OUTCOMES_FIGURES"):
-        rows = [{"case": r.case.name, "bound": r.case.bound.name, "told": r.told, "gone": r.gone,
-                 "heard": r.heard, "seconds": r.seconds} for r in ended]  # fmt: skip
-        with open(path, "w") as file:
-            json.dump(rows, file, indent=1)
 
 
 def as_here(case: Case) -> Case:

@@ -123,21 +123,17 @@ def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         job = hosts(1, code={}, hyperparameters=sent, environment={**keys, "AWS_ENDPOINT_URL_S3": url})
-        kill_while_it_fetches(job)
+        eventually(lambda: any((job[1].base / "code").iterdir()), LONG, "the fetch to begin")
+        job[1].kill()
+        job[1].process.wait()
+        for pid in processes_with(str(job.folder)):  # in a container they die with PID 1
+            os.kill(pid, signal.SIGKILL)
     (job[1].base / "code/train.py").write_text("prin")
     config = job[1].base / "input/config/hyperparameters.json"
     config.write_text(json.dumps({**sent, "sagemaker_submit_directory": str(archive)}))
     job.start("algo-1")
     job.must_end(0)
     assert "told __main__" in job[1].log
-
-
-def kill_while_it_fetches(job):
-    eventually(lambda: any((job[1].base / "code").iterdir()), LONG, "the fetch to begin")
-    job[1].kill()
-    job[1].process.wait()
-    for pid in processes_with(str(job.folder)):  # in a container they die with PID 1
-        os.kill(pid, signal.SIGKILL)
 
 
 # ---- what is installed ----------------------------------------------------------------------------------------------
