@@ -273,21 +273,16 @@ class Hosts:
             self.says(pattern, within, host=int(name.removeprefix("algo-")))
 
     def end(self, within: float = LONG) -> list[int]:
-        """Exit codes in rank order, once all have ended. 128 + signal if a host's `train` was killed."""
-
-        def codes() -> list[int] | None:
-            found = [host.process.poll() for host in self.hosts.values()]
-            return None if None in found else [128 - code if code < 0 else code for code in found]
-
+        """Return exit codes in rank order, once all have ended. 128 + signal if a host's `train` was killed."""
+        hosts = self.hosts.values()
         try:
-            result = eventually(lambda: (codes() or [None]) != [None], within, "all hosts to end") and codes()
+            eventually(lambda: None not in [host.process.poll() for host in hosts], within, "all hosts to end")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self}") from None
-        for host in self.hosts.values():
+        for host in hosts:
             if host.reader:
                 host.reader.join(timeout=LONG)
-        assert result is not None
-        return result
+        return [128 - code if code < 0 else code for code in (host.process.returncode for host in hosts)]
 
     def must_end(self, code: int, cause: str | None = None, within: float = LONG) -> str:
         """Wait for the end: every host exits with `code`, and the failure texts begin with one line, which is returned.
@@ -307,12 +302,9 @@ class Hosts:
         """Send SIGTERM to all hosts, as SageMaker does; `when`: once all of them have said that."""
         if when:
             self.all_say(when)
-        self.signal(signal.SIGTERM)
-
-    def signal(self, number: int) -> None:
         for host in self.hosts.values():
             if host.process.poll() is None:
-                host.process.send_signal(number)
+                host.kill(signal.SIGTERM)
 
     def pid_of(self, process: str, host: int = 1) -> int:
         """Return the pid of a process of the plan, from the log."""

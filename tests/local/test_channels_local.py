@@ -1,16 +1,15 @@
-"""Test channels as a script sees them under `entrypoint local`: folders, FIFOs, lists, and nothing left at the end."""
+"""Test channels as a script sees them under `entrypoint local`: folders, FIFOs, lists, and nothing left at the end.
+
+What each channel holds: unit/simulate/test_simulated_channels.py.
+"""
 
 import gzip
-import json
 import os
 import re
 import stat
-import struct
 from pathlib import Path
 
 import pytest
-from epochs import CELLS, OWN, PIPE, SHARDED, make, name_of
-from hosts import ROOT
 
 READS = """
 import json, os, stat, time
@@ -60,7 +59,7 @@ def rows(tmp_path) -> Path:
     return folder
 
 
-def test_two_hosts_with_channels_of_all_modes(local, tmp_path, rows, engine):
+def test_hosts_get_channels_of_all_modes(local, tmp_path, rows, engine):
     run = local(
         READS, "--input-mode", "Pipe",
         "--channel", f"stream={rows},distribution=ShardedByS3Key,shuffle=7",
@@ -103,97 +102,6 @@ def test_a_job_without_a_folder_for_checkpoints_goes_on_from_no_other_job(local,
         assert found == 2, "two hosts, and nothing of the other one's or of an earlier job's"
 
 
-# --- as SageMaker feeds a job, read by a script that knows nothing of us ---
-
-COPIES = """
-import json, os, shutil, time
-data, out = os.environ["SM_INPUT_DIR"] + "/data", os.environ["SM_OUTPUT_DATA_DIR"]
-rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
-ranks = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 1))
-wanted = [name for name in json.loads(os.environ["SM_CHANNELS"]) if name != "unread"]
-for number in range(3):
-    for name in wanted[rank::ranks]:
-        while not os.path.exists(f"{data}/{name}_{number}"):
-            time.sleep(0.01)
-        with open(f"{data}/{name}_{number}", "rb") as stream, open(f"{out}/{name}_{number}", "wb") as file:
-            shutil.copyfileobj(stream, file)
-"""
-PASSES = range(3)
-
-
-@pytest.fixture
-def objects(tmp_path, rows) -> dict[str, Path]:
-    """Return sources by what they hold: `rows`, the same compressed, and an augmented manifest of three pictures."""
-    zipped = tmp_path / "zipped"
-    zipped.mkdir()
-    for path in rows.iterdir():
-        (zipped / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    lines = []
-    for number in range(3):
-        (tmp_path / f"{number}.jpg").write_bytes(picture(number))
-        lines.append({"label": {"class": number}, "weight": 0.5, "image-ref": f"{number}.jpg"})
-    (tmp_path / "pictures.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return {"rows": rows, "zipped": zipped, "pictures": tmp_path / "pictures.jsonl"}
-
-
-def picture(number: int) -> bytes:
-    """Return bytes that are no text, with a length that is no multiple of RecordIO's padding of four."""
-    return b"\xff\xd8" + bytes(range(200)) * number + b"\n"
-
-
-def records(stream: bytes) -> list[bytes]:
-    """Return the records of a RecordIO text."""
-    found = []
-    while stream:
-        magic, length = struct.unpack_from("<II", stream)
-        assert magic == 0xCED7230A
-        found.append(stream[8 : 8 + length])
-        stream = stream[8 + length + -length % 4 :]
-    return found
-
-
-@pytest.mark.parametrize("words", [{}, {"mode": "mpi"}], ids=["single", "mpi"])
-def test_channels_are_streamed_shuffled_uncompressed_and_framed_as_asked(local, objects, words):
-    """Each rank reads several channels, pass after pass; one is not read. All data are right, and the job ends."""
-    rows, zipped, pictures = objects.values()
-    each = ("--processes-per-host", "2") if words else ()
-    run = local(
-        COPIES, "--input-mode", "Pipe", *each,
-        "--channel", f"plain={rows}", "--channel", f"unread={rows}", "--channel", f"mixed={rows},shuffle=7",
-        "--channel", f"mixed-too={rows},shuffle=7", "--channel", f"zipped={zipped},compression=Gzip",
-        "--channel", f"dealt={rows},distribution=ShardedByS3Key,shuffle=7",
-        "--channel", f"pictures={pictures},attributes=image-ref:label,wrapper=RecordIO",
-        "--channel", f"pictures-dealt={pictures},attributes=label:image-ref,wrapper=RecordIO,"
-        "distribution=ShardedByS3Key,shuffle=7", count=2, **words,
-    )  # fmt: skip
-
-    def came(channel: str, number: int) -> list[bytes]:
-        """Return the pass as each host got it."""
-        return [(run.ml(host) / f"output/data/{channel}_{number}").read_bytes() for host in (1, 2)]
-
-    every = [f"row-{number}\n".encode() for number in range(7)]
-    pairs = [(picture(number), {"class": number}) for number in range(3)]
-    for number in PASSES:
-        # In order of keys; what was compressed as if it had not been.
-        assert came("plain", number) == came("zipped", number) == 2 * [b"".join(every)]
-        # One order for all hosts and channels with one seed.
-        first, second = came("mixed", number)
-        assert first == second == came("mixed-too", number)[0]
-        assert sorted(first.splitlines(True)) == every
-        # Each object on one of the hosts.
-        assert sorted(b"".join(came("dealt", number)).splitlines(True)) == every
-        # A record for each attribute, in the order of AttributeNames and not of the line; no other attribute.
-        wanted = [record for image, label in pairs for record in (image, json.dumps(label).encode())]
-        assert [records(stream) for stream in came("pictures", number)] == 2 * [wanted]
-        # Lines are dealt out and shuffled whole.
-        dealt = [record for stream in came("pictures-dealt", number) for record in records(stream)]
-        found = [(image, json.loads(label)) for label, image in zip(dealt[::2], dealt[1::2], strict=True)]
-        assert sorted(found, key=lambda pair: pair[1]["class"]) == pairs
-    assert len({came("mixed", number)[0] for number in PASSES}) == len(PASSES), "another order in each pass"
-    parts = {tuple(sorted(came("dealt", number)[0].splitlines())) for number in PASSES}
-    assert len(parts) > 1, "other objects for the first host in another pass"
-
-
 def test_a_job_that_is_stopped_in_the_midst_of_a_stream_ends(local, rows):
     (rows / "large").write_bytes(bytes(8_000_000))
     program = "import os, time\nfile = open(os.environ['SM_INPUT_DIR'] + '/data/train_0')\ntime.sleep(600)\n"
@@ -209,39 +117,7 @@ def test_data_that_is_not_whole_ends_the_job(local, rows):
     assert re.search(r"^error: channel train, pass 0: \S+/row-\d: .+", run.terminal, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "channel, says",
-    [
-        ("train=rows,mode=Pope", "mode='Pope'; wanted one of File, FastFile, Pipe"),
-        ("train=rows,shuffle=1", "wanted mode=Pipe, or no shuffle"),
-        ("train=empty,mode=Pipe", "holds no file"),
-    ],
-)
-def test_a_channel_that_cannot_be_is_refused_before_anything_starts(local, tmp_path, channel, says):
-    (tmp_path / "empty").mkdir()
-    run = local("tells.py", "--channel", channel.replace("=", f"={tmp_path}/", 1), code=78)
-    assert says in run.terminal and len(run.terminal.splitlines()) == 1
-    assert not run.output.exists()
-
-
-@pytest.mark.tensorflow
-def test_worker_servers_together_read_every_record_once_in_every_pass(local, tmp_path):
-    """By our own reader. The first host has one worker, beside the chief: nobody reads its part of a second channel.
-
-    Ranks and mirrored workers do so in tests/cluster/test_cluster_sharding.py.
-    """
-    data = make(tmp_path / "data", [cell for cell in CELLS if cell[2] is PIPE])
-    run = local(
-        (ROOT / "tests/cluster/programs/reads.py").read_text(), "--processes-per-host", "2", *data.words,
-        "--hyperparameters", f"names={data.names}", count=2, mode="ps", ENTRYPOINT_CHANNEL_GROUPS=data.groups,
-        ENTRYPOINT_PS_COUNT="1", ENTRYPOINT_PS_WORKERS="server", SAGEMAKER_TF_DATA_READER="own",
-    )  # fmt: skip
-    wrong = data.missing_and_double(run.output.glob("algo-1/ml/output/data/numbers-*.json"))
-    assert {where.partition(",")[0] for where in wrong} == {name_of((OWN, SHARDED, PIPE))}
-    assert all(text.endswith("too often []") for text in wrong.values())
-
-
-WORKER_SERVES_NOTHING = """
+ON_A_WORKER = """
 import tensorflow as tf
 from sagemaker_tf_data import pipe_dataset
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -249,12 +125,22 @@ if resolver.task_type == "worker":
     tf.distribute.Server(resolver.cluster_spec(), "worker", resolver.task_id, protocol="grpc").join()
 coordinator = tf.distribute.coordinator.ClusterCoordinator(tf.distribute.ParameterServerStrategy(resolver))
 batches = iter(coordinator.create_per_worker_dataset(lambda: pipe_dataset("rows", "TextLine", reader="own").batch(9)))
-print(coordinator.schedule(tf.function(lambda batches: next(batches)), args=(batches,)).fetch())
+lines = coordinator.schedule(tf.function(lambda batches: next(batches)), args=(batches,)).fetch()
+print("read", b" ".join(lines).decode())
+coordinator.join()
 """
 
 
 @pytest.mark.tensorflow
-def test_a_script_that_is_a_worker_is_told_to_serve_its_pipe(local, rows):
-    channel = ("--channel", f"rows={rows},mode=Pipe")
-    run = local(WORKER_SERVES_NOTHING, *channel, count=2, mode="ps", code=1, ENTRYPOINT_PS_COUNT="1")
-    assert "a script that is a worker calls serve_pipes() first" in run.terminal
+@pytest.mark.parametrize(
+    "workers, code, says",
+    [
+        ("server", 0, "read row-0 row-1 row-2 row-3 row-4 row-5 row-6"),
+        pytest.param("script", 1, "a script that is a worker calls serve_pipes() first", marks=pytest.mark.more),
+    ],
+)
+def test_workers_of_a_coordinator_read_pipes_if_they_serve_them(local, rows, workers, code, says):
+    """The launcher's servers do. Which records: unit/launcher/job/test_channels.py."""
+    asked = {"ENTRYPOINT_PS_COUNT": "1", "ENTRYPOINT_PS_WORKERS": workers}
+    run = local(ON_A_WORKER, "--channel", f"rows={rows},mode=Pipe", count=2, mode="ps", code=code, **asked)
+    assert says in run.terminal

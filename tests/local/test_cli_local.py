@@ -74,22 +74,6 @@ def test_every_host_runs_the_script_and_the_table_says_so(local):
     assert "model " in run.terminal and "failed" not in run.terminal
 
 
-def test_values_reach_the_script_byte_for_byte(local, tmp_path):
-    values = {
-        "space": " a  b ", "quotes": "'\"`", "shell": "$(touch pwned) $HOME; ls | cat && *", "unicode": "größe 模型 🎉",
-        "newlines": "one\ntwo\n", "equals": "a=b=c", "empty": "", "number": "3", "float": "1e3", "zeros": "007",
-        "long": "1" * 40, "yes": "true", "nothing": "null", "list": "[1, 2]", "object": '{"a": 1}',
-        "string": '"quoted"', "dash": "-1", "backslash": "\\n",
-    }  # fmt: skip
-    words = [f"{name}={value}" for name, value in values.items()]
-    run = local("tells.py", "--hyperparameters", *words[:3], "--hyperparameters", *words[3:])
-    run.must_end(0)
-    (told,) = run.json_of("told.json")
-    assert dict(zip(told["argv"][::2], told["argv"][1::2], strict=True)) == {f"--{n}": v for n, v in values.items()}
-    assert told["env"]["SM_HP_UNICODE"] == values["unicode"]
-    assert json.loads(told["env"]["SM_HPS"])["number"] == 3  # as from SageMaker's SDK
-
-
 def test_the_script_finds_itself_in_a_training_job(local, tmp_path):
     data = tmp_path / "my data"
     data.mkdir()
@@ -235,12 +219,6 @@ def test_the_second_interrupt_kills(local):
     run.says("send it again to kill them")
     run.process.send_signal(signal.SIGINT)
     run.must_end(137, "SIGKILL", "SIGKILL")
-
-
-def test_timeout_stops_as_sagemaker_would(local):
-    run = local("sleeps.py", "--timeout", "2", count=2, mode="mwms")
-    run.must_end(143)
-    assert "stopping after 2 s" in run.terminal
 
 
 def test_hosts_end_when_we_are_killed(local):

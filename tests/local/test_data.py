@@ -8,7 +8,7 @@ pytestmark = pytest.mark.tensorflow
 RECORDS = 101
 
 
-def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
+def test_workers_of_a_coordinator_each_read_their_own_shard(hosts):
     """No Python of the script runs there, and the chief that traces their datasets has other numbers."""
     numbers = [*range(RECORDS)]
     base_files = {

@@ -6,7 +6,7 @@ import shlex
 import signal
 
 import pytest
-from hosts import ROOT, entrypoint
+from hosts import LISTENS, ROOT, entrypoint
 
 GROUPS = {"data": [2, 1], "train": [4, 3]}  # as SageMaker lists them: in no order
 
@@ -49,6 +49,15 @@ def test_workers_on_one_group_and_servers_that_finish_their_work(grouped):
     assert configs[:2] == [{}, {}]
     assert [config["task"] for config in configs[2:]] == [{"type": "worker", "index": n} for n in (0, 1)]
     assert len(configs[2]["cluster"]["worker"]) == 2
+
+
+def test_parameter_servers_on_one_group_and_the_chief_and_workers_on_another(hosts):
+    groups, asked = {"train": [3, 1], "memory": [2]}, {"sagemaker_entrypoint_ps_groups": "memory"}
+    job = hosts(3, "writes_tf_config.py", mode="ps", hyperparameters=asked, groups=groups, environment=LISTENS)
+    job.must_end(0)
+    tasks = [config["task"] for config in job.json_of("tf_config-*.json")]
+    assert tasks == [{"type": "chief", "index": 0}, {"type": "worker", "index": 0}]
+    assert "ps/0 started" in job[2].log and "prepare" not in job[2].log
 
 
 def test_a_failure_outside_the_distribution_is_the_jobs(grouped):

@@ -8,7 +8,7 @@ import sys
 import pytest
 from hosts import ROOT
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.more]  # of an example
 AS_TWO = """
 import runpy, sys
 import tensorflow as tf

@@ -91,7 +91,7 @@ def test_ssh_of_another_attempt_waits_for_a_name_that_is_away(local):
 ADDRESSES = {"algo-1": "fd00:0:0:1::1", "algo-2": "fd00:0:0:1::2"}
 
 
-def test_hosts_with_addresses_of_ipv6_alone(local):
+def test_hosts_with_addresses_of_ipv6_alone_find_one_another(local):
     """Programs that get addresses, and no names, get them as TensorFlow reads them."""
     script = "import os\nprint(os.environ['TF_CONFIG'], flush=True)\n"
     run = local(script, "--ip", "6", env={"ENTRYPOINT_HOST_ADDRESSES": json.dumps(ADDRESSES)})
@@ -100,7 +100,7 @@ def test_hosts_with_addresses_of_ipv6_alone(local):
     assert '"[fd00:0:0:1::2]:' in run.terminal
 
 
-def test_mpi_over_ipv6(local):
+def test_ranks_meet_over_ipv6(local):
     if DAEMON == "prted":
         pytest.skip("Debian has built Open MPI 5 without IPv6")
     local("mpi_sum.py", "--ip", "6", mode="mpi").must_end(0, 0, 0)

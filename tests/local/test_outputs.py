@@ -72,7 +72,7 @@ def test_words_of_an_earlier_run_are_not_this_ones(hosts):
     assert not list(job.folder.glob("*/output/success"))
 
 
-def test_of_two_programs_on_a_host_nobody_knows_whose_words_they_are(hosts):
+def test_words_of_one_of_two_programs_on_a_host_are_not_taken_for_the_others(hosts):
     code = """
 import json, os, sys, time
 from pathlib import Path

@@ -37,7 +37,7 @@ match os.environ["DEED"]:
     case "serves and computes":
         server = listen()
         (shared / "begun").touch()
-        compute(5)  # longer than ENTRYPOINT_PS_QUIET
+        compute(3)  # longer than ENTRYPOINT_PS_QUIET
         save()
     case "looks for a file that never comes":
         signal.signal(signal.SIGTERM, save)
@@ -61,7 +61,7 @@ def job_of(hosts):
 
     def start(deed: str, **settings: object):
         code = {"train.py": PROGRAM, "old/unused.py": PROGRAM}
-        return hosts(2, code=code, mode="ps", environment={**LISTENS, "DEED": deed}, PS_QUIET=3, **settings)
+        return hosts(2, code=code, mode="ps", environment={**LISTENS, "DEED": deed}, PS_QUIET=2, **settings)
 
     return start
 

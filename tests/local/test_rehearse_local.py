@@ -138,7 +138,7 @@ def test_a_healthy_job_is_a_go(rehearse):
     assert list((job.folder / "out/plain").rglob("record/algo-2.jsonl.gz")), "records stay"
 
 
-def test_a_script_with_the_path_of_a_real_host(rehearse):
+def test_a_script_with_the_path_of_a_real_host_is_rehearsed_in_namespaces(rehearse):
     """The path is written in the script: hosts that are processes would write to this machine."""
     here = 'pathlib.Path(os.environ["SM_MODEL_DIR"]).parent / "checkpoints"'
     script = TRAINS.replace("RESUMES", "True").replace(here, 'pathlib.Path("/opt/ml/checkpoints")')
@@ -152,15 +152,7 @@ def test_a_script_with_the_path_of_a_real_host(rehearse):
     assert Path("/opt/ml").exists() is there
 
 
-def test_a_script_that_crashes(rehearse):
-    job = rehearse("raise ValueError('no such layer')", hosts=2)
-    assert job.end() == 1
-    ((level, words),) = job.told("end")
-    assert level == "error" and "ValueError: no such layer" in words
-    assert [run["name"] for run in job.value["runs"]] == ["plain"]
-
-
-def test_hosts_that_train_alone(rehearse):
+def test_hosts_that_train_alone_are_an_error(rehearse):
     """They also leave nothing, and nothing is kept."""
     job = rehearse(ALONE, "--seconds", "4", hosts=2, environment={"ENTRYPOINT_MODE": "mwms"})
     assert job.end() == 1
@@ -172,7 +164,7 @@ def test_hosts_that_train_alone(rehearse):
     assert ("warning", "it saves neither a checkpoint nor a model when it is stopped") in job.told("stop")
 
 
-def test_a_script_that_ignores_sigterm_and_keeps_nothing(rehearse):
+def test_a_script_that_ignores_sigterm_and_keeps_nothing_is_an_error(rehearse):
     environment = {**SINGLE, "ENTRYPOINT_STOP_GRACE": "2"}
     job = rehearse(DEAF, "--seconds", "2", environment=environment, **KEPT, EnableManagedSpotTraining=True)
     assert job.end() == 1
@@ -191,7 +183,7 @@ def test_a_job_that_ends_by_itself_is_stopped_in_a_run_of_its_own(rehearse):
     assert job.told("price")[0][0] == "fine" and "for 10.00% of the data" in job.told("hours")[0][1]
 
 
-def test_an_interruption_ends_it_all(rehearse):
+def test_an_interruption_ends_the_rehearsal_and_its_hosts(rehearse):
     job = rehearse(ALONE, hosts=2)
     log = job.folder / "out/plain.log"
     eventually(lambda: log.exists() and "step=" in log.read_text(), within=LIMIT, what="a step")

@@ -58,7 +58,7 @@ def words_of(dom: str, section: str) -> str:
 
 
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (420, "dark")])
-def test_all_is_there_at_each_width_and_in_each_scheme(browser, tmp_path, width, scheme):
+def test_the_page_shows_every_part_at_each_width_and_in_each_scheme(browser, tmp_path, width, scheme):
     shown = browser.open(report(tmp_path, job_of_four(), price=3.6), width=width, scheme=scheme, pictured=True)
     assert shown.complaints == []
     assert 'data-ready="yes"' in shown.dom
@@ -175,7 +175,7 @@ def test_a_job_whose_hosts_trained_apart_is_not_green(browser, tmp_path):
     assert "The hosts trained apart since 5 s after the start" in words_of(shown.dom, "verdicts")
 
 
-def test_a_job_that_failed(browser, tmp_path):
+def test_a_failed_job_shows_its_cause_first(browser, tmp_path):
     record = trained()
     cause = {"host": "algo-1", "process": "script", "what": "exit code 1", "error": "ValueError: no such row"}
     record.lines = [line for line in record.lines if line[0] != "outcome"]
@@ -203,7 +203,7 @@ def test_without_any_record_the_page_says_so(browser, tmp_path):
     assert shown.complaints == [] and "There are no records to judge." in shown.dom
 
 
-def test_texts_of_a_job_are_texts(browser, tmp_path):
+def test_html_in_texts_of_a_job_is_shown_as_text(browser, tmp_path):
     """A hostile record: HTML in each text that it can hold."""
     record = trained(process=HOSTILE[:90], host=HOSTILE, job=HOSTILE, mode=HOSTILE, instance_type=HOSTILE)
     record.lines = [line for line in record.lines if line[0] != "outcome"]

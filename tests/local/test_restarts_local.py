@@ -54,7 +54,7 @@ print(f"worker {index} leaves", flush=True)
 """
 
 
-def test_ends_that_were_heard_of_together_hold_up_nothing_in_the_next_attempt(hosts):
+def test_exits_that_are_noticed_together_do_not_hold_up_the_next_attempt(hosts):
     job = hosts(1, code=KILLED_TOGETHER, mode="mwms", each=2, RESTARTS=1, RESTART_BACKOFF=0.2)
     job.must_end(0)
     assert len(re.findall(r"worker \d leaves", job[1].log)) == 2

@@ -87,7 +87,7 @@ def test_a_key_that_a_follower_shows_is_not_let_in(running):
     assert running[1].process.poll() is None
 
 
-def test_no_terminal_no_tunnel_no_files_no_environment(running, tmp_path):
+def test_the_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path):
     terminal = ssh(running, "-tt", "algo-2", "id")
     assert terminal.returncode != 0 and "uid=" not in terminal.stdout
     tunnel = ssh(running, "-W", "127.0.0.1:1", "algo-2")
@@ -102,7 +102,7 @@ def test_no_terminal_no_tunnel_no_files_no_environment(running, tmp_path):
     assert variables.returncode == 126
 
 
-def test_the_daemons_settings(running):
+def test_the_ssh_daemon_takes_nothing_but_the_key(running):
     """As the daemon itself reads them."""
     config = running[2].base / "run/ssh/sshd_config"
     answer = subprocess.run(["/usr/sbin/sshd", "-T", "-f", str(config)], capture_output=True, text=True, timeout=60)

@@ -118,7 +118,7 @@ def test_a_progress_bar_is_seen_while_it_stands_and_is_not_lost_when_the_launche
     os.kill(script, signal.SIGKILL)
 
 
-def test_who_reads_again_gets_the_last_lines(unread):
+def test_a_reader_that_returns_gets_the_last_lines(unread):
     """As with a log driver whose network was away for some seconds."""
     job = unread(2, "raises")
     eventually((job[1].base / "output/failure").exists, within=LONG)

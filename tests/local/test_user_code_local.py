@@ -10,7 +10,7 @@ import urllib.parse
 
 import pytest
 from builders import package
-from hosts import LONG, PROGRAMS, write
+from hosts import LONG, write
 from moto_server import moto
 from package_index import Server
 from processes import processes_with
@@ -33,7 +33,7 @@ def pip_into(tmp_path) -> dict[str, str]:
     return {"PIP_TARGET": str(tmp_path / "site"), "PIP_NO_INDEX": "1"}
 
 
-def test_code_from_a_folder(hosts, tmp_path):
+def test_code_may_come_from_a_folder(hosts, tmp_path):
     write(tmp_path / "source/train.py", TELL)
     write(tmp_path / "source/pkg/helper.py", "")
     job = hosts(1, code={}, hyperparameters={"sagemaker_submit_directory": f"{tmp_path}/source", "x": "1"})
@@ -42,61 +42,24 @@ def test_code_from_a_folder(hosts, tmp_path):
     assert (job[1].base / "code/pkg/helper.py").exists()
 
 
-def test_code_from_an_archive(hosts, tmp_path):
-    source = tarball(tmp_path / "sourcedir.tar.gz", {"train.py": TELL})
-    job = hosts(1, code={}, hyperparameters={"sagemaker_submit_directory": f'"{source}"'})
-    job.must_end(0)
-    assert "told __main__" in job[1].log
-
-
-def test_code_that_is_there_is_not_fetched(hosts):
-    hosts(1, code=TELL, hyperparameters={"sagemaker_submit_directory": "s3://no/such"}).must_end(0)
-
-
-BROKEN = {
-    # code, source: what the failure's first line says
-    "program absent": (
-        {"other.py": ""},
-        {},
-        ["program train.py is not in", "which holds other.py", "sagemaker_program"],
-    ),
-    "not an archive": (
-        {},
-        {"sagemaker_submit_directory": "/etc/hostname"},
-        ["the code at /etc/hostname is no .tar.gz: it is not compressed"],
-    ),
-}
-
-
-@pytest.mark.parametrize("code, sent, said", BROKEN.values(), ids=BROKEN)
-def test_code_that_cannot_be_had_is_told_with_its_reason(hosts, code, sent, said):
-    job = hosts(1, code=code, hyperparameters=sent)
-    first = job.must_end(65, "algo-1 prepare (exit code 65): ")
-    assert all(part in first for part in said)
+def test_a_program_that_is_not_in_the_code_is_told_with_what_is(hosts):
+    """Other code that cannot be had: unit/programs/test_user_code.py."""
+    job = hosts(1, code={"other.py": ""})
+    first = job.must_end(65, "algo-1 prepare (exit code 65): program train.py is not in ")
+    assert "which holds other.py" in first and "sagemaker_program" in first
     assert "Traceback" not in job[1].log
 
 
-def test_the_programs_name_by_variable(hosts):
+def test_the_variable_names_the_program_and_not_the_hyperparameter(hosts):
     """SAGEMAKER_PROGRAM wins over the hyperparameter, as with sagemaker-training."""
     job = hosts(1, "other.py", code={"train.py": TELL}, environment={"SAGEMAKER_PROGRAM": "train.py"})
     job.must_end(0)
     assert "told __main__" in job[1].log
 
 
-@pytest.mark.parametrize("sent", ["files", "archive, named"])
-def test_code_by_channel(hosts, tmp_path, sent):
-    """SDK v3 sends files; v2, under network isolation, an archive that it names."""
-    archive = tmp_path / "job0/algo-1/input/data/code/sourcedir.tar.gz"
-    named = {"sagemaker_submit_directory": json.dumps(str(archive))} if sent == "archive, named" else {}
-    job = hosts(1, code={}, hyperparameters=named, absent=("algo-1",))
-    archive.parent.mkdir()
-    if sent == "files":
-        write(archive.parent / "train.py", TELL)
-    else:
-        tarball(archive, {"train.py": TELL})
-    job.start("algo-1")
-    job.must_end(0)
-    assert "told __main__" in job[1].log
+def test_code_may_come_by_a_channel(hosts):
+    """As SDK v3 sends it; archives: unit/programs/test_user_code.py."""
+    hosts(1, code={}, base_files={"input/data/code/train.py": TELL}).must_end(0)
 
 
 # ---- S3 -------------------------------------------------------------------------------------------------------------
@@ -118,7 +81,7 @@ def s3():
 
 
 @pytest.mark.xdist_group("s3")
-def test_code_from_s3_on_every_host(hosts, s3, tmp_path):
+def test_every_host_fetches_code_from_s3(hosts, s3, tmp_path):
     environment, client = s3
     client.upload_file(str(tarball(tmp_path / "a.tar.gz", {"train.py": TELL})), "bucket", "job/source/sourcedir.tar.gz")
     sent = {"sagemaker_submit_directory": '"s3://bucket/job/source/sourcedir.tar.gz"'}
@@ -160,21 +123,17 @@ def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         job = hosts(1, code={}, hyperparameters=sent, environment={**keys, "AWS_ENDPOINT_URL_S3": url})
-        kill_while_it_fetches(job)
+        eventually(lambda: any((job[1].base / "code").iterdir()), LONG, "the fetch to begin")
+        job[1].kill()
+        job[1].process.wait()
+        for pid in processes_with(str(job.folder)):  # in a container they die with PID 1
+            os.kill(pid, signal.SIGKILL)
     (job[1].base / "code/train.py").write_text("prin")
     config = job[1].base / "input/config/hyperparameters.json"
     config.write_text(json.dumps({**sent, "sagemaker_submit_directory": str(archive)}))
     job.start("algo-1")
     job.must_end(0)
     assert "told __main__" in job[1].log
-
-
-def kill_while_it_fetches(job):
-    eventually(lambda: any((job[1].base / "code").iterdir()), LONG, "the fetch to begin")
-    job[1].kill()
-    job[1].process.wait()
-    for pid in processes_with(str(job.folder)):  # in a container they die with PID 1
-        os.kill(pid, signal.SIGKILL)
 
 
 # ---- what is installed ----------------------------------------------------------------------------------------------
@@ -229,7 +188,7 @@ ONE = {"train.py": TELL, "requirements.txt": "testlibrary\n"}
         ("others", 65, "sts:GetServiceBearerToken for the job's execution role"),
     ],
 )
-def test_requirements_from_codeartifact(hosts, index, repository, code, said):
+def test_requirements_come_from_codeartifact_or_the_lacking_right_is_named(hosts, index, repository, code, said):
     url = urllib.parse.urlsplit(index["PIP_INDEX_URL"])
     environment = {
         **index,
@@ -286,13 +245,6 @@ def test_a_package_with_pyproject_only_runs_as_a_module(hosts, tmp_path):
     assert (tmp_path / "site/train-1.dist-info").is_dir()
 
 
-def test_a_script_beside_a_pyproject_is_still_a_script(hosts):
-    """It may be there for ruff or uv; the AWS images run the file."""
-    job = hosts(1, code={"train.py": TELL, "pyproject.toml": "[project]\nname = 'x'\nversion = '1'\n"})
-    job.must_end(0)
-    assert "told __main__" in job[1].log and "Successfully installed" not in job[1].log
-
-
 def test_a_setup_py_of_setuptools_needs_no_package_index(hosts, tmp_path):
     pytest.importorskip("setuptools")
     code = {"mine/train.py": "print('module', __spec__.name)\n" + TELL, "mine/__init__.py": ""}
@@ -319,25 +271,6 @@ def test_a_shell_script_without_a_first_line_runs(hosts):
     job = hosts(1, "train.sh", code=SHELL, hyperparameters={"x": '"a  b"'})
     job.must_end(0)
     assert "[algo-1 script] told -x a  b" in job[1].log
-
-
-def test_a_shell_script_beside_a_setup_py_is_still_a_shell_script(hosts):
-    job = hosts(1, "train.sh", code={"train.sh": SHELL, "setup.py": "raise SystemExit('not to be run')"})
-    job.must_end(0)
-    assert "told" in job[1].log
-
-
-def test_the_exit_code_of_a_shell_script(hosts):
-    hosts(1, "train.sh", code="echo no; exit 42\n").must_end(42)
-
-
-def test_sigterm_reaches_what_a_shell_script_runs(hosts):
-    """The whole group gets the signal, since a shell would not pass it on."""
-    code = {"train.sh": "python3 saves.py\n", "saves.py": (PROGRAMS / "saves.py").read_text()}
-    job = hosts(1, "train.sh", code=code)
-    job.stop(when="asleep")
-    job.end()
-    assert "saved\n" in job[1].log
 
 
 def test_a_module_of_the_users_may_be_called_like_one_of_ours(hosts):

@@ -98,7 +98,7 @@ def hosts_that_come_back() -> Iterator[Case]:
     for way, where in (*BOTH, (Way.MPI, COORDINATOR), A_RANK, (Way.PS, FOLLOWER), (Way.SCRIPTS, FOLLOWER)):
         yield goes_on(way, "host is cut off for 3 s", where, "run", f"cut {{host}} {HERE} for 3", "4", **PATIENT)
     for way, where in (*BOTH, A_RANK, (Way.PS, COORDINATOR)):
-        yield goes_on(way, "host's name does not resolve any more", where, "run", f"hide {{host}} {HERE}", "3")
+        yield goes_on(way, "host's name no longer resolves", where, "run", f"hide {{host}} {HERE}", "3")
     for way, where in (*BOTH, A_RANK):
         yield goes_on(way, "host comes 3 s late", where, "start", "late {host} for 3")
         yield goes_on(way, "host's name does not resolve for 4 s", where, "start", "hide {host} for 4")
@@ -184,18 +184,18 @@ def stops() -> Iterator[Case]:
     for way in ALL:
         for event, sigterm, code, bound, hosts in (
             ("SIGTERM; scripts save and end well", "saves", 0, STOP, 3),
-            ("SIGTERM; scripts do nothing about it", "", 143, STOP, 2),
+            ("SIGTERM; scripts do not handle it", "", 143, STOP, 2),
             ("SIGTERM; scripts raise", "fails", 143, STOP, 2),
             ("SIGTERM; scripts ignore it", "ignores", 143, STUBBORN_STOP, 2),
         ):
             if sigterm != "fails" or way in (Way.SINGLE, Way.MWMS, Way.MPI):
                 several = 1 if way is Way.SINGLE else hosts
                 yield stop(way, event, EVERYWHERE, f"stop all {HERE}", sigterm, code, bound, hosts=several)
-    this = "SIGTERM to this host only; scripts"
+    this = "SIGTERM to HOST only; scripts"
     for way, where in ((Way.MWMS, COORDINATOR), (Way.PS, FOLLOWER), A_RANK):
         yield stop(way, f"{this} save and end well", where, f"stop {{host}} {HERE}", "saves", 0, STOP)
     for way in (Way.SCRIPTS, Way.PS_SERVER):
-        yield stop(way, f"{this} do nothing about it", FOLLOWER, f"stop {{host}} {HERE}", "", 143, STOP)
+        yield stop(way, f"{this} do not handle it", FOLLOWER, f"stop {{host}} {HERE}", "", 143, STOP)
     for way in (Way.SINGLE, Way.MWMS, Way.MPI):
         # While requirements are installed; at a set time a quick machine's scripts would be up, save, and end well.
         now = "stop all when 'Using Python'"
@@ -248,10 +248,10 @@ def work_outside_the_process_group() -> Iterator[Case]:
 def what_cannot_be_killed() -> Iterator[Case]:
     settings = {"KILL_TIMEOUT": f"{KILL_TIMEOUT:g}"}
     asks = {"do": "asks_a_disk_that_does_not_answer", "on": "algo-2", "when": "run"}
-    again = "script cannot be killed, another is and the job was to be tried again"
+    again = "script survives SIGKILL; another is killed, with ENTRYPOINT_RESTARTS=1"
     for way in (Way.SCRIPTS, Way.MWMS, Way.PS, Way.MPI):
         yield case(
-            way, "script cannot be killed, another raises", FOLLOWER, "run", disk=True, settings=settings, code=1,
+            way, "script survives SIGKILL; another raises", FOLLOWER, "run", disk=True, settings=settings, code=1,
             does={**asks, "others": "raises_when_it_hangs"}, bound=STUCK,
             text=f"algo-1 {script_of(way, 'algo-1')} (exit code 1): {LOSS}",
             says="survives SIGKILL for 1 s and is left behind: pid ...state D (uninterruptible sleep), waits in ",
@@ -267,7 +267,7 @@ def what_cannot_be_killed() -> Iterator[Case]:
 
 def mpirun_that_does_not_end() -> Iterator[Case]:
     yield case(
-        Way.MPI, "mpirun does not end though all ranks have", COORDINATOR, "end", code=0, bound=MPIRUN,
+        Way.MPI, "mpirun does not end when all ranks have", COORDINATOR, "end", code=0, bound=MPIRUN,
         does={"do": "stops_mpirun", "on": "algo-1", "when": "end"},
         says="mpirun still runs 10 s after all ranks ended with code 0: it is killed",
     )  # fmt: skip
@@ -290,14 +290,14 @@ def stops_that_cross_a_failure() -> Iterator[Case]:
 def hosts_that_have_too_little() -> Iterator[Case]:
     for way, where in ((Way.SCRIPTS, FOLLOWER), (Way.PS, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, COORDINATOR)):
         for event, few, words in (
-            ("its host allows 2 processes", "pids=2", "this host allows 2 processes and threads"),
-            ("its host allows 10 open files", "files=10", "this host allows 10 open files"),
+            ("HOST allows 2 processes", "pids=2", "this host allows 2 processes and threads"),
+            ("HOST allows 10 open files", "files=10", "this host allows 10 open files"),
         ):
             text = f"{{host}} (fault of the launcher): ...{words}..."
             yield case(way, event, where, "start", does={"do": "waits"}, few=few, code=70, text=text, bound=SHORTAGE)
     for way, where in ((Way.SINGLE, COORDINATOR), (Way.MWMS, FOLLOWER), A_RANK):
         yield case(
-            way, "script takes more memory than its host has", where, "run", few=f"memory={300 << 20}", code=137,
+            way, "script takes more memory than HOST has", where, "run", few=f"memory={300 << 20}", code=137,
             does={"do": "eats_memory", "on": host_of(where), "when": "run"}, bound=PROCESS,
             text="{who} (killed by SIGKILL, out of memory): ...",
         )  # fmt: skip

@@ -38,7 +38,7 @@ OF_JAX = {
     "host is cut off for ever",
     "host is cut off for 3 s",
     "SIGTERM; scripts save and end well",
-    "SIGTERM; scripts do nothing about it",
+    "SIGTERM; scripts do not handle it",
     "SIGTERM; scripts ignore it",
 }
 
