@@ -53,7 +53,7 @@ def write_out(log: Log, host: str, supervisor: Supervisor | None, signals: list[
             stderr.finish(patience=STDERR_SECONDS)
 
 
-def end_of_record(outcome: Outcome, supervisor: Supervisor | None, mask: Callable[[str], str]) -> lines.Outcome:
+def end_of_record(outcome: Outcome, supervisor: Supervisor | None, mask: Callable[[str], str]) -> lines.OutcomeLine:
     """Return the record's line about how the job ended, and which hosts' monitors can still be reached.
 
     The coordinator waits for the monitors of hosts that have left in good order; a follower's waits for the
@@ -66,4 +66,4 @@ def end_of_record(outcome: Outcome, supervisor: Supervisor | None, mask: Callabl
     elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
         there = [supervisor.facts.coordinator]
     blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
-    return lines.Outcome(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there)
+    return lines.OutcomeLine(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there)

@@ -114,10 +114,10 @@ class Supervisor:
             if self._recorded_phase is Phase.STARTING:
                 self._imports_at = now + SETTLED_SECONDS
             self._recorded_phase = self.facts.phase
-            self.host.record(lines.Phase(phase=str(self._recorded_phase)))
+            self.host.record(lines.PhaseLine(phase=str(self._recorded_phase)))
         for event in happened:
             if isinstance(event, events.Ended):
-                self.host.record(lines.Ended(process=event.name, how=str(event.exit)))
+                self.host.record(lines.EndedLine(process=event.name, how=str(event.exit)))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         host, peers, mask = self.host, self.peers, self.host.log.secret.mask

@@ -22,7 +22,7 @@ from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
 from entrypoint.launcher.plan.render import command_line
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
-from entrypoint.record.lines import Line, Process
+from entrypoint.record.lines import Line, ProcessLine
 
 # Seconds between two checks whether an awaited process listens, and the same as a part of the time since its start:
 # waiting for a process that never listens costs next to nothing.
@@ -178,7 +178,7 @@ class ThisHost:
     def _note_started(self, started: process.Process, role: str, task: str) -> None:
         self.processes[started.name] = started
         self._killed.discard(started.name)
-        self.record(Process(process=started.name, pid=started.pid, role=role, task=task))
+        self.record(ProcessLine(process=started.name, pid=started.pid, role=role, task=task))
 
     def look_for_dying(self, names: Iterable[str]) -> None:
         """Put an event if processes have printed that they are about to end, or if none has any more."""

@@ -19,7 +19,7 @@ from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Ready, Role
 from entrypoint.launcher.policy import events
-from entrypoint.record.lines import Line, Process
+from entrypoint.record.lines import Line, ProcessLine
 
 HOST, OTHER = "algo-1", "algo-2"
 NOBODY = 2**22 + 1  # no process has this number
@@ -86,7 +86,7 @@ def test_a_process_starts_and_its_end_comes_with_its_output(start: Callable) -> 
     ended = event(host, events.Ended)
     assert (ended.name, ended.exit, ended.output) == ("script", Exit(code=3), "restarted 2\n")
     assert [replace(line, at=0.0) for line in told] == [
-        Process(at=0.0, process="script", pid=host.processes["script"].pid, role="script")
+        ProcessLine(at=0.0, process="script", pid=host.processes["script"].pid, role="script")
     ]
 
 
