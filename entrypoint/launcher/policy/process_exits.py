@@ -32,7 +32,7 @@ LOOK_WAITING_SECONDS = 1.0  # seconds between two looks at that: the reports of 
 
 
 class Ends:
-    """Decide what ends mean. It remembers only when to look again, and what it has logged."""
+    """Decide what the exits of processes mean. It remembers only when to look again, and what it has logged."""
 
     def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
         self.facts, self.settings, self.starting = facts, settings, starting
