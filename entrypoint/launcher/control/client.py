@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from entrypoint.base.values import Value
 from entrypoint.launcher.control.access import MESSAGE_BYTES
-from entrypoint.launcher.control.names import Names
+from entrypoint.launcher.control.host_names import HostNames
 from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.settings import Settings
@@ -148,8 +148,8 @@ def prepare(connection: socket.socket) -> None:
 class Calls:
     """Send POSTs from one host to the others, by the IPv4 and IPv6 addresses that their names resolve to."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, names: Names | None = None) -> None:
-        self._settings, self._names = settings, names or Names(cluster)
+    def __init__(self, cluster: Cluster, settings: Settings, names: HostNames | None = None) -> None:
+        self._settings, self._names = settings, names or HostNames(cluster)
         self._source = cluster.me.address if cluster.me.address.startswith("127.") else ""
         self._headers = f"{TOKEN_HEADER}: {settings.token}\r\n" if settings.token else ""
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.control.access import LOOPBACK, MESSAGE_BYTES
-from entrypoint.launcher.control.names import Names, leads_here
+from entrypoint.launcher.control.host_names import HostNames, leads_here
 from entrypoint.launcher.control.pages import Routes, headers, is_this_machine
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
@@ -51,7 +51,7 @@ class Control:
     def __init__(
         self,
         cluster: Cluster,
-        names: Names,
+        names: HostNames,
         token: str,
         put: Put,
         status: Status,

@@ -20,8 +20,8 @@ from typing import Any
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.control.client import Calls, Unreachable
 from entrypoint.launcher.control.handlers import Control, Put, Status
+from entrypoint.launcher.control.host_names import HostNames
 from entrypoint.launcher.control.links import Answer, Links, messages
-from entrypoint.launcher.control.names import Names
 from entrypoint.launcher.control.pages import Routes
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import Refused, news_from_json, to_json
@@ -91,7 +91,7 @@ class Peers:
         self._answered = False
         self._delivered = threading.Event()
         self._tried_to_open = threading.Event()
-        self._names = Names(cluster)
+        self._names = HostNames(cluster)
         self._call = Calls(cluster, settings, self._names)
         threading.Thread(target=self._serve, name="control", daemon=True).start()
         if not cluster.is_coordinator:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 
 from entrypoint.launcher.control.client import NEXT_SECONDS
-from entrypoint.launcher.control.names import is_here, resolve
+from entrypoint.launcher.control.host_names import is_here, resolve
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.policy.events import Reach
 

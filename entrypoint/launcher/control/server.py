@@ -36,8 +36,8 @@ from entrypoint.launcher.control.access import (
 )
 from entrypoint.launcher.control.client import message_in
 from entrypoint.launcher.control.handlers import RECORD, TOKEN_KEY, Control
+from entrypoint.launcher.control.host_names import canonical
 from entrypoint.launcher.control.links import LONGEST_BYTES, Keep
-from entrypoint.launcher.control.names import canonical
 from entrypoint.launcher.host.resource_limits import NAP_SECONDS, Shortage
 
 _HEAD_BYTES = 1 << 14  # bytes

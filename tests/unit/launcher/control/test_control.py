@@ -30,7 +30,7 @@ from entrypoint.base.values import replace
 from entrypoint.launcher.control.access import BURST, MESSAGE_BYTES, OPEN, PAID_BY_BYTES, Bucket, Limits
 from entrypoint.launcher.control.client import TOKEN_HEADER
 from entrypoint.launcher.control.handlers import Control, parse
-from entrypoint.launcher.control.names import Names
+from entrypoint.launcher.control.host_names import HostNames
 from entrypoint.launcher.control.server import ControlServer
 from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json, to_json
 from entrypoint.launcher.host.resource_limits import Shortage
@@ -66,7 +66,7 @@ class Served:
         self.events: list = []
         self.status = lambda: {"phase": "running"}
         cluster = Cluster(hosts=hosts, me=next(host for host in hosts if host.name == me))
-        told, self.names = json.dumps(to_json(news)).encode(), Names(cluster)
+        told, self.names = json.dumps(to_json(news)).encode(), HostNames(cluster)
         self.control = Control(
             cluster, self.names, token, self.events.append, lambda: self.status(), lambda: told, life
         )
@@ -295,7 +295,7 @@ def test_a_bucket_allows_a_rate_and_a_burst_and_has_no_more_debt_than_one_burst(
 
 
 def test_each_host_has_a_bucket_and_all_strangers_one():
-    limits = Limits(Names(CLUSTER).hosts_at)
+    limits = Limits(HostNames(CLUSTER).hosts_at)
     parties = [limits.party(address) for address in (*ADDRESS.values(), "127.0.0.1", "10.0.0.1", "10.0.0.2")]
     assert parties == [*ADDRESS.values(), "127.0.0.1", "", ""]
     assert sum(limits.of("").take() for _ in range(1000)) < 100
@@ -319,7 +319,9 @@ class Listening:
         self.events: list = []
         told = json.dumps(to_json(News())).encode()
         cluster = Cluster(hosts=hosts, me=hosts[0])
-        control = Control(cluster, Names(cluster), "", self.events.append, lambda: {"phase": "running"}, lambda: told)
+        control = Control(
+            cluster, HostNames(cluster), "", self.events.append, lambda: {"phase": "running"}, lambda: told
+        )
         self.door = ControlServer(control, Shortage(self.events.append), self.addresses["algo-1"], 0)
         self.port = self.door.socket.getsockname()[1]
         threading.Thread(target=self.door.run, daemon=True).start()

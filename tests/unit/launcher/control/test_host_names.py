@@ -1,4 +1,4 @@
-"""Test names.py: whose address a caller has, and where a host is, as names come, go and change."""
+"""Test host_names.py: whose address a caller has, and where a host is, as names come, go and change."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ from test_control import ADDRESS, CLUSTER, GOOD, Served
 from waiting import eventually
 
 from entrypoint.base.values import replace
-from entrypoint.launcher.control.names import LOOKS_BURST, LOOKS_RATE, Names, is_here
+from entrypoint.launcher.control.host_names import LOOKS_BURST, LOOKS_RATE, HostNames, is_here
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.policy.events import Broken
 
@@ -26,7 +26,7 @@ class Resolver:
         self.asked: list[tuple[float, str]] = []
         self.slow: set[str] = set()
         self.free = threading.Event()
-        monkeypatch.setattr("entrypoint.launcher.control.names.socket.getaddrinfo", self)
+        monkeypatch.setattr("entrypoint.launcher.control.host_names.socket.getaddrinfo", self)
 
     def __call__(self, name, *_, **__):
         self.asked.append((time.monotonic(), name))
@@ -44,8 +44,8 @@ def resolver(monkeypatch):
     made.free.set()
 
 
-def names(me: int = 0, hosts=NAMED, **options) -> Names:
-    made = Names(Cluster(hosts=hosts, me=hosts[me]), **options)
+def names(me: int = 0, hosts=NAMED, **options) -> HostNames:
+    made = HostNames(Cluster(hosts=hosts, me=hosts[me]), **options)
     made.expect_calls()
     return made
 
@@ -101,7 +101,7 @@ def test_a_follower_looks_for_the_coordinator_first_and_for_others_when_they_cal
 
 
 def test_hosts_given_by_address_are_never_looked_up(resolver):
-    found = Names(CLUSTER)
+    found = HostNames(CLUSTER)
     found.expect_calls()
     assert (found.hosts_at("127.44.0.3"), found.hosts_at("127.44.0.4")) == ({"algo-3"}, frozenset())
     # Threads of other tests may still look for names of theirs.
@@ -116,7 +116,7 @@ def test_hosts_given_by_address_are_never_looked_up(resolver):
 )
 def test_a_name_of_another_host_that_leads_here_ends_the_job(resolver, address, leads, monkeypatch):
     """But each host that is simulated on this machine may have a loopback address of its own."""
-    monkeypatch.setattr("entrypoint.launcher.control.names.SURE_SECONDS", 0)  # the second look is enough
+    monkeypatch.setattr("entrypoint.launcher.control.host_names.SURE_SECONDS", 0)  # the second look is enough
     resolver.known = {**ADDRESS, "algo-1": "127.0.0.1", "algo-3": address}  # its own name may lead here
     served = Served(hosts=NAMED)
     eventually(lambda: served.call("/report", GOOD).status_code == 200, within=60)
@@ -170,14 +170,14 @@ def test_an_address_of_a_family_that_the_kernel_lacks_is_not_here(monkeypatch):
     def lacking(*_):
         raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
 
-    monkeypatch.setattr("entrypoint.launcher.control.names.socket.socket", lacking)
+    monkeypatch.setattr("entrypoint.launcher.control.host_names.socket.socket", lacking)
     assert not is_here("2001:db8::1") and is_here("::1")
 
 
 # --- whom we call ---
 
 
-def addresses(found: Names) -> list[str]:
+def addresses(found: HostNames) -> list[str]:
     with contextlib.suppress(OSError):
         return found.addresses_of(NAMED[1], within=20)
     return []
@@ -187,7 +187,7 @@ def addresses(found: Names) -> list[str]:
 def test_a_host_stays_where_it_was_when_its_name_goes(resolver, gone):
     """It may be unreachable for a while: a network that was cut takes the name servers with it."""
     resolver.known = {"algo-2": "127.0.0.1"}
-    found = Names(Cluster(hosts=NAMED, me=NAMED[0]))
+    found = HostNames(Cluster(hosts=NAMED, me=NAMED[0]))
     assert addresses(found) == ["127.0.0.1"]
     resolver.known = {}
     resolver.slow = {"algo-2"} if gone == "takes for ever to resolve" else set()
@@ -199,7 +199,7 @@ def test_a_host_stays_where_it_was_when_its_name_goes(resolver, gone):
 
 def test_a_host_that_has_moved_is_found_and_the_address_that_worked_comes_first(resolver):
     resolver.known = {"algo-2": "127.0.0.1"}
-    found = Names(Cluster(hosts=NAMED, me=NAMED[0]))
+    found = HostNames(Cluster(hosts=NAMED, me=NAMED[0]))
     assert addresses(found) == ["127.0.0.1"]
     found.note_reached(NAMED[1], "127.0.0.9")
     assert addresses(found) == ["127.0.0.9", "127.0.0.1"]
@@ -212,7 +212,7 @@ def test_a_host_that_has_moved_is_found_and_the_address_that_worked_comes_first(
 def test_a_name_that_nobody_knows_is_waited_for_a_moment_only(resolver, slow):
     resolver.slow = {"algo-2"} if slow else set()
     with pytest.raises(OSError, match="no address of algo-2 within" if slow else "algo-2: no such name"):
-        Names(Cluster(hosts=NAMED, me=NAMED[0])).addresses_of(NAMED[1], within=0.5 if slow else 60)
+        HostNames(Cluster(hosts=NAMED, me=NAMED[0])).addresses_of(NAMED[1], within=0.5 if slow else 60)
 
 
 def test_without_a_thread_the_caller_looks_itself(resolver, monkeypatch):
@@ -221,4 +221,4 @@ def test_without_a_thread_the_caller_looks_itself(resolver, monkeypatch):
 
     resolver.known = {"algo-2": "127.0.0.1"}
     monkeypatch.setattr(threading.Thread, "start", start)
-    assert addresses(Names(Cluster(hosts=NAMED, me=NAMED[0]))) == ["127.0.0.1"]
+    assert addresses(HostNames(Cluster(hosts=NAMED, me=NAMED[0]))) == ["127.0.0.1"]

@@ -18,8 +18,8 @@ from entrypoint.launcher.control import client
 from entrypoint.launcher.control.access import BURST, PAID_BY_BYTES
 from entrypoint.launcher.control.client import Unreachable, post
 from entrypoint.launcher.control.handlers import Control
+from entrypoint.launcher.control.host_names import HostNames
 from entrypoint.launcher.control.links import LONGEST_BYTES, Links, messages
-from entrypoint.launcher.control.names import Names
 from entrypoint.launcher.control.peers import Peers
 from entrypoint.launcher.control.server import ControlServer
 from entrypoint.launcher.control.wire import to_json
@@ -239,7 +239,7 @@ def test_a_host_none_of_whose_addresses_works_is_unreachable():
 def test_a_host_that_has_moved_is_called_at_its_new_address(monkeypatch):
     where, real = {"n2": "127.0.0.1"}, socket.getaddrinfo
     monkeypatch.setattr(
-        "entrypoint.launcher.control.names.socket.getaddrinfo",
+        "entrypoint.launcher.control.host_names.socket.getaddrinfo",
         lambda name, *words, **named: real(where.get(name, name), *words, **named),
     )
     me, other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
@@ -472,7 +472,7 @@ def test_a_coordinator_that_refuses_an_unknown_address_has_answered():
     net = Net(2)
     elsewhere = (net.hosts[0], Host(name="algo-2", rank=1, address=net.hosts[1].address[:-1] + "9"))
     there = Cluster(hosts=elsewhere, me=elsewhere[0])
-    control = Control(there, Names(there), "", print, dict, lambda: b"{}")
+    control = Control(there, HostNames(there), "", print, dict, lambda: b"{}")
     door = ControlServer(control, Shortage(print), elsewhere[0].address, net.settings.control_port)
     threading.Thread(target=door.run, daemon=True).start()
     net.peers(1).report(Report(host="algo-2"))

@@ -31,7 +31,7 @@ def resolve(name: str) -> list[str]:
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
 
-class Names:
+class HostNames:
     """Know the addresses of the job's hosts."""
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
