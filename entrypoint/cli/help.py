@@ -3,6 +3,7 @@
 import argparse
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 
 from entrypoint.cli import main
 
@@ -112,7 +113,7 @@ def run_help(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def run_settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint.launcher.job.settings import settings_table
+    from entrypoint.launcher.job import settings
 
-    print(settings_table())
+    print(Path(settings.__file__).with_suffix(".md").read_text("utf-8"), end="")
     return 0

@@ -65,7 +65,7 @@ def add_top(parser: argparse.ArgumentParser) -> None:
 
 
 def run_top(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from entrypoint.observe.live.top import show, source
+    from entrypoint.observe.live.in_terminal import show, source
 
     return show(source(args.where, environment), args.once)
 
@@ -106,8 +106,8 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 def run_report(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
     from entrypoint.launcher.job.rules import parse_rules
+    from entrypoint.observe.report.html_page import ending_of
     from entrypoint.observe.report.make import make
-    from entrypoint.observe.report.render import ending_of
     from entrypoint.record.find import find
 
     price = None
@@ -172,8 +172,8 @@ def run_tensorboard(args: argparse.Namespace, environment: Mapping[str, str]) ->
 
     Raise ConfigError if there are no records, or the package tensorboard is missing.
     """
+    from entrypoint.observe.export.event_files import EventFiles
     from entrypoint.observe.export.points import Points, follow
-    from entrypoint.observe.export.tensorboard import EventFiles
     from entrypoint.record.find import find
     from entrypoint.record.read import lines_of
 

@@ -42,7 +42,7 @@ def live_page(records: Path, port: int, say: Callable[[str], None]) -> Iterator[
 @contextlib.contextmanager
 def board(records: Sequence[Path], logdir: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
     """Write the job's event files while it runs, and serve them on this machine; ConfigError if that fails."""
-    from entrypoint.observe.export.tensorboard import EventFiles
+    from entrypoint.observe.export.event_files import EventFiles
 
     files, over = EventFiles(logdir), threading.Event()
     writer = threading.Thread(target=follow, args=(lambda: list(records), files.add, over.is_set), daemon=True)

@@ -30,6 +30,7 @@ MAY_IMPORT = {**map_of_the_package(), "__main__": {"cli"}}
 # Wing or room: what none of its modules imports, whatever the arrows of its rooms may become.
 NEVER = {
     "base": "record launcher observe simulate check serving cli programs train",
+    "usercode": "record launcher observe simulate check serving cli programs train",
     "record": "launcher observe simulate check serving cli programs train",
     "launcher": "observe simulate check serving cli programs train",
     "launcher/host": "launcher/control launcher/policy/facts launcher/policy/policy launcher/supervisor",
@@ -69,10 +70,10 @@ WALL_CLOCK = {
     "record/lines": {"time.time"},  # ZERO: the record's times since the epoch go on from it by the monotonic clock
     "observe/report/content": {"time.gmtime", "time.strftime"},  # shows people when the job began
     "observe/report/ending": {"time.gmtime", "time.strftime"},  # shows people when a job was last alive
-    "observe/live/top": {"time.localtime", "time.strftime"},  # shows people when a line was logged
+    "observe/live/in_terminal": {"time.localtime", "time.strftime"},  # shows people when a line was logged
     "observe/monitor/silence": {"time.ctime"},  # shows people when stacks were taken
     "observe/monitor/monitor": {"time.time"},  # CloudWatch wants the timestamp of a line of metrics
-    "observe/export/tensorboard": {"time.time", "time.time_ns"},  # TensorBoard wants it in events and in a file's name
+    "observe/export/event_files": {"time.time", "time.time_ns"},  # TensorBoard wants it in events and in a file's name
     "cli/arguments": {"time.strftime"},  # names an output folder
     "cli/check_commands": {"time.strftime"},  # likewise
     "programs/caught": {"datetime.now"},  # a debugger's message of the container's agent, with its timestamp
@@ -226,6 +227,7 @@ def test_nobody_imports_programs_and_only_the_server_imports_tensorflow():
         assert not [each for each in imports(path) if each.startswith("entrypoint.programs")], name
         if not name.startswith("stand_ins/"):
             assert not foreign(path) & {"smdistributed"}, name
+        assert room(name) == "serving" or "flask" not in foreign(path), f"{name}: Flask takes long to import"
         if not name.startswith(may):
             assert not foreign(path) & {"tensorflow", "keras", "horovod", "mpi4py"}, name
 

@@ -47,7 +47,9 @@ def test_wheel_has_the_files_that_are_no_python(wheel):
     files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
     with zipfile.ZipFile(wheel) as archive:
         files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
-        assert files | {"entrypoint/observe/live/page.html"} <= set(archive.namelist())
+        files |= {f"entrypoint/check/doctor/{name}.toml" for name in ("packages", "rules")}
+        files |= {"entrypoint/observe/live/page.html"}
+        assert files <= set(archive.namelist())
 
 
 def test_plan_needs_nothing_but_the_wheel(wheel, tmp_path):

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.doctor.context import never_taken
 from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out, title_of
 from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs, written
-from entrypoint.check.doctor.program import read_code
 from entrypoint.check.doctor.requirements import of_requirements, requirements_of
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
@@ -22,6 +20,7 @@ from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.groups import Group
 from entrypoint.simulate import spec
 from entrypoint.simulate.spec import LocalJob
+from entrypoint.usercode.reader import read_code
 
 BASE = "/opt/ml"
 _SET = ("SAGEMAKER_PROGRAM", "SAGEMAKER_SUBMIT_DIRECTORY", "ENTRYPOINT_MONITOR", "ENTRYPOINT_MONITOR_INTERVAL")
@@ -85,7 +84,7 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
     code = read_code(source / program, program)
     steps = (use.argument("steps_per_epoch") for use in code.calls(".fit"))
     case = Case(code=code, described=described)
-    literal = [str(at.at(node)) for at, node, _ in code.strings(f"^{BASE}\\b") if not never_taken(case, at, node)]
+    literal = [str(at.at(node)) for at, node, _ in code.strings(f"^{BASE}\\b") if not case.never_takes(at, node)]
     return Asked(
         described=described,
         program=program,

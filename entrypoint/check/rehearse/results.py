@@ -12,7 +12,7 @@ from entrypoint.check.rehearse.runs import NOT_TRAINING, OLD, RunEnd, files_in
 from entrypoint.launcher.job.choices import OUTSIDE, Mode
 from entrypoint.launcher.outcome.outcome import Cause, Kind
 from entrypoint.observe.monitor.distributed import Together, advice_on
-from entrypoint.observe.monitor.metrics import Reader
+from entrypoint.observe.monitor.printed_metrics import MetricReader
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
 from entrypoint.simulate.engine import EngineName
@@ -153,8 +153,8 @@ def seen(name: RunName, job: LocalJob, ended: RunEnd, log: Path, knows_reads: bo
     folders = folders_of(job)
     records = {folder.host: _record(job.output, folder.host) for folder in folders}
     every = [(host, line) for host, its in records.items() for line in its]
-    mode = next((Mode(line.mode) for _, line in every if isinstance(line, lines.Host) and line.mode), Mode.SINGLE)
-    outside = {host for host, line in every if isinstance(line, lines.Process) and line.task == OUTSIDE}
+    mode = next((Mode(line.mode) for _, line in every if isinstance(line, lines.HostLine) and line.mode), Mode.SINGLE)
+    outside = {host for host, line in every if isinstance(line, lines.ProcessLine) and line.task == OUTSIDE}
     hosts = [host for host in records if host not in outside]
     # Ranks on hosts that are simulated on one machine exchange data in shared memory.
     unseen = mode is Mode.MPI and engine == EngineName.PROCESS
@@ -162,14 +162,14 @@ def seen(name: RunName, job: LocalJob, ended: RunEnd, log: Path, knows_reads: bo
     found = None
     # All records sorted by time: hosts that are simulated on one machine have one clock.
     for host, line in sorted(every, key=lambda each: each[1].at):
-        if not isinstance(line, lines.Process) or line.role not in NOT_TRAINING:
+        if not isinstance(line, lines.ProcessLine) or line.role not in NOT_TRAINING:
             with suppress(*lines.WRONG):
                 together.note(host, line)
                 at_the_end.note(host, line)
             found = (together.look() if len(hosts) > 1 else None) or found
     if found and found[0] is False:  # traffic is counted every two seconds, in which a fast script takes many steps
         found = at_the_end.look()
-    outcome = next((line for _, line in every if isinstance(line, lines.Outcome)), None)
+    outcome = next((line for _, line in every if isinstance(line, lines.OutcomeLine)), None)
     if (found is None or found[0] is None) and outcome and outcome.kind == Kind.SUCCEEDED and len(hosts) > 1:
         found = at_the_end.at_end() or found
     return SeenRun(
@@ -180,7 +180,8 @@ def seen(name: RunName, job: LocalJob, ended: RunEnd, log: Path, knows_reads: bo
         cause=_words(outcome.cause) if outcome and outcome.cause else "",
         together=found,
         missing=advice_on(mode, at_the_end.model) if found and found[0] is False else "",
-        exchanged=sum(sum(map(sum, line.peers.values())) for _, line in every if isinstance(line, lines.Sample)) // 2,
+        exchanged=sum(sum(map(sum, line.peers.values())) for _, line in every if isinstance(line, lines.SampleLine))
+        // 2,
         log=str(log),
         last_lines=tuple(_text(log)[-4096:].strip().splitlines()[-3:]),
     )
@@ -205,16 +206,16 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
     attempts, again = list[str](), list[str]()
     for line in record:
         match line:
-            case lines.Process(process=name, role=role) if role not in NOT_TRAINING:
+            case lines.ProcessLine(process=name, role=role) if role not in NOT_TRAINING:
                 again += [f"{folder.host} {name} was started again: {processes[name].how}"] if name in processes else []
                 processes[name] = SeenProcess(name=name, role=role, began=line.at)
-            case lines.Ended(process=name) if name in processes:
+            case lines.EndedLine(process=name) if name in processes:
                 processes[name] = replace(processes[name], ended=line.at, how=line.how)
             case lines.Said(text=words) if lines.ATTEMPT_FAILED.match(words):
                 attempts.append(words)
-            case lines.Outcome():
+            case lines.OutcomeLine():
                 kind = line.kind
-            case lines.Sample(processes=used):
+            case lines.SampleLine(processes=used):
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
     dealt = tuple((channel.name, tuple(keys_below(folder.parts / channel.name))) for channel in job.channels)
     read = {
@@ -237,12 +238,12 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
 
 def _first(log: Path) -> tuple[tuple[str, float], ...]:
     """Return the first value of each of COUNTED in a log; a record keeps only the last of each second."""
-    readers, found = dict[str, Reader](), dict[str, float]()
+    readers, found = dict[str, MetricReader](), dict[str, float]()
     for line in _text(log, LOG_BYTES).splitlines():
         output = _OF_PROCESS.match(line)
         if not output:
             continue
-        reader = readers.setdefault(output[1], Reader())
+        reader = readers.setdefault(output[1], MetricReader())
         reader.read(output[2])
         for name, value in reader.take().items():
             if name in COUNTED:

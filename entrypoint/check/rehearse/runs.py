@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.record import lines
-from entrypoint.record.read import Tail
+from entrypoint.record.read import RecordTail
 from entrypoint.simulate.engine import Engine, HostCommand
 from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.run import run_local
@@ -194,7 +194,7 @@ class TrainingTime:
 
     def __init__(self, output: Path, by_steps: bool) -> None:
         self._output, self._by_steps = output, by_steps
-        self._tails: dict[Path, Tail] = {}
+        self._tails: dict[Path, RecordTail] = {}
         self._since: float | None = None
 
     @property
@@ -206,9 +206,9 @@ class TrainingTime:
 
     def _read(self) -> None:
         for path in self._output.glob("algo-*/ml/output/data/record/*.jsonl.gz"):
-            for line in self._tails.setdefault(path, Tail(path)).lines((lines.Process, lines.Metric)):
+            for line in self._tails.setdefault(path, RecordTail(path)).lines((lines.ProcessLine, lines.Metric)):
                 match line:
-                    case lines.Process(role=role) if role not in NOT_TRAINING and not self._by_steps:
+                    case lines.ProcessLine(role=role) if role not in NOT_TRAINING and not self._by_steps:
                         self._since = min(line.at, self._since or line.at)
                     case lines.Metric(values=found) if self._by_steps and ("step" in found or "epoch" in found):
                         self._since = min(line.at, self._since or line.at)

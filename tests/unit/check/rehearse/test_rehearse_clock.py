@@ -31,7 +31,7 @@ def test_seconds_of_training_do_not_follow_the_wall_clock(tmp_path, set_if):
     began = time.monotonic()
     folder = tmp_path / "algo-1/ml/output/data/record"
     record = Record(folder / "algo-1.jsonl.gz", pytest.fail)
-    record.add(lines.Process(process="script", role="script"))
+    record.add(lines.ProcessLine(process="script", role="script"))
     record.close()
     progress = TrainingTime(tmp_path, by_steps=False)
     (tmp_path / "set").touch()

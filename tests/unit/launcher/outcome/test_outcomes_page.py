@@ -12,11 +12,11 @@ def test_every_case_has_its_own_name() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-def test_the_table_is_as_large_as_it_was_asked_for() -> None:
+def test_table_of_outcomes_has_150_cases_in_all_ways() -> None:
     assert len(CASES) >= 150
     assert {case.way for case in CASES} == set(Way)
 
 
-def test_what_fails_is_never_0_and_says_why() -> None:
+def test_failing_case_has_a_code_and_a_text() -> None:
     assert [case.name for case in CASES if case.code == 0 and case.text] == []
     assert [case.name for case in CASES if case.code not in (0, 143) and not case.text] == []  # 143: stopped
