@@ -1,20 +1,7 @@
-"""Test that docs/outcomes.md is the outcome table that tests/local/test_outcome_table.py runs."""
+"""Test the outcome table, which tests/local/test_outcome_table.py runs; test_pages.py compares its page with it."""
 
-from pathlib import Path
-
-import pytest
 from outcomes.case import Way
-from outcomes.page import page
 from outcomes.table import CASES, PARTS
-
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "outcomes.md"
-
-
-def test_the_page_of_the_docs_shows_the_table(request: pytest.FixtureRequest) -> None:
-    """After a change of the table: --refresh, then read the diff."""
-    if request.config.getoption("--refresh"):
-        PAGE.write_text(page())
-    assert PAGE.read_text() == page()
 
 
 def test_the_parts_of_the_page_have_every_case_once() -> None:
