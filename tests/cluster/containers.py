@@ -1,4 +1,4 @@
-"""Run a training job on several hosts by docker compose: a container per host, with the tree that SageMaker mounts.
+"""Run a training job on several hosts, each a container with the tree that SageMaker mounts.
 
 `Cluster` is a context manager; what a test asserts stands inside it, so that a failure prints each host's log.
 Host names are aliases on a network of the job's own, and a container's own hostname is another name, as there.
@@ -12,18 +12,16 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import hiccups
-from compose import the_compose
 
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.local_channels import LocalChannel
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.tree import deliver, shown
 
@@ -31,7 +29,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 # On every container and network of this test session, so that the session can see that none is left. tests/run.sh names
 # the label, and removes what a run that was stopped has left.
 LABEL, SESSION = os.environ.get("TEST_LABEL", "sagemaker-tf-entrypoint.tests"), uuid.uuid4().hex[:8]
-DOCKER_RUN = ("docker", "run", "--rm", "--label", f"{LABEL}={SESSION}")  # `leftovers` finds what it starts
+MARKED = ("--label", f"{LABEL}={SESSION}")
+DOCKER_RUN = ("docker", "run", "--rm", *MARKED)  # `leftovers` finds what it starts
 # For hosts that train: they share the processors of this machine, and one that does not come to its turn for a while is
 # not lost.
 BUSY = {"ENTRYPOINT_PEER_TIMEOUT": "30"}
@@ -79,21 +78,15 @@ def write_config(
     (folder / "inputdataconfig.json").write_text(json.dumps(channels or {}))
 
 
-def resources(hosts: Iterable[str], current: str, groups: Mapping[str, Iterable[str]] | None = None) -> dict[str, Any]:
-    """Return resourceconfig.json of an ordinary job of today, or with instance groups, each with its own type."""
-    names = sorted(hosts)
-    members = {name: list(listed) for name, listed in (groups or {"homogeneousCluster": names[::-1]}).items()}
-    types = {name: f"ml.c{number}.xlarge" for number, name in enumerate(members, 5)}
-    mine = next((name for name, listed in members.items() if current in listed), "homogeneousCluster")
+def resources(hosts: Iterable[str], current: str) -> dict[str, Any]:
+    """Return resourceconfig.json of an ordinary job of today."""
+    names, group, kind = sorted(hosts), "homogeneousCluster", "ml.c5.xlarge"
     return {
         "current_host": current,
-        "current_instance_type": types.get(mine, "ml.c5.xlarge"),
-        "current_group_name": mine,
+        "current_instance_type": kind,
+        "current_group_name": group,
         "hosts": names,
-        "instance_groups": [
-            {"instance_group_name": name, "instance_type": types[name], "hosts": listed}
-            for name, listed in members.items()
-        ],
+        "instance_groups": [{"instance_group_name": group, "instance_type": kind, "hosts": names[::-1]}],
         "network_interface_name": "eth0",
         "topology": None,
     }
@@ -105,6 +98,16 @@ def write_script(folder: Path, script: str) -> None:
     write_config(folder / "input/config", resources=resources(["algo-1"], "algo-1"), hyperparameters=program)
     (folder / "code").mkdir()
     (folder / "code/train.py").write_text(script)
+
+
+def _write_code(folder: Path, program: str, code: Path | str, files: Mapping[str, str]) -> None:
+    if isinstance(code, Path) and code.is_dir():
+        shutil.copytree(code, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        folder.mkdir()
+        (folder / program).write_text(code if isinstance(code, str) else code.read_text())
+    for name, text in files.items():
+        (folder / name).write_text(text)
 
 
 def repeated(option: str, values: Iterable[str]) -> list[str]:
@@ -124,6 +127,16 @@ class Ending:
     failure: str | None  # the text of /opt/ml/output/failure
     ml: Path  # the host's /opt/ml
 
+    @property
+    def seconds(self) -> float:
+        return self.finished - self.started
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Return what the host's processes have written as JSON to its output data, by the names of the files."""
+        files = sorted((self.ml / "output/data").glob("*.json"))
+        return {file.stem: json.loads(file.read_text()) for file in files}
+
     def line(self, having: str) -> str:
         """Return the only line of the log that contains this text."""
         found = [line for line in self.log.splitlines() if having in line]
@@ -134,12 +147,12 @@ class Ending:
 class Cluster:
     """The hosts of one job: started when the `with` block begins, removed when it ends.
 
-    `program` is a file of tests/cluster/programs, or the file in `code` that is to be run; "" where the image or a
-    channel has the code and says so. `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file
-    system in the network. `isolated`: hosts reach one another and nobody else. `groups`: hosts by instance group.
-    `channels`: a folder, in File mode, or a Channel under its own name. `cpus`: those that a host may use.
-    `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `service`:
-    what else compose is told of each container.
+    `program` is the file to run; "" where the image or a channel has the code and says so. `code` is its folder, the
+    file itself, or its text; without it the program is one of tests/cluster/programs. `files`: what lies beside it.
+    `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file system in the network. `isolated`:
+        hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
+    `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `options`:
+    what else Docker is told of each container. `starts`: the command that starts `train`, by default the image's.
     """
 
     def __init__(
@@ -147,41 +160,40 @@ class Cluster:
         image: str,
         folder: Path,
         *,
-        program: str,
+        program: str = "train.py",
         hosts: int | Iterable[str] = 3,
         mode: str = "",
         hyperparameters: Mapping[str, Value] | None = None,
         environment: Mapping[str, str] | None = None,
         host_environment: Mapping[str, Mapping[str, str]] | None = None,
-        code: Path | None = None,
-        channels: Mapping[str, Path | Channel] | None = None,
+        code: Path | str | None = None,
+        channels: Mapping[str, Path | LocalChannel] | None = None,
         shared: Path | None = None,
         files: Mapping[str, str] | None = None,
-        groups: Mapping[str, Iterable[str]] | None = None,
         mounts: Iterable[str] = (),
-        cpus: Mapping[str, Iterable[int]] | None = None,
         isolated: bool = False,
         open_to_all: bool = False,
         read_only: Iterable[str] = (),
-        service: Mapping[str, Any] | None = None,
+        options: Iterable[str] = (),
+        starts: Sequence[str] = (),
     ) -> None:
         self.image, self.folder = image, folder
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
         self.network = f"tfe{uuid.uuid4().hex[:8]}"
-        services: dict[str, Any] = {}
         self.channels = [
-            each if isinstance(each, Channel) else Channel(name=name, source=each.resolve())
+            each if isinstance(each, LocalChannel) else LocalChannel(name=name, source=each.resolve())
             for name, each in (channels or {}).items()
         ]
         self._fed = contextlib.ExitStack()
-        self._stopping: list[subprocess.Popen[bytes]] = []
         self._unfed: list[str] = []  # what was wrong with channels
         environment = {**({"ENTRYPOINT_MODE": mode} if mode else {}), **(environment or {})}
+        self._isolated = isolated
+        self._containers: list[tuple[str, ...]] = []  # what Docker is told of each
         for number, host in enumerate(self.hosts, 1):
             ml = self.ml(host)
             write_config(
                 ml / "input/config",
-                resources=resources(self.hosts, host, groups),
+                resources=resources(self.hosts, host),
                 hyperparameters={**({"sagemaker_program": program} if program else {}), **(hyperparameters or {})},
                 channels={channel.name: channel.described() for channel in self.channels},
             )
@@ -189,38 +201,25 @@ class Cluster:
                 (ml / part).mkdir(parents=True)
             data, parts = ml / "input/data", folder / host / "channels"
             deliver(self.channels, data, parts, number - 1, len(self.hosts))
-            if code:
-                shutil.copytree(code, ml / "code", ignore=shutil.ignore_patterns("__pycache__"))
-            elif program:
-                (ml / "code").mkdir()
-                shutil.copy(PROGRAMS / program, ml / "code")
-            for name, text in (files or {}).items():
-                (ml / "code" / name).write_text(text)
+            if program:
+                _write_code(ml / "code", program, PROGRAMS / program if code is None else code, files or {})
             parts_of_ml = ["input", "model", "output", *(["code"] if program else [])]
             volumes = [f"{ml / part}:/opt/ml/{part}:{'ro' if part in read_only else 'rw'}" for part in parts_of_ml]
             volumes += mounts
             volumes += [f"{path}:/opt/ml/input/data/{name}:ro" for name, path in shown(self.channels, parts)]
-            volumes += [f"{shared.resolve()}:/opt/ml/checkpoints"] if shared else []
+            if shared:
+                shared.mkdir(exist_ok=True)
+                volumes += [f"{shared.resolve()}:/opt/ml/checkpoints"]
             if open_to_all:
                 sh("chmod", "-R", "a+rwX", str(ml))
             variables = {**environment, **(host_environment or {}).get(host, {})}
-            services[host] = {
-                "image": image,
-                "command": ["train"],
-                "container_name": self.container(host),
-                "hostname": f"ip-10-0-0-{number}.ec2.internal",
-                "environment": variables,
-                "volumes": volumes,
-                "labels": {LABEL: SESSION},
-                "stop_grace_period": "120s",
-            }
-            services[host].update(service or {})
-            if cpus:
-                services[host]["cpuset"] = ",".join(map(str, cpus[host]))
-        networks = {"default": {"name": self.network, "internal": isolated, "labels": {LABEL: SESSION}}}
-        self._file = folder / "compose.yaml"
-        # JSON is YAML; and $ is compose's.
-        self._file.write_text(json.dumps({"services": services, "networks": networks}, indent=1).replace("$", "$$"))
+            self._containers.append((
+                "--name", self.container(host), "--hostname", f"ip-10-0-0-{number}.ec2.internal",
+                "--network", self.network, "--network-alias", host, *options,
+                *repeated("--volume", volumes),
+                *repeated("--env", (f"{name}={value}" for name, value in variables.items())),
+                *(("--entrypoint", starts[0]) if starts else ()), image, *starts[1:], "train",
+            ))  # fmt: skip
 
     def ml(self, host: str) -> Path:
         """Return the path of the host's /opt/ml on this machine."""
@@ -239,7 +238,10 @@ class Cluster:
         ]
         self._fed.enter_context(feeding(streams, self._unfed.append))
         try:
-            self._start()
+            sh("docker", "network", "create", *MARKED, *(["--internal"] if self._isolated else []), self.network)
+            for words in self._containers:
+                sh("docker", "create", *MARKED, *words)
+            sh("docker", "start", *map(self.container, self.hosts), within=PATIENCE)
         except BaseException:
             self._tear_down()
             raise
@@ -254,20 +256,10 @@ class Cluster:
         if kind is None:
             assert not self._unfed
 
-    def _start(self) -> None:
-        self._compose("up", "--detach", within=PATIENCE)
-
     def _tear_down(self) -> None:
         with self._fed:  # to the end of those who read
-            self._compose("down", "--volumes", "--timeout", "0", within=PATIENCE)
-            for asked in self._stopping:  # with nothing left to stop
-                asked.wait(PATIENCE)
-
-    def _compose(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return sh(*self._command(*words), env=the_compose().variables(), **options)
-
-    def _command(self, *words: str) -> list[str]:
-        return [*the_compose().command, "--project-name", self.network, "--file", str(self._file), *words]
+            sh("docker", "rm", "--force", "--volumes", *map(self.container, self.hosts), within=PATIENCE, check=False)
+            sh("docker", "network", "rm", self.network)
 
     def _print_all(self) -> None:
         for host in self.hosts:
@@ -277,38 +269,13 @@ class Cluster:
 
     # --- what happens to it ---
 
-    def kill(self, host: str) -> float:
-        """Kill the host at once; return the time."""
-        self._compose("kill", host)
-        return time.time()
+    def kill(self, host: str) -> None:
+        """Kill the host at once."""
+        sh("docker", "kill", self.container(host))
 
-    def pause(self, host: str) -> None:
-        """Pause the host."""
-        self._compose("pause", host)
-
-    def unpause(self, host: str) -> float:
-        """Unpause the host; return the time."""
-        self._compose("unpause", host)
-        return time.time()
-
-    def disconnect(self, host: str) -> float:
-        """Cut a running host off the network; return the time."""
-        sh("docker", "network", "disconnect", "-f", self.network, self.container(host))
-        return time.time()
-
-    def stop(self, *hosts: str, grace: int = 100) -> float:
-        """Send SIGTERM to these hosts (default: all) without waiting for their ends; return the time."""
-        asked = time.time()
-        self._stopping.append(
-            subprocess.Popen(
-                self._command("stop", "--timeout", str(grace), *hosts),
-                env=the_compose().variables(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        )
-        return asked
+    def stop(self) -> None:
+        """Send SIGTERM to all hosts, without waiting for their ends."""
+        sh("docker", "kill", "--signal", "TERM", *map(self.container, self.hosts))
 
     def exec(self, host: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return sh("docker", "exec", self.container(host), *command, check=check)
@@ -336,19 +303,26 @@ class Cluster:
                 log.kill()
             assert found >= times, f"{host} has ended, or {within:g} s are over, with {text!r} {found} times of {times}"
 
-    def _is_up(self, host: str) -> bool:
-        state = sh("docker", "inspect", "-f", "{{.State.Running}}", self.container(host)).stdout
-        return state.strip() == "true"
-
     def wait(self, *hosts: str, within: float = PATIENCE) -> dict[str, Ending]:
         """Wait until these hosts (default: all) have ended; return how."""
         names = list(hosts or self.hosts)
         try:
             sh("docker", "wait", *map(self.container, names), within=within)
         except subprocess.TimeoutExpired:
-            up = [host for host in names if self._is_up(host)]
-            raise AssertionError(f"not ended within {within:g} s: {', '.join(up)}") from None
+            states = sh("docker", "inspect", "-f", "{{.Name}} {{.State.Status}}", *map(self.container, names)).stdout
+            raise AssertionError(f"not ended within {within:g} s: {states}") from None
         return {host: self._ending(host) for host in names}
+
+    def all_end(self, code: int = 0, within: float = PATIENCE) -> list[Ending]:
+        """Return how the hosts have ended, in the order of their names: all with this code, or it is AssertionError.
+
+        A failure has one text for all hosts, and a success none.
+        """
+        endings = list(self.wait(within=within).values())
+        assert {ending.host: ending.exit_code for ending in endings} == dict.fromkeys(self.hosts, code)
+        (text,) = {ending.failure for ending in endings}
+        assert bool(text) == bool(code)
+        return endings
 
     def _ending(self, host: str) -> Ending:
         state = json.loads(sh("docker", "inspect", "-f", "{{json .State}}", self.container(host)).stdout)

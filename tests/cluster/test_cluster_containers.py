@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from containers import BUSY, Cluster
@@ -17,7 +16,7 @@ from matrix import JAX_LINE
 from images import LINE
 
 ROOT = Path(__file__).resolve().parents[2]
-START = ["/usr/local/bin/docker-entrypoint"]
+START = "/usr/local/bin/docker-entrypoint"
 SCRIPT = """
 import os
 if "OMPI_COMM_WORLD_RANK" in os.environ:
@@ -47,12 +46,15 @@ TRAINER = "trainer:x:1000:1000::/home/trainer"
 
 @dataclass(frozen=True, kw_only=True)
 class Odd:
-    """A container: compose's options for it, its /opt/ml, its texts, and what is refused in which mode.
+    """A container: Docker's options for it, its /opt/ml, its texts, and what is refused in which mode.
 
-    `account` is a line of its /etc/passwd; `refuses`: system calls that its seccomp profile answers with an error.
+    `starts`: what starts the image's entrypoint; `account`: a line of its /etc/passwd; `refuses`: system calls that its
+    seccomp profile answers with an error.
     """
 
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    starts: tuple[str, ...] = ()
     is_open: bool = False  # to everybody; else it is root's
     read_only: tuple[str, ...] = ()  # parts of /opt/ml
     account: str = ""
@@ -62,14 +64,12 @@ class Odd:
 
 
 EPERM, ENOSYS = 1, 38
-USER = {"user": "1000:1000"}
-UNSET_HOME = {"entrypoint": ["/usr/bin/env", "-u", "HOME", *START]}
-READ_ONLY = {"read_only": True}
-HARD = {
-    **USER, **READ_ONLY, **UNSET_HOME, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"], "ipc": "none",
-    "environment": {"LANG": "C"},
-}  # fmt: skip
-SHELL = ["/bin/sh", "-c"]
+USER = "--user 1000:1000"
+HARD = f"{USER} --read-only --cap-drop ALL --security-opt no-new-privileges:true --ipc none"
+UNSET_HOME = ("/usr/bin/env", "-u", "HOME", START)
+FORBIDDEN = (
+    "memfd_create pidfd_open ptrace process_vm_readv sched_setaffinity unshare keyctl perf_event_open close_range"
+)
 CONTAINERS = {
     "another user": Odd(options=USER, says=CANNOT_KEEP, refused={"mpi": NO_ACCOUNT}),
     "another user, /opt/ml open": Odd(options=USER, is_open=True, refused={"mpi": NO_ACCOUNT}),
@@ -82,36 +82,33 @@ CONTAINERS = {
             "mpi": "an account with a shell, for ssh (trainer's is /usr/sbin/nologin: usermod --shell /bin/sh trainer)"
         },
     ),
-    "read-only root": Odd(options=READ_ONLY, says="TMPDIR is /dev/shm/entrypoint-"),
-    "HOME unset": Odd(options=UNSET_HOME),
-    "HOME not writable": Odd(
-        options={**USER, "environment": {"HOME": "/root"}}, is_open=True, refused={"mpi": NO_ACCOUNT}
-    ),
+    "read-only root": Odd(options="--read-only", says="TMPDIR is /dev/shm/entrypoint-"),
+    "HOME unset": Odd(starts=UNSET_HOME),
+    "HOME not writable": Odd(options=USER, environment={"HOME": "/root"}, is_open=True, refused={"mpi": NO_ACCOUNT}),
     "no /tmp": Odd(
-        options={"entrypoint": [*SHELL, 'rm -r /tmp /var/tmp && exec "$0" "$@"', *START]},
+        starts=("/bin/sh", "-c", 'rm -r /tmp /var/tmp && exec "$0" "$@"', START),
         says="nothing can be written to /tmp: TMPDIR is /run/entrypoint/tmp for all programs",
     ),
-    "/dev/shm of 64 MB": Odd(options={"shm_size": "64m"}),
-    "no /dev/shm": Odd(options={"ipc": "none"}),
-    "no capabilities": Odd(options={"cap_drop": ["ALL"]}, refused={"mpi": NO_RIGHTS}),
-    "three capabilities": Odd(options={"cap_drop": ["ALL"], "cap_add": ["SETGID", "SETUID", "SYS_CHROOT"]}),
-    "no new privileges": Odd(options={"security_opt": ["no-new-privileges:true"]}),
-    "seccomp": Odd(
-        refuses={
-            **dict.fromkeys(["memfd_create", "pidfd_open", "ptrace", "process_vm_readv", "sched_setaffinity"], EPERM),
-            **dict.fromkeys(["unshare", "keyctl", "perf_event_open", "close_range"], EPERM),
-            "clone3": ENOSYS,
-        }
-    ),
+    "/dev/shm of 64 MB": Odd(options="--shm-size 64m"),
+    "no /dev/shm": Odd(options="--ipc none"),
+    "no capabilities": Odd(options="--cap-drop ALL", refused={"mpi": NO_RIGHTS}),
+    "three capabilities": Odd(options="--cap-drop ALL --cap-add SETGID --cap-add SETUID --cap-add SYS_CHROOT"),
+    "no new privileges": Odd(options="--security-opt no-new-privileges:true"),
+    "seccomp": Odd(refuses={**dict.fromkeys(FORBIDDEN.split(), EPERM), "clone3": ENOSYS}),
     "seccomp of an old Docker": Odd(refuses={"clone3": EPERM}, refused={"": NO_THREADS}),
-    "LANG=C": Odd(options={"environment": {"LANG": "C", "LC_ALL": "C"}}),
-    "LANG=xx_YY": Odd(options={"environment": {"LANG": "xx_YY.UTF-8", "LC_ALL": "xx_YY"}}),
-    "umask 077": Odd(options={"entrypoint": [*SHELL, 'umask 077 && exec "$0" "$@"', *START]}),
+    "LANG=C": Odd(environment={"LANG": "C", "LC_ALL": "C"}),
+    "LANG=xx_YY": Odd(environment={"LANG": "xx_YY.UTF-8", "LC_ALL": "xx_YY"}),
+    "umask 077": Odd(starts=("/bin/sh", "-c", 'umask 077 && exec "$0" "$@"', START)),
     "all at once": Odd(
-        options=HARD, is_open=True, account=f"{TRAINER}:/bin/sh", says="TMPDIR is /opt/ml/output/entrypoint-"
+        options=HARD,
+        environment={"LANG": "C"},
+        starts=UNSET_HOME,
+        is_open=True,
+        account=f"{TRAINER}:/bin/sh",
+        says="TMPDIR is /opt/ml/output/entrypoint-",
     ),
     "/opt/ml/input and code read-only": Odd(read_only=("input", "code")),
-    "nowhere to write": Odd(options=HARD, refused={"": NO_PLACE}),
+    "nowhere to write": Odd(options=HARD, starts=UNSET_HOME, refused={"": NO_PLACE}),
 }
 # Of each kind that ends in a way of its own one mode; what each mode does in the others are variants.
 USUAL = {
@@ -126,27 +123,25 @@ EACH = [
 
 
 @pytest.mark.parametrize("name, mode", EACH)
-def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str) -> None:
+def test_the_script_runs_or_one_line_says_what_is_missing(
+    cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str
+) -> None:
     """The script's own fault ends the job, not ours; or one line names what is missing."""
     odd = CONTAINERS[name]
-    options = dict(odd.options)
+    options = odd.options.split()
     if odd.refuses:
-        options["security_opt"] = [f"seccomp:{profile(tmp_path, odd.refuses)}"]
-    environment = {
-        **BUSY,
-        **options.pop("environment", {}),
-        **({"ENTRYPOINT_PROCESSES_PER_HOST": "2"} if mode in TOGETHER else {}),
-    }
+        options += ["--security-opt", f"seccomp={profile(tmp_path, odd.refuses)}"]
+    together = {"ENTRYPOINT_PROCESSES_PER_HOST": "2"} if mode in TOGETHER else {}
     with cluster(
-        program="tells.py",
-        files={"tells.py": SCRIPT},
+        code=SCRIPT,
         hosts=1 if mode == "single" else 2,
         mode=mode,
-        environment=environment,
+        environment={**BUSY, **odd.environment, **together},
         mounts=[f"{passwd(tmp_path, odd.account)}:/etc/passwd:ro"] if odd.account else (),
         open_to_all=odd.is_open,
         read_only=odd.read_only,
-        service=options,
+        options=options,
+        starts=odd.starts,
     ) as job:
         endings = job.wait()
         refused = odd.refused.get(mode) or odd.refused.get("")
@@ -165,42 +160,7 @@ def test_a_container(cluster: Callable[..., Cluster], tmp_path: Path, name: str,
             assert everything.count("Traceback") == (not refused)
 
 
-@pytest.mark.more  # with several hosts, and with another mode alone, it is above
-def test_mpi_on_one_host_takes_no_account(cluster: Callable[..., Cluster]) -> None:
-    two = {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}
-    with cluster(
-        program="tells.py",
-        files={"tells.py": SCRIPT},
-        hosts=1,
-        mode="mpi",
-        environment=two,
-        service={**USER, **READ_ONLY},
-    ) as job:
-        (ending,) = job.wait().values()
-        assert ending.exit_code == 1 and "all 2" in ending.log and CANNOT_KEEP in ending.log
-
-
-@pytest.mark.more  # programs without TensorFlow are above
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "single"])
-def test_tensorflow_trains_in_all_at_once(cluster: Callable[..., Cluster], tmp_path: Path, mode: str) -> None:
-    options = dict(HARD)
-    environment = {**BUSY, **options.pop("environment"), "ENTRYPOINT_PS_WORKERS": "server", "TF_CPP_MIN_LOG_LEVEL": "1"}
-    mounts = [f"{passwd(tmp_path, f'{TRAINER}:/bin/sh')}:/etc/passwd:ro"]
-    with cluster(
-        program="joins.py",
-        hosts=2,
-        mode=mode,
-        environment=environment,
-        mounts=mounts,
-        open_to_all=True,
-        service=options,
-    ) as job:
-        endings = job.wait()
-        assert [ending.exit_code for ending in endings.values()] == [0, 0]
-        assert "together: 2" in endings["algo-1"].log
-
-
-def test_the_page_has_them_all() -> None:
+def test_the_page_lists_all_containers() -> None:
     page = (ROOT / "docs/image.md").read_text()
     firsts = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("|")]
     assert CONTAINERS.keys() <= {name for first in firsts for name in first.split("<br>")}

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from containers import sh
+from containers import repeated, sh
+from variants import variants
 
 LOCAL_PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 BEFORE = "step 3;"  # a line that says that all is well under way
@@ -24,9 +25,6 @@ class Run:
     code: int
     terminal: str
     folder: Path
-
-    def ml(self, number: int) -> Path:
-        return self.folder / f"algo-{number}" / "ml"
 
     @property
     def exits(self) -> list[str]:
@@ -61,7 +59,7 @@ def local(image: str, tmp_path: Path) -> Callable[..., Run]:
         command = [str(Path(sys.executable).with_name("entrypoint")), "local", str(program), "--hosts", "3"]
         command += ["--mode", "mwms", "--engine", "docker", "--image", image, "--output", str(tmp_path / "out")]
         command += ["--hyperparameters", f"steps={steps}"] if program.name == "beats.py" else []
-        command += [word for fault in faults for word in ("--fault", fault)] + (["--env", env] if env else [])
+        command += [*repeated("--fault", faults), *(["--env", env] if env else [])]
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=tmp_path, text=True
         ) as run:
@@ -76,76 +74,28 @@ def local(image: str, tmp_path: Path) -> Callable[..., Run]:
     return start
 
 
-@pytest.mark.parametrize(
-    ("victim", "exits"),
-    [(2, ["69", "137", "69"]), pytest.param(1, ["137", "69", "69"], marks=pytest.mark.more)],
-)
-def test_kill_a_host(local, victim, exits):
-    run = local(f"kill algo-{victim} when '{BEFORE}'")
+# Faults of processes, and pauses and cuts of some seconds, are in the test below these.
+FATAL = {
+    # fault: exit code of each host, and what is said
+    f"kill algo-2 when '{BEFORE}'": (["69", "137", "69"], "failed: algo-2 (lost"),
+    f"pause algo-2 when '{BEFORE}'": (
+        ["69", "137", "69"],
+        "only permanently paused hosts are left: killing algo-2",
+    ),
+    "stop all when 'step 10;'": (["143"] * 3, ""),  # by then, all hosts have been at work for a while
+}
+
+
+@pytest.mark.parametrize("fault", FATAL)
+def test_a_fault_ends_the_job(local, fault):
+    exits, says = FATAL[fault]
+    run = local(fault)
     assert run.exits == exits and run.code == int(exits[0])
-    assert f"algo-{victim} (lost" in run.cause
-    assert run.faults[0].startswith(f"fault: kill algo-{victim} when '{BEFORE}', after ")
+    assert says in run.terminal
+    assert run.faults[0].startswith(f"fault: {fault}, after ")
 
 
-@pytest.mark.more  # one after the other, below
-# As the plan calls it, and by its program.
-@pytest.mark.parametrize("process", ["worker/1", pytest.param("beats.py", marks=pytest.mark.more)])
-def test_kill_a_process(local, process):
-    run = local(f"kill algo-2:{process} when '{BEFORE}'")
-    assert run.exits == ["137"] * 3
-    assert run.cause == "algo-2 worker/1 (killed by SIGKILL)"
-
-
-@pytest.mark.parametrize("whom", [pytest.param("algo-3", marks=pytest.mark.more), "all"])
-def test_stop(local, whom):
-    run = local(f"stop {whom} when 'step 10;'", steps=600)  # by then, all hosts have been at work for a while
-    assert run.code == 143 and run.exits == ["143"] * 3
-    assert run.faults[0].startswith(f"fault: stop {whom} when 'step 10;', after ")
-
-
-@pytest.mark.more  # one after the other, below
-def test_pause_for_less_than_the_peer_timeout(local):
-    run = local(f"pause algo-2 when '{BEFORE}' for 2", steps=60, env=PATIENT)
-    assert run.code == 0 and run.exits == ["0"] * 3
-    assert "fault over after" in run.terminal
-
-
-def test_pause_for_good(local):
-    run = local(f"pause algo-2 when '{BEFORE}'")
-    assert run.exits == ["69", "137", "69"]
-    assert "only permanently paused hosts are left: killing algo-2" in run.terminal
-
-
-@pytest.mark.more  # local/test_faults.py has it without containers
-def test_pause_a_process(local):
-    run = local(f"pause algo-2:worker/1 when '{BEFORE}' for 2", steps=30)
-    assert run.code == 0
-    assert "fault over after" in run.terminal
-
-
-@pytest.mark.more  # one after the other, below
-def test_cut_for_less_than_the_peer_timeout(local):
-    run = local(f"cut algo-2 when '{BEFORE}' for 3", steps=300, env=PATIENT)
-    assert run.code == 0 and run.exits == ["0"] * 3
-    assert "fault over after" in run.terminal
-
-
-@pytest.mark.more  # local/test_faults.py has it without containers
-@pytest.mark.parametrize("victim", [1, 3])
-def test_cut_for_good(local, victim):
-    run = local(f"cut algo-{victim} when '{BEFORE}'")
-    assert run.code == 69 and run.exits == ["69"] * 3
-
-
-@pytest.mark.more  # one after the other, below
-def test_late(local):
-    run = local("late algo-2 for 5", steps=3)
-    assert run.code == 0
-    before = run.terminal.partition("\nfault over after ")[0]
-    assert "[algo-2]" not in before and "started, pid" not in before
-
-
-def test_faults_one_after_the_other(local):
+def test_several_faults_happen_in_turn(local):
     """The last one waits for a step that is a long way off, as a busy machine takes its time for each."""
     faults = [
         "late algo-3 for 3",
@@ -153,7 +103,7 @@ def test_faults_one_after_the_other(local):
         "cut algo-2 when 'step 60;' for 3",
         "kill algo-3:worker/2 when 'step 300;'",
     ]
-    run = local(*faults, steps=1200, env=PATIENT)
+    run = local(*faults, env=PATIENT)
     assert run.exits == ["137"] * 3
     assert run.cause == "algo-3 worker/2 (killed by SIGKILL)"
     assert [fault.split()[1] for fault in run.faults] == ["late", "pause", "cut", "kill"]
@@ -162,7 +112,7 @@ def test_faults_one_after_the_other(local):
     assert "[algo-3]" not in before and "started, pid" not in before
 
 
-def test_hide(local):
+def test_a_host_that_is_hidden_is_waited_for(local):
     run = local("hide algo-2 for 8", steps=3)
     assert run.code == 0
     assert "started, pid" not in run.terminal.partition("\nfault over after ")[0]
@@ -187,44 +137,18 @@ for number in range(600):
         raise
     time.sleep(0.1)
 """
+ERRORS = {"fill": "No space left on device", "readonly": "Read-only file system"}
 
 
-@pytest.mark.parametrize(
-    ("action", "error"),
-    [
-        ("fill", "No space left on device"),
-        pytest.param("readonly", "Read-only file system", marks=pytest.mark.more),
-    ],
-)
-def test_a_model_folder_that_takes_no_more(local, tmp_path, action, error):
+# The same faults of an output folder are rows of the outcome table.
+@pytest.mark.parametrize("action", variants({action: action for action in ERRORS}, "fill"))
+def test_a_model_folder_that_takes_no_more_fails_the_script(local, tmp_path, action):
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(FULL)
     run = local(f"{action} algo-2:model when 'worker/1] written'", program=tmp_path / "code" / "train.py")
     assert run.code == 1 and run.exits == ["1"] * 3
-    assert run.cause.startswith("algo-2 worker/1 (exit code 1): OSError: ") and error in run.cause
+    assert run.cause.startswith("algo-2 worker/1 (exit code 1): OSError: ") and ERRORS[action] in run.cause
     assert ("the open one takes more" in run.terminal) == (action == "readonly")
-    assert (run.ml(2) / "model" / "before").read_text() == "before"
-    assert not list(run.ml(2).rglob(".full"))
-
-
-@pytest.mark.more  # the outcome table has it; a model folder is above
-@pytest.mark.parametrize("action", [pytest.param("fill", marks=pytest.mark.more), "readonly"])
-def test_a_failed_job_with_an_output_folder_that_takes_no_more(local, tmp_path, action):
-    """The failure file cannot be written: the job fails all the same, with the same cause."""
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "train.py").write_text(
-        "import time\nprint('here', flush=True)\ntime.sleep(4)\nraise ValueError('row 17')\n"
-    )
-    run = local(f"{action} algo-2:output when 'worker/1] here'", program=tmp_path / "code" / "train.py")
-    assert run.code == 1 and run.exits == ["1"] * 3
-    assert "ValueError: row 17" in run.cause
-
-
-@pytest.mark.more  # local/test_faults.py has it without containers
-def test_what_never_happens_is_said(local):
-    run = local("kill algo-2:nobody", "kill algo-1 when 'a text that nobody writes'", steps=3)
-    assert run.code == 0
-    assert run.faults == [
-        "fault never happened: kill algo-2:nobody",
-        "fault never happened: kill algo-1 when 'a text that nobody writes'",
-    ]
+    model = run.folder / "algo-2/ml/model"
+    assert (model / "before").read_text() == "before"
+    assert not list(model.rglob(".full"))

@@ -37,7 +37,7 @@ def run(image: str, place: Path, form: Path, way: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "form", [pytest.param(form, id=form.title, marks=() if form.often else pytest.mark.more) for form in FORMS]
 )
-def test_a_form(image: str, place: Path, tmp_path: Path, form: Form) -> None:
+def test_pip_and_our_installer_agree_on_a_form(image: str, place: Path, tmp_path: Path, form: Form) -> None:
     """Both install the same versions, or what the table says; what is refused has changed nothing."""
     (tmp_path / "form.json").write_text(as_json(form))
     pip, ours = (run(image, place, tmp_path / "form.json", way) for way in ("pip", "ours"))

@@ -18,18 +18,18 @@ def inside(image: str, *command: str, options: tuple[str, ...] = ()) -> str:
     return sh(*DOCKER_RUN, "--network", "none", *options, image, *command, within=300).stdout
 
 
-def test_versions_libraries_kernels_and_compilers_are_those_that_the_build_checked(image: str) -> None:
+def test_the_builds_own_check_passes_in_the_image(image: str) -> None:
     check = ("-v", f"{ROOT}/container/gpu/check.py:/check.py:ro")
     assert inside(image, "python", "/check.py", options=check).startswith("TensorFlow is built with CUDA 1")
 
 
-def test_what_nvidias_container_runtime_reads(image: str) -> None:
+def test_nvidias_container_runtime_is_told_of_all_gpus(image: str) -> None:
     variables = json.loads(sh("docker", "image", "inspect", image).stdout)[0]["Config"]["Env"]
     assert {"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} <= set(variables)
     assert not [each for each in variables if each.startswith("LD_LIBRARY_PATH=")]
 
 
-def test_nothing_of_the_toolchain(image: str) -> None:
+def test_the_image_has_no_toolchain_of_cuda(image: str) -> None:
     """ptxas is not removed: XLA calls it while a job runs."""
     names = [
         "nvcc",
@@ -65,7 +65,7 @@ def test_tensorflow_opens_all_libraries_and_registers_a_pretended_gpu(image: str
 
 
 @pytest.mark.parametrize("driver", [False, True])
-def test_a_job_with_a_gpu_lacks_the_driver_at_most(image: str, tmp_path: Path, driver: bool) -> None:
+def test_a_job_with_a_gpu_lacks_nothing_but_the_driver(image: str, tmp_path: Path, driver: bool) -> None:
     """All that our check looks for is there except libcuda.so.1; with that file, nothing is reported."""
     write_script(tmp_path, "print('the script runs')\n")
     mounts = {tmp_path: "/opt/ml"}

@@ -1,4 +1,4 @@
-"""Test Horovod on the image of TEST_LINE, in jobs of two hosts with a rank on each: `fit`, and Horovod's own tests.
+"""Test Horovod on the image of TEST_LINE, on two hosts with a rank on each: `fit`, uneven shards, and its own tests.
 
 Its own tests are not in its packages: HOROVOD_SOURCES names a checkout of Horovod 0.28.1,
 
@@ -7,7 +7,6 @@ Its own tests are not in its packages: HOROVOD_SOURCES names a checkout of Horov
 Those for GPUs are left out. docs/horovod.md has what came of it.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,9 +14,13 @@ from typing import Any
 
 import pytest
 from containers import BUSY, Cluster, Ending, download
+from epochs import tfrecords
 
-from images import LINE
+from entrypoint.launcher.job.channels import Distribution
+from entrypoint.simulate.local_channels import LocalChannel
+from images import DEFAULT_LINE, LINE
 
+StartCluster = Callable[..., Cluster]
 SOURCES = os.environ.get("HOROVOD_SOURCES", "")
 pytestmark = [pytest.mark.more, pytest.mark.timeout(1800)]
 NEEDED = ("pytest", "parameterized", "mock")  # by its tests; images have none of them
@@ -29,7 +32,7 @@ FILES = (
     "test_tensorflow2_keras_process_sets.py",
 )
 LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
-KERASES: dict[str, dict[str, str]] = {"keras2": {}} if LINE == "2.14" else {"keras2": LEGACY, "keras3": {}}
+KERASES: dict[str, dict[str, str]] = {"keras2": {}} if LINE == DEFAULT_LINE else {"keras2": LEGACY, "keras3": {}}
 # Which of their tests fail, with which Keras, and why.
 FAILS: dict[tuple[str, str], dict[str, list[str]]] = {
     ("keras3", "test_tensorflow2_keras.py"): {
@@ -62,37 +65,62 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(endings: Iterable[Ending]) -> list[Any]:
     """Return what each rank has written."""
-    return [json.loads((each.ml / f"output/data/{rank}.json").read_text()) for rank, each in enumerate(endings)]
+    return [ending.told[f"rank-{rank}"] for rank, ending in enumerate(endings)]
 
 
 @pytest.mark.parametrize("keras", KERASES)
-def test_fit(cluster: Callable[..., Cluster], keras: str) -> None:
+def test_fit_trains_all_ranks_alike(cluster: StartCluster, keras: str) -> None:
     """Ranks that start apart, each with its rows, end with the same weights; what they save is used to resume."""
     with cluster(program="horovod_keras.py", hosts=2, mode="mpi", environment={**BUSY, **KERASES[keras]}) as job:
-        endings = job.wait(within=400).values()
-        assert [ending.exit_code for ending in endings] == [0, 0]
-        ranks = told(endings)
+        ranks = told(job.all_end(within=400))
     assert ranks[0] == ranks[1]
     steps = 3 * 4  # epochs, batches
     assert ranks[0]["keras"][0] == keras[-1]
     assert ranks[0]["weights"] and ranks[0]["metrics"] and ranks[0]["normal"]
     assert ranks[0]["rate"] == pytest.approx(0.2)
-    assert ranks[0]["plain"] == ["keras" if LINE == "2.14" or keras == "keras3" else "tf_keras", steps]
+    assert ranks[0]["plain"] == ["keras" if LINE == DEFAULT_LINE or keras == "keras3" else "tf_keras", steps]
     assert ranks[0]["again"] == [steps, steps + 4, True]
     if keras == "keras3":
         assert ranks[0]["half"], "a rank whose gradients are infinite holds up nobody, and spoils nothing"
         assert "gradient_accumulation_steps" in ranks[0]["refused"]
 
 
+of_default_line = pytest.mark.skipif(LINE != DEFAULT_LINE, reason="the programs are written for the default line")
+
+
+@of_default_line
+def test_code_for_tensorflow_1_trains_by_the_shim(cluster: StartCluster) -> None:
+    """Variables of rank 0 reach all ranks, and gradients are averaged: 100 steps end between the ranks' own rows."""
+    shim = {"ENTRYPOINT_TF1": "shim", "TF_CPP_MIN_LOG_LEVEL": "2", **BUSY}
+    with cluster(program="horovod_tf1.py", mode="mpi", hosts=2, environment=shim) as job:
+        for rank, ending in enumerate(job.all_end()):
+            assert "begins at 1.0" in ending.log
+            assert f"rank {rank} of 2 has ended at 2.250" in ending.log
+            assert "before 3, after 2" in ending.log
+
+
+@of_default_line
+def test_ranks_with_uneven_shards_end_together(cluster: StartCluster, tmp_path: Path) -> None:
+    """unit/library has the counting; this is Horovod's part, and what happens without it."""
+    source = tmp_path / "data"
+    for name, records in {"a": 21, "b": 19, "c": 10}.items():  # algo-1 gets a and c, algo-2 gets b
+        tfrecords(source / name, [records], start=1)
+    channel = LocalChannel(name="train", source=source, distribution=Distribution.SHARDED)
+    stall = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "12"}
+    environment = {**BUSY, **stall, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    with cluster(program="uneven.py", mode="mpi", hosts=2, channels={"train": channel}, environment=environment) as job:
+        endings = job.all_end(within=400)
+        ranks = told(endings)
+        assert [each.pop("batches") for each in ranks] == [8, 5]
+        expected = {"even_steps": 5, "taken": 5, "together": [5, 5, 5], "counted": 5, "fit": 10, "alone": "stalled"}
+        assert ranks == [expected, expected]
+        assert "5 to 8: rank 0: 8 (31 records, 2 files); rank 1: 5 (19 records, 1 files)" in endings[0].log
+
+
 @pytest.mark.skipif(not SOURCES, reason="HOROVOD_SOURCES names no checkout of Horovod: see the file's first lines")
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("keras", KERASES)
-def test_horovods_own(
-    cluster: Callable[..., Cluster],
-    wheels: Path,
-    keras: str,
-    file: str,
-) -> None:
+def test_horovods_own_tests_pass(cluster: StartCluster, wheels: Path, keras: str, file: str) -> None:
     with cluster(
         program="horovod_tests.py",
         hosts=2,
@@ -103,9 +131,7 @@ def test_horovods_own(
         files={"requirements.txt": "\n".join(["--no-index", "--find-links /wheels", *NEEDED])},
         mounts=[f"{Path(SOURCES).resolve()}:/horovod:ro", f"{wheels}:/wheels:ro"],
     ) as job:
-        endings = job.wait(within=1500).values()
-        assert [ending.exit_code for ending in endings] == [0, 0]
-        ranks = told(endings)
+        ranks = told(job.all_end(within=1500))
         assert ranks[0] and list(ranks[0]) == list(ranks[1])
         count = {outcome: sum(each == outcome for each, _ in ranks[0].values()) for outcome in ("passed", "skipped")}
         failed = {name: why for rank in ranks for name, (outcome, why) in rank.items() if outcome == "failed"}

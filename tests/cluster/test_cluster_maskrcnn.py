@@ -1,4 +1,4 @@
-"""Test examples/maskrcnn in containers: two ranks learn to find shapes, stop and resume; `serve` finds them."""
+"""Test examples/maskrcnn in containers: two ranks learn to find shapes, and `serve` finds them."""
 
 import base64
 import json
@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from containers import BUSY, PATIENCE, Cluster, download
 from endpoint import ask, serving
 
-pytestmark = [pytest.mark.more, pytest.mark.timeout(5400)]
+pytestmark = [pytest.mark.more, pytest.mark.timeout(3600)]
 Figure = Callable[[str, float], None]
 
 MASKRCNN = Path(__file__).resolve().parents[2] / "examples/maskrcnn"
@@ -42,43 +41,32 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_hosts_learn_shapes(
-    image: str, tmp_path: Path, figure: Figure, tell: Callable[[str], None], wheels: Path, shapes: Path
+    image: str,
+    cluster: Callable[..., Cluster],
+    figure: Figure,
+    tell: Callable[[str], None],
+    wheels: Path,
+    shapes: Path,
 ) -> None:
-    options: dict[str, Any] = {
-        "program": "train.py",
-        "code": MASKRCNN,
-        "hosts": 2,
-        "mode": "mpi",
-        "channels": {"training": shapes},
-        "environment": {**BUSY, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"},
-        "mounts": [f"{wheels}:/wheels:ro"],
-        "shared": tmp_path / "checkpoints",
-    }
-    options["shared"].mkdir()
-    how = {**SIZE, **LEARNS, "epochs": 8}
-
-    with Cluster(image, tmp_path / "first", hyperparameters={**how, "log-steps": 10}, **options) as job:
-        job.sees("epochs=", "algo-1", within=1800)
-        job.stop()
-        endings = job.wait(within=300)
-        (seen,) = re.findall(r"SIGTERM: saved behind (\d+) images", endings["algo-1"].log)
-        assert 80 <= int(seen) < 8 * 480, "it was to be stopped on its way"
-        assert [list((ending.ml / "model").iterdir()) for ending in endings.values()] == [[], []]
-
-    with Cluster(image, tmp_path / "second", hyperparameters={**how, "log-steps": 60}, **options) as job:
-        endings = job.wait(within=3000)
-        assert [ending.exit_code for ending in endings.values()] == [0, 0]
-        first = endings["algo-1"]
-        begun = first.line("steps to go")
-        assert "on 2 ranks, 4 images each per step" in begun and f"resumed behind {seen} images" in begun
+    """That a training which is stopped goes on: local/test_maskrcnn.py."""
+    with cluster(
+        code=MASKRCNN,
+        hosts=2,
+        mode="mpi",
+        channels={"training": shapes},
+        environment={**BUSY, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"},
+        mounts=[f"{wheels}:/wheels:ro"],
+        hyperparameters={**SIZE, **LEARNS, "epochs": 8, "log-steps": 60},
+    ) as job:
+        first, second = job.all_end(within=3000)
+        assert "on 2 ranks, 4 images each per step" in first.line("steps to go")
         figures = {
             kind: float(number) for kind, number in re.findall(r"mAP\((\w+)\)/IoU=0.5:0.95: ([\d.]+)", first.log)
         }
-        figure(f"Mask R-CNN, 2 ranks: mAP(bbox) {figures['bbox']}, mAP(segm) {figures['segm']} after",
-               first.finished - first.started)  # fmt: skip
+        figure(f"Mask R-CNN, 2 ranks: mAP(bbox) {figures['bbox']}, mAP(segm) {figures['segm']} after", first.seconds)
         tell(re.findall(r"epochs=8\S* .*", first.log)[-1])
         assert figures["segm"] >= WANTED and figures["bbox"] >= WANTED
-        assert "mAP(" not in endings["algo-2"].log, "one rank speaks for all"
+        assert "mAP(" not in second.log, "one rank speaks for all"
 
         assert found_by_serve(image, first.ml / "model", shapes) >= 0.7
 

@@ -3,7 +3,6 @@
 On our image of it; and on a stand-in for AWS's with our entrypoint, which TEST_AWS_IMAGE names, or make_aws.sh makes.
 """
 
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ from matrix import ENVIRONMENT, JAX_LINE, LINES, NEVER, NO_HOROVOD, ON, ON_JAX, 
 
 from images import BUILD, GPU, LINE, ROOT, Images, one_at_a_time
 
-JAX_CELL = ROOT / "tests/programs"
+JAX_CELL = ROOT / "tests/programs/jax_cell.py"
 # A stand-in has no GPUs either.
 WHERE = (LINE,) if GPU else (LINE, LINE + ON)
 ALL = [(where, way, name) for where in WHERE for way in WAYS for name in LINES[LINE]]
@@ -59,37 +58,32 @@ def onto_aws(aws: str) -> Iterator[str]:
 @pytest.mark.more
 @pytest.mark.timeout(2 * BUILD)  # the first waits for a stand-in
 @pytest.mark.parametrize("where, way, name", CELLS, ids=["-".join(cell).replace(ON, "-on") for cell in CELLS])
-def test_a_cell(request: pytest.FixtureRequest, tmp_path: Path, where: str, way: str, name: str) -> None:
+def test_a_cell_trains_or_says_why_not(
+    request: pytest.FixtureRequest, tmp_path: Path, where: str, way: str, name: str
+) -> None:
     interface, never = LINES[LINE][name], NEVER.get((where, way, name))
     if where == LINE:
         request.getfixturevalue("of_line")
     image = request.getfixturevalue("image" if where == LINE else "onto_aws")
-    environment = {**BUSY, **ENVIRONMENT[way], **dict(interface.environment)}
-    hyperparameters = {"api": interface.api, "way": way, "sagemaker_mpi_num_of_processes_per_host": 1}
     hosts = 1 if way == "single" else 2
-    (tmp_path / "shared").mkdir()  # an Estimator's parameter servers write each their part of a checkpoint
     with Cluster(
         image,
         tmp_path,
         program="cell.py",
-        shared=tmp_path / "shared",
+        shared=tmp_path / "shared",  # an Estimator's parameter servers write each their part of a checkpoint
         hosts=hosts,
-        environment=environment,
-        hyperparameters=hyperparameters,
+        environment={**BUSY, **ENVIRONMENT[way], **dict(interface.environment)},
+        hyperparameters={"api": interface.api, "way": way, "sagemaker_mpi_num_of_processes_per_host": 1},
     ) as job:
-        endings = job.wait(within=400).values()
-        codes = [ending.exit_code for ending in endings]
         if never:
-            assert 0 not in codes
+            endings = job.wait(within=400).values()
+            assert 0 not in [ending.exit_code for ending in endings]
             assert any(never.text in (ending.failure or "") + ending.log for ending in endings)
             if never is not NO_HOROVOD:  # which its first line says
                 told_first = (re.search(r"warning: cell\.py:\d+ calls fit", ending.log) for ending in endings)
                 assert any(told_first), "it is told before it trains"
             return
-        assert codes == [0] * hosts
-        told = [
-            json.loads(file.read_text()) for ending in endings for file in (ending.ml / "output/data").glob("*.json")
-        ]
+        told = [facts for ending in job.all_end(within=400) for facts in ending.told.values()]
         everywhere = {"mwms", "horovod", "mpi4py"} if interface.api != "estimator" else {"horovod"}
         assert len(told) == (hosts if way in everywhere else 1)
         assert all(each["keras"].startswith(interface.keras) and each["tasks"] == hosts for each in told)
@@ -99,9 +93,9 @@ def test_a_cell(request: pytest.FixtureRequest, tmp_path: Path, where: str, way:
 
 @pytest.mark.more
 @pytest.mark.skipif(LINE != JAX_LINE, reason="the image of another line has no jax")
+@pytest.mark.usefixtures("of_line")
 @pytest.mark.parametrize("api", ON_JAX)
-def test_a_cell_of_jax(request: pytest.FixtureRequest, image: str, tmp_path: Path, api: str) -> None:
-    request.getfixturevalue("of_line")
+def test_a_library_of_jax_trains(image: str, tmp_path: Path, api: str) -> None:
     options: dict[str, Any] = {"environment": {**BUSY, "ENTRYPOINT_MODE": "jax"}, "hyperparameters": {"api": api}}
     if needed := ON_JAX[api][1]:
         # The pins of the image: what it has stays as it is.
@@ -109,12 +103,6 @@ def test_a_cell_of_jax(request: pytest.FixtureRequest, image: str, tmp_path: Pat
         options["files"] = {"requirements.txt": f"--no-index\n--find-links /wheels\n{needed}\n"}
         options["mounts"] = [f"{tmp_path / 'wheels'}:/wheels:ro"]
     with Cluster(image, tmp_path, program="jax_cell.py", code=JAX_CELL, hosts=2, **options) as job:
-        endings = job.wait(within=400).values()
-        assert [ending.exit_code for ending in endings] == [0, 0]
-        told = [
-            json.loads(file.read_text())
-            for ending in endings
-            for file in (ending.ml / "output/data").glob("process-*.json")
-        ]
+        told = [facts for ending in job.all_end(within=400) for facts in ending.told.values()]
         assert sorted(each["index"] for each in told) == [0, 1]
         assert all((each["tasks"], each["weights"]) == (2, [1.0, 2.0, 3.0]) for each in told)

@@ -95,42 +95,27 @@ def test_our_programs_come_first_and_have_packages_of_their_own(onto: tuple[str,
     assert "/opt/ml/model" in served and "Traceback" not in served
 
 
-def test_ranks_on_two_hosts(onto: tuple[str, str], tmp_path: Path) -> None:
+def test_ranks_on_two_hosts_need_no_ssh(onto: tuple[str, str], tmp_path: Path) -> None:
     """The image has Open MPI and no ssh."""
     with Cluster(onto[0], tmp_path, program="tells.py", hosts=2, mode="mpi") as job:
-        endings = job.wait()
-        assert {ending.exit_code for ending in endings.values()} == {0}
-        assert "running mpirun.real " in endings["algo-1"].log
-        for rank, (host, ending) in enumerate(endings.items()):
-            facts = json.loads((ending.ml / f"output/data/rank-{rank}.json").read_text())
-            assert (facts["size"], facts["env"]["SM_CURRENT_HOST"]) == (2, host)
+        endings = job.all_end()
+        assert "running mpirun.real " in endings[0].log
+        for rank, ending in enumerate(endings):
+            facts = ending.told[f"rank-{rank}"]
+            assert (facts["size"], facts["env"]["SM_CURRENT_HOST"]) == (2, ending.host)
             path = facts["env"]["PYTHONPATH"].split(":")
             assert PACKAGES not in path and path[-1] == "/opt/sagemaker-tf-entrypoint/library"
 
 
 @pytest.mark.more
-def test_a_stop_reaches_the_script(onto: tuple[str, str], tmp_path: Path) -> None:
-    with Cluster(onto[0], tmp_path, program="waits.py", hosts=2, mode="mwms") as job:
-        job.sees("] waiting")
-        job.stop()
-        assert {ending.exit_code for ending in job.wait().values()} == {143}
-
-
-@pytest.mark.more
-def test_ranks_of_a_user_who_is_not_root(like_aws: str, images: Images, tmp_path: Path) -> None:
+def test_ranks_may_be_of_a_user_who_is_not_root(like_aws: str, images: Images, tmp_path: Path) -> None:
     """The user has no home, where Open MPI looks for one, and sh for a shell, so that mpirun needs more than orted."""
     name, said = images.on(
         images.build("ARG IMAGE\nFROM ${IMAGE}\nRUN useradd --no-create-home trainer\nUSER trainer\n", IMAGE=like_aws)
     )
     assert "runs as user trainer" in said
     with Cluster(name, tmp_path, program="tells.py", hosts=2, mode="mpi", open_to_all=True) as job:
-        assert {ending.exit_code for ending in job.wait().values()} == {0}
-
-
-@pytest.mark.more  # tests/unit has the plan, and test_cluster_ways.py runs it
-def test_parameter_servers(onto: tuple[str, str], tmp_path: Path) -> None:
-    with Cluster(onto[0], tmp_path, program="tells.py", hosts=2, mode="ps") as job:
-        assert {ending.exit_code for ending in job.wait().values()} == {0}
+        job.all_end()
 
 
 # ---- an image that is no framework's
@@ -152,7 +137,7 @@ def bare(images: Images) -> tuple[str, str]:
 
 
 @pytest.mark.more
-def test_a_python_without_pip_and_a_user_who_is_not_root(bare: tuple[str, str], tmp_path: Path) -> None:
+def test_a_python_without_pip_hears_a_stop(bare: tuple[str, str], tmp_path: Path) -> None:
     name, said = bare
     assert "this Python has no pip: taking one from" in said and "runs as user trainer" in said
     assert config(name)["User"] == "trainer"
@@ -161,7 +146,7 @@ def test_a_python_without_pip_and_a_user_who_is_not_root(bare: tuple[str, str], 
     with Cluster(name, tmp_path, program="waits.py", hosts=2, mode="mwms", open_to_all=True) as job:
         job.sees("] waiting")
         job.stop()
-        assert {ending.exit_code for ending in job.wait().values()} == {143}
+        job.all_end(143)
 
 
 @pytest.mark.more
@@ -177,11 +162,9 @@ def test_what_a_mode_lacks_is_said_at_the_start(
     bare: tuple[str, str], tmp_path: Path, mode: str, hosts: int, names: list[str]
 ) -> None:
     with Cluster(bare[0], tmp_path, program="tells.py", hosts=hosts, mode=mode, open_to_all=True) as job:
-        endings = job.wait()
-    for ending in endings.values():
-        assert ending.exit_code == 78
-        assert all(name in ending.failure for name in names)
-        assert "told" not in ending.log
+        for ending in job.all_end(78):
+            assert all(name in str(ending.failure) for name in names)
+            assert "told" not in ending.log
 
 
 # ---- what build.sh refuses
@@ -210,13 +193,13 @@ def test_a_build_that_fails_leaves_no_container(like_aws: str, images: Images) -
     assert sh("docker", "ps", "--all", "--quiet", "--filter", f"ancestor={like_aws}").stdout == ""
 
 
-def test_an_image_that_is_not_there(images: Images) -> None:
+def test_a_missing_image_is_refused(images: Images) -> None:
     done = images.try_on("localhost:9/team/no-such-image:1")
     assert done.returncode == 1
     assert "--on: found no image 'localhost:9/team/no-such-image:1' on this machine" in done.stderr
 
 
-def test_an_image_for_other_machines(like_aws: str, images: Images, tmp_path: Path) -> None:
+def test_an_image_for_other_machines_is_refused(like_aws: str, images: Images, tmp_path: Path) -> None:
     """docker describes it as it describes one for ARM."""
     real = shutil.which("docker")
     docker = tmp_path / "docker"
@@ -236,13 +219,13 @@ def test_an_image_for_other_machines(like_aws: str, images: Images, tmp_path: Pa
         (["--push", "x"], "--push: found 'x'"),
     ],
 )
-def test_options_that_do_not_go_together(images: Images, options: list[str], says: str) -> None:
+def test_options_that_do_not_go_together_are_refused(images: Images, options: list[str], says: str) -> None:
     done = images.try_on("some:image", "--dry-run", *options)
     assert done.returncode == 1 and says in done.stderr
 
 
 @pytest.mark.more
-def test_an_image_without_a_python_that_is_new_enough(like_aws: str, images: Images) -> None:
+def test_an_image_with_an_old_python_is_refused(like_aws: str, images: Images) -> None:
     old = images.build(
         """
         ARG IMAGE

@@ -31,35 +31,35 @@ def trixie() -> str:
 @pytest.fixture
 def start(trixie: str, tmp_path: Path) -> Start:
     def start(program: str, hosts: int = 2, code: str = "", **hyperparameters: str | int) -> Cluster:
-        folder = tmp_path / "code"
-        folder.mkdir()
-        (folder / program).write_text(code or (PROGRAMS / program).read_text())
         return Cluster(
-            trixie, tmp_path, program=program, code=folder, hosts=hosts, mode="mpi", hyperparameters=hyperparameters
+            trixie,
+            tmp_path,
+            program=program,
+            code=code or PROGRAMS / program,
+            hosts=hosts,
+            mode="mpi",
+            hyperparameters=hyperparameters,
         )
 
     return start
 
 
-def codes(job: Cluster) -> list[int]:
-    return [ending.exit_code for ending in job.wait().values()]
-
-
-def test_uneven_ranks_on_three_hosts(start: Start) -> None:
+def test_uneven_ranks_run_on_three_hosts(start: Start) -> None:
     options = {"sagemaker_mpi_num_of_processes_per_host": 2, "sagemaker_mpi_custom_mpi_options": "-np 5 -x A=b"}
     with start("mpi_sum.py", 3, **options) as job:
-        assert codes(job) == [0, 0, 0]
+        job.all_end()
         assert "--prtemca plm_ssh_agent" in job.log("algo-1")  # it is version 5
         for rank, host in enumerate(["algo-1", "algo-1", "algo-2", "algo-2", "algo-3"]):
             assert f"[{host} rank {rank}] rank {rank} of 5: sum 5" in job.log(host)
 
 
-@pytest.mark.parametrize("action, what", [("raise", "exit code 1): ValueError: rank 1"), ("kill", "killed by SIGKILL")])
-def test_a_rank_that_fails_is_named_by_all_hosts(start: Start, action: str, what: str) -> None:
+@pytest.mark.parametrize(
+    "action, code, what", [("raise", 1, "exit code 1): ValueError: rank 1"), ("kill", 137, "killed by SIGKILL")]
+)
+def test_a_rank_that_fails_is_named_by_all_hosts(start: Start, action: str, code: int, what: str) -> None:
     with start("mpi_sum.py", **{action: "1"}) as job:
-        failures = {ending.failure for ending in job.wait().values()}
-        assert len(failures) == 1
-        assert str(failures.pop()).startswith(f"algo-2 rank 1 ({what}")
+        first, _ = job.all_end(code)
+        assert str(first.failure).startswith(f"algo-2 rank 1 ({what}")
 
 
 def test_ranks_save_for_longer_than_prrte_gives_them(start: Start) -> None:
@@ -67,7 +67,7 @@ def test_ranks_save_for_longer_than_prrte_gives_them(start: Start) -> None:
     with start("mpi_saves.py", sagemaker_mpi_num_of_processes_per_host=2) as job:
         job.sees("asleep", times=2)
         job.stop()
-        assert codes(job) == [0, 0]
+        job.all_end()
         assert [job.log(host).count("] saved") for host in job.hosts] == [2, 2]
 
 

@@ -1,4 +1,4 @@
-"""Test rows of the outcome table (docs/outcomes.md) with real training: TensorFlow and Horovod, in containers.
+"""Test how real training ends, by TensorFlow and Horovod in containers. docs/outcomes.md has the rest of the endings.
 
 Here the processes that are left behind say things of their own, such as "Horovod has been shut down" or "Collective ops
 is aborted": the explanation must still be the first thing that went wrong. Figures are printed; limits are generous.
@@ -7,10 +7,13 @@ is aborted": the explanation must still be the first thing that went wrong. Figu
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from containers import BUSY, Cluster, Ending
+from variants import variants
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
@@ -29,12 +32,11 @@ os.kill(found[0], 9)
 """
 SERVER = {"ENTRYPOINT_PS_WORKERS": "server"}
 SMALL = {"ENTRYPOINT_PEER_TIMEOUT": "5", "ENTRYPOINT_PS_COUNT": "2"}
-HOST_LOST = 69
 SOON = 60  # seconds; says that nothing hung, however busy the machine. The figures say how soon it was
 
 
 def train(cluster: StartCluster, way: str, **hyperparameters: str) -> Cluster:
-    """Train in one of the modes of the table: on three hosts with parameter servers, on two without."""
+    """Train in one of the ways of the outcome table: on three hosts with parameter servers, on two without."""
     mode, _, workers = way.partition(" ")
     return cluster(
         program="trains_tf1.py" if way == "ps script" else "trains.py",
@@ -50,118 +52,96 @@ def trained(job: Cluster, way: str) -> None:
     job.sees("] step 5", *(["algo-1"] if way == "ps server" else job.hosts))
 
 
-def kill(job: Cluster, host: str, *words: str) -> float:
-    job.exec(host, "python3", "-c", KILL, *words)
-    return time.time()
+def last_end(endings: Iterable[Ending]) -> float:
+    return max(ending.finished for ending in endings)
 
 
-def last_end(endings: dict[str, Ending]) -> float:
-    return max(ending.finished for ending in endings.values())
+class Row(NamedTuple):
+    """A fault of a training, and how all hosts end; `process` is the one that a process is killed by, by its words."""
+
+    way: str
+    host: str
+    fault: str  # the script raises, the process is killed, or the host is killed
+    code: int
+    cause: str  # behind the host's name
+    process: tuple[str, ...] = ("SM_USER_ENTRY_POINT=trains.py",)
 
 
-def all_end(endings: dict[str, Ending], code: int, explanation: str) -> None:
-    assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(endings, code)
-    texts = {ending.failure for ending in endings.values()}
-    assert len(texts) == 1, texts
-    assert str(texts.pop()).splitlines()[0].startswith(explanation)
+RAISES, DIES, LOST = "raises", "its process is killed", "is killed"
+ERROR = "(exit code 1): ValueError: row 17 of algo-"
+GONE = "(lost: its connection closed"
+OF_SERVERS = ("tf_server.py", '"task": {"type": "ps"')
+OF_WORKERS = ("tf_server.py", '"task": {"type": "worker"')
+ROWS = [
+    Row("ps script", "algo-2", RAISES, 1, f"worker/0 {ERROR}2"),
+    Row("ps server", "algo-1", RAISES, 1, f"chief/0 {ERROR}1"),
+    Row("mwms", "algo-2", RAISES, 1, f"worker/1 {ERROR}2"),
+    Row("mpi", "algo-2", RAISES, 1, f"rank 1 {ERROR}2"),
+    Row("ps server", "algo-2", DIES, 137, "ps/1 (ended too early, killed by SIGKILL)", OF_SERVERS),
+    Row("ps server", "algo-2", DIES, 137, "worker/0 (ended too early, killed by SIGKILL)", OF_WORKERS),
+    Row("mwms", "algo-2", DIES, 137, "worker/1 (killed by SIGKILL)"),
+    Row("mpi", "algo-2", DIES, 137, "rank 1 (killed by SIGKILL)"),
+    Row("ps script", "algo-1", LOST, 69, GONE),
+    Row("ps server", "algo-2", LOST, 69, GONE),
+    Row("mwms", "algo-2", LOST, 69, GONE),
+    Row("mpi", "algo-1", LOST, 69, GONE),
+]
+NAMED = {f"{row.way}, {row.host} {row.fault}, {row.cause.split(' (')[0]}": (row,) for row in ROWS}
 
 
-@pytest.mark.parametrize(
-    "way, host, process",
-    [
-        pytest.param("ps script", "algo-2", "worker/0", marks=pytest.mark.more),
-        pytest.param("ps server", "algo-1", "chief/0", marks=pytest.mark.more),
-        pytest.param("mwms", "algo-1", "worker/0", marks=pytest.mark.more),
-        ("mwms", "algo-2", "worker/1"),
-        pytest.param("mpi", "algo-2", "rank 1", marks=pytest.mark.more),
-    ],
-)
-def test_script_raises(cluster: StartCluster, figure: Figure, way: str, host: str, process: str) -> None:
-    with train(cluster, way, raises=host) as job:
+# In each default run test_cluster_faults.py kills a worker and its host, local/test_outcome_table.py one of each kind.
+@pytest.mark.parametrize("row", variants(NAMED, "mwms, algo-2 raises, worker/1", f"mpi, algo-1 {LOST}, {GONE}"))
+def test_all_hosts_end_by_the_first_cause(cluster: StartCluster, figure: Figure, row: Row) -> None:
+    with train(cluster, row.way, **({"raises": row.host} if row.fault == RAISES else {})) as job:
+        began = None
+        if row.fault != RAISES:
+            trained(job, row.way)
+            began = time.time()
+        if row.fault == DIES:
+            job.exec(row.host, "python3", "-c", KILL, *row.process)
+        elif row.fault == LOST:
+            job.kill(row.host)
         endings = job.wait()
-        all_end(endings, 1, f"{host} {process} (exit code 1): ValueError: row 17 of {host} has no label")
-        raised = float(re.search(r"raises at (\d+\.\d+)", endings[host].log)[1])
-        figure(f"{way}, {host} raises: all hosts gone after", last_end(endings) - raised)
-        assert last_end(endings) - raised < SOON
+        began = began or float(re.search(r"raises at (\d+\.\d+)", endings[row.host].log)[1])
+        if row.fault == LOST:
+            assert endings.pop(row.host).exit_code == 137
+        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(endings, row.code)
+        (text,) = {ending.failure for ending in endings.values()}
+        assert str(text).startswith(f"{row.host} {row.cause}")
+        figure(f"{row.way}, {row.host} {row.fault}: all hosts gone after", last_end(endings.values()) - began)
+        assert last_end(endings.values()) - began < SOON
 
 
-# test_cluster_faults.py kills a worker in a container, local/test_outcome_table.py one of each kind.
-@pytest.mark.parametrize(
-    "way, words, what",
-    [
-        pytest.param("mwms", ["SM_USER_ENTRY_POINT=trains.py"], "worker/1 (killed by SIGKILL)", marks=pytest.mark.more),
-        pytest.param("mpi", ["SM_USER_ENTRY_POINT=trains.py"], "rank 1 (killed by SIGKILL)", marks=pytest.mark.more),
-        pytest.param(
-            "ps server",
-            ["tf_server.py", '"task": {"type": "ps"'],
-            "ps/1 (ended too early, killed by SIGKILL)",
-            marks=pytest.mark.more,
-        ),
-        pytest.param(
-            "ps server",
-            ["tf_server.py", '"task": {"type": "worker"'],
-            "worker/0 (ended too early, killed by SIGKILL)",
-            marks=pytest.mark.more,
-        ),
-    ],
-)
-def test_process_is_killed(cluster: StartCluster, figure: Figure, way: str, words: list[str], what: str) -> None:
-    with train(cluster, way) as job:
-        trained(job, way)
-        killed = kill(job, "algo-2", *words)
-        endings = job.wait()
-        all_end(endings, 137, f"algo-2 {what}")
-        figure(f"{way}, {what.split(' (')[0]} is killed: all hosts gone after", last_end(endings) - killed)
-        assert last_end(endings) - killed < SOON
-
-
-@pytest.mark.parametrize(
-    "way, host",
-    [
-        pytest.param("ps script", "algo-1", marks=pytest.mark.more),
-        pytest.param("ps server", "algo-2", marks=pytest.mark.more),
-        pytest.param("mwms", "algo-2", marks=pytest.mark.more),
-        pytest.param("mpi", "algo-2", marks=pytest.mark.more),  # test_cluster_failures.py has it without TensorFlow
-    ],
-)
-def test_host_is_killed(cluster: StartCluster, figure: Figure, way: str, host: str) -> None:
-    with train(cluster, way) as job:
-        trained(job, way)
-        killed = job.kill(host)
-        endings = job.wait()
-        assert endings.pop(host).exit_code == 137
-        all_end(endings, HOST_LOST, f"{host} (lost: its connection closed")
-        figure(f"{way}, {host} is killed: the others gone after", last_end(endings) - killed)
-        assert last_end(endings) - killed < SOON
-
-
-@pytest.mark.more  # local/test_outcome_table.py and local/test_faults.py cut hosts off
-@pytest.mark.parametrize("way", ["mwms", "mpi"])
-def test_host_is_cut_off(cluster: StartCluster, figure: Figure, way: str) -> None:
-    with train(cluster, way) as job:
-        trained(job, way)
-        cut = job.disconnect("algo-2")
-        endings = job.wait()
-        figure(f"{way}, algo-2 is cut off: all hosts gone after", last_end(endings) - cut)
-        assert last_end(endings) - cut < SOON
-        all_end({"algo-2": endings.pop("algo-2")}, HOST_LOST, "algo-1 (lost: no report for ")
-        all_end(endings, HOST_LOST, "algo-2 (lost: no report for ")
-
-
-@pytest.mark.parametrize(
-    "way", [pytest.param("ps server", marks=pytest.mark.more), pytest.param("mwms", marks=pytest.mark.more), "mpi"]
-)
+@pytest.mark.parametrize("way", variants({way: way for way in ("ps server", "mwms", "mpi")}, "mpi"))
 def test_training_that_is_stopped_saves(cluster: StartCluster, figure: Figure, way: str) -> None:
     """The weight is on a parameter server, or agreed on by all: the others must still run."""
     with train(cluster, way) as job:
         trained(job, way)
         job.stop()
-        endings = job.wait()
-        assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, 0)
-        assert [ending.failure for ending in endings.values()] == [None] * len(job.hosts)
+        endings = job.all_end()
         saved = json.loads((job.ml("algo-1") / "model" / "weight.json").read_text())
         assert saved["steps"] >= 5 and saved["weight"] > 0
-        left = [float(at) for e in endings.values() for at in re.findall(r"left after step \d+ at (\d+\.\d+)", e.log)]
+        left = [float(at) for e in endings for at in re.findall(r"left after step \d+ at (\d+\.\d+)", e.log)]
         assert len(left) == (1 if way == "ps server" else 2)
         figure(f"{way}: from the last script's end to the last host's", last_end(endings) - max(left))
         assert last_end(endings) - max(left) < SOON
+
+
+SLOW = """
+import time
+print("Python comes up", flush=True)
+time.sleep(3)
+"""
+
+
+def test_stop_before_the_launcher_is_up_ends_the_host(cluster: StartCluster, tmp_path: Path) -> None:
+    """Linux drops a signal for a PID 1 that has no handler yet, unless it is blocked."""
+    train = tmp_path / "train"
+    own = (Path(__file__).parents[2] / "container/train").read_text()
+    train.write_text(own.replace("import sys\n", f"import sys\n{SLOW}", 1))
+    train.chmod(0o755)
+    with cluster(program="waits.py", hosts=1, mounts=[f"{train}:/opt/venv/bin/train:ro"]) as job:
+        job.sees("Python comes up")
+        job.stop()
+        (ending,) = job.all_end(143)
+        assert "waiting" not in ending.log

@@ -1,8 +1,6 @@
 """Test Pipe mode in the image, with sagemaker-tensorflow's operator if there is one for its TensorFlow."""
 
 import json
-import shutil
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,19 +8,13 @@ import pytest
 from containers import BUSY, PROGRAMS, Cluster, run_alone
 from epochs import REPLICATED, SHARDED, tfrecords
 from sent import by_sdk, mpi
-from variants import variants
 
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 from images import DEFAULT_LINE, LINE
 
 FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
-EPOCHS = 2  # of pipe_channels.py
 
 StartCluster = Callable[..., Cluster]
-
-needs_the_operator = pytest.mark.skipif(
-    LINE != DEFAULT_LINE, reason="sagemaker-tensorflow has no release for this TensorFlow"
-)
 
 
 def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> None:
@@ -51,100 +43,33 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
     assert ("by_operator" in result.stdout) == (LINE == DEFAULT_LINE)
 
 
-# --- a script that reads as the DeepFM article does, with two ranks on each of two hosts ---
-
-
-def read_by_ranks(cluster: StartCluster, folder: Path, told: dict[str, bool], **sources: Path) -> list[dict]:
-    """Return what each rank read of these channels, in rank order. `told`: what is passed to the script about them.
-
-    Channels are dealt to hosts where the script is told so; `evaluation` never is.
-    """
-    sharded = SHARDED if told["enable_s3_shard"] else REPLICATED
+# The article's matrix has more cells: unit/launcher/job/test_channels.py reads each once, sdk/test_submit.py plans it.
+@pytest.mark.more  # test_cluster_sharding.py has the operator and passes that are dealt out
+@pytest.mark.skipif(LINE != DEFAULT_LINE, reason="sagemaker-tensorflow has no release for this TensorFlow")
+def test_ranks_with_a_channel_each_read_every_record_once(cluster: StartCluster, tmp_path: Path) -> None:
+    """It reads as the DeepFM article does, with two ranks on each of two hosts: each record once in each pass."""
+    first = tfrecords(tmp_path / "training", [13, 7, 1, 20, 6], 0)
+    second = tfrecords(tmp_path / "training-2", [2, 9, 4], 100)
+    evaluation = tfrecords(tmp_path / "evaluation", [5, 3], 200)
     channels = {
-        name: Channel(
-            name=name,
-            source=source,
-            mode=InputMode.PIPE,
-            distribution=REPLICATED if name == "evaluation" else sharded,
-        )
-        for name, source in sources.items()
+        name: LocalChannel(name=name, source=tmp_path / name, mode=ChannelMode.PIPE, distribution=distribution)
+        for name, distribution in (("training", SHARDED), ("training-2", SHARDED), ("evaluation", REPLICATED))
     }
-    code = folder / "code"
-    code.mkdir()
-    shutil.copy(FOREIGN / "pipe_channels.py", code / "train.py")
+    told = {"enable_data_multi_path": True, "enable_s3_shard": True}
     with cluster(
-        program="train.py",
-        code=code,
+        code=FOREIGN / "pipe_channels.py",
         hosts=2,
         channels=channels,
         # More ranks than cores: those that wait leave their core to others.
         hyperparameters=by_sdk("train.py", mpi(2, "--mca mpi_yield_when_idle 1"), worker_per_host=2, **told),
         environment={**BUSY, "TF_CPP_MIN_LOG_LEVEL": "2"},
     ) as job:
-        endings = job.wait(within=400)
-        assert {host: ending.exit_code for host, ending in endings.items()} == {"algo-1": 0, "algo-2": 0}
+        endings = job.all_end(within=400)
         # A container is not told whether they have one S3 path.
-        assert "If all have one S3 path, every process reads all of it: set ENTRYPOINT_CH" in endings["algo-1"].log
-        files = [path for ending in endings.values() for path in (ending.ml / "output/data").glob("rank-*.json")]
-        return [json.loads(path.read_text()) for path in sorted(files, key=lambda path: path.name)]
-
-
-def in_epoch(ranks: list[dict], epoch: int) -> Counter[int]:
-    """Return how often all ranks together read each record."""
-    return Counter(number for rank in ranks for number in rank["epochs"][epoch])
-
-
-@needs_the_operator
-@pytest.mark.parametrize(
-    ("several_paths", "s3_shard"),
-    # test_cluster_sharding.py has the operator and a pass that is dealt out; the article's matrix is of variants.
-    variants(
-        {
-            "several paths, dealt by SageMaker": (True, True),
-            "several paths, whole": (True, False),
-            "one path, dealt by SageMaker": (False, True),
-            "one path, whole": (False, False),
-        }
-    ),
-)
-def test_a_script_with_a_channel_for_each_rank_and_shards_of_its_own(
-    cluster: StartCluster, tmp_path: Path, several_paths: bool, s3_shard: bool
-) -> None:
-    """Each record is read once per epoch, in each cell of the article's matrix; SM_CHANNELS has its order."""
-    first = tfrecords(tmp_path / "first", [13, 7, 1, 20, 6], 0)
-    second = tfrecords(tmp_path / "second", [2, 9, 4], 100)
-    evaluation = tfrecords(tmp_path / "test", [5, 3], 200)
-    ranks = read_by_ranks(
-        cluster,
-        tmp_path,
-        {"enable_data_multi_path": several_paths, "enable_s3_shard": s3_shard},
-        **{
-            "training": tmp_path / "first",
-            "training-2": tmp_path / ("second" if several_paths else "first"),
-            "evaluation": tmp_path / "test",
-        },
-    )
+        assert "If all have one S3 path, every process reads all of it: set ENTRYPOINT_CH" in endings[0].log
+        ranks = [facts for ending in endings for facts in ending.told.values()]
     assert [rank["channels"] for rank in ranks] == 4 * [["evaluation", "training", "training-2"]]
     assert [rank["channel"] for rank in ranks] == 2 * ["training", "training-2"]
     assert [rank["evaluation"] for rank in ranks] == [evaluation, None, evaluation, None]
-    for epoch in range(EPOCHS):
-        assert in_epoch(ranks, epoch) == Counter(first + second if several_paths else first)
-
-
-@pytest.mark.more
-@needs_the_operator
-def test_such_a_script_reads_twice_what_it_takes_for_several_paths_and_is_one(
-    cluster: StartCluster, tmp_path: Path
-) -> None:
-    """Both channels have one S3 path, and the script is configured for several: the launcher cannot repair that."""
-    first = tfrecords(tmp_path / "first", [3, 4], 0)
-    tfrecords(tmp_path / "test", [2], 200)
-    sources = {"training": "first", "training-2": "first", "evaluation": "test"}
-    ranks = read_by_ranks(
-        cluster,
-        tmp_path,
-        {"enable_data_multi_path": True, "enable_s3_shard": False},
-        **{name: tmp_path / folder for name, folder in sources.items()},
-    )
-    for epoch in range(EPOCHS):
-        assert in_epoch(ranks, epoch) == Counter(first + first)
+    for epoch in range(2):
+        assert sorted(number for rank in ranks for number in rank["epochs"][epoch]) == sorted(first + second)

@@ -3,7 +3,7 @@
 The index is a folder that both hosts read, with packages of a few lines (tests/requirements_forms.py).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,15 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(cluster: StartCluster, index: Path, tmp_path: Path) -> StartCluster:
+def start(cluster: StartCluster, index: Path) -> StartCluster:
     """Start a job of two hosts with this train.py, or train.sh, and requirements.txt."""
 
     def begin(requirements: str, script: str = "print('told it')\n", program: str = "train.py", **more: Any) -> Cluster:
-        code = tmp_path / "code"
-        code.mkdir()
-        (code / program).write_text(script)
-        (code / "requirements.txt").write_text(requirements)
         environment = {"PIP_INDEX_URL": "file:///index/simple", **more.pop("environment", {})}
+        files = {"requirements.txt": requirements, **more.pop("files", {})}
         return cluster(
-            program=program, code=code, hosts=2, mode="mwms", mounts=[f"{index}:/index:ro"], environment=environment,
-            **more,
+            program=program, code=script, files=files, hosts=2, mode="mwms", mounts=[f"{index}:/index:ro"],
+            environment=environment, **more,
         )  # fmt: skip
 
     return begin
@@ -62,23 +59,15 @@ def told(ending: Ending) -> list[str]:
     return [line.partition("] told ")[2] for line in ending.log.splitlines() if "] told " in line]
 
 
-def all_end_with(code: int, job: Cluster) -> Mapping[str, Ending]:
-    endings = job.wait()
-    assert {host: ending.exit_code for host, ending in endings.items()} == dict.fromkeys(job.hosts, code)
-    return endings
-
-
-def cause(endings: Mapping[str, Ending]) -> str:
-    """Return the first line of the failure file, which is one for all hosts."""
-    texts = {str(ending.failure) for ending in endings.values()}
-    assert len(texts) == 1
-    return texts.pop().splitlines()[0]
+def cause(endings: list[Ending]) -> str:
+    """Return the first line of the failure file."""
+    return str(endings[0].failure).splitlines()[0]
 
 
 def test_a_library_that_asks_for_tensorflow_installs_nothing_of_it(start: StartCluster) -> None:
     """The script, pip and uv in it see the same versions, and keep them."""
     with start("asks-tensorflow\nfits-once\n", ASKS) as job:
-        for ending in all_end_with(0, job).values():
+        for ending in job.all_end():
             assert "installed 2 packages by uv in " in ending.log
             tensorflow, check, never, plain, numpy, version = told(ending)
             assert tensorflow.startswith("tensorflow 2.")
@@ -113,19 +102,19 @@ REFUSED = {
 def test_what_cannot_be_met_ends_all_hosts_with_one_cause(start: StartCluster, requirements: str) -> None:
     """Nothing was installed then: not what the other line asks for either."""
     with start(requirements) as job:
-        endings = all_end_with(CODE, job)
+        endings = job.all_end(CODE)
         first = cause(endings)
         assert "prepare (exit code 65): requirements.txt in /opt/ml/code cannot be installed: " in first
         for words in REFUSED[requirements]:
             assert words in first
-        for host, ending in endings.items():
+        for ending in endings:
             assert not told(ending)
-            changed = sh("docker", "diff", job.container(host)).stdout
+            changed = sh("docker", "diff", job.container(ending.host)).stdout
             assert f"{PACKAGES_OF_IMAGE}/plain" not in changed and f"{PACKAGES_OF_IMAGE}/numpy" not in changed
 
 
 @pytest.mark.more
-def test_a_shell_script_that_installs_by_itself_keeps_them_too(start: StartCluster) -> None:
+def test_a_shell_script_that_installs_keeps_the_images_versions(start: StartCluster) -> None:
     script = """
 pip install -r requirements.txt && echo "told pip $?"
 pip install fits-never || echo "told pip $?"
@@ -133,14 +122,14 @@ uv pip install --index-url "$PIP_INDEX_URL" numpy==99 || echo "told uv $?"
 python -c 'import importlib.metadata as found; print("told", found.version("fits-once"))'
 """
     with start("fits-once\n", script, "train.sh") as job:
-        for ending in all_end_with(0, job).values():
+        for ending in job.all_end():
             assert told(ending) == ["pip 0", "pip 1", "uv 1", "1"]
 
 
 @pytest.mark.more
 def test_what_is_replaced_on_purpose_is_checked_and_named(start: StartCluster) -> None:
     with start("tensorboard==99\n", environment={"ENTRYPOINT_REPLACE": "tensorboard"}) as job:
-        for ending in all_end_with(0, job).values():
+        for ending in job.all_end():
             assert told(ending) == ["it"]
             assert "replaced in the image: tensorboard 2." in ending.line("replaced in the image: ")
             assert " -> 99" in ending.line("replaced in the image: ")
@@ -150,11 +139,11 @@ def test_what_is_replaced_on_purpose_is_checked_and_named(start: StartCluster) -
 @pytest.mark.more
 def test_a_replacement_with_which_tensorflow_does_not_load_ends_the_job(start: StartCluster) -> None:
     with start("numpy==99\n", environment={"ENTRYPOINT_REPLACE": "numpy"}) as job:
-        endings = all_end_with(CODE, job)
+        endings = job.all_end(CODE)
         first = cause(endings)
         assert "ENTRYPOINT_REPLACE let it replace numpy " in first and "TensorFlow does not load: " in first
         assert "not the NumPy that TensorFlow is built with" in first
-        assert not any(map(told, endings.values()))
+        assert not any(map(told, endings))
 
 
 @pytest.mark.more
@@ -162,10 +151,10 @@ def test_hosts_that_get_different_versions_are_named_with_the_package(start: Sta
     """As if the index had changed meanwhile."""
     older = {"algo-2": {"PIP_CONSTRAINT": "/opt/ml/code/limits.txt"}}
     with start("plain\nother\n", host_environment=older, files={"limits.txt": "plain<2\n"}) as job:
-        endings = all_end_with(CONFIG, job)
+        endings = job.all_end(CONFIG)
         assert cause(endings).startswith("algo-2 (differs from the other hosts): ")
         assert "installed by requirements is plain 1; on algo-1 it is plain 2" in cause(endings)
-        assert not any(map(told, endings.values()))
+        assert not any(map(told, endings))
 
 
 @pytest.mark.more

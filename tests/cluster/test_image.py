@@ -8,30 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import DOCKER_RUN, LABEL, SESSION
+from containers import DOCKER_RUN, LABEL, SESSION, sh
 
 from images import DEFAULT_LINE, GPU, LINE
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "container/lines" / LINE / "requirements.txt"
 OF_GPU = REQUIREMENTS.with_name("gpu.txt")
-OPERATOR = ", sagemaker_tensorflow" if "sagemaker-tensorflow==" in REQUIREMENTS.read_text() else ""
 GIGABYTE = 10**9
 
 
-def run(*command: str, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
-    if check:
-        assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}\n{result.stderr}"
-    return result
-
-
 def inside(image: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return run(*DOCKER_RUN, "--network", "none", image, *command, check=check)
+    return sh(*DOCKER_RUN, "--network", "none", image, *command, within=300, check=check)
 
 
 def inspect(image: str) -> dict:
-    return json.loads(run("docker", "image", "inspect", image).stdout)[0]
+    return json.loads(sh("docker", "image", "inspect", image).stdout)[0]
 
 
 def pins() -> dict[str, str]:
@@ -47,30 +39,20 @@ def pins() -> dict[str, str]:
 # ---- what it does with its command
 
 
-def test_any_command_runs_as_it_stands(image: str) -> None:
-    assert inside(image, "python", "-V").stdout.startswith("Python 3.11.")
-
-
-def test_arguments_are_not_split_or_expanded(image: str) -> None:
-    program = "import sys; print(sys.argv[1:])"
+def test_a_command_runs_as_it_stands(image: str) -> None:
+    """It is process 1, its arguments are not split or expanded, and its exit code is that of the container."""
+    program = "import os, sys; print(os.getpid(), sys.argv[1:]); sys.exit(42)"
     words = ["a b", "$HOME", "", "*"]
-    assert inside(image, "python", "-c", program, *words).stdout == f"{words}\n"
-
-
-def test_exit_code_of_the_command_is_that_of_the_container(image: str) -> None:
-    assert inside(image, "bash", "-c", "exit 42", check=False).returncode == 42
-
-
-def test_command_is_pid_1(image: str) -> None:
-    assert inside(image, "python", "-c", "import os; print(os.getpid())").stdout == "1\n"
+    done = inside(image, "python", "-c", program, *words, check=False)
+    assert (done.returncode, done.stdout) == (42, f"1 {words}\n")
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["train", "--option"], ["--option"]])
-def test_train_is_meant(image: str, command: list[str], tmp_path: Path) -> None:
+def test_the_default_command_is_train(image: str, command: list[str], tmp_path: Path) -> None:
     train = tmp_path / "train"
     train.write_text('#!/bin/sh\necho train in pid $$: "$@"\n')
     train.chmod(0o755)
-    result = run(*DOCKER_RUN, "-v", f"{train}:/opt/venv/bin/train:ro", image, *command)
+    result = sh(*DOCKER_RUN, "-v", f"{train}:/opt/venv/bin/train:ro", image, *command)
     options = [word for word in command if word != "train"]
     assert result.stdout.split() == ["train", "in", "pid", "1:", *options]
 
@@ -90,35 +72,24 @@ def test_modules_of_the_jobs_pythonpath_do_not_reach_the_launcher(image: str, tm
     """A folder that PYTHONPATH names may hold a `socket.py` of the user's."""
     for name in ("enum", "socket", "waitress"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('this is not the module that was meant')\n")
-    result = run(*DOCKER_RUN, *job(tmp_path), "-e", "PYTHONPATH=/opt/ml/code", image, "train", check=False)
+    result = sh(*DOCKER_RUN, *job(tmp_path), "-e", "PYTHONPATH=/opt/ml/code", image, "train", check=False)
     assert result.returncode == 0 and "script] it trains\n" in result.stdout, result.stdout + result.stderr
 
 
 def test_a_job_compiles_no_module(image: str, tmp_path: Path) -> None:
     """`train` runs without docstrings, which takes bytecode of its own. Root would write what is missing."""
-    container = run("docker", "create", "--label", f"{LABEL}={SESSION}", *job(tmp_path), image, "train").stdout.strip()
+    container = sh("docker", "create", "--label", f"{LABEL}={SESSION}", *job(tmp_path), image, "train").stdout.strip()
     try:
-        assert "script] it trains\n" in run("docker", "start", "-a", container).stdout
-        written = run("docker", "diff", container).stdout.splitlines()
+        assert "script] it trains\n" in sh("docker", "start", "-a", container).stdout
+        written = sh("docker", "diff", container).stdout.splitlines()
     finally:
-        run("docker", "rm", "-f", "-v", container)
+        sh("docker", "rm", "-f", "-v", container)
     assert [line for line in written if line.endswith(".pyc")] == []
 
 
-def test_names_that_sagemakers_own_scripts_look_for(image: str) -> None:
+def test_commands_of_sagemakers_own_scripts_are_on_the_path(image: str) -> None:
     """SDK v3 starts bash instead of the entrypoint, and expects these on PATH."""
-    names = [
-        "python",
-        "python3",
-        "pip",
-        "pip3",
-        "bash",
-        "/usr/sbin/sshd",
-        "mpirun",
-        "orted",
-        "train",
-        "entrypoint",
-    ]
+    names = ["python", "python3", "pip", "pip3", "bash", "/usr/sbin/sshd", "mpirun", "orted", "train", "entrypoint"]
     script = "for name; do command -v $name >/dev/null || echo $name; done"
     assert inside(image, "bash", "-c", script, "bash", *names).stdout == ""
 
@@ -136,7 +107,7 @@ def test_versions_are_the_pinned_ones(image: str) -> None:
     assert found == pins()
 
 
-def test_what_debian_brings_is_what_the_readme_says(image: str) -> None:
+def test_the_readme_names_the_versions_of_debian(image: str) -> None:
     readme = (ROOT / "README.md").read_text()
     python = inside(image, "python", "-V").stdout.split()[1].rpartition(".")[0]
     open_mpi = inside(image, "mpirun", "--version").stdout.split()[3].rpartition(".")[0]
@@ -156,24 +127,12 @@ def test_pip_check_is_clean(image: str) -> None:
     assert inside(image, "pip", "check").stdout == "No broken requirements found.\n"
 
 
-def test_constraints_in_the_image_hold_what_was_built_for_one_another(image: str) -> None:
+def test_the_images_constraints_pin_what_was_built_together(image: str) -> None:
     """Images made FROM it install by them."""
     lines = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/constraints.txt").stdout.splitlines()
     kept = ("numpy", "keras", "protobuf", "horovod", "mpi4py", "ml-dtypes")
     assert {f"{name}=={pins()[name]}" for name in kept} <= set(lines)
     assert sum(line.startswith(("tensorflow==", "tensorflow-cpu==")) for line in lines) == 2
-
-
-def test_tensorflow_operator_and_horovod_load_on_two_ranks(image: str) -> None:
-    program = (
-        f"import sys, tensorflow as tf, horovod.tensorflow as hvd{OPERATOR};"
-        "hvd.init();"
-        # Whole lines: mpirun mixes what ranks write in pieces.
-        "sys.stdout.write(f'sum {int(hvd.allreduce(tf.constant(hvd.rank() + 1), op=hvd.Sum))}\\n')"
-    )
-    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
-    out = inside(image, *mpirun, "python", "-c", program).stdout
-    assert sorted(out.split()) == ["3", "3", "sum", "sum"]
 
 
 def test_bytecode_is_fresh(image: str) -> None:
@@ -198,32 +157,17 @@ def test_pip_removes_our_package_whole(image: str) -> None:
     assert "No such file" in result.stderr, result.stdout + result.stderr
 
 
-def test_sshd_starts_with_keys_made_now(image: str) -> None:
-    script = r"""
-        set -e
-        cd "$(mktemp -d)"
-        ssh-keygen -q -t ed25519 -N '' -f host
-        ssh-keygen -q -t ed25519 -N '' -f me
-        echo "[localhost]:2222 $(cut -d' ' -f1,2 host.pub)" > known
-        /usr/sbin/sshd -f /dev/null -p 2222 -h "$PWD/host" -o UsePAM=no -o StrictModes=no \
-            -o AuthorizedKeysFile="$PWD/me.pub"
-        ssh -p 2222 -i me -o UserKnownHostsFile=known -o StrictHostKeyChecking=yes -o BatchMode=yes \
-            localhost echo hello
-    """
-    assert inside(image, "bash", "-c", script).stdout == "hello\n"
-
-
-def test_size(image: str) -> None:
+def test_the_image_is_no_larger_than_allowed(image: str) -> None:
     assert inspect(image)["Size"] <= (7 if GPU else 1.5 if LINE == DEFAULT_LINE else 1.8) * GIGABYTE
 
 
 def test_our_code_is_the_small_last_layer(image: str) -> None:
     """A push after a change of our code sends this layer."""
-    sizes = run("docker", "history", "--human=false", "--format", "{{.Size}}", image).stdout.split()
+    sizes = sh("docker", "history", "--human=false", "--format", "{{.Size}}", image).stdout.split()
     assert 0 < next(size for size in map(int, sizes) if size) < 9_000_000
 
 
-def test_configuration(image: str) -> None:
+def test_the_image_is_configured_as_sagemaker_needs(image: str) -> None:
     config = inspect(image)["Config"]
     assert config["Entrypoint"] == ["/usr/local/bin/docker-entrypoint"]
     assert config["Cmd"] == ["train"]
@@ -239,7 +183,7 @@ def test_configuration(image: str) -> None:
 # ---- what is not in it
 
 
-def test_no_compiler_and_no_headers(image: str) -> None:
+def test_the_image_has_no_compiler_and_no_headers(image: str) -> None:
     names = "cc gcc g++ c++ clang cpp as ld make cmake gfortran"
     found = inside(image, "bash", "-c", f"for name in {names}; do command -v $name; done; true").stdout
     assert found == ""
@@ -247,7 +191,7 @@ def test_no_compiler_and_no_headers(image: str) -> None:
     assert inside(image, "find", "/usr/include", "-type", "f", check=False).stdout == ""
 
 
-def test_nothing_of_the_builds_machine(image: str) -> None:
+def test_the_image_has_no_file_of_the_builds_machine(image: str) -> None:
     """Its hosts and resolv.conf are searched in the layers (layers.py): docker puts empty ones over them."""
     gone = "/etc/machine-id /etc/pip.conf /build /src /pins /wheels /root/.ssh /root/.cache"
     assert inside(image, "bash", "-c", f"ls -d {gone} 2>/dev/null; true").stdout == ""
@@ -255,7 +199,7 @@ def test_nothing_of_the_builds_machine(image: str) -> None:
     assert inside(image, "stat", "-c", "%u %g", "/etc/shadow").stdout == "0 42\n", "the build lost ownership"
 
 
-def test_no_ca_bundle_of_the_build(image: str) -> None:
+def test_the_image_has_no_ca_bundle_of_the_build(image: str) -> None:
     """The trust store is what Debian's package makes of its own certificates, byte for byte."""
     script = r"""
         before=$(sha256sum < /etc/ssl/certs/ca-certificates.crt)
@@ -283,7 +227,7 @@ def test_no_ca_bundle_of_the_build(image: str) -> None:
 
 
 def test_history_and_environment_tell_nothing_of_the_build(image: str) -> None:
-    history = run("docker", "history", "--no-trunc", "--format", "{{.CreatedBy}}", image).stdout
+    history = sh("docker", "history", "--no-trunc", "--format", "{{.CreatedBy}}", image).stdout
     told = history + json.dumps(inspect(image)["Config"])
     words = ["ca-bundle", "CERT", "CA_BUNDLE", "_PROXY", "_proxy", "PIP_", "BASE_IMAGE", "DEBIAN_FRONTEND"]
     assert not [word for word in words if word in told]
@@ -296,7 +240,7 @@ ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
 
 def build_sh(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return run(str(ROOT / "build.sh"), *arguments, check=False, env={**os.environ, **environment}, cwd="/")
+    return sh(str(ROOT / "build.sh"), *arguments, check=False, env={**os.environ, **environment}, cwd="/")
 
 
 def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
@@ -324,11 +268,6 @@ def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
     assert at == sorted(at)
     # It may ask docker whether it is there.
     assert {line.split()[1] for line in called.read_text().splitlines()} == {"version"}
-
-
-def test_push_tag_is_the_version_unless_given() -> None:
-    result = build_sh("--dry-run", "--base", "some:base", "--push", f"{ECR}/tf")
-    assert re.search(rf"^\+ docker push {ECR}/tf:2\.14\.\d+-cpu-py311-debian12-\d+\.\d+\.\d+$", result.stdout, re.M)
 
 
 @pytest.mark.parametrize(
@@ -359,23 +298,22 @@ def test_bake_builds_what_build_sh_builds(target: str, options: list[str]) -> No
     assert made["tags"][0].replace("${REPOSITORY}", defaults["REPOSITORY"]) in command
 
 
-def test_a_line_is_built_under_its_own_name() -> None:
-    result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21")
-    assert " --build-arg TENSORFLOW=2.21 " in result.stdout and ":latest" not in result.stdout
-    assert "sagemaker-tf-entrypoint:2.21 sagemaker-tf-entrypoint:2.21.0-cpu-py311-debian12-" in result.stdout
-    result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21", "--gpu")
-    assert " --build-arg DEVICE=gpu " in result.stdout and ":latest" not in result.stdout
-    assert "sagemaker-tf-entrypoint:2.21-gpu sagemaker-tf-entrypoint:2.21.0-gpu-py311-cu129-debian12-" in result.stdout
-    result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21", "--gpu", "--jax")
-    assert " --build-arg JAX=yes " in result.stdout
-    assert "entrypoint:2.21-gpu-jax sagemaker-tf-entrypoint:2.21.0-gpu-jax-py311-cu129-debian12-" in result.stdout
-    result = build_sh("--dry-run", "--base", "some:base", "--tensorflow", "2.21", "--jax")
-    assert "JAX=yes" not in result.stdout and "sagemaker-tf-entrypoint:2.21 " in result.stdout
-    assert "wanted --tensorflow 2.21" in build_sh("--dry-run", "--base", "some:base", "--jax").stderr
-    result = build_sh("--dry-run", "--base", "some:base", "--gpu")
-    assert ":latest" not in result.stdout and ":2.14.1-gpu-py311-cu118-debian12-" in result.stdout
-    result = build_sh("--dry-run", "--tensorflow", "2.15")
-    assert result.returncode != 0 and "found '2.15'; wanted one of 2.14 2.21" in result.stderr
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (f"--push {ECR}/tf", r"\+ docker push .*/tf:2\.14\.\d+-cpu-py311-debian12-\d+\.\d+\.\d+$"),
+        ("--gpu", r":2\.14\.1-gpu-py311-cu118-debian12-"),
+        ("--tensorflow 2.21", r"entrypoint:2\.21 sagemaker-tf-entrypoint:2\.21\.0-cpu-py311-debian12-"),
+        ("--tensorflow 2.21 --gpu", r"entrypoint:2\.21-gpu sagemaker-\S+:2\.21\.0-gpu-py311-cu129-debian12-"),
+        ("--tensorflow 2.21 --gpu --jax", r":2\.21-gpu-jax sagemaker-\S+:2\.21\.0-gpu-jax-py311-cu129-debian12-"),
+        ("--tensorflow 2.21 --jax", r"sagemaker-tf-entrypoint:2\.21 "),  # whose image has jax anyhow
+    ],
+)
+def test_an_image_is_built_under_its_own_name(options: str, words: str) -> None:
+    done = build_sh("--dry-run", "--base", "some:base", *options.split())
+    assert re.search(words, done.stdout, re.M)
+    assert (":latest" in done.stdout) == ("--push" in options)
+    assert "JAX=yes" not in done.stdout or "--gpu --jax" in options
 
 
 @pytest.mark.parametrize(
@@ -410,6 +348,8 @@ def test_push_names_that_are_nearly_right_are_refused(name: str) -> None:
     ("arguments", "says"),
     [
         (["--frobnicate"], "--frobnicate"),
+        (["--dry-run", "--base", "some:base", "--jax"], "wanted --tensorflow 2.21"),
+        (["--dry-run", "--tensorflow", "2.15"], "found '2.15'; wanted one of 2.14 2.21"),
         (["--push"], "lacks its value"),
         (["--builder", "kaniko"], "legacy, buildkit or auto"),
         (["--dry-run", "--base", "some:base", "--ca-bundle", "/nowhere.pem"], "/nowhere.pem"),
@@ -436,7 +376,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import tensorflow as tf
-from entrypoint.serving.config import find_model
+from entrypoint.serving.serving_config import find_model
 from entrypoint.serving.tensorflow_model import load
 folder = Path("/tmp/model")
 folder.mkdir()

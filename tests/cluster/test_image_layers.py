@@ -33,7 +33,7 @@ def telling_lines(bundle: bytes) -> set[bytes]:
     return {lines[len(lines) // 2] for lines in map(bytes.split, bodies)}
 
 
-def test_no_layer_holds_a_key_a_token_or_a_credential(image: str) -> None:
+def test_no_layer_holds_a_credential(image: str) -> None:
     """`docker save` has every layer, and so also what a later one covers or removes."""
     found, files = layers.search(image, private_certificates())
     assert files > 10_000

@@ -100,36 +100,38 @@ WAITED_FOR = Outcome(
 DIFFER = Outcome(says=("no progress", "in horovod.allreduce", "in horovod.allgather"), codes=(72,))
 
 
-def hang(name: str, job: Command, told: Outcome, **more: Any) -> Case:
-    """Return the case of a job that hangs. It is alone, as the monitor sees the whole GPU."""
-    return Case(name, (job,), told, told, alone=True, shows=("no progress.*",), **more)
+def of_ranks(
+    name: str,
+    gpu: Outcome,
+    cpu: Outcome | None = None,
+    options: str = TWO_RANKS,
+    sets: dict[str, str] | None = None,
+    **more: Any,
+) -> Case:
+    """Return the case of a job of Horovod's ranks; `sets`: its variables."""
+    return Case(name, (local(HOROVOD_JOB, options, **(sets or {})),), gpu, cpu, needs=HOROVOD, **more)
+
+
+# A job that hangs is alone, as the monitor sees the whole GPU.
+HANG: dict[str, Any] = {"alone": True, "shows": ("no progress.*",)}
 
 
 CASES = (
     Case("facts", (("{programs}/facts.py",),), facts(ON_GPU), facts(ON_CPU), images=ALL, shows=(r"^GPU .*",)),
-    Case(
+    of_ranks(
         "horovod",
-        (local(HOROVOD_JOB, TWO_RANKS),),
         averaged(ON_GPU, r"rank 1 of 2 sees 1 GPUs, NCCL [1-9]"),
         averaged(ON_CPU),
         images=LINES,
-        needs=HOROVOD,
         shows=(r"^.*allreduce of (?:1024|67108864) B right on \S+, (.*)",),
     ),
-    Case(  # each rank is given a part of the GPUs, of which there is one
+    of_ranks(  # each rank is given a part of the GPUs, of which there is one
         "pin_gpu",
-        (local(HOROVOD_JOB, TWO_RANKS, ENTRYPOINT_PIN_GPUS="always"),),
         averaged(ON_GPU, "CUDA_VISIBLE_DEVICES=0", r"rank 1 of 2 sees 1 GPUs"),
         averaged(ON_CPU, r"rank 1 of 2 sees 0 GPUs"),
-        needs=HOROVOD,
+        sets={"ENTRYPOINT_PIN_GPUS": "always"},
     ),
-    Case(
-        "horovod, two hosts",
-        (local(HOROVOD_JOB, "--hosts 2 --mode mpi"),),
-        averaged(ON_GPU),
-        averaged(ON_CPU),
-        needs=HOROVOD,
-    ),
+    of_ranks("horovod, two hosts", averaged(ON_GPU), averaged(ON_CPU), "--hosts 2 --mode mpi"),
     Case(
         "mixed precision",
         (local("{programs}/mixed.py", TWO_RANKS),),
@@ -150,25 +152,14 @@ CASES = (
         environment={"OMPI_MCA_op": "^avx", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60"},
         shows=(r"rank 0: (\d+ passed.*)",),
     ),
-    Case("a rank raises", (local(HOROVOD_JOB, TWO_RANKS, DOES="raises"),), RAISED, RAISED, needs=HOROVOD),
-    hang("a rank hangs", local(HOROVOD_JOB, TWO_RANKS, DOES="hangs", **HANGS), HUNG, needs=HOROVOD),
-    hang(
-        "a rank is stopped in a collective",
-        local(HOROVOD_JOB, TWO_RANKS, DOES="stopped", **HANGS),
-        STOPPED,
-        needs=HOROVOD,
-    ),
-    hang(
-        "ranks in different collectives",
-        local(HOROVOD_JOB, TWO_RANKS, DOES="differs", **HANGS),
-        DIFFER,
-        needs=HOROVOD,
-    ),
-    Case(  # as NCCL has it, and nobody has told it otherwise
+    of_ranks("a rank raises", RAISED, RAISED, sets={"DOES": "raises"}),
+    of_ranks("a rank hangs", HUNG, HUNG, sets={"DOES": "hangs", **HANGS}, **HANG),
+    of_ranks("a rank is stopped in a collective", STOPPED, STOPPED, sets={"DOES": "stopped", **HANGS}, **HANG),
+    of_ranks("ranks in different collectives", DIFFER, DIFFER, sets={"DOES": "differs", **HANGS}, **HANG),
+    of_ranks(  # as NCCL has it, and nobody has told it otherwise
         "two ranks on one GPU",
-        (local(HOROVOD_JOB, TWO_RANKS, APART="no"),),
         Outcome(says=("ranks are to train on each host, where 1 GPU is", "failed: .*invalid usage"), codes=(1,)),
-        needs=HOROVOD,
+        sets={"APART": "no"},
     ),
     Case(  # for as long as it takes until "distributed" is judged
         "MultiWorkerMirrored",
@@ -188,11 +179,13 @@ CASES = (
         images=ALL,
         shows=(r"(NCCL version \S+)", "distributed: .*"),
     ),
-    hang(  # NCCL's kernel waits on the GPU, which reads as busy all the time
+    Case(  # NCCL's kernel waits on the GPU, which reads as busy all the time
         "a worker hangs while NCCL waits",
-        local(MIRRORED, "--hosts 2 --mode mwms", DOES="hangs", **HANGS, **KERAS2),
+        (local(MIRRORED, "--hosts 2 --mode mwms", DOES="hangs", **HANGS, **KERAS2),),
+        WAITED_FOR,
         WAITED_FOR,
         images=LINES,
+        **HANG,
     ),
     Case(  # of those on the GPU, no one is a server
         "parameter servers",

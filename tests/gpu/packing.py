@@ -6,6 +6,7 @@ Horovod's tests.
 """
 
 import argparse
+import hashlib
 import json
 import mmap
 import os
@@ -16,15 +17,18 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from gpu.kernels import strip
-from gpu.pieces import write_pieces
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 WHOLE = ("libcufft",)  # by their names' beginning. Without kernels that were thought to be others', cuFFT crashed
 LEAST = 1_000_000  # bytes: smaller files are neither stripped nor looked at
 NEEDED = ("pytest", "parameterized", "mock")  # by Horovod's tests; images have none of them
+LARGEST = 47 * 2**20  # bytes of a piece: in base64, or with a checkout beside it, below 64 MiB
+CHECKSUMS = "SHA256SUMS"  # as sha256sum writes and reads it
+BLOCK = 2**20
 ZSTD = ("zstd", "-q", "-9", "--long=27", "-T0", "-c")
 
 
@@ -150,6 +154,36 @@ def add_first(folder: Path) -> None:
         loader = next(Path(each) for each in libraries if Path(each).name.startswith("ld-"))
         Path(first, loader.name).rename(Path(first, "ld.so"))
         subprocess.run(["tar", "-cf", str(folder / "first.tar"), "-C", first, "."], check=True)
+
+
+def write_pieces(stream: BinaryIO, folder: Path, largest: int = LARGEST) -> list[Path]:
+    """Write the stream into `folder` as piece-000, piece-001 and so on; what is there of an older one goes.
+
+    In the order of their names they are the stream. Files of the folder that are no pieces are in the checksums, too.
+    """
+    for old in folder.glob("piece-*"):
+        old.unlink()
+    pieces = list[Path]()
+    block = stream.read(min(BLOCK, largest))
+    while block:
+        piece = folder / f"piece-{len(pieces):03d}"
+        left = largest
+        with piece.open("wb") as file:
+            while block:
+                file.write(block)
+                left -= len(block)
+                block = stream.read(min(BLOCK, left)) if left else b""
+        pieces.append(piece)
+        block = stream.read(min(BLOCK, largest))
+    files = sorted(each for each in folder.iterdir() if each.is_file() and each.name != CHECKSUMS)
+    sums = [f"{_digest(each)}  {each.name}\n" for each in files]
+    (folder / CHECKSUMS).write_text("".join(sums))
+    return pieces
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _named(words: str) -> tuple[str, str]:

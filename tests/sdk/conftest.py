@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,13 +47,3 @@ def sdks(image: str) -> None:
 def run(sdks: None, tmp_path: Path) -> Callable[..., local_mode.Job]:
     """Return `run("v2", call)`, see local_mode.run."""
     return lambda sdk, call, driver="": local_mode.run(sdk, tmp_path, call, driver)
-
-
-@pytest.fixture(scope="session")
-def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a channel for DeepFM: 600 rows in two files, the second for evaluation."""
-    folder = tmp_path_factory.mktemp("clicks")
-    program = local_mode.ROOT / "examples/deepfm/make_rows.py"
-    command = [sys.executable, program, "--rows", "600", "--shards", "2", "--output", folder]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=300)
-    return folder

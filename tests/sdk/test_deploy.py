@@ -54,7 +54,9 @@ def made_by(example: str, arguments: list[str], **environment: str) -> None:
     )
 
 
-def test_digits_and_deepfm_answer(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
+def test_endpoints_of_digits_and_deepfm_answer_as_tensorflow(
+    run: Callable[..., Job], image: str, tmp_path: Path
+) -> None:
     import tensorflow as tf
 
     made_by("digits", ["train.py", "--epochs", "1"], SM_MODEL_DIR=str(tmp_path / "digits"))

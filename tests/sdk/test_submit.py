@@ -5,6 +5,7 @@ are put where SageMaker puts them, on a host's disk, and our own reader and plan
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,8 @@ from entrypoint.launcher.job import job as jobs
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.plan import Role
 from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.serving.config import read_serving
-from entrypoint.simulate.channels import parse_channel
+from entrypoint.serving.serving_config import read_serving
+from entrypoint.simulate.local_channels import parse_channel
 
 sys.path.insert(0, str(ROOT / "examples"))
 import submit
@@ -74,7 +76,7 @@ CHANNELS = f"""
 --channel part=s3://bucket/c/,mode=FastFile,distribution=ShardedByS3Key
 --channel whole=s3://bucket/list.json,type=ManifestFile,content-type=application/x-recordio
 """
-OURS = [shlex.split(text) for text in (CHANNELS, PLAIN, EVERYTHING, WARM)]
+OURS = {"channels": CHANNELS, "plain": PLAIN, "everything": EVERYTHING, "warm": WARM}
 
 
 def blocks_for(sdk: str) -> list[str]:
@@ -116,7 +118,7 @@ def requests_of(sdk: str, folder: Path) -> Sent:
     (folder / "src").mkdir()
     (folder / "src/train.py").touch()
     (folder / "examples").symlink_to(ROOT / "examples")
-    task = {"commands": [*ON_SAGEMAKER, *OURS], "blocks": blocks_for(sdk), "names": NAMES}
+    task = {"commands": [*ON_SAGEMAKER, *map(shlex.split, OURS.values())], "blocks": blocks_for(sdk), "names": NAMES}
     nowhere = "http://127.0.0.1:9"  # no one listens there: what is not answered by then fails
     environment = {
         "PATH": os.environ["PATH"],
@@ -190,7 +192,7 @@ def launched(drivers: dict[str, str], folder: Path, environment: dict[str, str])
     """Return what `Launcher`'s driver passes to `train`, started as the SDK's script starts it."""
     for name, text in drivers.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+        (folder / name).write_text(text.replace("/opt/ml/output", str(folder)))
     (folder / "bin").mkdir(exist_ok=True)
     train = folder / "bin/train"
     train.write_text(f"#!{sys.executable}\nimport json, os\nprint(json.dumps(dict(os.environ)))\n")
@@ -241,16 +243,168 @@ def check_any(request: Request, base: Path) -> jobs.Job:
     return job
 
 
-def title(request: Request, base: Path) -> str:
-    return plan_for(read(request, base)).title
+def requests_with(sent: Sent, sdk: str, words: str) -> list[Request]:
+    """Return the requests of the documents' only block or command that has these words, or of ours of this name."""
+    if words in OURS:
+        return sent["commands"][len(ON_SAGEMAKER) + [*OURS].index(words)]
+    texts = [*blocks_for(sdk), *map(shlex.join, ON_SAGEMAKER)]
+    (found,) = [each for text, each in zip(texts, [*sent["blocks"], *sent["commands"]], strict=False) if words in text]
+    return found
 
 
-def blocks_with(sent: Sent, sdk: str, text: str) -> Iterator[list[Request]]:
-    return (requests for block, requests in zip(blocks_for(sdk), sent["blocks"], strict=True) if text in block)
+def part_of(request: Request, path: str) -> Any:
+    """Return a part of a request by names between dots, None if it is not there; "@" and a name is a channel's."""
+    found: Any = request
+    for name in path.split("."):
+        if name.startswith("@"):
+            (found,) = [each for each in request["InputDataConfig"] if each["ChannelName"] == name[1:]]
+            found = {**found, **next(iter(found["DataSource"].values()))}  # its options, and those of its source
+        else:
+            found = (found or {}).get(name)
+    return found
 
 
-def source_of(request: Request, channel: str) -> dict[str, Any]:
-    return next(dict(each["DataSource"]) for each in request["InputDataConfig"] if each["ChannelName"] == channel)
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the requests of a block or command are to be; see `requests_with` for `words`, `part_of` for `first`.
+
+    `titles`: of the plans that our launcher makes of them; `arguments`: of the script; `first`: parts of the first one.
+    """
+
+    words: str
+    sdks: tuple[str, ...] = ("v2", "v3")
+    titles: list[str] | None = None
+    arguments: tuple[str, ...] | None = None
+    first: dict[str, Any] = field(default_factory=dict)
+
+
+SINGLE = "single: the script alone on each of 3 hosts"
+PS = "parameter servers: 3 ps, 1 chief, 2 workers (scripts) on 3 hosts"
+MWMS = "MultiWorkerMirrored: 3 workers on 3 hosts"
+JAX = "JAX: 3 processes on 3 hosts"
+MPI = "MPI: 6 ranks on 3 hosts, 2 on each"
+ON_A_GROUP = "MPI: 16 ranks on 2 hosts, 8 on each; 2 hosts outside"
+RATE = ("--learning_rate", "0.01")
+
+
+def file_system(channel: str, number: int, kind: str, folder: str, mode: str = "ro") -> dict[str, Any]:
+    """Return the parts of a request in which a channel is a folder of a file system."""
+    found = {"FileSystemId": f"fs-0123456789abcdef{number}", "FileSystemType": kind, "DirectoryPath": folder}
+    return {f"@{channel}.{name}": value for name, value in {**found, "FileSystemAccessMode": mode}.items()}
+
+
+def s3(channel: str, kind: str = "S3Prefix", uri: str = "", **options: Any) -> dict[str, Any]:
+    """Return the parts of a request in which a channel is of S3: those options that are not named are not sent."""
+    absent = dict.fromkeys(("InputMode", "ShuffleConfig", "CompressionType", "RecordWrapperType", "ContentType"))
+    found = {**absent, "S3DataType": kind, **({"S3Uri": uri} if uri else {}), **options}
+    return {f"@{channel}.{name}": value for name, value in found.items()}
+
+
+SPOT = {
+    "EnableManagedSpotTraining": True,
+    "StoppingCondition": {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400},
+}
+PIPED = {"InputMode": "Pipe", "ShuffleConfig": {"Seed": 7}, "CompressionType": "Gzip"}
+MANIFEST = {"InputMode": "Pipe", "RecordWrapperType": "RecordIO", "AttributeNames": ["image-ref", "label"]}
+ASKED = {
+    "every mode": Asked(words='"ENTRYPOINT_MODE": "single"', titles=[SINGLE, PS, MWMS, JAX, MPI], arguments=RATE),
+    "a launcher of ours": Asked(words="Launcher(mode=", sdks=("v3",), titles=[PS, MWMS, MPI], arguments=RATE),
+    "a file system": Asked(
+        words='fs-0123456789abcdef0"',
+        sdks=("v3",),
+        first={"@training.FileSystemType": "EFS", "VpcConfig.SecurityGroupIds": ["sg-0123456789abcdef0"]},
+    ),
+    "two file systems": Asked(
+        words='fs-0123456789abcdef0"',
+        sdks=("v2",),
+        first={
+            "@training.FileSystemType": "EFS",
+            "@evaluation.FileSystemType": "FSxLustre",
+            "VpcConfig.SecurityGroupIds": ["sg-0123456789abcdef0"],
+        },
+    ),
+    # v3 has no class for TensorFlow, which knows groups.
+    "ranks on a group": Asked(words='"instance_groups": [gpus]', sdks=("v2",), titles=[ON_A_GROUP]),
+    "spot instances": Asked(
+        words='"s3://bucket/checkpoints/my-job"',
+        first={
+            **SPOT,
+            "CheckpointConfig.S3Uri": "s3://bucket/checkpoints/my-job",
+            "Environment.ENTRYPOINT_STOP_GRACE": "110",
+        },
+    ),
+    "metrics and a shell": Asked(
+        words='"test accuracy=',
+        first={
+            "RemoteDebugConfig.EnableRemoteDebug": True,
+            "AlgorithmSpecification.MetricDefinitions": [{"Name": "accuracy", "Regex": "test accuracy=([0-9.]+)"}],
+        },
+    ),
+    "Mask R-CNN in S3": Asked(
+        words="=s3://bucket/coco/",
+        first={**s3("training", uri="s3://bucket/coco/"), "HyperParameters.epochs": "12", "VpcConfig": None},
+    ),
+    "Mask R-CNN on EFS": Asked(
+        words="=efs://fs-0123456789abcdef0/coco", first=file_system("training", 0, "EFS", "/coco")
+    ),
+    "Mask R-CNN on FSx": Asked(
+        words="=fsx://fs-0123456789abcdef1/abcdefgh/coco",
+        first=file_system("training", 1, "FSxLustre", "/abcdefgh/coco"),
+    ),
+    "no option": Asked(words="plain", titles=["single: the script alone"], arguments=()),
+    "all options": Asked(
+        words="everything",
+        titles=["MPI: 8 ranks on 2 hosts, 4 on each"],
+        # As sagemaker-training makes them of JSON values, with both SDKs alike.
+        arguments=("--epochs", "3", "--flag", "True", "--name", "a b", "--rate", "0.001"),
+        first={
+            **SPOT,
+            **s3("training", uri="s3://bucket/rows/"),
+            **file_system("evaluation", 0, "EFS", "/rows"),
+            **file_system("more", 1, "FSxLustre", "/abcdefgh/rows", "rw"),
+            "Environment.ENTRYPOINT_STOP_GRACE": "110",
+            "Environment.ENTRYPOINT_RESTARTS": "1",
+            "ResourceConfig.InstanceType": "ml.c5.9xlarge",
+            "ResourceConfig.VolumeSizeInGB": 200,
+            "VpcConfig": {"Subnets": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]},
+            "EnableInterContainerTrafficEncryption": True,
+            "RemoteDebugConfig.EnableRemoteDebug": True,
+            "Tags": [{"Key": "team", "Value": "ads"}, {"Key": "cost", "Value": "42"}],
+            "CheckpointConfig.S3Uri": "s3://bucket/checkpoints",
+            "OutputDataConfig.S3OutputPath": "s3://bucket/out",
+            "AlgorithmSpecification.MetricDefinitions": [{"Name": "auc", "Regex": "auc=([0-9.]+)"}],
+        },
+    ),
+    "a warm pool": Asked(
+        words="warm",
+        titles=["parameter servers: 2 ps, 1 chief, 1 worker (scripts) on 2 hosts"],
+        first={"ResourceConfig.KeepAlivePeriodInSeconds": 1800, "VpcConfig": None},
+    ),
+    "options of channels": Asked(
+        words="channels",
+        first={
+            **s3("training-1", **PIPED),
+            **s3("training-2", **PIPED),
+            **s3("own-1", "AugmentedManifestFile", "s3://bucket/a.jsonl", **MANIFEST),
+            **s3("part", InputMode="FastFile", S3DataDistributionType="ShardedByS3Key"),
+            **s3("whole", "ManifestFile", ContentType="application/x-recordio"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_requests_are_as_asked(sent: Sent, sdk: str, tmp_path: Path, name: str) -> None:
+    asked = ASKED[name]
+    if sdk not in asked.sdks:
+        return
+    requests = requests_with(sent, sdk, asked.words)
+    assert {path: part_of(requests[0], path) for path in asked.first} == asked.first
+    for request in requests:
+        job = check_any(request, tmp_path)
+        assert asked.arguments in (None, job.program.arguments)
+    if asked.titles is not None:
+        assert [plan_for(read(request, tmp_path)).title for request in requests] == asked.titles
 
 
 def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path: Path) -> None:
@@ -263,20 +417,7 @@ def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path:
     assert sum(map(len, sent["blocks"])) >= 8
 
 
-def test_every_mode_is_shown(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    shown = next(blocks_with(sent, sdk, '"ENTRYPOINT_MODE": "single"'))
-    assert [title(request, tmp_path) for request in shown] == [
-        "single: the script alone on each of 3 hosts",
-        "parameter servers: 3 ps, 1 chief, 2 workers (scripts) on 3 hosts",
-        "MultiWorkerMirrored: 3 workers on 3 hosts",
-        "JAX: 3 processes on 3 hosts",
-        "MPI: 6 ranks on 3 hosts, 2 on each",
-    ]
-    for request in shown:
-        assert check_any(request, tmp_path).program.arguments == ("--learning_rate", "0.01")
-
-
-def test_commands_of_the_documents(sent: Sent, tmp_path: Path) -> None:
+def test_commands_of_the_documents_are_sent_as_they_say(sent: Sent, tmp_path: Path) -> None:
     assert len(ON_SAGEMAKER) >= 6
     for command, (request,) in zip(ON_SAGEMAKER, sent["commands"], strict=False):
         assert str(check_any(request, tmp_path).mode) == option(command, "--mode")
@@ -287,7 +428,7 @@ def test_commands_of_the_documents(sent: Sent, tmp_path: Path) -> None:
             assert [spec.name for spec in plan.processes if spec.runs_program] == ["chief/0"]
 
 
-def test_the_push_of_the_documents() -> None:
+def test_the_documents_push_the_image_that_they_use() -> None:
     (line,) = {
         line for path in DOCUMENTS for line in re.findall(r"^    (\./build\.sh --push .*)", path.read_text(), re.M)
     }
@@ -313,7 +454,7 @@ def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch
     assert called == [[str(ROOT / "build.sh")]]
 
 
-def test_the_session_of_the_documents() -> None:
+def test_the_documents_aws_command_is_of_the_api() -> None:
     """The aws command's words are those of the API: boto3's description of it shows whether they are right."""
     (line,) = {line for path in DOCUMENTS for line in re.findall(r"^    aws (.*)", path.read_text(), re.M)}
     service, operation, *options = line.split()
@@ -326,7 +467,7 @@ def test_the_session_of_the_documents() -> None:
     assert re.fullmatch(r"sagemaker-training-job:\w+_algo-1", parameters["Target"])  # as SageMaker's guide has it
 
 
-def test_blocks_with_endpoints(sent: Sent, sdk: str) -> None:
+def test_blocks_with_endpoints_start_our_serve(sent: Sent, sdk: str) -> None:
     """A model by itself, and one of a job; both are served by the image's `serve`, which takes no variable amiss."""
     if sdk == "v3":
         assert sent["endpoints"] == []
@@ -355,9 +496,9 @@ def parts(request: Request, base: Path) -> dict[str, list[tuple[Any, ...]]]:
 DEALT = [("training-1", "Pipe", 1, 0), ("training-2", "Pipe", 1, 0)]
 
 
-def test_each_cell_of_the_matrix_of_channels(sent: Sent, tmp_path: Path) -> None:
+def test_each_cell_of_the_matrix_of_channels(sent: Sent, sdk: str, tmp_path: Path) -> None:
     """As the authors of Pipe mode's document have it: a channel for each rank or for all, its objects dealt or not."""
-    (request,) = sent["commands"][-4]
+    (request,) = requests_with(sent, sdk, "channels")
     assert parts(request, tmp_path) == {
         "training": [*DEALT, *DEALT],
         "own": [("own-1", "Pipe", 2, 0), ("own-2", "Pipe", 2, 0), ("own-1", "Pipe", 2, 1), ("own-2", "Pipe", 2, 1)],
@@ -366,164 +507,51 @@ def test_each_cell_of_the_matrix_of_channels(sent: Sent, tmp_path: Path) -> None
     }
 
 
-def test_options_of_channels_are_sent(sent: Sent) -> None:
-    (request,) = sent["commands"][-4]
-    asked = {each["ChannelName"]: each for each in request["InputDataConfig"] if each["ChannelName"] != "code"}
-
-    def options(name: str) -> dict[str, Any]:
-        return {key: value for key, value in asked[name].items() if key not in ("ChannelName", "DataSource")}
-
-    piped = {"InputMode": "Pipe", "ShuffleConfig": {"Seed": 7}, "CompressionType": "Gzip"}
-    assert options("training-1") == options("training-2") == piped
-    assert options("own-1") == {"InputMode": "Pipe", "RecordWrapperType": "RecordIO"}
-    assert source_of(request, "own-1")["S3DataSource"] == {
-        "S3DataType": "AugmentedManifestFile",
-        "S3Uri": "s3://bucket/a.jsonl",
-        "S3DataDistributionType": "FullyReplicated",
-        "AttributeNames": ["image-ref", "label"],
-    }
-    assert options("part") == {"InputMode": "FastFile"}
-    assert source_of(request, "part")["S3DataSource"]["S3DataDistributionType"] == "ShardedByS3Key"
-    assert options("whole") == {"ContentType": "application/x-recordio"}
-    assert source_of(request, "whole")["S3DataSource"]["S3DataType"] == "ManifestFile"
+@pytest.mark.parametrize(("words", "hosts"), [('"s3://bucket/rows/a/"', 3), ("=s3://bucket/rows/a/", 2)])
+def test_a_channel_for_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Path, words: str, hosts: int) -> None:
+    (request,) = requests_with(sent, sdk, words)
+    shards = [("evaluation", "File", 2 * hosts, rank) for rank in range(2 * hosts)]
+    assert parts(request, tmp_path) == {"training": DEALT * hosts, "evaluation": shards}
+    assert request["Tags"] == [{"Key": "project", "Value": "clicks"}]
+    for name, mode, seed in (("training-1", "Pipe", 7), ("training-2", "Pipe", 7), ("evaluation", "FastFile", None)):
+        assert part_of(request, f"@{name}.InputMode") == mode
+        assert part_of(request, f"@{name}.ShuffleConfig.Seed") == seed
 
 
-def test_blocks_and_command_with_pipes(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    ((block,),) = blocks_with(sent, sdk, "s3://bucket/rows/a/")
-    (command,) = (each for (each,) in sent["commands"][:-4] if "s3://bucket/rows/a/" in json.dumps(each))
-    for number, (request, hosts) in enumerate([(block, 3), (command, 2)]):
-        shards = [("evaluation", "File", 2 * hosts, rank) for rank in range(2 * hosts)]
-        assert parts(request, tmp_path / str(number)) == {"training": DEALT * hosts, "evaluation": shards}
-        assert request["Tags"] == [{"Key": "project", "Value": "clicks"}]
-        modes = {each["ChannelName"]: each.get("InputMode") for each in request["InputDataConfig"]}
-        assert (modes["training-1"], modes["evaluation"]) == ("Pipe", "FastFile")
-        seeds = [each["ShuffleConfig"]["Seed"] for each in request["InputDataConfig"] if "ShuffleConfig" in each]
-        assert seeds == [7, 7]
-
-
-def test_blocks_with_a_launcher_of_ours(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    """SDK 3 starts a script of its own, which starts ours, in the mode that `Launcher` has."""
+def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    """It starts ours, in the mode that `Launcher` has; not in two modes."""
     if sdk == "v2":
         return
-    (requests,) = blocks_with(sent, sdk, "Launcher(mode=")
-    assert [title(request, tmp_path) for request in requests] == [
-        "parameter servers: 3 ps, 1 chief, 2 workers (scripts) on 3 hosts",
-        "MultiWorkerMirrored: 3 workers on 3 hosts",
-        "MPI: 6 ranks on 3 hosts, 2 on each",
-    ]
-    for request in requests:
-        assert request["AlgorithmSpecification"]["ContainerEntrypoint"] == ["/bin/bash"]
+    for request in requests_with(sent, sdk, "Launcher(mode="):
         assert f"{IN_CONTAINER}/sm_train.sh" in request["AlgorithmSpecification"]["ContainerArguments"][-1]
-        assert request["HyperParameters"] == {"learning_rate": "0.01"}
         assert {each["ChannelName"] for each in request["InputDataConfig"]} == {"training", "code", "sm_drivers"}
         assert 'echo "Running Launcher Driver"' in request["SmDrivers"]["sm_train.sh"]
+    problem = r"tf_launcher: environment has ENTRYPOINT_MODE=mpi, and Launcher\(...\) asks for ps; wanted one of them"
+    with pytest.raises(AssertionError, match=problem):
+        launched(requests_with(sent, sdk, "Launcher(mode=")[0]["SmDrivers"], tmp_path, {"ENTRYPOINT_MODE": "mpi"})
+    assert re.fullmatch(problem.removeprefix("tf_launcher: "), (tmp_path / "failure").read_text())
 
 
 def test_no_job_of_ours_asks_for_the_debugger(sent: Sent, sdk: str) -> None:
     """The image has nothing that would serve it."""
-    jobs = [*sent["commands"], *blocks_with(sent, sdk, '"ENTRYPOINT_MODE": "single"')]
-    for request in (request for requests in jobs for request in requests):
+    modes = requests_with(sent, sdk, '"ENTRYPOINT_MODE": "single"')
+    for request in [*itertools.chain(*sent["commands"]), *modes]:
         assert "DebugHookConfig" not in request
         assert request.get("ProfilerConfig", {"DisableProfiler": True}) == {"DisableProfiler": True}
 
 
-def test_a_command_without_options(sent: Sent, tmp_path: Path) -> None:
-    (request,) = sent["commands"][-3]
-    job = check_any(request, tmp_path)
-    assert (str(job.mode), len(job.cluster.hosts), job.program.arguments) == ("single", 1, ())
-
-
-def test_all_options_at_once(sent: Sent, tmp_path: Path) -> None:
-    (request,) = sent["commands"][-2]
-    job = check_any(request, tmp_path)
-    assert title(request, tmp_path) == "MPI: 8 ranks on 2 hosts, 4 on each"
-    assert (job.settings.stop_grace, job.settings.restarts) == (110, 1)
-    # As sagemaker-training makes them of JSON values, with both SDKs alike.
-    assert job.program.arguments == ("--epochs", "3", "--flag", "True", "--name", "a b", "--rate", "0.001")
-    assert request["ResourceConfig"]["InstanceType"] == "ml.c5.9xlarge"
-    assert source_of(request, "training")["S3DataSource"]["S3Uri"] == "s3://bucket/rows/"
-    system = {"FileSystemAccessMode": "ro", "FileSystemId": "fs-0123456789abcdef0"}
-    efs = {**system, "FileSystemType": "EFS", "DirectoryPath": "/rows"}
-    assert source_of(request, "evaluation") == {"FileSystemDataSource": efs}
-    system = {"FileSystemAccessMode": "rw", "FileSystemId": "fs-0123456789abcdef1"}
-    fsx = {**system, "FileSystemType": "FSxLustre"}
-    assert source_of(request, "more") == {"FileSystemDataSource": {**fsx, "DirectoryPath": "/abcdefgh/rows"}}
-    assert request["VpcConfig"] == {"Subnets": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]}
-    assert request["EnableInterContainerTrafficEncryption"] and request["EnableManagedSpotTraining"]
-    assert request["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
-    assert request["ResourceConfig"]["VolumeSizeInGB"] == 200
-    assert request["Tags"] == [{"Key": "team", "Value": "ads"}, {"Key": "cost", "Value": "42"}]
-    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}
-    assert request["CheckpointConfig"]["S3Uri"] == "s3://bucket/checkpoints"
-    assert request["CheckpointConfig"].get("LocalPath") in (None, "/opt/ml/checkpoints")
-    assert request["OutputDataConfig"]["S3OutputPath"] == "s3://bucket/out"
-    assert request["AlgorithmSpecification"]["MetricDefinitions"] == [{"Name": "auc", "Regex": "auc=([0-9.]+)"}]
-
-
-def test_a_warm_pool(sent: Sent, tmp_path: Path) -> None:
-    (request,) = sent["commands"][-1]
-    assert str(check_any(request, tmp_path).mode) == "ps"
-    assert request["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 1800
-    assert "VpcConfig" not in request and not request.get("EnableManagedSpotTraining")
-
-
-def test_blocks_with_file_systems(sent: Sent, sdk: str) -> None:
-    ((request,),) = blocks_with(sent, sdk, "fs-0123456789abcdef0")
-    assert source_of(request, "training")["FileSystemDataSource"]["FileSystemType"] == "EFS"
-    assert request["VpcConfig"]["SecurityGroupIds"] == ["sg-0123456789abcdef0"]
-    assert sdk == "v3" or source_of(request, "evaluation")["FileSystemDataSource"]["FileSystemType"] == "FSxLustre"
-
-
-def test_mask_rcnn_with_data_in_s3_on_efs_and_on_fsx(sent: Sent, tmp_path: Path) -> None:
-    asked = [
-        request
-        for command, (request,) in zip(ON_SAGEMAKER, sent["commands"], strict=False)
-        if command[0] == "examples/maskrcnn/train.py"
-    ]
-    s3, *file_systems = (source_of(request, "training") for request in asked)
-    assert s3["S3DataSource"]["S3Uri"] == "s3://bucket/coco/"
-    system = {"FileSystemAccessMode": "ro"}
-    efs = {"FileSystemId": "fs-0123456789abcdef0", "FileSystemType": "EFS", "DirectoryPath": "/coco"}
-    fsx = {"FileSystemId": "fs-0123456789abcdef1", "FileSystemType": "FSxLustre", "DirectoryPath": "/abcdefgh/coco"}
-    assert file_systems == [{"FileSystemDataSource": {**system, **each}} for each in (efs, fsx)]
-    assert ["VpcConfig" in request for request in asked] == [False, True, True]
-    for request in asked:
-        job = check_any(request, tmp_path)
-        assert title(request, tmp_path).startswith("MPI: ")
-        assert ("--epochs", "12") in zip(job.program.arguments, job.program.arguments[1:], strict=False)
-        (metric,) = request["AlgorithmSpecification"]["MetricDefinitions"]
-        assert re.findall(metric["Regex"], "[algo-1 rank 0] maskrcnn: mAP(segm)/IoU=0.5:0.95: 0.3412") == ["0.3412"]
-
-
-def test_blocks_with_instance_groups(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    ((request,),) = blocks_with(sent, sdk, "ENTRYPOINT_PS_GROUPS")
-    plan = plan_for(check_any(request, tmp_path))
+def test_a_group_of_parameter_servers_runs_no_script(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    (request,) = requests_with(sent, sdk, "ENTRYPOINT_PS_GROUPS")
+    plan = plan_for(read(request, tmp_path))
     assert {spec.name for spec in plan.on("algo-1")} == {"prepare", "ps/0"}
     assert {spec.name for spec in plan.processes if spec.runs_program} == {"chief/0", "worker/0"}
 
 
-def test_ranks_on_a_group_and_data_on_another(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    """The SDK's class for TensorFlow knows it; v3 has none."""
-    for requests in blocks_with(sent, sdk, '"instance_groups": [gpus]'):
-        assert [title(request, tmp_path) for request in requests] == [
-            "MPI: 16 ranks on 2 hosts, 8 on each; 2 hosts outside"
-        ]
-    assert sdk == "v3" or list(blocks_with(sent, sdk, '"instance_groups": [gpus]'))
-
-
-def test_blocks_with_spot_instances(sent: Sent, sdk: str) -> None:
-    ((request,),) = blocks_with(sent, sdk, "checkpoints/my-job")
-    assert request["EnableManagedSpotTraining"]
-    assert request["CheckpointConfig"]["S3Uri"] == "s3://bucket/checkpoints/my-job"
-    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}
-    assert request["Environment"]["ENTRYPOINT_STOP_GRACE"] == "110"
-
-
-def test_blocks_with_metrics_and_a_shell(sent: Sent, sdk: str) -> None:
-    ((request,),) = blocks_with(sent, sdk, "test accuracy=")
-    assert request["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
-    (metric,) = request["AlgorithmSpecification"]["MetricDefinitions"]
-    assert metric == {"Name": "accuracy", "Regex": "test accuracy=([0-9.]+)"}
+def test_the_metric_of_mask_rcnn_is_in_its_lines() -> None:
+    (metric, *others) = {option(command, "--metric") for command in ON_SAGEMAKER if "maskrcnn" in command[0]}
+    assert not others
+    line = "[algo-1 rank 0] maskrcnn: mAP(segm)/IoU=0.5:0.95: 0.3412"
+    assert re.findall(metric.partition("=")[2], line) == ["0.3412"]
 
 
 @pytest.mark.parametrize(
@@ -559,7 +587,7 @@ def test_blocks_with_metrics_and_a_shell(sent: Sent, sdk: str) -> None:
         (f"{PLAIN} --tags clicks", "--tags: found 'clicks'; wanted NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
+def test_wrong_options_are_refused_in_one_line(
     arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
@@ -589,7 +617,7 @@ def test_what_cannot_be_is_refused_in_one_line(
         ",colour=red",
     ],
 )
-def test_channels_are_said_as_to_entrypoint_local(options: str) -> None:
+def test_channels_mean_the_same_to_entrypoint_local(options: str) -> None:
     """What one accepts, the other accepts with the same meaning; what one refuses, the other refuses."""
     keys = ("mode", "distribution", "shuffle", "compression", "wrapper", "attributes")
     usual = {"mode": "File", "compression": "None", "wrapper": "None", "attributes": []}
@@ -615,7 +643,9 @@ def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.more  # the next one, with other programs
 @pytest.mark.parametrize("name", ["v2", "v3"])
-def test_the_same_call_in_local_mode(name: str, run: Callable[..., Job], image: str, tmp_path: Path) -> None:
+def test_a_command_of_the_documents_trains_in_local_mode(
+    name: str, run: Callable[..., Job], image: str, tmp_path: Path
+) -> None:
     command = ON_THIS_MACHINE[0]
     assert all(each == command for each in ON_THIS_MACHINE), "the documents show another command, which nobody tried"
     output = tmp_path / "result"
@@ -636,7 +666,7 @@ def test_the_same_call_in_local_mode(name: str, run: Callable[..., Job], image: 
         ("v3", "ps", ["chief/0] reached 2 parameter servers", "worker/0] reached 2 parameter servers"]),
     ],
 )
-def test_other_modes_in_local_mode(
+def test_ranks_and_parameter_servers_run_in_local_mode(
     name: str, mode: str, parts: list[str], run: Callable[..., Job], image: str, tmp_path: Path
 ) -> None:
     program = ROOT / "tests/sdk/programs/takes_part.py"
@@ -648,7 +678,7 @@ def test_other_modes_in_local_mode(
         assert len(re.findall(rf"{re.escape(part)}$", job.output, re.M)) == 1, job.output
 
 
-def test_a_command_of_v3_is_stopped_and_looked_into(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
+def test_a_command_of_v3_hears_a_stop_and_tells_its_status(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
     """SDK 3 starts a command from a shell of its own, process 1, which would keep SIGTERM to itself."""
     (look,) = re.findall(r"^    (python -c .*)", (ROOT / "docs/sagemaker.md").read_text(), re.M)
     (command,) = re.findall(r'command="(.*?)"', "".join(blocks_for("v3")))

@@ -13,7 +13,8 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from files import read
+import efa
+from code_files import read
 from findings import digest, digest_of_code, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
@@ -79,9 +80,7 @@ def main() -> int:
             print(refused, flush=True)
             return CODE_ERROR
     if several:
-        from efa import look
-
-        adapters = look(instance_type, task["mode"])
+        adapters = efa.look(instance_type, task["mode"])
         env.update(adapters.variables)
         for line in adapters.describe(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
             print(line, flush=True)
@@ -110,7 +109,7 @@ def main() -> int:
 def look_at(
     files: list[tuple[str, str]], task: dict, path: list[str], installed: dict[str, str], *, gpus: int
 ) -> tuple[str, list[str], str]:
-    """Return why TensorFlow 1's names cannot be provided, "" if they can; and on the coordinator what to warn of.
+    """Return why TensorFlow 1's names cannot be provided ("" if they can), and the coordinator's warnings.
 
     Last comes where the code makes the strategy of another mode, which is part of the reason if the job fails.
     """

@@ -70,5 +70,5 @@ if told["keras"].startswith("3."):
     except ValueError as error:
         told["refused"] = str(error)
 
-with open(Path(os.environ["SM_OUTPUT_DATA_DIR"], f"{rank}.json"), "w") as file:
+with open(Path(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{rank}.json"), "w") as file:
     json.dump(told, file)

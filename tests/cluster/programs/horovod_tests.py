@@ -34,6 +34,6 @@ endings = Endings()
 options = ["-p", "no:cacheprovider", "-W", "ignore", "--tb", "short", "-q", "--rootdir", "/tmp"]
 code = pytest.main([*options, "-k", "not gpu", f"/horovod/test/parallel/{args.file}"], plugins=[endings])
 rank = os.environ["OMPI_COMM_WORLD_RANK"]
-with open(Path(os.environ["SM_OUTPUT_DATA_DIR"], f"{rank}.json"), "w") as file:
+with open(Path(os.environ["SM_OUTPUT_DATA_DIR"], f"rank-{rank}.json"), "w") as file:
     json.dump(endings.found, file)
 raise SystemExit(0 if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else int(code))
