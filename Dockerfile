@@ -153,7 +153,7 @@ RUN if ! grep -q . /pins/operator.txt; then exit 0; fi && \
 #     4  Eigen's headers, which lie there because of a mistake in ml_dtypes' wheel; go and stay as TensorFlow's do.
 #     2  examples in botocore, which it reads to make its documentation only. Its services stay, all of them.
 # Of the last three, it is the number of files that counts, some 1,000 of 25,000: to unpack one costs a host 0.4 ms, whatever
-# is in it, and that is a third of the time that a pull takes (docs/benchmarks/pull.md).
+# is in it, and that is a third of the time that a pull takes (measured 2026-11-26).
 # Bytecode (.pyc, about 120) stays: without it each start would compile TensorFlow's 2,000 modules again.
 ARG KEEP_TF_HEADERS=no
 RUN cd /opt/venv/lib/python3.11/site-packages && \

@@ -1,14 +1,9 @@
 """Measure how fast and how well DeepFM (examples/deepfm) trains on made rows, and what its settings are worth.
 
-Three parts:
-
     scaling          examples per second and AUC, by parameter servers with 1 to 4 workers and by Horovod with 1 to 4
-                     ranks, for batch sizes and sizes of the embeddings
+                     ranks, for two batch sizes
     hyperparameters  AUC of one process with the defaults, and with one of them changed: dropout, batch normalization,
                      L2, optimizer, ... Each round has rows and weights of its own
-    threads          examples per second with the variables for threads that guides to TensorFlow name (KMP_*, OMP_*,
-                     threads inside and side by side, CPUs that it is bound to), against none of them; and against none
-                     of them once more, which is the noise
 
 Cases of a part take turns, another one first in each round, so that other work of the machine affects all alike.
 `--json` is written after every run, and `--resume` goes on from it. Wants an idle machine, and for Horovod the image.
@@ -19,22 +14,23 @@ Cases of a part take turns, another one first in each round, so that other work 
 
 import argparse
 import json
-import mmap
-import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Iterator
-from importlib.util import find_spec
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.deepfm_job import Job, rows_of, run_job
-from benchmarks.report import deepfm as page
+from benchmarks.report import page
 
-PARTS = {
-    "scaling": (40_000, 3, 3),
-    "hyperparameters": (100_000, 4, 5),
-    "threads": (60_000, 4, 7),
-}  # rows, epochs, rounds
+DEEPFM = machine.ROOT / "examples" / "deepfm"
+SHARDS = 4  # files, of which the last is kept aside
+PARTS = {"scaling": (40_000, 3), "hyperparameters": (50_000, 4)}  # rows, epochs
 CHANGES: dict[str, dict[str, object]] = {  # of hyperparameters, one at a time
     "the defaults": {},
     "no dropout": {"dropout": 0},
@@ -51,19 +47,15 @@ CHANGES: dict[str, dict[str, object]] = {  # of hyperparameters, one at a time
     "embeddings of 16": {"embedding-size": 16},
     "deep layers 256,128,64": {"deep-layers": "256,128,64"},
 }
-READERS = ("KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_SETTINGS", "OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 Case = dict[str, Any]  # what a run is of: JSON, with a name
 
 
 def main() -> None:
-    parser = machine.parser(__doc__)
+    parser = machine.parser(__doc__, rounds=3)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--modes", nargs="+", choices=["ps", "mpi"], default=["ps", "mpi"], help="of scaling")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 3, 4], help="of scaling: workers, or ranks")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4], help="of scaling: workers, or ranks")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[64, 1024], help="of scaling, of each process")
-    parser.add_argument("--embedding-sizes", type=int, nargs="+", default=[8, 32], help="of scaling")
-    parser.add_argument("--cases", nargs="+", metavar="NAME", help="of hyperparameters and threads; default: all")
-    parser.add_argument("--rounds", type=int, help=f"default: {', '.join(f'{p} {PARTS[p][2]}' for p in PARTS)}")
     parser.add_argument("--rows", type=int, help="a quarter of them is kept aside")
     parser.add_argument("--epochs", type=int, help="the first is not timed if there are more")
     parser.add_argument("--engine", default="docker", help="of entrypoint local, for scaling; Horovod is in the image")
@@ -72,119 +64,82 @@ def main() -> None:
     args = parser.parse_args()
     known = args.json and args.resume and args.json.exists()
     record = json.loads(args.json.read_text()) if known else machine.head("deepfm")
-    record["readers"] = readers()
     for part in args.parts:
-        rows, epochs, rounds = (
-            given or usual for given, usual in zip((args.rows, args.epochs, args.rounds), PARTS[part], strict=True)
-        )
+        rows, epochs = args.rows or PARTS[part][0], args.epochs or PARTS[part][1]
         record["limits"] |= {f"{part}_rows": rows, f"{part}_epochs": epochs}
         done = {(run["part"], run["name"], run["round"]) for run in record["runs"]}
-        for number in range(1, rounds + 1):
-            cases = cases_of(part, args)
-            turned = machine.turned(cases, number - 1)
+        for number in range(1, args.rounds + 1):
+            turned = machine.turned(cases_of(part, args), number - 1)
             left = [case for case in turned if (part, case["name"], number) not in done]
-            for run in one_round(part, left, number, rows, epochs, args):
-                machine.add(record, run, args.json)
-    machine_load = [run["load"] for run in record["runs"]]
-    print(f"{machine.cpus()} CPUs; load {min(machine_load)} to {max(machine_load)}\n")
-    print(page.tables(record))
+            with rows_of(number, rows) as data:
+                for case in left:
+                    load, measures = machine.load(), run_job(command(part, case, epochs, data, args), case, rows)
+                    run = {"part": part, **case, "round": number, "load": load, "measures": measures}
+                    machine.add(record, run, args.json)
+    print(page(record))
 
 
-def one_round(
-    part: str, cases: list[Case], number: int, rows: int, epochs: int, args: argparse.Namespace
-) -> Iterator[dict[str, Any]]:
-    if not cases:
-        return
-    with rows_of(number, rows) as data:
-        for case in cases:
-            job, engine = job_of(part, case, epochs, args.engine)
-            load = machine.load()
-            measures = run_job(job, data, rows, engine, args.image if engine == "docker" else None)
-            yield {"part": part, **case, "round": number, "load": load, "measures": measures}
+@contextmanager
+def rows_of(seed: int, rows: int) -> Iterator[Path]:
+    """Make a folder with `rows` rows in four files; it lasts as long as the block."""
+    with tempfile.TemporaryDirectory(prefix="deepfm-rows-") as folder:
+        maker = [sys.executable, str(DEEPFM / "make_rows.py"), "--rows", str(rows), "--seed", str(seed)]
+        command = [*maker, "--shards", str(SHARDS), "--output", f"{folder}/rows"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        yield Path(folder) / "rows"
 
 
 def cases_of(part: str, args: argparse.Namespace) -> list[Case]:
-    if part == "scaling":
-        return [
-            {
-                "name": f"{mode} {count} {batch} {size}",
-                "mode": mode,
-                "processes": count,
-                "batch": batch,
-                "embedding": size,
-            }
-            for batch in args.batch_sizes
-            for size in args.embedding_sizes
-            for mode in args.modes
-            for count in args.processes
-        ]
-    names = CHANGES if part == "hyperparameters" else threads()
-    if unknown := set(args.cases or ()) - set(names):
-        raise SystemExit(f"deepfm: found no case {', '.join(sorted(unknown))} of {part}; wanted {', '.join(names)}")
-    return [{"name": name} for name in args.cases or names]
-
-
-def job_of(part: str, case: Case, epochs: int, engine: str) -> tuple[Job, str]:
-    """Return (the job of a case, the engine that it runs on)."""
-    if part == "scaling":
-        given = {"batch-size": case["batch"], "embedding-size": case["embedding"], "epochs": epochs}
-        if case["mode"] == "mpi":
-            return Job(mode="mpi", hosts=case["processes"], hyperparameters=given), engine
-        given["sagemaker_entrypoint_ps_count"] = 1
-        return Job(mode="ps", hosts=1 + case["processes"], hyperparameters=given), engine
+    """Return the cases; `mode` and `processes` are those of the job, `batch` the rows of each process's step."""
     if part == "hyperparameters":
-        return Job(mode="single", hyperparameters={"epochs": epochs, **CHANGES[case["name"]]}), "process"
-    variables, before = threads()[case["name"]]
-    # Large batches, so that computing is what takes the time, and the launcher's own settings are out of the way.
-    given = {"epochs": epochs, "batch-size": 1024}
-    environment = {"ENTRYPOINT_THREADS": "off", **variables}
-    return Job(mode="single", hyperparameters=given, environment=environment, before=before), "process"
+        return [{"name": name, "mode": "single", "processes": 1, "batch": 64} for name in CHANGES]
+    return [
+        {"name": f"{mode} {count} {batch}", "mode": mode, "processes": count, "batch": batch, "embedding": 8}
+        for batch in args.batch_sizes
+        for mode in args.modes
+        for count in args.processes
+    ]
 
 
-def threads() -> dict[str, tuple[dict[str, str], list[str]]]:
-    """Return {name: (variables, words before the command)}."""
-    cpus = str(len(os.sched_getaffinity(0)))
-    own = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
-    sides = dict.fromkeys(own, cpus)
-    document = {"KMP_AFFINITY": "verbose,disabled", "OMP_NUM_THREADS": cpus, "KMP_SETTINGS": "1", **sides}
-    bound = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
-    return {
-        "none": ({}, []),
-        "none, once more": ({}, []),
-        **{
-            f"KMP_AFFINITY={value}": ({"KMP_AFFINITY": value}, [])
-            for value in ("verbose,disabled", "granularity=fine,compact,1,0", "granularity=fine,verbose,scatter,1,0")
-        },
-        "KMP_BLOCKTIME=0": ({"KMP_BLOCKTIME": "0"}, []),
-        "KMP_BLOCKTIME=1": ({"KMP_BLOCKTIME": "1"}, []),
-        "KMP_SETTINGS=1": ({"KMP_SETTINGS": "1"}, []),
-        "OMP_NUM_THREADS=CPUs": ({"OMP_NUM_THREADS": cpus}, []),
-        "OMP_NUM_THREADS=1": ({"OMP_NUM_THREADS": "1"}, []),
-        "threads inside = side by side = CPUs": (sides, []),
-        "threads inside = side by side = 0": (dict.fromkeys(own, "0"), []),
-        "threads inside = 1": ({own[0]: "1"}, []),
-        "all that the guide sets": (document, []),
-        "bound to one CPU": ({}, bound),
-    }
+def command(part: str, case: Case, epochs: int, data: Path, args: argparse.Namespace) -> list[str]:
+    """Return the words that run the case's job; with parameter servers, the first host is a chief alone."""
+    given: dict[str, object] = {"epochs": epochs, "batch-size": case["batch"]}
+    engine, hosts = "process", 1
+    if part == "hyperparameters":
+        given |= CHANGES[case["name"]]
+    else:
+        engine, hosts = args.engine, case["processes"] + (case["mode"] == "ps")
+        given |= {"sagemaker_entrypoint_ps_count": 1} if case["mode"] == "ps" else {}
+    words = [sys.executable, "-m", "entrypoint", "local", str(DEEPFM / "train.py"), "--mode", case["mode"]]
+    words += ["--hosts", str(hosts), "--engine", engine, "--channel", f"training={data}"]
+    words += ["--image", args.image] if args.image and engine == "docker" else []
+    words += ["--env", "ENTRYPOINT_PS_WORKERS=server", "--hyperparameters"]
+    return [*words, *(f"{name}={value}" for name, value in given.items())]
 
 
-def readers() -> dict[str, list[str]]:
-    """Return {variable: the shared objects of the installed TensorFlow that contain its name; [] if none does}.
+def run_job(words: list[str], case: Case, rows: int) -> dict[str, float]:
+    """Return the measures: `auc` and `logloss` on the file kept aside, `examples_per_s` and `wall_s`.
 
-    A library that reads a variable contains its name. The reverse does not hold: compilers in it contain names, too.
+    Raise SystemExit with the log if the job fails. `rows` are all, as made.
     """
-    spec = find_spec("tensorflow")
-    places = list((spec and spec.submodule_search_locations) or [])
-    found: dict[str, list[str]] = {name: [] for name in READERS}
-    for folder in [Path(place) for place in places]:
-        for path in sorted(
-            [*folder.glob("*.so*"), *folder.glob("python/*.so"), *folder.parent.glob("tensorflow*.libs/*")]
-        ):
-            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                for name in READERS:
-                    if content.find(name.encode() + b"\0") >= 0:
-                        found[name].append(path.name)
-    return found
+    with tempfile.TemporaryDirectory(prefix="deepfm-job-") as output:
+        began = time.monotonic()
+        at = words.index("--hyperparameters")
+        placed = [*words[:at], "--output", f"{output}/out", *words[at:]]
+        job = machine.run_gently(placed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        seconds = time.monotonic() - began
+    aside = rows // SHARDS
+    progress = re.findall(r"epoch \d+/\d+ is over: .* step=(\d+) .*examples/s=(\d+)", job.stdout)
+    judged = re.findall(rf"evaluation auc=([\d.]+) rows={aside} logloss=([\d.]+)", job.stdout)
+    if job.returncode or not progress or len(judged) != 1:
+        raise SystemExit(f"{job.stdout}\ndeepfm: {case}: exit code {job.returncode}, evaluations {judged}")
+    # The job counts whole batches, and the last of a pass is smaller; with parameter servers all are whole. The median
+    # is of the epochs after the first, in which functions are traced.
+    counted = int(progress[0][0]) * case["batch"] * case["processes"]
+    right = 1.0 if case["mode"] == "ps" else min(1.0, (rows - aside) / counted)
+    rate = statistics.median(int(each) for _, each in progress[1:] or progress) * right
+    auc, logloss = map(float, judged[0])
+    return {"auc": auc, "logloss": logloss, "examples_per_s": round(rate, 1), "wall_s": round(seconds, 1)}
 
 
 if __name__ == "__main__":

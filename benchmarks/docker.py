@@ -1,7 +1,6 @@
 """Run docker's command line, label what this process starts, so that all of it can be removed, and write configs."""
 
 import json
-import os
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -9,8 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 LABEL = "sagemaker-tf-entrypoint.benchmarks"
-SESSION_VARIABLE = "BENCHMARKS_SESSION"  # benchmarks.all passes its own, and removes what its benchmarks have left
-SESSION = os.environ.get(SESSION_VARIABLE) or uuid.uuid4().hex[:8]
+SESSION = uuid.uuid4().hex[:8]
 MARK = f"{LABEL}={SESSION}"
 
 
@@ -25,7 +23,7 @@ def docker(*words: str, within: float = 120, check: bool = True) -> str:
 
 
 def seconds(engine_time: str) -> float:
-    """Return a time of docker's, to the nanosecond and in UTC, as seconds since 1970."""
+    """Return a time that docker has printed (UTC, nanoseconds) as seconds since 1970."""
     whole, _, fraction = engine_time.rstrip("Z").partition(".")
     return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 

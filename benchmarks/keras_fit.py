@@ -1,4 +1,4 @@
-"""Measure Keras's `fit` on two hosts: mode jax, Horovod and MultiWorkerMirroredStrategy; and what mode jax adds.
+"""Measure Keras's `fit` on two hosts: mode jax, Horovod and MultiWorkerMirroredStrategy.
 
 Two containers with one process each, by our launcher. Three ways train the same two networks on made-up rows:
 
@@ -9,21 +9,15 @@ Two containers with one process each, by our launcher. Three ways train the same
 The networks are that of examples/digits, and a dense one of 10 million weights. Each way compiles as Keras does by
 itself: by XLA with JAX, not with TensorFlow on CPUs. Ways take turns, so other work of the machine affects all alike.
 
-Start and tail of mode jax stand beside the same script in two containers by hand, with the variables that the launcher
-sets. They need root, as the kernel reports when the processes begin and end. Prints Markdown tables.
-
     python -m benchmarks.keras_fit --rounds 5 --json keras-fit.json
-    python -m benchmarks.keras_fit --rounds 1 --epochs 1 --cases digits dense
 """
 
 import json
 import re
-import statistics
-from typing import Any
 
 from benchmarks import machine
-from benchmarks.machine import spread
-from benchmarks.profile_start.jobs import NAMES, PYTHON, Case, printed, run
+from benchmarks.profile_start.jobs import PYTHON, Case, printed
+from benchmarks.report import page
 
 WAYS = {
     "jax": {"sagemaker_entrypoint_mode": "jax"},
@@ -31,17 +25,8 @@ WAYS = {
     "mwms": {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
 }
 NETWORKS = {"digits": (64, 200), "dense": (64, 10)}  # rows of a step of each process, steps of an epoch
-SIDES = {"by hand": False, "ours": True}
-CASES = {"digits": WAYS, "dense": WAYS, "start": SIDES}
-# Three lines "MARK": its first line, after its first step, and its last line.
 PROGRAM = """
-import time
-
-def mark():
-    print(f"MARK {{time.monotonic_ns()}}", flush=True)
-
-mark()
-import json, os
+import json, os, time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
@@ -79,12 +64,7 @@ options = tf.data.Options()
 options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
 
 class Clock(keras.callbacks.Callback):
-    began, marked, seconds = 0.0, False, []
-
-    def on_train_batch_end(self, batch, logs=None):
-        if not self.marked:
-            self.marked = True
-            mark()
+    seconds = []
 
     def on_epoch_begin(self, epoch, logs=None):
         self.began = time.perf_counter()
@@ -101,54 +81,20 @@ clock = Clock()
 model.fit(data.with_options(options), steps_per_epoch=steps, epochs=epochs, verbose=0, callbacks=[*callbacks, clock])
 weights = float(sum(np.abs(np.asarray(each)).sum() for each in model.get_weights()))
 print("FIT " + json.dumps([clock.seconds, weights]), flush=True)
-mark()
 """
-
-
-def case(way: str, network: str, steps: int, epochs: int) -> Case:
-    """Return the job of a way, and the commands of mode jax by hand."""
-    given = (way, network, NETWORKS[network][0], steps, epochs)
-    return Case(
-        f"{network}, {way}",
-        WAYS[way],
-        tuple(("env", *variables(rank), *PYTHON) for rank in range(2)),
-        PROGRAM.format(given=given),
-    )
-
-
-def variables(rank: int) -> list[str]:
-    """Return what mode jax sets for a process, as words for `env`."""
-    address = f"{NAMES[0]}:8476"
-    values = {
-        "JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": 2, "JAX_PROCESS_ID": rank,
-        "JAX_LOCAL_NUM_PROCESSES": 1, "JAX_LOCAL_PROCESS_ID": 0, "KERAS_DISTRIBUTION_JOB_ADDRESSES": address,
-        "KERAS_DISTRIBUTION_NUM_PROCESSES": 2, "KERAS_DISTRIBUTION_PROCESS_ID": rank, "KERAS_BACKEND": "jax",
-        "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-    }  # fmt: skip
-    return [f"{name}={value}" for name, value in values.items()]
 
 
 def speed(image: str, way: str, network: str, epochs: int) -> dict[str, float]:
     """Return rows per second of both hosts in the epochs after the first; raise SystemExit if they trained apart."""
     rows, steps = NETWORKS[network]
-    logs = printed(image, case(way, network, steps, 1 + epochs), ours=True)
+    program = PROGRAM.format(given=(way, network, rows, steps, 1 + epochs))
+    logs = printed(image, Case(f"{network}, {way}", WAYS[way], (PYTHON, PYTHON), program), ours=True)
     # mpirun's host prints for all ranks where hosts do not print for themselves.
     found = [json.loads(each) for each in re.findall(r"FIT (\[.*\])", "".join(logs))]
     if len(found) != 2 or abs(found[0][1] - found[1][1]) > 1e-3 * found[0][1]:
-        raise SystemExit(
-            f"{network}, {way}: wanted two processes with the same weights, found {found}:\n{''.join(logs)}"
-        )
+        raise SystemExit(f"{network}, {way}: wanted two with the same weights, found {found}:\n{''.join(logs)}")
     seconds = max(sum(of_epochs[1:]) for of_epochs, _ in found)
     return {"rows_per_s": round(2 * rows * steps * epochs / seconds, 1)}
-
-
-def start(image: str, ours: bool) -> dict[str, float]:
-    """Return seconds from the last container's first program to the last first line and first step, and the tail."""
-    hosts = run(image, case("jax", "digits", 1, 1), ours).hosts
-    began = max(host.began for host in hosts)
-    line, step, last = (max(host.first_lines[number] for host in hosts) for number in range(3))
-    ends = {"first_line_s": line - began, "first_step_s": step - began, "tail_s": max(h.ended for h in hosts) - last}
-    return {name: round(value / 1e9, 4) for name, value in ends.items()}
 
 
 def main() -> None:
@@ -156,39 +102,16 @@ def main() -> None:
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:2.21", help="with jax, Keras 3 and Horovod")
     parser.add_argument("--keras-2", default="sagemaker-tf-entrypoint:latest", metavar="IMAGE", help="for mwms")
     parser.add_argument("--epochs", type=int, default=3, help="measured in each job, after one that is not")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     arguments = parser.parse_args()
     record = machine.head("keras-fit", limits={"epochs": arguments.epochs})
     for number in range(arguments.rounds):
-        for what, how in ((name, each) for name in arguments.cases for each in machine.turned(CASES[name], number)):
-            image = arguments.keras_2 if how == "mwms" else arguments.image
-            measures = start(image, SIDES[how]) if what == "start" else speed(image, how, what, arguments.epochs)
-            head = {"case": what, "side": how, "round": number + 1, "load": machine.load()}
-            machine.add(record, {**head, "measures": measures}, arguments.json)
-    print(f"{machine.here(record)}; median (least-most)")
-    print("\n".join(tables(record["runs"])))
-
-
-def tables(runs: list[dict[str, Any]]) -> list[str]:
-    """Return a table of rows per second, and one of start and tail, where there are such runs."""
-    values: dict[tuple[str, str, str], list[float]] = {}
-    for each in sorted(runs, key=lambda each: each["round"]):
-        for name, value in each["measures"].items():
-            values.setdefault((each["case"], each["side"], name), []).append(value)
-    lines = []
-    if networks := [network for network in NETWORKS if (network, "jax", "rows_per_s") in values]:
-        lines += ["", "| network | way | rows/s of both hosts | jax to this, by round |", "|---|---|---|---|"]
-        for network, way in ((network, way) for network in networks for way in WAYS):
-            jax, mine = (values[network, each, "rows_per_s"] for each in ("jax", way))
-            ratios = [ours / other for ours, other in zip(jax, mine, strict=True)]
-            lines.append(f"| {network} | {way} | {spread(mine, '.0f')} | {spread(ratios, '.2f')} |")
-    if measures := list(dict.fromkeys(name for what, _, name in values if what == "start")):
-        lines += ["", "| mode jax, seconds | by hand | ours | ours more by |", "|---|---|---|---|"]
-        for name in measures:
-            hand, ours = (values["start", side, name] for side in SIDES)
-            more = statistics.median(ours) - statistics.median(hand)
-            lines.append(f"| {name} | {spread(hand, '.2f')} | {spread(ours, '.2f')} | {more:+.2f} |")
-    return lines
+        for network in NETWORKS:
+            for way in machine.turned(WAYS, number):
+                image = arguments.keras_2 if way == "mwms" else arguments.image
+                measures = speed(image, way, network, arguments.epochs)
+                head = {"network": network, "way": way, "round": number + 1, "load": machine.load()}
+                machine.add(record, {**head, "measures": measures}, arguments.json)
+    print(page(record))
 
 
 if __name__ == "__main__":

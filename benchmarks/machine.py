@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
+COMMIT = "BENCHMARKS_COMMIT"  # a variable: the commit, for a benchmark that runs where no git is
 # Changing these, as a report does, changes no figure.
 NOT_CODE = (":!docs", ":!*.md", ":!tests/full_run.json", ":!tests/unit", ":!tests/local", ":!tests/cluster/test_*.py")
 
@@ -92,12 +93,6 @@ def add(record: dict[str, Any], run: dict[str, Any], path: Path | None) -> None:
         write(path, record)
 
 
-def here(record: dict[str, Any]) -> str:
-    """Return the machine and its load during the runs, for people."""
-    loads = [run["load"] for run in record["runs"]]
-    return f"{cpus()} CPUs, {record['machine']['kernel']}, load {min(loads)} to {max(loads)}"
-
-
 def turned(sides: Collection[T], number: int) -> list[T]:
     """Return the sides of a round; another one goes first in each."""
     first = number % len(sides)
@@ -117,6 +112,8 @@ def keep(path: Path, record: dict[str, Any]) -> None:
 
 def commit() -> str:
     """Return the last commit that changed code, with a + if code was changed since; "unknown" outside of a checkout."""
+    if given := os.environ.get(COMMIT):
+        return given
     found = said("git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(ROOT), *NOT_CODE)
     changed = said("git", "-C", str(ROOT), "status", "--porcelain", "--", str(ROOT), *NOT_CODE)
     return f"{found}{'+' if changed else ''}" if found else "unknown"
@@ -155,14 +152,8 @@ def load() -> float:
     return round(os.getloadavg()[0], 1)
 
 
-def spread(values: list[float], form: str) -> str:
-    """Return the median, and (least-most) if they are wide apart."""
-    middle, to = statistics.median(values), " to " if "+" in form else "-"
-    return f"{middle:{form}}" + (f" ({min(values):{form}}{to}{max(values):{form}})" if is_wide(values) else "")
-
-
 def is_wide(values: Collection[float]) -> bool:
-    """Return whether a value differs from the median by more than a tenth of it: the pages show only then how far."""
+    """Return whether a value differs from the median by more than a tenth of it; only then pages show the spread."""
     middle = statistics.median(values)
     return any(abs(value - middle) > 0.1 * abs(middle) for value in values)
 

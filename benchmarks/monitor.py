@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from benchmarks import machine
-from benchmarks.report import monitor as page
+from benchmarks.report import page
 
 CASES: dict[str, dict[str, str]] = {
     "without": {"ENTRYPOINT_MONITOR": "false"},
@@ -64,7 +64,7 @@ def main() -> None:
                 measures = run(processes, args.seconds, CASES[name])
                 made = {"name": name, "processes": processes, "round": number + 1, "load": load, "measures": measures}
                 machine.add(record, made, args.json)
-    print("\n".join(page.table(record)))
+    print(page(record))
 
 
 def run(processes: int, seconds: float, environment: dict[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ which has sagemaker-tensorflow's operator, or anywhere with TensorFlow, then wit
         sagemaker-tf-entrypoint:latest python -m benchmarks.pipe --megabytes 1600 --json /out/pipe.json
     python -m benchmarks.pipe
 
-Our reader's parser reads a file of RecordIO, since TensorFlow has none. Prints a Markdown table.
+Our reader's parser reads a file of RecordIO, since TensorFlow has none.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import json
 import os
 import random
 import resource
-import statistics
 import struct
 import subprocess
 import sys
@@ -116,18 +115,18 @@ def main() -> None:
     if arguments.feed:
         feed(*arguments.feed)
     from benchmarks import machine  # not in the feeder, which runs as a file
+    from benchmarks.report import page
 
     record = machine.head("pipe", limits={"megabytes": arguments.megabytes})
     with tempfile.TemporaryDirectory(prefix="bench-pipe-") as folder:
         run(Path(folder), arguments.rounds, arguments.megabytes * 1_000_000, record)
+    print(page(record))
     if arguments.json:
         machine.write(arguments.json, record)
 
 
 def run(base: Path, rounds: int, total: int, record: dict[str, Any]) -> None:
     """Add each pass to the record's runs."""
-    import tensorflow as tf
-
     from benchmarks import machine
 
     os.environ["SAGEMAKER_BASE_DIR"] = str(base)
@@ -137,11 +136,6 @@ def run(base: Path, rounds: int, total: int, record: dict[str, Any]) -> None:
     names = {(kind, size): f"{kind}-{size.replace(' ', '')}" for kind in FORMATS for size in SIZES}
     config = {name: {"TrainingInputMode": "Pipe"} for name in names.values()}
     (base / "input/config/inputdataconfig.json").write_text(json.dumps(config))
-    print(
-        f"{machine.cpus()} CPUs, {record['machine']['kernel']}, TensorFlow {tf.__version__}; "
-        f"{total / 1e6:.0f} MB, {rounds} rounds after one to warm up; median (least to most)\n"
-    )
-    print("| format | record | reader | records/s | MB/s | CPU seconds per GB |\n|---|---|---|---|---|---|")
     for (kind, size), name in names.items():
         length, batch = SIZES[size]
         file = base / name
@@ -165,17 +159,6 @@ def run(base: Path, rounds: int, total: int, record: dict[str, Any]) -> None:
             feeder.kill()
             feeder.wait()
             file.unlink()
-        for reader in makers:
-            where = {"format": kind, "record": size, "reader": reader}.items()
-            found = [each["measures"] for each in record["runs"] if where <= each.items()]
-            cells = " | ".join(shown([each[name] for each in found]) for name in found[0])
-            print(f"| {kind} | {size} | {reader} | {cells} |", flush=True)
-
-
-def shown(figures: list[float]) -> str:
-    middle = statistics.median(figures)
-    digits = ",.0f" if middle >= 100 else ".2f"
-    return f"{middle:{digits}} ({min(figures):{digits}} to {max(figures):{digits}})"
 
 
 if __name__ == "__main__":

@@ -51,6 +51,15 @@ def read(
     return read_job(base, environment or {}, base / "run", gpus)
 
 
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files by their names below a folder, and make the folders that they need."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
 # A package that is built by a few lines of its own: no network, no setuptools, and none of pip's settings.
 BACKEND = """
 import zipfile

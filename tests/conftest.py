@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,6 @@ for folder in (ROOT, ROOT / "tests"):
         sys.path.insert(0, str(folder))
 
 import hiccups  # noqa: E402  (after the path is set)
-from costs import Meter, note  # noqa: E402
 from processes import processes_with  # noqa: E402
 from waiting import eventually  # noqa: E402
 
@@ -32,47 +30,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Figures that a test measured are printed at the end, though it passed: `tell(text)`. With pytest-xdist they come from
 # another process.
 FIGURES = pytest.StashKey[list[str]]()
-LEFT_OUT, BEGAN = pytest.StashKey[int](), pytest.StashKey[float]()
-# What the tests cost, if tests/run.sh wants to know: the meter of this process, and the totals of the others.
-METER, TOTALS = pytest.StashKey[Meter](), pytest.StashKey[list[dict]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES], config.stash[LEFT_OUT], config.stash[BEGAN] = [], 0, time.monotonic()
-    config.stash[METER], config.stash[TOTALS] = Meter(), []
+    config.stash[FIGURES] = []
     if hasattr(config, "workeroutput"):
         config.workeroutput["figures"] = config.stash[FIGURES]
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    if not os.environ.get("TEST_COUNTS"):
-        return (yield)
-    with item.config.stash[METER].test(item.nodeid):
-        return (yield)
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     session.config.stash[FIGURES] += hiccups.SAID
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["total"] = session.config.stash[METER].total()
-
-
-def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Count the variants that are left out; in each worker, which all collect the same. -k is the user's own choice."""
-    if items and not items[0].config.option.keyword:
-        config = items[0].config
-        config.stash[LEFT_OUT] += sum(item.get_closest_marker("more") is not None for item in items)
-        if hasattr(config, "workeroutput"):
-            config.workeroutput["left_out"] = config.stash[LEFT_OUT]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node) -> None:
-    output = getattr(node, "workeroutput", {})
-    node.config.stash[FIGURES] += output.get("figures", [])
-    node.config.stash[LEFT_OUT] = max(node.config.stash[LEFT_OUT], output.get("left_out", 0))
-    node.config.stash[TOTALS] += [output["total"]] if "total" in output else []
+    node.config.stash[FIGURES] += getattr(node, "workeroutput", {}).get("figures", [])
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
@@ -80,15 +52,6 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         terminalreporter.section("figures")
     for text in config.stash[FIGURES]:
         terminalreporter.write_line(text)
-    if (path := os.environ.get("TEST_COUNTS")) and not hasattr(config, "workerinput"):  # tests/run.sh wants to know
-        counts = {
-            "ring": os.environ.get("TEST_RING", ""),
-            "tests": len(terminalreporter.stats.get("passed", [])),
-            "skipped": len(terminalreporter.stats.get("skipped", [])),
-            "left_out": config.stash[LEFT_OUT],
-            "seconds": round(time.monotonic() - config.stash[BEGAN]),
-        }
-        note(Path(path), counts | config.stash[METER].total_with(config.stash[TOTALS]))
 
 
 @pytest.fixture(autouse=True)

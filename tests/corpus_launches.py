@@ -1,4 +1,8 @@
-"""List launch scripts in the manner of public ones: (SDK, what comes first, what submits, right checks, jobs)."""
+"""List launch scripts in the manner of public ones: (what comes first, what submits, right checks, jobs)."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
 
 BOTO3 = "import boto3\nclient = boto3.client('sagemaker', region_name='eu-west-1')\n"
 SUBMITS = "client.create_training_job(**request)\n"
@@ -70,3 +74,30 @@ OF_V2 = {
         {"encoded-twice"},
     ),
 }
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch script, what lies beside it, and all warnings and errors that the doctor must report of it."""
+
+    text: str
+    sdk: str
+    wanted: set[str]
+    requirements: str
+    train: str
+
+
+def with_model_trainers() -> dict[str, Launch]:
+    """Return the launch scripts of corpus_v3.txt by name."""
+    _, *sections = re.split(r"^(?:=== |### )", Path(__file__).with_name("corpus_v3.txt").read_text(), flags=re.M)
+    parts, scripts = dict[str, str](), dict[str, Launch]()
+    for head, _, text in (each.partition("\n") for each in sections):
+        name, *labels = (each.strip() for each in head.split("|"))
+        if not labels:
+            parts[name] = text
+            continue
+        sdk, wanted, requirements, train = labels
+        for part, inside in parts.items():
+            text = text.replace(f"<{part}>\n", inside)
+        scripts[name] = Launch(text, sdk, set(wanted.replace(",", " ").split()), requirements, parts[train])
+    return scripts

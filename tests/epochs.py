@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
+from sagemaker_tf_data.tfrecord import masked_crc32c
 
 PASSES = 3
 OWN, SAME, SHARED = "own", "same", "shared"
 REPLICATED, SHARDED = Distribution.REPLICATED, Distribution.SHARDED
-FILE, FAST_FILE, PIPE = InputMode.FILE, InputMode.FAST_FILE, InputMode.PIPE
+FILE, FAST_FILE, PIPE = ChannelMode.FILE, ChannelMode.FAST_FILE, ChannelMode.PIPE
 
-Cell = tuple[str, Distribution, InputMode]
+Cell = tuple[str, Distribution, ChannelMode]
 
 # One process reads one FIFO: on hosts that train with two, no shared channel can be a pipe.
 CELLS: list[Cell] = [
@@ -41,7 +42,7 @@ def name_of(cell: Cell) -> str:
 class DataSet:
     """Channels of the cells asked for, on hosts that train with two processes each."""
 
-    channels: list[Channel] = field(default_factory=list)
+    channels: list[LocalChannel] = field(default_factory=list)
     ids: dict[str, list[int]] = field(default_factory=dict)  # by name of the cell: all that it holds
 
     @property
@@ -97,10 +98,10 @@ def make(folder: Path, cells: Iterable[Cell]) -> DataSet:
         options |= {"wrapper": Wrapper.RECORD_IO} if wrapped else {}
         sources = ["one", "two"] if wrapped else ["first", "first" if sharing == SAME else "second"]
         if sharing == SHARED:
-            data.channels.append(Channel(name=name, source=folder / "first", **options))
+            data.channels.append(LocalChannel(name=name, source=folder / "first", **options))
         else:
             data.channels += [
-                Channel(name=f"{name}-{number}", source=folder / source, **options)
+                LocalChannel(name=f"{name}-{number}", source=folder / source, **options)
                 for number, source in enumerate(sources, 1)
             ]
         own = [*range(200, 209), *range(300, 304)] if wrapped else first + second
@@ -113,7 +114,7 @@ def tfrecords(folder: Path, records: list[int], start: int) -> list[int]:
     folder.mkdir(parents=True, exist_ok=True)
     number = start
     for file, count in enumerate(records):
-        lines = [_tfrecord(str(number + each).encode()) for each in range(count)]
+        lines = [tfrecord(str(number + each).encode()) for each in range(count)]
         (folder / f"part-{file}.tfrecord").write_bytes(b"".join(lines))
         number += count
     return list(range(start, number))
@@ -125,17 +126,8 @@ def _objects(folder: Path, count: int, start: int) -> None:
         (folder / str(number)).write_text(str(number))
 
 
-def _tfrecord(record: bytes) -> bytes:
-    length = struct.pack("<Q", len(record))
-    return length + _masked(length) + record + _masked(record)
-
-
-def _masked(content: bytes) -> bytes:
-    """Return the CRC-32C, rotated and shifted, as TFRecord has it."""
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+def tfrecord(content: bytes) -> bytes:
+    """Return a TFRecord: length, content, and a checksum of each."""
+    length = struct.pack("<Q", len(content))
+    of_length, of_content = (struct.pack("<I", masked_crc32c(each)) for each in (length, content))
+    return length + of_length + content + of_content

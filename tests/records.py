@@ -1,16 +1,10 @@
 """Make records of invented jobs: what a monitor would have written, from a few words."""
 
 import json
-import sys
 import zlib
 from collections.abc import Mapping
-from importlib import util
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
-
-from entrypoint.record import lines as record_lines
 
 BEGAN = 1_800_000_000.0  # seconds since the epoch
 GB = 1e9
@@ -33,6 +27,14 @@ class HostRecord:
     def add(self, kind: str, at: float, *values: Any) -> None:
         """Add a line."""
         self.lines.append([kind, round(BEGAN + at, 3), *values])
+
+    def of(self, kind: str) -> list[list[Any]]:
+        """Return the lines of a kind."""
+        return [line for line in self.lines if line[0] == kind]
+
+    def drop(self, *kinds: str) -> None:
+        """Drop the lines of these kinds."""
+        self.lines = [line for line in self.lines if line[0] not in kinds]
 
     def runs(self, name: str, start: float, end: float | None, role: str = "worker", how: str = "exit code 0") -> None:
         """Add that a process of the plan ran; None means that it has not ended."""
@@ -70,23 +72,6 @@ class HostRecord:
         return packed("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in ordered).encode())
 
 
-def written(record: HostRecord, at: float, by: float) -> bytes:
-    """Return a record as it is written if the wall clock is set forward `by` seconds, `at` seconds after the begin."""
-    spent = 0.0
-    clock = SimpleNamespace(monotonic=lambda: 500.0 + spent, time=lambda: BEGAN + spent + (by if spent >= at else 0.0))
-    found = util.spec_from_file_location("lines_by_this_clock", record_lines.__file__)
-    assert found and found.loader
-    ours = util.module_from_spec(found)
-    with patch.dict(sys.modules, {"time": clock}):  # type: ignore[dict-item]
-        found.loader.exec_module(ours)
-    content = []
-    for kind, moment, *values in sorted(record.lines, key=lambda line: line[1]):
-        spent, of = moment - BEGAN, ours.KINDS[kind]
-        fields = dict(zip(of.positional[1:], values, strict=False)) | (values[-1] if of.named else {})
-        content.append(of(**fields).to_json() + b"\n")
-    return packed(b"".join(content))
-
-
 def packed(content: bytes) -> bytes:
     """Compress as the monitor does."""
     gzip = zlib.compressobj(6, zlib.DEFLATED, 31)
@@ -104,17 +89,21 @@ def trained(
     process: str = "script",
     role: str = "script",
     sample: Mapping[str, Any] | None = None,
+    used: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> HostRecord:
-    """Make a host without faults: one process trains for `seconds`, a step in `step` s, with a falling loss."""
+    """Make a host without faults: one process trains for `seconds`, a step in `step` s, with a falling loss.
+
+    `sample`: what the host uses besides; `used`: what the process does.
+    """
     record = HostRecord(name, hosts, **about)
     end = begins + seconds
     record.runs("prepare", 0.2, 1.5, "prepare")
     record.runs(process, begins, end, role)
     for second in range(1, int(end) + 1):
         working = second > begins
-        used = {process: {"cpu": 4.0, "memory": int(2 * GB), "output": 80}} if working else {}
-        record.sample(second, processes=used, **(sample or {}))
+        uses = {process: {"cpu": 4.0, "memory": int(2 * GB), "output": 80, **(used or {})}} if working else {}
+        record.sample(second, processes=uses, **(sample or {}))
         if second >= begins + 2:
             done = (second - begins) / step
             record.add("metric", second, process, {"step": float(round(done)), "loss": 2.0 * loss ** (second - begins)})

@@ -16,8 +16,7 @@ usage() {
 Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- PYTEST-ARGUMENT...]
 
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
-                  table; if all pass, tests/full_run.json records it, ring by ring. A run without --all prints what it
-                  leaves out
+                  table; if all pass, tests/full_run.json records it, ring by ring
   --ring RING     unit, local, cluster, sdk, benchmarks, lines, zoo or gpu; may be repeated. Without it: all but lines,
                   zoo and gpu, after ruff, mypy and the strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks, lines and zoo
@@ -291,13 +290,13 @@ runs_on_python310() { "$VENV/bin/vermin" --quiet --no-tips --target=3.10- --viol
 # Fails on a dead link, a missing anchor, a page outside of the navigation, a picture older than its source.
 site() { NO_MKDOCS_2_WARNING=1 "$VENV/bin/mkdocs" build --strict; } # --quiet would count no warning
 
-# ring NAME PYTEST-ARGUMENT...: what conftest.py counts is noted under the name.
+# ring NAME PYTEST-ARGUMENT...: what has left nothing out and passed is noted under the name.
 ring() {
     local name=$1 fewer=(-m 'not more')
     shift
-    if [[ $all == yes || $name == line-* ]]; then fewer=(); fi
-    TEST_RING=$name TEST_COUNTS=$scratch/counts "$VENV/bin/python" -m pytest "$@" \
-        ${fewer[@]+"${fewer[@]}"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+    if [[ $all == yes || $name == line-* || $name == zoo-* ]]; then fewer=(); fi
+    "$VENV/bin/python" -m pytest "$@" ${fewer[@]+"${fewer[@]}"} ${pytest_arguments[@]+"${pytest_arguments[@]}"} || return
+    if ((${#fewer[@]} == 0)); then printf '%s\n' "$name" >>"$scratch/passed"; fi
 }
 
 other_lines() {
@@ -360,23 +359,18 @@ build_image() {
     ./build.sh
 }
 
-# costs ARGUMENT...: what the tests cost (tests/costs.py).
-costs() { "$VENV/bin/python" tests/costs.py "$@"; }
+budget() { "$VENV/bin/python" tests/budget.py "$@"; }
 
-# Prints what the tests have cost. A default run fails if that exceeds the budget.
-judge_costs() {
-    local growth=()
-    if [[ $all == yes ]] || by_name lines || by_name zoo || by_name gpu || ((${#pytest_arguments[@]} > 0)); then growth=(--growth); fi
-    costs containers "$scratch/counts"
-    cp "$scratch/counts" "$HERE/.test-costs"
-    costs judge "$scratch/counts" ${growth[@]+"${growth[@]}"}
-}
-
-# What is printed at the end of a run that left something out, or put on record of one that did not.
+# What is printed at the end of a run: its costs, which only a default run is judged by; the lines of each part; and what
+# is put on record.
 last_words() {
-    if [[ $all == no ]]; then "$VENV/bin/python" tests/full_run.py left "$scratch/counts"; fi
-    if ((failures == 0 && ${#pytest_arguments[@]} == 0)) && { [[ $all == yes ]] || by_name lines; }; then
-        "$VENV/bin/python" tests/full_run.py write "$scratch/counts"
+    local is_default=no passed
+    if [[ $all == no && -z $why_no_docker ]] && ((${#rings[@]} == 0 && ${#pytest_arguments[@]} == 0)); then is_default=yes; fi
+    say 'costs' && budget judge $$ "$containers_before" || [[ $is_default == no ]] || failures=$((failures + 1))
+    say 'lines of Python' && budget lines
+    if ((failures == 0 && ${#pytest_arguments[@]} == 0)) && [[ -s $scratch/passed ]]; then
+        mapfile -t passed <"$scratch/passed"
+        budget passed "${passed[@]}"
         echo 'tests/full_run.json has this run on record'
     fi
 }
@@ -390,7 +384,6 @@ container_rings() {
         left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
         return
     fi
-    costs containers "$scratch/counts"
     if asked_for sdk && finish environments; then sdk_is_ready=yes; fi
     # Both generations of compose: Debian's, and Docker's own.
     need docker-compose docker-compose && step compose tests/get_compose.sh ||
@@ -409,7 +402,7 @@ container_rings() {
     if [[ -n ${running[sdk]-} ]]; then finish sdk || true; fi
 }
 
-scratch='' line='' why_line=''
+scratch='' line='' why_line='' containers_before=0
 main() {
     read_arguments "$@"
     cd "$HERE"
@@ -421,9 +414,9 @@ main() {
     trap 'exit 143' TERM
     trap 'exit 129' HUP
     scratch=$(mktemp -d)
-    touch "$scratch/counts"
     export TEST_LABEL=sagemaker-tf-entrypoint.tests.${scratch##*.}
     make_venv
+    containers_before=$(budget containers)
 
     # The image is built while what needs no containers runs.
     if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines || by_name zoo || by_name gpu); then
@@ -462,8 +455,7 @@ main() {
     # Beside the table, as it waits for most of its time. It has no tests to choose from.
     if asked_for benchmarks && [[ -z $why_no_docker ]] && ((${#pytest_arguments[@]} == 0)); then
         if ((EUID == 0)); then
-            begin benchmarks costs run benchmarks "$scratch/counts" -- \
-                "$VENV/bin/python" -m benchmarks.side_by_side --quick
+            begin benchmarks "$VENV/bin/python" -m benchmarks.side_by_side --quick
         else
             left_out benchmarks 'these take root, to read control groups'
         fi
@@ -473,8 +465,7 @@ main() {
         step 'local, outcome table' ring table "$TABLE" || true
         # Random jobs, the same each time: what others find must not refuse a change that is not to blame.
         if ((${#pytest_arguments[@]} == 0)); then
-            step chaos costs run chaos "$scratch/counts" -- "$VENV/bin/python" -m benchmarks.chaos --seed 1 \
-                --minutes 2 --jobs 25 --at-once 6 --shrink-seconds 60 || true
+            step chaos "$VENV/bin/python" -m benchmarks.chaos --seed 1 --minutes 2 --jobs 25 --at-once 6 || true
         fi
     fi
     if [[ -n ${running[benchmarks]-} ]]; then finish benchmarks || true; fi
@@ -484,7 +475,7 @@ main() {
             if by_name lines; then
                 step "line $line" line_ring "$line" || true
             else
-                why_line=$("$VENV/bin/python" tests/full_run.py check "line-$line") || true
+                why_line=$(budget line "$line") || true
                 summary+=("line $line: not run (${why_line:-it has passed on these pins}); tests/run.sh --ring lines")
             fi
         done
@@ -493,7 +484,6 @@ main() {
     if by_name zoo && [[ -z $why_no_docker ]]; then step zoo zoo_ring || true; fi
     if by_name gpu; then step gpu gpu_ring || true; fi
 
-    step costs judge_costs || true
     say summary
     printf '%s\n' "${summary[@]}"
     last_words

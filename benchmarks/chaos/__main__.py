@@ -3,11 +3,11 @@
     python -m benchmarks.chaos --seed 7 --jobs 100 --at-once 3 --minutes 30 --json chaos.json
     python -m benchmarks.chaos --repeat 7/12               # case 12 of seed 7, with its log
     python -m benchmarks.chaos --repeat 7/12/2             # the same of a run with --least-faults 2
-    python -m benchmarks.chaos --repeat out/chaos/7-12-shrunk.json
+    python -m benchmarks.chaos --repeat out/chaos/7-12.json
 
 With --least-faults N jobs go on until --jobs of them have met as many: a drawn fault does not happen if its moment
 never comes. All are judged. Without --seed each run draws another one, and prints it. Exit status 1 if a job violated a
-rule; then --keep has each such case, as it was drawn and shrunk.
+rule; then --keep has each such case, and all that was seen of it.
 """
 
 import argparse
@@ -28,9 +28,8 @@ from benchmarks.chaos.draw import SERVANTS, draw
 from benchmarks.chaos.history import History
 from benchmarks.chaos.machine import Heart
 from benchmarks.chaos.observed import Observed
-from benchmarks.chaos.oracle import violations
+from benchmarks.chaos.oracle import rules_of, violations
 from benchmarks.chaos.run import Interrupted, end_on, run
-from benchmarks.chaos.shrink import rules_of, shrink
 
 
 def main() -> int:
@@ -57,10 +56,8 @@ def _main(given: argparse.Namespace, heart: Heart) -> int:
     drawn = {"netns": netns, "mpi": mpi, "least": given.least_faults, "only": given.mode}
     jobs = (draw(seed, number, **drawn) for number in itertools.count())
     deadline = time.monotonic() + given.minutes * 60
-    failed = _run_all(itertools.islice(jobs, given.first, None), given, heart, deadline, record)
-    for case, found in failed:
-        _shrink(case, found, heart, given)
-    print(f"{_counted(record, given)} of seed {seed}, {len(failed)} not as they have to be", flush=True)
+    failed = _run_all(jobs, given, heart, deadline, record)
+    print(f"{_counted(record, given)} of seed {seed}, {failed} not as they have to be", flush=True)
     return 1 if failed else 0
 
 
@@ -68,7 +65,6 @@ def _arguments() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seed", type=int, help="default: another one each time")
     options.add_argument("--jobs", type=int, default=100, metavar="N")
-    options.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N of the seed")
     options.add_argument("--at-once", type=int, default=3, metavar="K")
     options.add_argument("--minutes", type=float, default=60.0, help="begin no job after so many")
     options.add_argument(
@@ -76,18 +72,14 @@ def _arguments() -> argparse.Namespace:
     )
     options.add_argument("--least-faults", type=int, default=0, metavar="N", help="to happen in each of --jobs")
     options.add_argument("--processes", action="store_true", help="hosts as processes, though we are root")
-    options.add_argument("--shrink-seconds", type=float, default=180.0, help="for each case that failed; 0: not")
     options.add_argument("--json", type=Path, help="write a record for benchmarks.report")
     options.add_argument("--keep", type=Path, default=Path("out/chaos"), help="where failed cases lie afterwards")
     options.add_argument("--repeat", metavar="CASE", help="as it is printed, or a file: run this one, and show its log")
     return options.parse_args()
 
 
-def _run_all(
-    cases: Any, given: argparse.Namespace, heart: Heart, deadline: float, record: dict[str, Any]
-) -> list[tuple[Case, list[str]]]:
-    """Return the cases that failed, with their violations. Raise Interrupted on a signal to end."""
-    failed: list[tuple[Case, list[str]]] = []
+def _run_all(cases: Any, given: argparse.Namespace, heart: Heart, deadline: float, record: dict[str, Any]) -> int:
+    """Return how many cases failed. Raise Interrupted on a signal to end."""
     lock = threading.Lock()
     errors: list[BaseException] = []
 
@@ -105,8 +97,7 @@ def _run_all(
                 record["runs"].append(_row(seen, found))
                 print(_told(seen, found), flush=True)
                 if found:
-                    failed.append((case, found))
-                    keep(given.keep, case, seen, found)
+                    print(f"    python -m benchmarks.chaos --repeat {keep(given.keep, case, seen, found)}", flush=True)
                 if given.json:
                     machine.write(given.json, record)
 
@@ -118,11 +109,11 @@ def _run_all(
     if errors:
         print(f"ended after {_counted(record, given)}", flush=True)
         raise errors[0]
-    return failed
+    return sum(bool(run["violations"]) for run in record["runs"])
 
 
 def _enough(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs in which as many faults happened as are wanted."""
+    """Return the runs in which at least the wanted number of faults happened."""
     return [run for run in record["runs"] if len(run["happened"]) >= record["limits"]["least_faults"]]
 
 
@@ -164,10 +155,10 @@ def _told(seen: Observed, found: list[str]) -> str:
     return "\n".join([f"{head} in {seen.seconds:.1f} s", *(f"    VIOLATION {what}" for what in found)])
 
 
-def keep(folder: Path, case: Case, seen: Observed, found: list[str], suffix: str = "") -> Path:
+def keep(folder: Path, case: Case, seen: Observed, found: list[str]) -> Path:
     """Write the case as JSON, and beside it all that was seen."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = case.name.replace("/", "-").replace(" ", "-") + suffix
+    stem = case.name.replace("/", "-").replace(" ", "-")
     (folder / f"{stem}.json").write_text(case.to_json() + "\n")
     (folder / f"{stem}.log").write_text(_everything(seen, found), errors="replace")
     return folder / f"{stem}.json"
@@ -189,17 +180,6 @@ def _everything(seen: Observed, found: list[str]) -> str:
     parts += [f"failure of {host}: {text}" for host, text in seen.failures.items()]
     shown = [line for line in seen.terminal.split("\n") if not ("chaos algo-" in line and line.endswith("..."))]
     return "\n".join([*parts, "", *shown])
-
-
-def _shrink(case: Case, found: list[str], heart: Heart, given: argparse.Namespace) -> None:
-    small = case
-    if given.shrink_seconds:
-        small = shrink(case, rules_of(found), lambda each: violations(run(each, heart)), given.shrink_seconds)
-    given.keep.mkdir(parents=True, exist_ok=True)
-    path = given.keep / f"{case.name.replace('/', '-')}-shrunk.json"
-    path.write_text(small.to_json() + "\n")
-    print(f"\n{case.name} failed: {found[0]}\n    python -m benchmarks.chaos --repeat {path}", flush=True)
-    print(f"    {small.to_json()}", flush=True)
 
 
 def _repeat(word: str, heart: Heart, netns: bool, mpi: bool, folder: Path, only: str) -> int:

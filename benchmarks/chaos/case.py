@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -54,7 +53,7 @@ class Fault:
 class Case:
     """A job and its faults, as drawn."""
 
-    name: str = "case"  # SEED/NUMBER, and what shrinking has added
+    name: str = "case"  # SEED/NUMBER
     mode: str = "single"
     hosts: int = 1
     each: int = 1  # processes per host
@@ -98,10 +97,6 @@ class Case:
 
     def script(self, host: str, process: str) -> Script:
         return self.scripts.get(f"{host} {process}", Script(seconds=self.seconds))
-
-    def kinds(self) -> Iterator[str]:
-        """Yield the kinds of its faults, those of its scripts included."""
-        yield from (fault.kind for fault in self.faults)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

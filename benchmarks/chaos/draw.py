@@ -28,7 +28,7 @@ ENDING = ("kill", "kill process", "stop", "stop all", "stop process")  # of kind
 
 
 def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 0, only: str = "") -> Case:
-    """Return case `number` of a seed, with at least so many faults: the same for each call. `only`: of this mode.
+    """Return case `number` of a seed, the same for each call, with at least `least` faults. `only`: of this mode.
 
     Most moments are those at which a script writes its n-th line. So they lie in the job's life on slow machines, too.
     """

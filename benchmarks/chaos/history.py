@@ -77,13 +77,13 @@ class History:
         return [each for each in self.seen.injected if each.fault.kind not in ("late", "hide") or each.at < last]
 
     def held_up(self, since: float, until: float) -> float:
-        """Return the most seconds between the two for which the machine may have held up the job."""
+        """Return for how many seconds at most the machine may have held up the job between two moments."""
         begin, end = since - AROUND, until + AROUND
         waited = sum(seconds for at, seconds in self.seen.waits if begin < at < end)
         return waited + self.stood_still(since, until) + min(AROUND, self.seen.pressure / 4)
 
     def before(self, one: float, other: float) -> bool:
-        """Return whether the first was so much earlier that all hosts had to know; either may be infinite."""
+        """Return whether `one` was so much earlier that all hosts had to know of it; either may be infinite."""
         return one < other - NEAR and (other == inf or one < other - NEAR - self.held_up(one, other))
 
     def stood_still(self, since: float, until: float) -> float:
@@ -108,7 +108,7 @@ class History:
 
     @cached_property
     def stopped_first(self) -> set[str]:
-        """Return the hosts that SIGTERM reached then, whatever the job's state: they hurry from then on."""
+        """Return the hosts that the first SIGTERM reached; they hurry from then on, whatever the job's state."""
         first = [each for each in self.of("stop") if not each.fault.process and each.at == self.stopped_at]
         return {host for each in first for host in self.hosts_of(each)}
 
@@ -183,7 +183,7 @@ class History:
                     )  # fmt: skip
 
     def _of_uneven(self, missed: Deed) -> Iterator[Trouble]:
-        """Yield processes that had ended with 0 when another one failed of that."""
+        """Yield the processes that had ended with 0 when another one failed because of it."""
         for (host, process), runs in self.runs.items():
             end = runs[-1][-1]
             if _code(end) == 0 and end.attempt == missed.attempt:

@@ -50,9 +50,7 @@ class Observed:
     gaps: tuple[tuple[float, float], ...] = ()  # (until, seconds) in which a CPU of the machine stood still
     waits: tuple[tuple[float, float], ...] = ()  # (until, seconds) for which one of the job's threads had no CPU
     pressure: float = 0.0  # seconds in which something waited for a disk
-    slowness: float = (
-        1.0  # how many times as long as at the speed of tests/costs.py the machine takes for the same work
-    )
+    slowness: float = 1.0  # how many times as long as at the speed of tests/budget.py the machine takes for work
     terminal: str = ""
 
     @property

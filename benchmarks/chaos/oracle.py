@@ -16,7 +16,7 @@ SLACK = 3.0  # seconds beyond what is promised
 PEER = 10.0  # seconds that an error waits for its cause in which a framework says that another process has ended
 DYING, LEAVE, LINE, WRITES, UNWIND, MEET = 3.0, 3.0, 1.5, 6.0, 10.0, 30.0  # limits of the launcher's, seconds
 UNREAD = 15.0  # more of WRITES for a reader, if no SIGTERM reached the host
-COMPUTES = 2.0  # seconds of computing that each limit allows for, on the machine of the record (tests/costs.py)
+COMPUTES = 2.0  # seconds of computing that each limit allows for, on the machine of the record (tests/budget.py)
 HEARS = 3.0  # seconds from SIGTERM to a host until it has reached scripts everywhere
 STOPPED = 143
 ENDS = ("exits", "raises", "kills")  # deeds of a script
@@ -32,6 +32,11 @@ def violations(seen: Observed) -> list[str]:
     history = History(seen)
     rules = (bound, goes_on, hears, success, failure, stop, agreement, cause, retried, saved, left, lines, own_fault)
     return [f"{rule.__name__}: {what}" for rule in rules for what in rule(history)]
+
+
+def rules_of(violations: list[str]) -> set[str]:
+    """Return the names of the rules that were violated."""
+    return {violation.partition(":")[0] for violation in violations}
 
 
 # --- time ---
@@ -81,17 +86,17 @@ def _limit(history: History, host: str) -> tuple[float, float]:
 
 
 def _busy(history: History, since: float, until: float) -> float:
-    """Return seconds that the machine may have taken between the two; a wait may repeat."""
+    """Return the seconds that the machine may have taken between two moments; a wait may repeat."""
     return 2 * history.held_up(since, until)
 
 
 def _slow(history: History) -> float:
-    """Return seconds that a machine takes longer which computes more slowly, though nothing waits for a CPU."""
+    """Return the seconds that a slow processor adds, even if nothing waits for a CPU."""
     return COMPUTES * (history.seen.slowness - 1)
 
 
 def goes_on(history: History) -> Iterator[str]:
-    """Check that nothing of the user's works on when the job has failed, or has had its grace after a stop."""
+    """Check that no script works on after the job has failed, or after its grace in a stop."""
     case, seen = history.case, history.seen
     last = {host: max((d.at for d in seen.deeds if d.host == host), default=0.0) for host in case.names}
     for host in case.names:

@@ -26,7 +26,7 @@ HANG_UP_AGAIN = 0.3  # seconds
 
 @contextlib.contextmanager
 def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[Injected]]:
-    """Inject them while a job runs; yield those injected, with times. Leave no control group, and nothing frozen."""
+    """Inject the case's faults while its job runs, and leave nothing frozen; yield those that happened, with times."""
     done: list[Injected] = []
     over = threading.Event()
     began = time.time()
@@ -70,7 +70,7 @@ def _limit(fault: Fault, folder: Path, at: float, over: threading.Event, done: l
 
 
 def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
-    """Freeze a script where it stands, as a disk does that does not answer: SIGKILL waits, too."""
+    """Freeze a script where it stands, like a disk that does not answer: SIGKILL waits, too."""
     name = f"{fault.host},{fault.process.replace('/', '=')},"
     _wait_for_script(folder, name, over)
     over.wait(fault.at)
@@ -88,7 +88,7 @@ def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: 
 
 
 def _hang_up(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
-    """End the connections between a host's launcher and others, as a router does that forgets: both ends see it."""
+    """End the connections between a host's launcher and others, like a router that forgets them: both ends see it."""
     _wait_for_script(folder, f"{fault.host},", over)
     over.wait(fault.at)
     began, until = 0.0, time.time() + (fault.lasts or 0)
@@ -105,13 +105,13 @@ def _hang_up(fault: Fault, folder: Path, at: float, over: threading.Event, done:
 
 
 def _wait_for_script(folder: Path, name: str, over: threading.Event) -> None:
-    """Wait until there is a journal of that name, or all is over."""
+    """Wait until there is a journal of that name, or the job is over."""
     while name and not over.is_set() and not any((folder / "meeting").glob(f"{name}*.journal")):
         over.wait(AGAIN)
 
 
 def _members(mark: str) -> list[int]:
-    """Return the processes with that in their environment."""
+    """Return the processes whose environment contains `mark`."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ def _members(mark: str) -> list[int]:
 
 
 def _has_open(pid: int, path: str) -> bool:
-    """Return whether the process has a file open whose path begins so."""
+    """Return whether the process has an open file whose path begins with `path`."""
     with contextlib.suppress(OSError):
         return any(str(link.readlink()).startswith(path) for link in Path(f"/proc/{pid}/fd").iterdir())
     return False

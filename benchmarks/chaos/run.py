@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from costs import speed_of, work
+from budget import slowness, work
 from outcomes.run import ALONE, RunFolder, keys, mounts
 from outcomes.terminal import Terminal
 
@@ -109,7 +109,7 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
         gaps=heart.since(began),
         waits=tuple((at, seconds) for at, seconds in report["waits"]),
         pressure=pressure() - waited,
-        slowness=max(1.0, speed_of([*timings, work()])),
+        slowness=max(1.0, slowness([*timings, work()])),
         terminal=terminal.text,
     )
 

@@ -66,7 +66,7 @@ def work(seconds):
 
 
 def take_part():
-    """Fail as collectives do if the one that is needed has ended by itself."""
+    """Fail as collectives do if the process that this one needs has ended by itself."""
     host, _, process = script["needs"].partition(" ")
     begin = f"{host},{process.replace('/', '=')},{ATTEMPT},"
     for entry in [entry for entry in os.scandir(FOLDER) if entry.name.startswith(begin)]:
@@ -82,7 +82,7 @@ def take_part():
 
 
 def break_pool():
-    """Raise BrokenProcessPool, as a program does whose child the kernel kills for memory."""
+    """Raise BrokenProcessPool, like a program whose child the kernel kills for memory."""
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(1) as pool:
@@ -95,7 +95,7 @@ def kill_self():
 
 
 def forge():
-    """Send a launcher's report from this host that names another one, with what the environment has."""
+    """Send a launcher's report that blames another host, with the token that the environment has."""
     cause = {"host": script["blames"], "process": "", "what": "exit code 42", "error": "forged", "code": 42}
     cause |= {"details": "", "confidence": "high", "restartable": False, "exit": None}
     report = {"protocol": script["protocol"], "host": HOST, "cause": cause, "done": True}

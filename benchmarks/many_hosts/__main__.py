@@ -13,10 +13,10 @@ import itertools
 import json
 import os
 import random
-import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.report import pages
+from benchmarks.report import page
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.fingerprint import fingerprint
 from entrypoint.launcher.plan.planner import plan_for
@@ -51,7 +51,7 @@ def main() -> None:
             )
             if given.json:
                 machine.write(given.json, record)
-    print(pages.page(record))
+    print(page(record))
 
 
 def one_round(hosts: int, number: int, steady: float) -> dict[str, float]:
@@ -143,6 +143,8 @@ def names_of(where: "Worker", names: list[str]) -> list[str]:
 
 
 class Worker:
+    """A process that runs some hosts; it is asked and answers by lines of JSON."""
+
     def __init__(self, process: "subprocess.Popen[str]", log: Path, first: int, count: int) -> None:
         self._process, self._log, self.first, self.count = process, log, first, count
         self._said: list[dict[str, Any]] = []
@@ -157,31 +159,22 @@ class Worker:
         return self.wait_for(answer)
 
     def wait_for(self, what: str) -> dict[str, Any]:
+        """Return what the process says of `what`; raise SystemExit if it says nothing of it in time."""
         assert self._process.stdout
-        deadline = time.monotonic() + LIMIT
-        while True:
-            for said in self._said:
-                if said["what"] == what:
-                    self._said.remove(said)
-                    return said
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))
-            line = os_line(self._process) if ready else ""
-            if not line:
-                log = self._log.read_text(errors="replace")[-3000:]
-                raise SystemExit(f"{log}\n{self.count} hosts from rank {self.first} on: no '{what}' within {LIMIT:g} s")
-            self._said.append(json.loads(line))
-
-
-def os_line(process: "subprocess.Popen[str]") -> str:
-    """Read a line byte by byte, so that select() sees the rest."""
-    assert process.stdout
-    text = b""
-    while not text.endswith(b"\n"):
-        byte = os.read(process.stdout.fileno(), 1)
-        if not byte:
-            break
-        text += byte
-    return text.decode()
+        too_late = threading.Timer(LIMIT, self._process.kill)  # which ends the line that is waited for
+        too_late.start()
+        try:
+            while not any(said["what"] == what for said in self._said):
+                line = self._process.stdout.readline()
+                if not line:
+                    log = self._log.read_text(errors="replace")[-3000:]
+                    raise SystemExit(f"{log}\n{self.count} hosts from rank {self.first} on said no '{what}'")
+                self._said.append(json.loads(line))
+        finally:
+            too_late.cancel()
+        found = next(said for said in self._said if said["what"] == what)
+        self._said.remove(found)
+        return found
 
 
 @contextmanager

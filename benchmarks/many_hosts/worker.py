@@ -18,23 +18,24 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.control import peers, probe, server  # noqa: F401 - else hundreds of threads import them at once
 from entrypoint.launcher.host import inventory, spawner  # noqa: F401
 from entrypoint.launcher.host.host import ThisHost
+from entrypoint.launcher.host.inbox import Inbox, RankEnded
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.outcome import explain, symptoms  # noqa: F401
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan import fingerprint
-from entrypoint.launcher.plan.plan import Duty, Plan
+from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.launcher.policy.events import Action, Ask, Event, Force, OtherAction, RankEnded, Reported, Start
+from entrypoint.launcher.policy.events import Action, Event, Reported, Start
 from entrypoint.launcher.supervisor import Supervisor
 
 # All threads that wait for the interpreter wake to ask for it, at the usual 5 ms most of the work, which no real host
@@ -78,6 +79,7 @@ class Worker:
             fingerprints, here = fingerprint.fingerprint(job, plan), spawner.this_machine()
             fingerprint.fingerprint = lambda job, plan: dict(fingerprints)
             spawner.this_machine = lambda: here
+        spawner.fork = refuse
         self.hosts = {host.name: kind(at(job, host.name), plan, log, self._count) for host in hosts}
         prepared = {"flags": [], "fingerprints": {}, "env": {}, "module": None, "unused_gpus": "", "other_mode": ""}
         for each in self.hosts.values():
@@ -92,9 +94,9 @@ class Worker:
         started.wait()
         real = [each for each in self.hosts.values() if not isinstance(each, StandIn)]
         if real:
-            real[0].run([])
+            real[0].run()
         else:
-            threads = [threading.Thread(target=each.run, args=([],)) for each in self.hosts.values()]
+            threads = [threading.Thread(target=each.run) for each in self.hosts.values()]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -130,9 +132,14 @@ class Watched(Supervisor):
 
     own = ThisHost
 
+    def made_inbox(self) -> Inbox:
+        inbox = Inbox()
+        inbox.catch_signals()
+        return inbox
+
     def __init__(self, job: Job, plan: Plan, log: Log, count: Callable[[str], None]) -> None:
         job.paths.run.mkdir(parents=True, exist_ok=True)
-        super().__init__(self.own(job, plan, os.environ, log))
+        super().__init__(self.own(job, plan, os.environ, log, self.made_inbox()))
         self._count, self._was = count, set[str]()
 
     def _decide(self, *happened: Event) -> None:
@@ -154,20 +161,26 @@ class Watched(Supervisor):
             self._count(what)
 
 
+def refuse(spec: ProcessSpec, env: Mapping[str, str], log: Log) -> NoReturn:
+    """Take the place of `fork`, for commands that are no program of the launcher's."""
+    raise OSError(f"{spec.name} is no program of the launcher's")
+
+
 class Childless(ThisHost):
     """What a host among others in a process has of its own: no signal handlers, no children."""
 
-    def _take_over(self, signals: list[int]) -> None:
+    def start_threads(self) -> None:
         pass
 
-    def carry_out(self, actions: Sequence[Action]) -> Iterator[OtherAction]:
-        for action in actions:
-            if isinstance(action, Ask | Force):
-                self.inbox.put(_ended(action.name, Exit(code=128 + signal.SIGTERM, signal=signal.SIGTERM)))
-            elif not isinstance(action, Start):
-                yield from super().carry_out([action])
-            elif action.spec.duty is Duty.STEP:
-                self.inbox.put(_ended(action.spec.name, Exit(code=0)))
+    def start(self, spec: ProcessSpec, restarted: int) -> None:
+        if spec.duty is Duty.STEP:
+            self.inbox.put(_ended(spec.name, Exit(code=0)))
+
+    def ask(self, name: str, grace: float) -> None:
+        self.force(name)
+
+    def force(self, name: str) -> None:
+        self.inbox.put(_ended(name, Exit(code=128 + signal.SIGTERM, signal=signal.SIGTERM)))
 
     def close(self) -> None:
         pass
@@ -177,6 +190,9 @@ class StandIn(Watched):
     """A host among others in a process."""
 
     own = Childless
+
+    def made_inbox(self) -> Inbox:
+        return Inbox()
 
     def fail(self) -> None:
         """Make its script raise."""

@@ -4,18 +4,16 @@ import contextlib
 import re
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.docker import MARK, docker, seconds, write_config
+from benchmarks.docker import MARK, docker, write_config
 from benchmarks.profile_start.kernel import Kernel
 from benchmarks.profile_start.phases import Host
 
 SCRIPT = """
-import time
 print(f"MARK {time.monotonic_ns()}", flush=True)
 time.sleep(1.5)
 """
@@ -61,35 +59,20 @@ CASES = {
 }
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What was seen of one job. Seconds of the engine: from its call to the first program, and from PID 1's end on."""
-
-    hosts: list[Host]
-    engine_start: float
-    engine_end: float
-
-
-def run(image: str, case: Case, ours: bool) -> Ran:
-    """Run one job in containers on a network of their own, and record its processes by the kernel."""
+def run(image: str, case: Case, ours: bool) -> list[Host]:
+    """Run one job in containers on a network of their own; return its hosts, as the kernel has reported them."""
     with _made(image, case, ours) as containers, Kernel() as kernel:
-        called = time.monotonic_ns()
         _start(containers, ours)
         pids = [int(pid) for pid in docker("inspect", "-f", "{{.State.Pid}}", *containers).split()]
-        waited, logs = _ended(containers, case, ours)
-        marks = [[int(mark) for mark in re.findall(r"MARK (\d+)", log)] for log in logs]
-        hosts = [Host(kernel.below(pid), lines) for pid, lines in zip(pids, marks, strict=True)]
-        shift = time.time() - time.monotonic()
-        finished = max(seconds(docker("inspect", "-f", "{{.State.FinishedAt}}", each)) for each in waited)
-        ended = max(host.ended for host in hosts) / 1e9
-        return Ran(hosts, (max(host.began for host in hosts) - called) / 1e9, finished - shift - ended)
+        marks = [[int(mark) for mark in re.findall(r"MARK (\d+)", log)] for log in _ended(containers, case, ours)]
+        return [Host(kernel.below(pid), lines) for pid, lines in zip(pids, marks, strict=True)]
 
 
 def printed(image: str, case: Case, ours: bool) -> list[str]:
     """Return what the hosts of one job have printed."""
     with _made(image, case, ours) as containers:
         _start(containers, ours)
-        return _ended(containers, case, ours)[1]
+        return _ended(containers, case, ours)
 
 
 @contextlib.contextmanager
@@ -109,14 +92,14 @@ def _start(containers: list[str], ours: bool) -> None:
     docker("start", *(containers if ours else reversed(containers)))
 
 
-def _ended(containers: list[str], case: Case, ours: bool) -> tuple[list[str], list[str]]:
-    """Wait; return (containers that end by themselves, logs of all)."""
+def _ended(containers: list[str], case: Case, ours: bool) -> list[str]:
+    """Wait for the containers that end by themselves; return the logs of all."""
     waited = containers if ours or case.hyperparameters.get("sagemaker_mpi_enabled") is None else containers[:1]
     codes = docker("wait", *waited, within=900).split()
     logs = [_logs(container) for container in containers]
     if set(codes) != {"0"}:
         raise SystemExit(f"a host failed, exit codes {codes}:\n" + "".join(logs))
-    return waited, logs
+    return logs
 
 
 def _create(run: str, image: str, case: Case, rank: int, folder: Path, ours: bool) -> str:

@@ -57,12 +57,6 @@ def end(hosts: list[Host], script: str, marks: Iterable[tuple[str, str, str]]) -
     return [*found, ("to the end of PID 1", (max(host.ended for host in hosts) - until) / 1e9)]
 
 
-def since(hosts: list[Host], word: str) -> float:
-    """Return seconds from the exec of a program to the last script's first line."""
-    began = min(at for host in hosts for at in _times(host, word, "exec"))
-    return (max(line for host in hosts for line in host.first_lines) - began) / 1e9
-
-
 def _times(host: Host, word: str, what: str) -> list[int]:
     if what != "exit":
         execs = [run.began for seen in host.processes for run in seen.executions if _is(run, word)]

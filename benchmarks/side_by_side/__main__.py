@@ -3,7 +3,6 @@
 See benchmarks/README.md.
 
 python -m benchmarks.side_by_side --rounds 5 --json docs/benchmarks/side-by-side.json
-python -m benchmarks.side_by_side --on IMAGE --rounds 5 --json docs/benchmarks/side-by-side-on.json
 python -m benchmarks.side_by_side --installs --rounds 3 --json docs/benchmarks/installs.json
 python -m benchmarks.side_by_side --quick
 """
@@ -16,7 +15,7 @@ import time
 from pathlib import Path
 
 from benchmarks import docker, machine
-from benchmarks.side_by_side import drivers, images, quick, rounds
+from benchmarks.side_by_side import peers, quick, rounds
 from benchmarks.side_by_side.cases import (
     BY_HAND,
     CASES,
@@ -37,26 +36,19 @@ from benchmarks.side_by_side.run import run, run_packages
 def main() -> int:
     arguments = parse()
     machine.end_on_sigterm()
-    what = "side-by-side-on" if arguments.on else "installs" if arguments.installs else "side-by-side"
-    record = machine.head(what, LIMITS)
+    record = machine.head("installs" if arguments.installs else "side-by-side", LIMITS)
     if arguments.resume and arguments.json.exists():
         record = json.loads(arguments.json.read_text())
     try:
         sides = arguments.sides.split(",")
         names = {OURS: arguments.image}
-        if arguments.on:
-            names = {OURS: images.put_ours_on(arguments.on), TOOLKIT: arguments.on}
-        elif set(sides) & {TOOLKIT, DRIVERS, *BY_HAND}:
-            began = time.monotonic()
-            names[TOOLKIT] = images.build_toolkit(arguments.image)
-            say(f"the toolkit's image: {time.monotonic() - began:.0f} s")
+        if set(sides) & {TOOLKIT, DRIVERS, *BY_HAND}:
+            names[TOOLKIT] = peers.build_toolkit(arguments.image)
         if DRIVERS in sides:
             names[DRIVERS] = names[TOOLKIT]  # as of AWS's images, which have keys for ssh, too
-            drivers.asked()
+            peers.asked()
         names[UNWATCHED] = names[OURS]
         names |= {side: names[TOOLKIT] for side in sides if side in BY_HAND}
-        if arguments.installs:
-            record["uv"] = images.program(names[OURS], "uv")
         measure(arguments, record, names, sides)
     finally:
         docker.remove_all()
@@ -84,10 +76,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest", help="ours; the toolkit's is built on it")
-    parser.add_argument(
-        "--on", metavar="IMAGE", help="an image with the toolkit, such as AWS's own; ours is put on it by build.sh --on"
-    )
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the last log of each case and side there")
     parser.add_argument("--installs", action="store_true", help="the cases that install packages, and no others")
     parser.add_argument(
         "--quick", action="store_true", help="some cases, slow ones again; exit code 1 for what cannot be noise"
@@ -99,7 +87,7 @@ def parse() -> argparse.Namespace:
         case
         for case in CASES
         if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)
-        and (case.quick or not arguments.quick)
+        and (case.name in quick.CASES or not arguments.quick)
         and (case.group == PACKAGES) == arguments.installs
     ]
     arguments.sides = arguments.sides or ",".join(SIDES[:2] if arguments.quick or arguments.installs else SIDES)
@@ -121,30 +109,17 @@ def parse() -> argparse.Namespace:
 
 
 def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], sides: list[str]) -> None:
-    record["order"] = rounds.ORDER.format(together=rounds.TOGETHER, cuts=rounds.CUTS)
-    if arguments.json:
-        made_of = images.versions(arguments.on) if arguments.on else ""
-        record["images"] = {side: images.described(side, names[side], made_of) for side in sides}
-    described = {case["name"]: case for case in record.get("cases", [])} | {
-        case.name: {
-            "name": case.name, "title": case.title, "group": case.group, "hosts": case.hosts, "limit_s": case.limit_s,
-            "arguments": dict(case.arguments), "cannot": {side: why for side in sides if (why := case.cannot(side))},
-        }
-        for case in arguments.chosen
-    }  # fmt: skip
-    record["cases"] = list(described.values())
-
     had = {(each["case"], each["side"], each["round"]) for each in record["runs"]}
 
     def do(case: Case, side: str, at_work: rounds.Signal = None) -> rounds.Run:
         if case.packages and not case.event:
-            return run_packages(case, side, names, arguments.keep)
-        return run(quick.shortened(case, side) if arguments.quick else case, side, names, at_work, arguments.keep)
+            return run_packages(case, side, names)
+        return run(quick.shortened(case, side) if arguments.quick else case, side, names, at_work)
 
     if not arguments.quick:
         for case in arguments.chosen:
             if case.group == START and case.hosts * case.ranks <= 2:
-                for side in (each for each in sides if not case.cannot(each)):
+                for side in filter(case.runs_on, sides):
                     say(f"warm-up: {case.name}, {side}")
                     do(case, side)
     for number in range(1, arguments.rounds + 1):
@@ -152,7 +127,7 @@ def measure(arguments: argparse.Namespace, record: dict, names: dict[str, str], 
             (case, side)
             for case in arguments.chosen
             for side in sides
-            if not case.cannot(side)
+            if case.runs_on(side)
             and number <= (case.rounds or number)
             and (case.name, side, number) not in had
             and cuts(record["runs"], case, side) < rounds.CUTS

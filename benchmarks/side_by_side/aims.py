@@ -28,16 +28,12 @@ AIMS = (
     Aim("launcher_memory_bytes", ("start-mpi-*", "start-ps-*"), 0.1, "the launcher's memory, MPI and PS"),
     Aim("launcher_memory_bytes", ("start-*",), 0.15, "the launcher's memory, otherwise"),
     Aim("cpu_us_per_line", ("log-*",), 0.3, "CPU per line of the log"),
-)
-INSTALL_AIMS = (
     Aim("install_s", ("packages-110-*",), 0.15, "install of 110 packages"),
     Aim("install_s", ("packages-*",), 1.0, "install of 1 and of 10 packages"),
 )
-UNREACHED_S = 10.0  # at most, from the start of a container that reaches no index until it is gone
-RESUMED_S = 1.0  # at most, the launcher's part of a restart; no other side has one to compare it with
 
 
 def aim(case: str, measure: str) -> Aim | None:
     """Return the first aim that holds for the case."""
-    of_measure = (each for each in (*AIMS, *INSTALL_AIMS) if each.measure == measure)
+    of_measure = (each for each in AIMS if each.measure == measure)
     return next((each for each in of_measure if any(fnmatchcase(case, pattern) for pattern in each.cases)), None)

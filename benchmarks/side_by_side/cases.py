@@ -24,36 +24,24 @@ MODES = {
 OURS, TOOLKIT, DRIVERS = "ours", "toolkit", "drivers"  # the sides; the last is what SageMaker's SDK 3 starts
 UNWATCHED = "ours-unwatched"  # ours without its monitor
 SIDES = (OURS, TOOLKIT, DRIVERS)
-MPIRUN, HOROVODRUN, GLOO, TORCHRUN, PLAIN = "mpirun", "horovodrun", "horovodrun-gloo", "torchrun", "plain"
-BY_HAND = (MPIRUN, HOROVODRUN, GLOO, TORCHRUN, PLAIN)  # by_hand.py starts them
+MPIRUN, HOROVODRUN, GLOO, PLAIN = "mpirun", "horovodrun", "horovodrun-gloo", "plain"
+BY_HAND = (MPIRUN, HOROVODRUN, GLOO, PLAIN)  # by_hand.py starts them
 ON_REQUEST = (UNWATCHED, *BY_HAND)  # further sides, only if asked for
-NO_DRIVER = {"ps": "no driver for parameter servers", "mwms": "no driver that sets TF_CONFIG"}  # by mode
-NO_TORCH = "no torch in the image, which torchrun is a part of"
-WORDS = {"single": "plain scripts", "ps": "parameter servers", "mwms": "MultiWorkerMirrored", "mpi": "MPI"}  # by mode
-NO_RESTART = "nothing that restarts a job"
-NO_ELASTIC = "nothing that restarts a job but its elastic mode, for which the script has to be changed"
 START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
-UNREAD, RESTART, HANG = "unread output", "restart", "hang"
+HANG = "hang"
 INSTALL = "install"  # the event of a case whose package cannot be installed on one host
 PACKAGES = "packages"  # the group of cases that install real packages, from an index of this machine
 ISOLATED, SILENT = "isolated", "silent"  # events: no way to an index; an index that answers nothing
 UNREACHED = (ISOLATED, SILENT)
-SAME_PIP = "the toolkit's pip for requirements"
-UNWATCHED_GROUPS = (START, FAILURE)
 HANG_AFTER_S = 10
-SETTINGS = {  # environment variables of our launcher, by group
-    # Without the back-off, nothing that the launcher does hides in it.
-    RESTART: {"ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0"},
-    HANG: {"ENTRYPOINT_HANG_AFTER": str(HANG_AFTER_S), "ENTRYPOINT_HANG_ACTION": "fail"},
-}
-FOR_EVER = 3600.0
+HANG_SETTINGS = {"ENTRYPOINT_HANG_AFTER": str(HANG_AFTER_S), "ENTRYPOINT_HANG_ACTION": "fail"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """Describe one job and its event.
 
-    `event`: "" is none; `raise`, `crash` and `hang` happen in the script; `kill`, `cut` and `install` (it fails) on
+    `event`: "" is none; `raise` and `hang` happen in the script; `kill`, `cut` and `install` (it fails) on
     `host`; `stop` is SIGTERM to all hosts; `isolated` and `silent` last from the start on.
     """
 
@@ -73,39 +61,26 @@ class Case:
     example: str = ""  # a folder of examples/ whose modules and data the program uses
     packages: int = 0  # that requirements.txt brings
     cached: bool = False  # the hosts have a warm pool's folder, in which the job before has left its cache
-    unread_s: float = 0.0  # seconds from the script's first mark on in which nobody reads its one host's output
-    quick: bool = False
 
     @property
     def processes(self) -> int:
         """Return the number of scripts that write marks: if workers are servers, the chief's alone."""
         return 1 if WORKERS_SERVE in self.arguments else self.hosts * self.ranks
 
-    def cannot(self, side: str) -> str:
-        """Return why this side cannot run the case; "" if it can."""
-        if side == UNWATCHED:
-            measured = self.mode == "single" and self.group in UNWATCHED_GROUPS
-            return "" if measured else "only start, tail and failures of plain scripts"
-        if side == DRIVERS and self.mode in NO_DRIVER:
-            return NO_DRIVER[self.mode]
-        if side == TORCHRUN:
-            return NO_TORCH
-        if side == DRIVERS and self.group == PACKAGES:
-            return SAME_PIP
-        if side != OURS and self.group == RESTART:
-            return NO_ELASTIC if side in (HOROVODRUN, GLOO) and self.mode == "mpi" else NO_RESTART
-        return self._cannot_by_hand(side) if side in BY_HAND else ""
-
-    def _cannot_by_hand(self, side: str) -> str:
-        if self.mode not in (("single", "mwms") if side == PLAIN else ("mpi",)):
-            return f"nothing for {WORDS[self.mode]}"
+    def runs_on(self, side: str) -> bool:
+        """Return whether this side can run the case."""
+        if side == OURS:
+            return True
+        match side:
+            case "ours-unwatched":
+                return self.mode == "single" and self.group in (START, FAILURE)
+            case "drivers":  # of the SDK, which has none for parameter servers or TF_CONFIG; its pip is the toolkit's
+                return self.mode in ("single", "mpi") and self.group != PACKAGES
+            case "toolkit":
+                return True
         if self.event == INSTALL or self.group == PACKAGES:
-            return "nothing that installs requirements.txt"
-        if side != PLAIN and self.event == "stop":
-            return "nothing for a stop"
-        if side == GLOO and self.example == "maskrcnn":
-            return "nothing for Mask R-CNN, which looks for mpirun's variables"
-        return ""
+            return False
+        return self.mode in ("single", "mwms") if side == PLAIN else self.mode == "mpi" and self.event != "stop"
 
     @property
     def hyperparameters(self) -> dict[str, str]:
@@ -114,51 +89,41 @@ class Case:
 
     def settings(self, side: str) -> dict[str, str]:
         """Return the environment variables that set our launcher on this side."""
-        if side not in (OURS, UNWATCHED):
-            return {}
-        return SETTINGS.get(self.group, {}) | ({"ENTRYPOINT_MONITOR": "false"} if side == UNWATCHED else {})
+        if side == UNWATCHED:
+            return {"ENTRYPOINT_MONITOR": "false"}
+        return HANG_SETTINGS if side == OURS and self.group == HANG else {}
 
 
 WORKERS_SERVE = ("sagemaker_entrypoint_ps_workers", "server")
-# Mask R-CNN for two steps.
-TINY = {
-    "training-split": "train", "validation-split": "val", "image-size": 64, "longest-side": 64, "depth": 10, "width": 8,
-    "channels": 16, "head-width": 32, "mask-convolutions": 1, "anchor-scale": 4, "anchors-per-image": 32,
-    "proposals-per-level": 50, "proposals": 20, "regions-per-image": 16, "detections": 5, "warmup-epochs": 0,
-    "epochs": 1,
-}  # fmt: skip
 
 
-def _start(name: str, title: str, mode: str, hosts: int, ranks: int = 1, quick: bool = False) -> Case:
+def _start(name: str, title: str, mode: str, hosts: int, ranks: int = 1) -> Case:
     # Long enough for all of a launcher to run, its monitor and its parameter servers, too.
     return Case(
         name=f"start-{name}", title=title, group=START, mode=mode, hosts=hosts, ranks=ranks,
-        arguments=(("seconds", "4"),), quick=quick,
+        arguments=(("seconds", "4"),),
     )  # fmt: skip
 
 
-def _fault(event: str, name: str, title: str, mode: str, hosts: int, host: int, quick: bool = False) -> Case:
+def _fault(event: str, name: str, title: str, mode: str, hosts: int, host: int) -> Case:
     limit = "otherwise" if mode != "mpi" else "MPI, network cut" if event == "cut" else "MPI"
     return Case(
         name=f"{event}-{name}", title=title, group=FAILURE, mode=mode, hosts=hosts, event=event, host=host,
-        arguments=(("seconds", "3600"),), limit_s=LIMITS[limit], quick=quick,
+        arguments=(("seconds", "3600"),), limit_s=LIMITS[limit],
     )  # fmt: skip
 
 
-def _steps(group: str, name: str, title: str, mode: str, hosts: int) -> Case:
-    fault = ("crashes-after", "100") if group == RESTART else ("hangs-in", "50")
+def _hang(name: str, title: str, mode: str, hosts: int) -> Case:
     return Case(
-        name=f"{group}-{name}", title=title, group=group, mode=mode, hosts=hosts, program="steps_job.py",
-        event="crash" if group == RESTART else "hang", host=hosts - 1,
-        arguments=(("steps", "200"), fault, ("on", f"algo-{hosts}")),
-        limit_s=LIMITS["success"], after_s=LIMITS["hang"] if group == HANG else None,
+        name=f"hang-{name}", title=title, group=HANG, mode=mode, hosts=hosts, program="steps_job.py", event="hang",
+        host=hosts - 1, arguments=(("hangs-in", "50"), ("on", f"algo-{hosts}")), after_s=LIMITS["hang"],
     )  # fmt: skip
 
 
-def _stop(name: str, title: str, mode: str, hosts: int, quick: bool = False) -> Case:
+def _stop(name: str, title: str, mode: str, hosts: int) -> Case:
     return Case(
         name=f"stop-{name}", title=title, group=STOP, mode=mode, hosts=hosts, event="stop",
-        arguments=(("seconds", "3600"), ("saves", "yes")), limit_s=LIMITS["stop"], quick=quick,
+        arguments=(("seconds", "3600"), ("saves", "yes")), limit_s=LIMITS["stop"],
     )  # fmt: skip
 
 
@@ -166,7 +131,6 @@ def _log(name: str, title: str, mode: str, hosts: int, ranks: int, lines: int, r
     return Case(
         name=f"log-{name}", title=title, group=LOG, mode=mode, hosts=hosts, ranks=ranks, program="prints.py",
         arguments=(("lines", str(lines)),), limit_s=LIMITS["12 hosts" if hosts == 12 else "success"], rounds=rounds,
-        quick=name == "single-1",
     )  # fmt: skip
 
 
@@ -187,22 +151,22 @@ def _installs() -> Iterator[Case]:
 
 
 CASES = (
-    _start("single-1", "single host", "single", 1, quick=True),
+    _start("single-1", "single host", "single", 1),
     _start("plain-2", "plain script, 2 hosts", "single", 2),
-    _start("ps-2", "parameter servers, 2 hosts", "ps", 2, quick=True),
+    _start("ps-2", "parameter servers, 2 hosts", "ps", 2),
     _start("ps-4", "parameter servers, 4 hosts", "ps", 4),
     _start("mwms-2", "MultiWorkerMirrored, 2 hosts", "mwms", 2),
-    _start("mpi-2x1", "MPI, 2 hosts x 1 rank", "mpi", 2, 1, quick=True),
+    _start("mpi-2x1", "MPI, 2 hosts x 1 rank", "mpi", 2, 1),
     _start("mpi-2x2", "MPI, 2 hosts x 2 ranks", "mpi", 2, 2),
     _start("mpi-4x1", "MPI, 4 hosts x 1 rank", "mpi", 4, 1),
     _start("mpi-8x1", "MPI, 8 hosts x 1 rank", "mpi", 8, 1),
     _fault("raise", "single-1", "single host: the script raises", "single", 1, 0),
     _fault("raise", "ps-2-chief", "PS, 2 hosts: the chief raises", "ps", 2, 0),
-    _fault("raise", "ps-2-worker", "PS, 2 hosts: the worker raises", "ps", 2, 1, quick=True),
+    _fault("raise", "ps-2-worker", "PS, 2 hosts: the worker raises", "ps", 2, 1),
     _fault("raise", "mwms-2-worker-0", "MWMS, 2 hosts: worker 0 raises", "mwms", 2, 0),
     _fault("raise", "mwms-2-worker-1", "MWMS, 2 hosts: worker 1 raises", "mwms", 2, 1),
     _fault("raise", "mpi-2-rank-0", "MPI, 2 hosts: rank 0 raises", "mpi", 2, 0),
-    _fault("raise", "mpi-2-rank-1", "MPI, 2 hosts: rank 1 raises", "mpi", 2, 1, quick=True),
+    _fault("raise", "mpi-2-rank-1", "MPI, 2 hosts: rank 1 raises", "mpi", 2, 1),
     _fault("raise", "mpi-4-rank-3", "MPI, 4 hosts: rank 3 raises", "mpi", 4, 3),
     _fault("kill", "ps-2-chief", "PS, 2 hosts: the chief's host is killed", "ps", 2, 0),
     _fault("kill", "ps-2-worker", "PS, 2 hosts: the worker's host is killed", "ps", 2, 1),
@@ -220,13 +184,10 @@ CASES = (
     _fault(INSTALL, "ps-2-worker", "PS, 2 hosts: the install fails on the worker's host", "ps", 2, 1),
     _fault(INSTALL, "mwms-2-worker-1", "MWMS, 2 hosts: the install fails on worker 1's host", "mwms", 2, 1),
     _fault(INSTALL, "mpi-2", "MPI, 2 hosts: the install fails on the other host", "mpi", 2, 1),
-    _steps(RESTART, "single-1", "single host: the script is killed", "single", 1),
-    _steps(RESTART, "mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 is killed", "mwms", 2),
-    _steps(RESTART, "mpi-2", "Horovod, 2 hosts: rank 1 is killed", "mpi", 2),
-    _steps(HANG, "single-1", "single host: the script sleeps", "single", 1),
-    _steps(HANG, "mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 sleeps", "mwms", 2),
-    _steps(HANG, "mpi-2", "Horovod, 2 hosts: rank 1 sleeps", "mpi", 2),
-    _stop("single-1", "single host: SIGTERM", "single", 1, quick=True),
+    _hang("single-1", "single host: the script sleeps", "single", 1),
+    _hang("mwms-2", "MultiWorkerMirrored, 2 hosts: worker 1 sleeps", "mwms", 2),
+    _hang("mpi-2", "Horovod, 2 hosts: rank 1 sleeps", "mpi", 2),
+    _stop("single-1", "single host: SIGTERM", "single", 1),
     _stop("ps-2", "PS, 2 hosts: SIGTERM to both", "ps", 2),
     _stop("mwms-2", "MWMS, 2 hosts: SIGTERM to both", "mwms", 2),
     _stop("mpi-2", "MPI, 2 hosts: SIGTERM to both", "mpi", 2),
@@ -241,19 +202,6 @@ CASES = (
     Case(
         name="real-deepfm-2", title="DeepFM with ParameterServerStrategy, 2 hosts", group=REAL, mode="ps", hosts=2,
         program="deepfm_job.py", example="deepfm", arguments=(WORKERS_SERVE, ("epochs", "1")),
-    ),
-    Case(
-        name="real-maskrcnn-2", title="Mask R-CNN with Horovod, 2 hosts x 1 rank", group=REAL, mode="mpi", hosts=2,
-        program="maskrcnn_job.py", example="maskrcnn", limit_s=LIMITS["MPI"], rounds=2,
-        arguments=tuple((name, str(value)) for name, value in TINY.items()),
-    ),
-    Case(
-        name="unread-end-1", title="2 MB that nobody reads for 10 s", group=UNREAD, mode="single", hosts=1,
-        program="fills.py", arguments=(("megabytes", "2"),), unread_s=10.0, limit_s=LIMITS["otherwise"],
-    ),
-    Case(
-        name="unread-stop-1", title="60 MB that nobody reads: SIGTERM", group=UNREAD, mode="single", hosts=1,
-        program="fills.py", arguments=(("megabytes", "60"),), unread_s=FOR_EVER, event="stop", limit_s=LIMITS["stop"],
     ),
     _log("single-1", "single host, 100,000 lines", "single", 1, 1, 100_000),
     _log("mpi-2x2", "MPI, 2 hosts x 2 ranks, 25,000 lines each", "mpi", 2, 2, 25_000),

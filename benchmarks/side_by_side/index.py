@@ -21,7 +21,7 @@ NAMED = {1: 1, 10: 4, 110: 18}  # packages in all, and how many of them, the fir
 
 
 def requirements(count: int) -> str:
-    """Return a requirements.txt of which so many packages come."""
+    """Return a requirements.txt that brings `count` packages."""
     return "".join(f"{need}\n" for need in NEEDS[: NAMED[count]])
 
 

@@ -1,9 +1,11 @@
 """Run a job on one side: a container for each host, with what SageMaker would mount, on a network of the job's own."""
 
 import contextlib
+import functools
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -12,13 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.docker import MARK, docker, seconds
-from benchmarks.side_by_side import by_hand, drivers, index, material
+from benchmarks.machine import ROOT
+from benchmarks.side_by_side import index, peers
 from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, INSTALL, ISOLATED, OURS, SILENT, TOOLKIT, Case
-from benchmarks.side_by_side.output import Output
 from benchmarks.side_by_side.usage import Usage
 
 HERE = Path(__file__).parent
-SILENCE = HERE.parents[1] / "entrypoint/simulate/arp_off.py"
+SILENCE = ROOT / "entrypoint/simulate/arp_off.py"
+EXAMPLES = ROOT / "examples"
+DATA = {  # of an example: how it is made, in a folder that is added
+    "deepfm": ("make_rows.py", "--rows", "4000", "--shards", "2", "--output"),
+}
 POLL_S = 0.01
 QUIET_S = 0.2
 INDEX = "packages"  # its host
@@ -51,8 +57,7 @@ class Job:
 
     def __init__(self, case: Case, side: str, images: Mapping[str, str]) -> None:
         self.case, self._side, self._image, self._ours = case, side, images[side], images[OURS]
-        self._asked = drivers.asked()[case.name] if side == DRIVERS else None
-        self.output: Output | None = None
+        self._asked = peers.asked()[case.name] if side == DRIVERS else None
         self._id = f"side-{uuid.uuid4().hex[:8]}"
         self.hosts = sorted(f"algo-{number + 1}" for number in range(case.hosts))
         self._stack = contextlib.ExitStack()
@@ -103,7 +108,7 @@ class Job:
             self._asked.write(base / "input/data/sm_drivers")
             hyperparameters = self._asked.hyperparameters
         if self.case.example:
-            material.put(self.case.example, code, base / "input/data/training")
+            put_example(self.case.example, code, base / "input/data/training")
             channels.append("training")
         resources = {
             "current_host": host,
@@ -125,9 +130,6 @@ class Job:
         if self.case.cached:
             mounts.append(f"{index.cache(self.case.name, self._side).name}/{host}:{WARM_POOL}")
         command = self._command(host)
-        if self.case.unread_s:
-            self.output = self._stack.enter_context(Output(base / "bench/output"))
-            command = ["/bin/sh", "-c", 'exec "$0" "$@" > /bench/output 2>&1', *command]
         docker(
             "create", "--name", self._name(host), "--hostname", f"ip-10-0-0-{number + 1}.ec2.internal", "--label", MARK,
             "--network", self._id, "--network-alias", host, "--cgroup-parent", self.usage.parent,
@@ -157,7 +159,7 @@ class Job:
     def _command(self, host: str) -> list[str]:
         """Return what SageMaker starts, or what a user starts by hand."""
         if self._side in BY_HAND:
-            return by_hand.command(self.case, self._side, self.hosts, host)
+            return peers.by_hand(self.case, self._side, self.hosts, host)
         if self._asked:
             return self._asked.command
         entrypoint = json.loads(docker("image", "inspect", "-f", "{{json .Config.Entrypoint}}", self._image)) or []
@@ -169,7 +171,7 @@ class Job:
         docker("start", *map(self._name, self.hosts))
 
     def tell(self, word: str, *hosts: str) -> None:
-        """Create a file of this name, which the programs there look for."""
+        """Create a file of this name on the hosts; their programs look for it."""
         for host in hosts or self.hosts:
             (self._bench(host) / word).touch()
 
@@ -206,7 +208,7 @@ class Job:
                     yield Mark(host, file.name, what, float(value))
 
     def see(self, what: str, within: float, processes: int | None = None) -> bool:
-        """Wait until so many processes (default: the whole script) have written that mark; False if a host is gone."""
+        """Wait until `processes` processes (default: all) have written that mark; return False if a host is gone."""
         processes = processes or self.case.processes
         deadline = time.monotonic() + within
         look_at_hosts = time.monotonic() + 5
@@ -262,18 +264,27 @@ class Job:
             timeout=120,
         )
         gone = not state["Running"]
-        text = self.output.text() if self.output else log.stdout
         return Ending(
             host=host,
             started=seconds(state["StartedAt"]),
             finished=seconds(state["FinishedAt"]) if gone else None,
             exit_code=state["ExitCode"] if gone else None,
-            log=text.decode("utf-8", "replace"),
+            log=log.stdout.decode("utf-8", "replace"),
         )
 
-    def keep(self, folder: Path, endings: list[Ending]) -> None:
-        """Write logs and marks to a folder, for a person to look at."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for ending in endings:
-            (folder / f"{ending.host}.log").write_text(ending.log)
-        (folder / "marks").write_text("".join(f"{m.host} {m.process} {m.what} {m.value:.6f}\n" for m in self.marks()))
+
+@functools.cache
+def _made_for_example(example: str) -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder with the example's data, which is invented, once for all jobs."""
+    folder, maker = tempfile.TemporaryDirectory(prefix="side-material-"), EXAMPLES / example / DATA[example][0]
+    command = [sys.executable, str(maker), *DATA[example][1:], folder.name]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def put_example(example: str, code: Path, data: Path) -> None:
+    """Fill both folders. The code includes all that it imports, so that no side has to install anything."""
+    for modules in (EXAMPLES / example).glob("*.py"):
+        shutil.copy(modules, code)
+    shutil.copytree(ROOT / "sagemaker_tf_data", code / "sagemaker_tf_data", ignore=shutil.ignore_patterns("__py*"))
+    shutil.copytree(_made_for_example(example).name, data, dirs_exist_ok=True)

@@ -1,16 +1,22 @@
 """Compute what a job did, from the marks of its script and the ends of its hosts. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from benchmarks.docker import seconds
-from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, RESTART, START, STOP, UNREACHED, UNREAD, Case
+from benchmarks.side_by_side.cases import FAILURE, HANG, LOG, START, STOP, UNREACHED, Case
 from benchmarks.side_by_side.job import Ending, Mark
-from benchmarks.side_by_side.lines import log_measures
 
-FILLING = re.compile(r"\d{8}\.{91}$", re.MULTILINE)  # a line of programs/fills.py
 TOLD = "no progress in any process for"  # our launcher's line of a hang; no other side has one
 COSTS_FROM = 10_000  # lines of each process: with fewer, other things than lines cost more
+
+WHOLE = re.compile(
+    r"^(?P<label>[^<]*(?:<std...>)?[^<]*)<(?P<host>algo-\d+) (?P<rank>\d+|-) (?P<number>\d+)>   [^<]* </(?P=number)>$"
+)
+TOOLKIT_LABEL = re.compile(r"\[\d+,mpirank:(?P<rank>\d+),(?P<host>algo-\d+)\]")
+DRIVERS_LABEL = re.compile(r"\[\d+,(?P<rank>\d+)\]<std...>")  # mpirun's own, which names no host
+GLOO_LABEL = re.compile(r"\[(?P<rank>\d+)\]<std...>")  # horovodrun's with Gloo, which names no host, either
+OUR_LABEL = re.compile(r"\[(?P<host>algo-\d+) (?:rank (?P<rank>\d+)|[^]]+)\]")
 
 
 def measures(
@@ -22,10 +28,9 @@ def measures(
     cpu_s: float,
     printing_cpu_s: float | None,
     peak_bytes: int,
-    left_at: float | None = None,  # when the scripts' last process was gone, of real jobs; of restarts the last before
+    left_at: float | None = None,  # when the last process of the scripts was gone, in real jobs
 ) -> dict[str, float]:
     """Return only what could be measured. A job that was cut has no end."""
-    marks = list(marks)
     by_name: dict[str, list[float]] = {}
     for mark in marks:
         by_name.setdefault(mark.what, []).append(mark.value)
@@ -33,30 +38,24 @@ def measures(
     ends = [ending.finished for ending in endings if ending.host != killed]
     over = max([end for end in ends if end is not None]) if ends and None not in ends else None
     all_there = len(by_name.get("first", [])) == case.processes
-    if case.group == RESTART:
-        return _of_restart(case, marks, left_at)
     if case.group == HANG:
         return _of_hang(by_name, endings, over)
     found: dict[str, float] = {}
-    if all_there and case.group not in (FAILURE, STOP, UNREAD):
+    if all_there and case.group not in (FAILURE, STOP):
         found["start_s"] = max(by_name["first"]) - began
-    if case.group in (FAILURE, STOP) or case.event in ("stop", *UNREACHED):
+    if case.group in (FAILURE, STOP) or case.event in UNREACHED:
         # A build that fails may be tried again, by another tool.
         event_at = began if case.event in UNREACHED else min(by_name.get("fails", [event_at]))
         if over is not None and event_at is not None:
             found["gone_s"] = over - event_at
-        told = {"heard": "told_s"} if case.group == STOP else {"heard": "told_s", "saved": "saved_s"}
-        for what, measure in told.items() if case.event == "stop" and event_at is not None else ():
-            if len(by_name.get(what, [])) == case.processes:
-                found[measure] = max(by_name[what]) - event_at
+        if case.group == STOP and event_at is not None and len(by_name.get("heard", [])) == case.processes:
+            found["told_s"] = max(by_name["heard"]) - event_at
         return found
-    if case.group == UNREAD:
-        return _of_unread(case, by_name, endings, over)
     if over is not None and len(by_name.get("last", [])) == case.processes:
         found["wall_s"] = over - min(ending.started for ending in endings)
         found["tail_s"] = over - max(by_name["last"])
         if left_at is not None:
-            found |= {"leaving_s": left_at - max(by_name["last"]), "launcher_tail_s": over - left_at}
+            found["launcher_tail_s"] = over - left_at
         found["launcher_cpu_s"] = cpu_s - sum(by_name["cpu"])
     if case.group == START:
         found["launcher_memory_bytes"] = peak_bytes
@@ -71,39 +70,6 @@ def measures(
             scripts = sum(by_name["cpu"]) - sum(by_name["cpu-before"])
             found["cpu_us_per_line"] = (printing_cpu_s - scripts) / (case.processes * lines) * 1e6
     return found
-
-
-def _of_unread(
-    case: Case, by_name: dict[str, list[float]], endings: list[Ending], over: float | None
-) -> dict[str, float]:
-    found: dict[str, float] = {}
-    if "last" in by_name:
-        found["held_s"] = max(by_name["last"]) - min(by_name["trains"])
-    if over is not None:
-        whole = sum(len(FILLING.findall(ending.log)) for ending in endings)
-        found["gone_s"] = over - min(by_name["trains"])
-        found["lost_share"] = 1 - whole / (int(dict(case.arguments)["megabytes"]) * 10_000)
-    return found
-
-
-def _of_restart(case: Case, marks: list[Mark], left_at: float | None) -> dict[str, float]:
-    """Return figures of the attempt after the crash: whole, the script's own part, and the rest, the launcher's.
-
-    A script's own part is from its last process's first line to the last one's first step, as elsewhere a start ends
-    with the first line of the last process.
-    """
-    crashed = [mark.value for mark in marks if mark.what == "crashes"]
-    if not crashed:
-        return {}
-    first, steps = ([m.value for m in marks if m.what == what and m.value > crashed[0]] for what in ("first", "trains"))
-    if not len(first) == len(steps) == case.processes:
-        return {}
-    found = {
-        "again_s": max(steps) - crashed[0],
-        "own_s": max(steps) - max(first),
-        "resumed_s": max(first) - crashed[0],
-    }
-    return found if left_at is None else found | {"left_s": left_at - crashed[0]}
 
 
 def _of_hang(by_name: dict[str, list[float]], endings: list[Ending], over: float | None) -> dict[str, float]:
@@ -126,6 +92,42 @@ def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed:
         return False
     if case.group in (FAILURE, HANG) or case.event in UNREACHED:
         return 0 not in codes
-    what = "saved" if case.event == "stop" else "last"
+    what = "saved" if case.group == STOP else "last"
     done = sum(mark.what == what for mark in marks) == case.processes
-    return done and (case.event == "stop" or set(codes) == {0})
+    return done and (case.group == STOP or set(codes) == {0})
+
+
+def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str, float]:
+    """Return measures. `logs`: by host, each line after the engine's time. `wanted`: lines printed from `began` on."""
+    whole, wrong, unlabelled, last = 0, 0, 0, began
+    for log in logs.values():
+        for line in log.splitlines():
+            time, _, text = line.partition(" ")
+            if "<algo-" not in text and "</" not in text:
+                continue
+            last = max(last, seconds(time))
+            if not (found := WHOLE.match(text)):
+                continue
+            whole += 1
+            named = label(found["label"])
+            if named is None:
+                unlabelled += 1
+            elif any(said not in ("", found[what]) for what, said in zip(("host", "rank"), named, strict=True)):
+                wrong += 1
+    return {
+        "lines_per_s": wanted / (last - began) if last > began else 0.0,
+        "split_share": 1 - whole / wanted,
+        "mislabelled_share": wrong / whole if whole else 0.0,
+        "unlabelled_share": unlabelled / whole if whole else 0.0,
+    }
+
+
+def label(text: str) -> tuple[str, str] | None:
+    """Return the host ("": none) and the rank ("-": the script is none) that a label names. None: there is no label."""
+    if found := TOOLKIT_LABEL.search(text):
+        return found["host"], found["rank"]
+    if found := DRIVERS_LABEL.search(text) or GLOO_LABEL.search(text):
+        return "", found["rank"]
+    if found := OUR_LABEL.search(text):
+        return found["host"], found["rank"] or "-"
+    return None

@@ -9,6 +9,10 @@ from benchmarks.side_by_side.cases import OURS, TOOLKIT, Case
 
 Run = dict[str, Any]
 
+CASES = (  # failures, stops and every way to start
+    "start-single-1", "start-ps-2", "start-mpi-2x1", "raise-ps-2-worker", "raise-mpi-2-rank-1", "stop-single-1",
+    "log-single-1",
+)  # fmt: skip
 ROUNDS = 3  # a case runs again while it is too slow: the outcome table may have had both cores
 # For both sides, and for ours after the script's end or the fault, too: says that nothing hung.
 LIMIT_S = 90.0

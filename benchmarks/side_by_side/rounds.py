@@ -12,13 +12,6 @@ from typing import Any
 from benchmarks import docker
 from benchmarks.side_by_side.cases import FAILURE, OURS, START, UNWATCHED, Case
 
-ORDER = (
-    "One warm-up of start cases, not in the figures; then rounds. In a round each case runs on our side, then on each "
-    "peer's, with nothing beside it. But failures of several hosts and stops first run on our side, one after another, "
-    "and then on the peers' side by side, up to {together} at once, each begun when the failure of the one before has "
-    "happened: what the peers do then is waiting on timers, asleep. What was cut in {cuts} rounds, as it did not end, "
-    "is not run again."
-)
 TOGETHER = 16
 CUTS = 2
 
@@ -32,7 +25,7 @@ def waits(case: Case) -> bool:
 
 
 def waits_in_its_tail(case: Case) -> bool:
-    """Return whether peers wait, also half a minute behind mpirun after a success; starts are undisturbed."""
+    """Return whether peers wait long at the end of the case, as the toolkit does after a success of mpirun, too."""
     return waits(case) or (case.group == START and case.mode == "mpi" and case.hosts > 1)
 
 

@@ -8,21 +8,46 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.profile_start.kernel import Kernel
 from benchmarks.side_by_side import index
-from benchmarks.side_by_side.cases import INSTALL, LOG, REAL, RESTART, START, UNREACHED, Case
+from benchmarks.side_by_side.cases import INSTALL, LOG, REAL, START, UNREACHED, Case
 from benchmarks.side_by_side.job import Job
 from benchmarks.side_by_side.measures import ended_well, measures
-from benchmarks.side_by_side.scripts import Scripts
+from benchmarks.side_by_side.usage import is_script
 
 SETTLE_S = 1.0  # between the last process's first mark and the case's event
 
 
-def run_packages(case: Case, side: str, images: Mapping[str, str], keep: Path | None = None) -> dict[str, Any]:
+class Scripts(Kernel):
+    """Watch all processes of this machine that run a program of this name, while `with` lasts. Takes root.
+
+    The kernel says when they end: later than their last line, by what TensorFlow takes to exit. This is for jobs whose
+    ranks all end by themselves.
+    """
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program.encode()
+
+    def ended_at(self) -> float | None:
+        """Return when all of them were gone, as `time.time()` counts; None if unknown."""
+        ends = [
+            seen.ended
+            for seen in self.seen
+            if any(is_script([word.encode() for word in each.argv], self._program) for each in seen.executions)
+        ]
+        gone = [end for end in ends if end is not None]
+        if self.is_deaf or not gone or None in ends:
+            return None
+        return max(gone) / 1e9 + time.time() - time.monotonic()
+
+
+def run_packages(case: Case, side: str, images: Mapping[str, str]) -> dict[str, Any]:
     """Run a job that installs packages, after the same one without them; `install_...` is what the first takes more."""
     bare = run(dataclasses.replace(case, packages=0, cached=False), side, images)
     if case.cached and not list(Path(index.cache(case.name, side).name).iterdir()):
         run(case, side, images)
-    result = run(case, side, images, keep=keep)
+    result = run(case, side, images)
     found, without = result["measures"], bare["measures"]
     for measure, of in (("install_s", "start_s"), ("install_cpu_s", "launcher_cpu_s")):
         if of in found and of in without:
@@ -35,12 +60,11 @@ def run(
     side: str,
     images: Mapping[str, str],
     at_work: threading.Event | None = None,
-    keep: Path | None = None,
 ) -> dict[str, Any]:
     """Run it. `at_work` is set when the case's event has happened, or its script has ended."""
     with contextlib.ExitStack() as stack:
         job = stack.enter_context(Job(case, side, images))
-        watched = case.group == RESTART or (case.group == REAL and case.mode == "mpi")
+        watched = case.group == REAL and case.mode == "mpi"
         scripts = stack.enter_context(Scripts(case.program)) if watched else None
         limit_s, after_s = case.limit_s, case.after_s or case.limit_s
         cut_at = time.monotonic() + limit_s
@@ -52,9 +76,6 @@ def run(
             if job.see("last", case.limit_s):
                 job.drain(case.limit_s)
                 printing_cpu_s = job.usage.cpu_s() - before
-        if job.output and case.unread_s < case.limit_s and job.see("trains", case.limit_s):
-            time.sleep(case.unread_s)
-            job.output.read_on()
         if case.event == INSTALL:
             if job.see("fails", case.limit_s, processes=1):
                 cut_at = time.monotonic() + after_s
@@ -69,13 +90,10 @@ def run(
         gone = job.wait(cut_at - time.monotonic())
         marks, endings = job.marks(), job.endings()
         killed = job.hosts[case.host] if case.event == "kill" else None
-        # The processes of the first attempt are gone before those of the second.
-        left_at = scripts.ended_at(case.processes if case.group == RESTART else None) if scripts else None
+        left_at = scripts.ended_at() if scripts else None
         figures = measures(
             case, marks, endings, event_at, killed, job.usage.cpu_s(), printing_cpu_s, job.usage.peak_bytes, left_at
         )
-        if keep:
-            job.keep(keep / f"{case.name}-{side}", endings)
         return {
             "case": case.name,
             "title": case.title,
@@ -96,7 +114,7 @@ def befall(job: Job, case: Case) -> float | None:
         case "raise":
             job.tell("raise", host)
             return None
-        case "crash" | "hang":
+        case "hang":
             return None
         case "kill":
             return job.kill(host)

@@ -80,7 +80,7 @@ def _fields(file: Path) -> dict[str, int]:
 
 
 def is_script(words: list[bytes], program: bytes) -> bool:
-    """Return whether it is Python's command line with the user's script; mpirun, horovodrun and shells name it, too."""
+    """Return whether a command line is Python's with the user's script; mpirun and shells name the script, too."""
     names = [word.rpartition(b"/")[2] for word in words]
     python = bool(names) and names[0].startswith(b"python") and b"horovodrun" not in names
     return python and program in names[1:]

@@ -1,4 +1,4 @@
-"""Print texts as a terminal shows them best: colour for what is wrong or right, lines that break between words."""
+"""Print text for a terminal: errors and successes in colour, and lines that break between words."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ def print_coloured(text: str, environment: Mapping[str, str], file: TextIO) -> N
 
 
 def width_of(file: TextIO) -> int:
-    """Return the columns of the terminal that `file` is; 0 if it is none."""
+    """Return the width of the terminal in columns, or 0 if `file` is none."""
     return shutil.get_terminal_size().columns if file.isatty() else 0
 
 

@@ -7,17 +7,7 @@ from functools import partial
 from typing import Any
 
 from entrypoint.base.severity import Severity
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Name a line of a file; 0 means the file as a whole."""
-
-    file: str
-    line: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.file
+from entrypoint.usercode.source import Place
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,7 @@ def add_launch_script(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--python", default=sys.executable, metavar="PYTHON", help="the SageMaker SDK's: it runs the launch script")
     add("--json", action="store_true", help="for programs")
-    add(
-        "--args",
-        nargs=argparse.REMAINDER,
-        default=[],
-        metavar="...",
-        help="all further words go to the launch script",
-    )
+    add("--args", nargs=argparse.REMAINDER, default=[], metavar="...", help="all further words go to the launch script")
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +47,7 @@ def add_job(parser: argparse.ArgumentParser, groups: bool = True) -> None:
         metavar="K=V",
         help="the script's arguments; V is any text",
     )
-    add(
-        "--channel",
-        action="append",
-        default=[],
-        metavar="NAME=DIR[,...]",
-        help="input data; may be repeated",
-    )
+    add("--channel", action="append", default=[], metavar="NAME=DIR[,...]", help="input data; may be repeated")
     add(
         "--input-mode",
         choices=["File", "FastFile", "Pipe"],
@@ -80,8 +68,8 @@ def _mode(text: str) -> "Mode":
 
 def local_job(args: argparse.Namespace, program: str, source: Path, output: Path) -> "LocalJob":
     from entrypoint.launcher.job.choices import Mode
-    from entrypoint.simulate.channels import InputMode, parse_channel
     from entrypoint.simulate.fault import parse_fault
+    from entrypoint.simulate.local_channels import ChannelMode, parse_channel
     from entrypoint.simulate.spec import LocalJob, host_names, instance_groups, pairs
 
     groups = instance_groups(args.group)
@@ -95,7 +83,7 @@ def local_job(args: argparse.Namespace, program: str, source: Path, output: Path
         groups=groups,
         mode=args.mode or Mode.AUTO,
         processes_per_host=args.processes_per_host,
-        channels=tuple(parse_channel(word, InputMode(args.input_mode)) for word in args.channel),
+        channels=tuple(parse_channel(word, ChannelMode(args.input_mode)) for word in args.channel),
         hyperparameters=pairs(args.hyperparameters, "--hyperparameters"),
         environment=pairs(getattr(args, "env", ()), "--env"),
         checkpoints=args.checkpoints.absolute() if getattr(args, "checkpoints", None) else None,

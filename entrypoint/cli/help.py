@@ -1,7 +1,9 @@
-"""Run `entrypoint help`: explain a command, or a topic that several commands share."""
+"""Run `entrypoint help`, which explains a command or a topic, and `entrypoint settings`, which lists all settings."""
 
 import argparse
+import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 
 from entrypoint.cli import main
 
@@ -79,27 +81,39 @@ hyperparameter sagemaker_entrypoint_name=VALUE; the environment wins.
 `entrypoint settings` prints each with its default and meaning. The names:
 """,
 }
-EPILOG = """\
+EPILOGS = {
+    "help": """\
 examples:
   entrypoint help faults
   entrypoint help local
-"""
+""",
+    "settings": """\
+examples:
+  entrypoint settings
+  entrypoint settings | grep TIMEOUT
+""",
+}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_help(parser: argparse.ArgumentParser) -> None:
     words = dict.fromkeys([*TOPICS, *main.COMMANDS])
     parser.add_argument("word", nargs="?", choices=words, metavar="WORD", help=f"{', '.join(TOPICS)}, or a command")
 
 
-def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+def run_help(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.word not in TOPICS:
         return main.run([args.word, "--help"] if args.word else ["--help"])
     print(TOPICS[args.word], end="")
     if args.word == "settings":
-        import textwrap
-
         from entrypoint.launcher.job.settings import FOR_USERS
 
         names = ", ".join(map(str.upper, FOR_USERS))
         print(textwrap.fill(names, 79, initial_indent="  ", subsequent_indent="  "))
+    return 0
+
+
+def run_settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from entrypoint.launcher.job import settings
+
+    print(Path(settings.__file__).with_suffix(".md").read_text("utf-8"), end="")
     return 0

@@ -1,4 +1,4 @@
-"""Run a command of `entrypoint`. Each is a module of this package, which is imported only when it is called."""
+"""Run a command of `entrypoint`. Its module is imported only when it is called."""
 
 import argparse
 import errno
@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 from entrypoint import __version__
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode, did_you_mean
+from entrypoint.base.terminal import print_coloured
 
-# Each command with its help. Its module has its EPILOG, perhaps `add_arguments(parser)`, and `run(args, environment)`,
-# which imports what the command needs: `--help` needs none of that.
+# Each command with its help.
 COMMANDS = {
     "new": "write a project to begin from: script, test, submit, workflow",
     "plan": "print which processes a job starts, where and how; runs nothing",
@@ -33,6 +33,15 @@ COMMANDS = {
     "train": "run a host of the job in /opt/ml: what SageMaker starts on each",
     "help": "explain a command, or a topic such as faults and settings",
 }
+# The module of each command NAME has NAME in EPILOGS and perhaps in SYNOPSES, perhaps `add_NAME(parser)`, and
+# `run_NAME(args, environment)`, which imports what the command needs: `--help` needs none of that.
+MODULES = {
+    **dict.fromkeys(["plan", "local", "host", "train"], "job_commands"),
+    **dict.fromkeys(["doctor", "rehearse"], "check_commands"),
+    **dict.fromkeys(["top", "replay", "report", "metrics", "tensorboard", "mlflow"], "record_commands"),
+    **dict.fromkeys(["help", "settings"], "help"),
+    "new": "new",
+}
 ABOUT = "Launches distributed TensorFlow training, on SageMaker and on this machine."
 EPILOG = """\
 examples:
@@ -49,8 +58,6 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{**kwargs, "formatter_class": layout})
 
     def error(self, message: str) -> NoReturn:
-        from entrypoint.base.terminal import print_coloured
-
         near = ""
         if found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             near = did_you_mean(found[1], re.findall(r"[\w.-]+", found[2]))
@@ -106,7 +113,6 @@ def run(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int
         return int(args.run(args, environment))
     except (ConfigError, CodeError) as error:
         from entrypoint.base.secrets import NONE
-        from entrypoint.base.terminal import print_coloured
 
         print_coloured(NONE.mask(f"error: {error}"), environment, sys.stderr)
         return ExitCode.CONFIG if isinstance(error, ConfigError) else ExitCode.CODE
@@ -124,9 +130,9 @@ def parser(command: str) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         added = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         if name == command:
-            module = importlib.import_module(f"entrypoint.cli.{name}")
-            added.epilog, added.usage = module.EPILOG, getattr(module, "SYNOPSIS", None)
-            added.set_defaults(run=module.run, parser=added)
-            if add := getattr(module, "add_arguments", None):
+            module = importlib.import_module(f"entrypoint.cli.{MODULES[name]}")
+            added.epilog, added.usage = module.EPILOGS[name], getattr(module, "SYNOPSES", {}).get(name)
+            added.set_defaults(run=getattr(module, f"run_{name}"), parser=added)
+            if add := getattr(module, f"add_{name}", None):
                 add(added)
     return made

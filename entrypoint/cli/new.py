@@ -9,11 +9,13 @@ from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
 
-EPILOG = """\
+EPILOGS = {
+    "new": """\
 examples:
   entrypoint new my-project
   entrypoint new my-project --mode mpi --sdk 3
-"""
+""",
+}
 MODES = {  # with the modules that train.py needs
     "single": ["tensorflow"],
     "ps": ["tensorflow"],
@@ -30,14 +32,14 @@ class _Template(string.Template):
     delimiter = "@@"  # the files themselves contain $ (compose's variables) and @ (versions of actions)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_new(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", type=Path, metavar="DIR", help="a new or an empty folder")
     add("--mode", choices=MODES, default="mwms", help="how train.py trains; default: mwms")
     add("--sdk", choices=SDKS, default="2", help="the version of SageMaker's SDK, for submit.py; default: 2")
 
 
-def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+def run_new(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     words = _words(args.mode, args.sdk)
     sources = {  # each file of the project: its template, and what it is for
         "src/train.py": (f"train_{args.mode}.py", f"trains in mode {args.mode}, saves checkpoints and the model"),

@@ -4,28 +4,25 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from entrypoint.launcher.host.logs import Log
-from entrypoint.launcher.outcome.outcome import Outcome
-
-if TYPE_CHECKING:
-    from entrypoint.launcher.supervisor import Supervisor
+from entrypoint.launcher.outcome import report
+from entrypoint.launcher.outcome.outcome import Kind, Outcome
+from entrypoint.launcher.policy.messages import summary
+from entrypoint.launcher.supervisor import Supervisor
+from entrypoint.record import lines
 
 STDERR_SECONDS = 0.5  # to write to stderr what stdout did not take
 
 
-def log_evidence(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
+def log_evidence(supervisor: Supervisor, outcome: Outcome, log: Log) -> None:
     """Log and write what is known about the end: evidence if it was no success, the times, the summary."""
-    from entrypoint.launcher.outcome import report
-    from entrypoint.launcher.outcome.outcome import Kind
-    from entrypoint.launcher.policy.messages import summary
-
     facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
     complaints = []
     if outcome.kind is not Kind.SUCCEEDED:
-        from entrypoint.launcher.policy import evidence
+        from entrypoint.launcher.policy import evidence  # here, since most jobs never need it
 
         for line in evidence.in_short(facts, outcome):
             log.print(line)
@@ -41,14 +38,12 @@ def log_evidence(supervisor: "Supervisor", outcome: Outcome, log: Log) -> None:
         log.print(complaint)
 
 
-def write_out(log: Log, host: str, supervisor: "Supervisor | None", signals: list[int]) -> None:
+def write_out(log: Log, host: str, supervisor: Supervisor | None, signals: list[int]) -> None:
     """Write the remaining output. If nobody reads stdout, report the loss in the evidence file and on stderr."""
     stops = supervisor is not None and supervisor.facts.stopping_since is not None
     missing = log.finish(hurries=lambda: stops or bool(signals))
     if not missing:
         return
-    from entrypoint.launcher.outcome import report
-
     words = f"{missing} bytes of the output of this host were not written: nobody read stdout, or the disk was full"
     if supervisor is not None:
         report.add_evidence(supervisor.job.paths.evidence(host), words)
@@ -57,3 +52,19 @@ def write_out(log: Log, host: str, supervisor: "Supervisor | None", signals: lis
             stderr = Log(host, fd=2)
             stderr.print(words)
             stderr.finish(patience=STDERR_SECONDS)
+
+
+def end_of_record(outcome: Outcome, supervisor: Supervisor | None, mask: Callable[[str], str]) -> lines.OutcomeLine:
+    """Return the record's line about how the job ended, and which hosts' monitors can still be reached.
+
+    The coordinator waits for the monitors of hosts that have left in good order; a follower's waits for the
+    coordinator.
+    """
+    masked = outcome.with_texts(mask)
+    cause, there = masked.cause, list[str]()
+    if supervisor and supervisor.facts.is_coordinator:
+        there = [host for host in supervisor.facts.others if supervisor.facts.report_of(host).gone]
+    elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
+        there = [supervisor.facts.coordinator]
+    blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
+    return lines.OutcomeLine(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there)

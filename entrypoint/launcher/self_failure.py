@@ -5,33 +5,35 @@ The failure may leave the launcher without a log, a control channel or file desc
 
 import contextlib
 import importlib
+import json
 import os
-import signal
 import time
+import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import FAULT, ConfigError, ExitCode
 from entrypoint.base.secrets import Secrets
-from entrypoint.launcher import places, surroundings
+from entrypoint.launcher import places
+from entrypoint.launcher.host.descendants import end_descendants
+from entrypoint.launcher.host.folders import with_temporary_folder
+from entrypoint.launcher.host.host import ThisHost
+from entrypoint.launcher.host.inbox import Inbox
+from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.host.resource_limits import in_words, refused
+from entrypoint.launcher.host.stdout_writer import Sink
+from entrypoint.launcher.job.config import read_what_can_be, this_host
+from entrypoint.launcher.job.job import Job, Tree
+from entrypoint.launcher.outcome import report
 from entrypoint.launcher.outcome.outcome import Cause, Outcome, failed
-
-if TYPE_CHECKING:
-    from entrypoint.launcher.host.logs import Log
-    from entrypoint.launcher.job.job import Job
-    from entrypoint.launcher.supervisor import Supervisor
+from entrypoint.launcher.plan.plan import Plan
+from entrypoint.launcher.policy.events import Broken, News, Report
+from entrypoint.launcher.supervisor import Supervisor
 
 STARTING_SECONDS = 30.0  # during which we report a fault of our own to hosts that are still starting
 RUNNING_SECONDS = 3.0  # the same, to hosts that were up and may have ended since
 AGAIN_SECONDS = 0.2  # seconds between two attempts to reach them
 ANSWERING_SECONDS = 1.0  # seconds for an answer
 SPARE_DESCRIPTORS = 12
-
-
-def note_signals(signals: list[int]) -> None:
-    """Collect SIGTERM and SIGINT in a list, instead of ending the process."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: signals.append(number))
 
 
 class Spare:
@@ -50,12 +52,38 @@ class Spare:
         importlib.invalidate_caches()  # Python takes a folder that it could not open for an empty one
 
 
-def outcome_of_fault(error: Exception, host: str, log: Callable[[str], None]) -> Outcome:
+def outcome_of(
+    error: Exception, host: str, supervisor: Supervisor | None, log: Log, inbox: Inbox, spare: Spare
+) -> Outcome:
+    """Return the outcome of a job that a wrong configuration or a fault of ours ends. It is reported to all hosts."""
+    try:
+        if isinstance(error, ConfigError):
+            log.print(f"error: {error}")
+            return _end_misconfigured(error, host, log, inbox, spare)
+    except Exception as fault:
+        error = fault
+    spare.free()
+    settled = supervisor.facts.outcome if supervisor else None  # the other hosts know this one
+    outcome = settled or _outcome_of_fault(error, host, log.print)
+    end_descendants(within=10.0)
+    _report_to_others(outcome, supervisor, inbox.signals, log.print)
+    return outcome
+
+
+def _end_misconfigured(error: ConfigError, host: str, log: Log, inbox: Inbox, spare: Spare) -> Outcome:
+    """Return the outcome of a wrong configuration. It is reported to the other hosts, which may not see the fault."""
+    job = _known_job()
+    if job is None or len(job.cluster.hosts) == 1:
+        return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
+    with contextlib.suppress(ConfigError):  # the report to the others needs no folder
+        job = with_temporary_folder(job, os.environ)
+    nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
+    inbox.put(Broken(what="configuration", why=str(error), code=ExitCode.CONFIG))
+    return Supervisor(ThisHost(job, nothing, os.environ, log, inbox), spare.free).run()
+
+
+def _outcome_of_fault(error: Exception, host: str, log: Callable[[str], None]) -> Outcome:
     """Return the outcome of a fault of ours, or of a container that refuses to run us."""
-    import traceback
-
-    from entrypoint.launcher.host.resource_limits import in_words, refused
-
     if why := refused(error):
         log(f"error: {why}")
         return _own_failure(host, "configuration", why, ExitCode.CONFIG)
@@ -63,40 +91,17 @@ def outcome_of_fault(error: Exception, host: str, log: Callable[[str], None]) ->
     return _own_failure(host, FAULT, in_words(error), ExitCode.INTERNAL)
 
 
-def end_misconfigured(error: ConfigError, host: str, log: "Log", spare: Spare, signals: list[int]) -> Outcome:
-    """Return the outcome of a wrong configuration. It is reported to the other hosts, which may not see the fault."""
-    from entrypoint.launcher.host.host import ThisHost
-    from entrypoint.launcher.job.config import read_what_can_be
-    from entrypoint.launcher.plan.plan import Plan
-    from entrypoint.launcher.policy import events
-    from entrypoint.launcher.supervisor import Supervisor
-
-    job, _ = read_what_can_be(places.base_folder(), os.environ, places.DEFAULT_RUN)
-    if job is None or len(job.cluster.hosts) == 1:
-        return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
-    with contextlib.suppress(ConfigError):  # the report to the others needs no folder
-        job = surroundings.with_temporary_folder(job, os.environ)
-    nothing = Plan(title="", hosts=tuple(host.name for host in job.cluster.hosts), processes=())
-    wrong = events.Broken(what="configuration", why=str(error), code=ExitCode.CONFIG)
-    return Supervisor(ThisHost(job, nothing, os.environ, log), spare.free).run(signals, [wrong])
-
-
-def report_to_others(
-    outcome: Outcome, supervisor: "Supervisor | None", signals: list[int], log: Callable[[str], None]
+def _report_to_others(
+    outcome: Outcome, supervisor: Supervisor | None, signals: list[int], log: Callable[[str], None]
 ) -> None:
     """Report a fault of ours to the other hosts, since the control channel may never have been opened."""
-    from entrypoint.launcher.job.config import read_what_can_be
-
     facts = supervisor.facts if supervisor else None
     # They know the outcome already, unless this host settled on it without reaching anybody.
     if facts and facts.outcome is not None and (facts.is_coordinator or facts.coordinator in facts.hosts.last_contact):
         return
     received = len(signals)
-    note_signals(signals)
     try:
-        job = (
-            supervisor.job if supervisor else read_what_can_be(places.base_folder(), os.environ, places.DEFAULT_RUN)[0]
-        )
+        job = supervisor.job if supervisor else _known_job()
         if job is None or len(job.cluster.hosts) == 1:
             return
         attempt = supervisor.facts.attempt.number if supervisor else 0
@@ -109,7 +114,7 @@ def report_to_others(
         log(f"the other hosts could not be informed: {type(error).__name__}: {error}")
 
 
-def _send(job: "Job", outcome: Outcome, attempt: int, within: float, enough: Callable[[], bool]) -> list[str]:
+def _send(job: Job, outcome: Outcome, attempt: int, within: float, enough: Callable[[], bool]) -> list[str]:
     """Report our end to the coordinator, which informs all others; as the coordinator, report it to all.
 
     This takes no thread, and one socket at a time: a host that has too few for a control channel can usually still do
@@ -117,11 +122,8 @@ def _send(job: "Job", outcome: Outcome, attempt: int, within: float, enough: Cal
     not answer may only be starting: it is tried again for `within` seconds, or until `enough()`. Return the hosts that
     were not reached.
     """
-    import json
-
-    from entrypoint.launcher.control.client import Calls
+    from entrypoint.launcher.control.client import Calls  # imported late, as always
     from entrypoint.launcher.control.wire import Refused, to_json
-    from entrypoint.launcher.policy.events import News, Report
 
     cluster = job.cluster
     if cluster.is_coordinator:
@@ -129,8 +131,7 @@ def _send(job: "Job", outcome: Outcome, attempt: int, within: float, enough: Cal
         message = to_json(News(attempt=attempt, outcome=outcome))
     else:
         path, waiting = "/report", [cluster.coordinator]
-        report = Report(host=cluster.me.name, attempt=attempt, clean=False, cause=outcome.cause, gone=True)
-        message = to_json(report)
+        message = to_json(Report(host=cluster.me.name, attempt=attempt, clean=False, cause=outcome.cause, gone=True))
     call, deadline = Calls(cluster, job.settings), time.monotonic() + within
     while waiting and time.monotonic() < deadline and not enough():
         for host in list(waiting):
@@ -146,25 +147,25 @@ def _send(job: "Job", outcome: Outcome, attempt: int, within: float, enough: Cal
 
 def end_without_log(error: Exception, signals: list[int]) -> int:
     """Return the exit code if the log could not be opened, or if its last lines failed."""
-    from entrypoint.launcher.host.stdout_writer import Sink
-    from entrypoint.launcher.job.config import this_host
-    from entrypoint.launcher.job.job import Tree
-    from entrypoint.launcher.outcome import report
-
     base, stdout = places.base_folder(), Sink(1)
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
+    mask = Secrets(os.environ).mask
 
     def log(message: str) -> None:
-        stdout.put(f"[{host}] {message}\n".encode("utf-8", "replace"))
+        stdout.put(f"[{host}] {mask(message)}\n".encode("utf-8", "replace"))
         stdout.hand_over()
 
-    mask = Secrets(os.environ).mask
-    outcome = outcome_of_fault(error, host, lambda message: log(mask(message)))
-    report_to_others(outcome, None, signals, log)
+    outcome = _outcome_of_fault(error, host, log)
+    _report_to_others(outcome, None, signals, log)
     if complaint := report.write_failure(Tree(base=base).failure, outcome):
         log(complaint)
     stdout.finish(hurries=lambda: bool(signals))
     return outcome.exit_code
+
+
+def _known_job() -> Job | None:
+    """Return the job, as far as a wrong configuration allows to read it."""
+    return read_what_can_be(places.base_folder(), os.environ, places.DEFAULT_RUN)[0]
 
 
 def _own_failure(host: str, what: str, why: str, code: int) -> Outcome:

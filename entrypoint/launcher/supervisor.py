@@ -7,15 +7,18 @@ into the host's inbox, or ask questions there, which the loop answers between tw
 import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from entrypoint.base.python310 import assert_never
 from entrypoint.base.values import replace
+from entrypoint.launcher.host import inventory
 from entrypoint.launcher.host.host import ThisHost
 from entrypoint.launcher.host.resource_limits import broken
 from entrypoint.launcher.outcome.outcome import Outcome
+from entrypoint.launcher.plan import fingerprint
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event
 from entrypoint.launcher.policy.facts import Phase
@@ -24,7 +27,7 @@ from entrypoint.launcher.policy.messages import status
 from entrypoint.launcher.policy.policy import Policy
 from entrypoint.record import lines
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the control channel is imported after the first processes have started
     from entrypoint.launcher.control.pages import Routes
     from entrypoint.launcher.control.peers import Peers
 
@@ -55,48 +58,51 @@ class Supervisor:
         self.outcome: Outcome | None = None
         self._recorded_phase: Phase | None = None
         self._imports_at = inf
+        self._fault: Exception | None = None
+        self._gives_up_at = inf
 
-    def run(self, signals: list[int], early: Sequence[Event] = ()) -> Outcome:
-        """Start, watch and stop this host's processes until the job is over, here or everywhere.
-
-        `signals` are those that came until now; later ones are appended. `early` are other events that came before.
-        """
-        for event in (*self.host.open(signals), *early):
-            self._decide(event)
-        self._decide(events.Due())  # start the first processes before importing what they do not need
-        fault: Exception | None = None
-        give_up = inf
+    def run(self) -> Outcome:
+        """Start, watch and stop this host's processes until the job is over, here or everywhere."""
+        self.host.open()
+        self._handle_next_events()  # start the first process, a fork, before there are threads
+        self.host.start_threads()
         while self.outcome is None:
             try:
                 if self.peers is None and self._is_time_to_meet():
                     self._meet()
-                for happened in self._next_events():
-                    self._decide(*happened)
+                self._handle_next_events()
                 if time.monotonic() >= self._imports_at:
                     self._imports_at = inf
                     _import_for_the_end()
             except Exception as error:
-                # Report it to the other hosts: otherwise they would only notice our silence.
-                if fault:
-                    raise
-                fault, give_up = error, time.monotonic() + self.job.settings.failure_grace + BROKEN_SECONDS
-                import traceback
-
-                self.host.log.print(traceback.format_exc())
-                self.host.inbox.put(broken(error))
-            if fault and time.monotonic() > give_up:  # our facts may be wrong now: do not wait for them
-                raise fault
+                self._note_fault(error)
+            if self._fault and time.monotonic() > self._gives_up_at:
+                raise self._fault
         if self.peers and not self.facts.is_coordinator and self.facts.coordinator not in self.facts.lost():
             self.peers.flush(within=1.0)
         self.host.close()
         return self.outcome
 
-    def _next_events(self) -> list[tuple[Event, ...]]:
-        facts, due = self.facts, min(self.policy.deadline(time.monotonic()), self._imports_at)
+    def _note_fault(self, error: Exception) -> None:
+        """Report a first fault of ours to the other hosts: otherwise they would only notice our silence.
+
+        A second fault is raised. Our facts may be wrong after the first, so the end is not awaited for ever.
+        """
+        if self._fault:
+            raise error
+        self._fault = error
+        self._gives_up_at = time.monotonic() + self.job.settings.failure_grace + BROKEN_SECONDS
+        self.host.log.print(traceback.format_exc())
+        self.host.inbox.put(broken(error))
+
+    def _handle_next_events(self) -> None:
+        """Wait for events until the policy's deadline, and let the policy decide about them."""
+        facts, due = self.facts, min(self.policy.deadline, self._imports_at)
         attempt = None if facts.attempt.clearing else facts.attempt.number
         # An mpirun that sees a rank end could end those that still save during a stop, or print why they end.
         unsettled = facts.phase is Phase.STOPPING or (facts.phase.is_active and bool(facts.attempt.causes))
-        return self.host.next_events(due, facts.awaited(), attempt, hold_ranks=unsettled)
+        for happened in self.host.next_events(due, facts.awaited(), attempt, hold_ranks=unsettled):
+            self._decide(*happened)
 
     def _decide(self, *happened: Event) -> None:
         if any(isinstance(event, events.NotStarted | events.Broken) for event in happened):
@@ -108,23 +114,41 @@ class Supervisor:
             if self._recorded_phase is Phase.STARTING:
                 self._imports_at = now + SETTLED_SECONDS
             self._recorded_phase = self.facts.phase
-            self.host.record(lines.Phase(phase=str(self._recorded_phase)))
+            self.host.record(lines.PhaseLine(phase=str(self._recorded_phase)))
         for event in happened:
             if isinstance(event, events.Ended):
-                self.host.record(lines.Ended(process=event.name, how=str(event.exit)))
+                self.host.record(lines.EndedLine(process=event.name, how=str(event.exit)))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
-        peers, mask = self.peers, self.host.log.secret.mask
-        for action in self.host.carry_out(actions):
+        host, peers, mask = self.host, self.peers, self.host.log.secret.mask
+        if any(isinstance(action, events.Ask | events.Force) for action in actions):
+            host.terminator.look()
+        for action in actions:
             match action:
+                case events.Start(spec=spec, restarted=restarted):
+                    host.start(spec, restarted)
+                case events.Ask(name=name, grace=grace):
+                    host.ask(name, grace)
+                case events.Force(name=name):
+                    host.force(name)
+                case events.Inspect(name=name):
+                    host.terminator.inspect(name)
+                case events.Sweep(keep=keep, within=within):
+                    host.sweep(keep, within)
+                case events.Look(names=names):
+                    host.look_for_dying(names)
+                case events.WritePublicKeys(key_name=key_name, keys=keys):
+                    host.write_public_keys(key_name, keys)
+                case events.Say(message=message):
+                    host.log.print(message)
+                case events.TakeInventory():
+                    # The job does not fail because of that.
+                    self._start_thread(lambda _: events.Inventoried(artifacts=None), self._take_inventory)
                 case events.Probe(hosts=hosts):
                     self._start_thread(broken, self._probe, hosts)
                 case events.Knock(host=name):
                     if peers:
                         peers.knock(name)
-                case events.TakeInventory():
-                    # The job does not fail because of that.
-                    self._start_thread(lambda _: events.Inventoried(artifacts=None), self._take_inventory)
                 case events.TellCoordinator(report=report):
                     if peers:
                         peers.report(replace(report, cause=report.cause and report.cause.with_texts(mask)))
@@ -154,8 +178,6 @@ class Supervisor:
         self.host.inbox.put(events.Probed(found=found))
 
     def _take_inventory(self) -> None:
-        from entrypoint.launcher.host import inventory
-
         found = None
         try:
             found = inventory.take(self.job.paths, len(self.job.cluster.hosts))
@@ -174,11 +196,10 @@ class Supervisor:
         """Open the control channel."""
         from entrypoint.launcher.control.peers import Peers
         from entrypoint.launcher.control.records import store
-        from entrypoint.launcher.plan.fingerprint import fingerprint
 
         job, host = self.job, self.host
         if host.plan.processes:
-            self._decide(events.Fingerprinted(fingerprints=fingerprint(job, host.plan)))
+            self._decide(events.Fingerprinted(fingerprints=fingerprint.fingerprint(job, host.plan)))
         status, log = self._ask_status, host.log.print
         self.peers = Peers(job.cluster, job.settings, host.inbox.put, status, log, store(job, log), self._routes)
         self._carry_out(self.history.note_repeat(time.monotonic(), self.policy.repeat()))
@@ -189,7 +210,6 @@ class Supervisor:
 
 
 def _import_for_the_end() -> None:
-    """Import what the end needs while the programs run."""
+    """Import what the end needs, which takes 50 ms, while the programs run."""
     with contextlib.suppress(OSError):  # no file descriptor is left; a later import tries again and reports the error
-        from entrypoint.launcher.host import inventory  # noqa: F401
         from entrypoint.launcher.outcome import explain, symptoms  # noqa: F401

@@ -39,7 +39,7 @@ def find_coordinator(module: Any) -> None:
     """Add this job to the kinds of clusters that `jax.distributed.initialize` recognises, before all others."""
     base = module.clusters.ClusterEnv
 
-    class Launched(base):  # type: ignore[misc, valid-type]
+    class ThisJob(base):  # type: ignore[misc, valid-type]
         name = "sagemaker-tf-entrypoint"
 
         @classmethod
@@ -58,8 +58,8 @@ def find_coordinator(module: Any) -> None:
         def get_process_id(cls) -> int:
             return int(os.environ["JAX_PROCESS_ID"])
 
-    base._cluster_types.remove(Launched)
-    base._cluster_types.insert(0, Launched)
+    base._cluster_types.remove(ThisJob)
+    base._cluster_types.insert(0, ThisJob)
 
 
 def bind_gloo(module: Any) -> None:
@@ -96,7 +96,7 @@ def keep_handler(module: Any) -> None:
 
 
 class Manager:
-    """Stand for jax's manager of preemptions, and give SIGTERM to it when it is asked for the first time."""
+    """Wrap jax's manager of preemptions, and give SIGTERM to it when it is asked for the first time."""
 
     def __init__(self, inner: Any, action: Any) -> None:
         self.inner, self.action = inner, action

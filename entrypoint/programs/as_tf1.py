@@ -35,7 +35,7 @@ def main() -> None:
     if module:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         return
-    code = entrypoint_tf1.Loader("__main__", program).source_to_code(Path(program).read_bytes(), program)
+    code = entrypoint_tf1.UsersLoader("__main__", program).source_to_code(Path(program).read_bytes(), program)
     exec(code, entrypoint_program.names_of_main(program))
 
 

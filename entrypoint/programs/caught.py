@@ -125,7 +125,7 @@ def note(request: dict[str, Any], operation: str) -> None:
 
 
 def invented(shape: Any, name: str = "", depth: int = 0) -> Any:
-    """Invent a value of a shape: nothing more to come, nothing in progress, everything in one account."""
+    """Invent an answer of this shape: all is complete, and belongs to one account."""
     kind = shape.type_name if shape is not None else ""
     if kind == "structure":
         members = shape.members.items() if depth < 4 else ()
@@ -244,7 +244,7 @@ WATCHED = {
 }
 
 
-class Watch:
+class ModuleWatch:
     """Find modules as Python does, and change some as soon as they are loaded."""
 
     @staticmethod
@@ -389,7 +389,7 @@ def seal() -> str:
 
 
 def main() -> None:
-    """Run `catch` in a child, and kill all that it has started. The kernel ends a process namespace with its first.
+    """Run `catch` in a child, and kill all that it has started. A process namespace ends with its first process.
 
     Without a namespace, processes that lose their parent become our children (Linux, prctl).
     """
@@ -434,7 +434,7 @@ def catch() -> None:
     except ImportError:
         pass  # every SDK needs it; the script will report what is missing
     time.sleep = lambda seconds: None  # SDKs poll a job every few seconds, though ours is over at once
-    sys.meta_path.insert(0, Watch)
+    sys.meta_path.insert(0, ModuleWatch)
     sys.addaudithook(keep_in)
     result["error"] = run(script, arguments)
     where_code_lies()

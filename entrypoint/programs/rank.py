@@ -66,7 +66,7 @@ def outlives(pid: int, parent: int) -> bool:
 
 
 def stand_for(pid: int, parent: int) -> int:
-    """Stand in for a rank that runs apart: end as that does, or when our parent ends."""
+    """Stand in for a rank that runs apart: end as the rank does, or when our parent ends."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # the supervisor ends ranks
     return 70 if outlives(pid, parent) else end_as(os.waitpid(pid, 0)[1])

@@ -1,6 +1,7 @@
 """Define the lines of a record: a type for each kind. README.md has a table of them, which is made from these types.
 
-A line is a JSON array: its kind, which is the name of its type; its time; and the values of its type's fields.
+A line is a JSON array: its kind, which is the name of its type (without `Line`); its time; and the values of its
+type's fields.
 """
 
 import json
@@ -41,7 +42,7 @@ def set_zero(zero: float | None = None) -> None:
 
 
 def number(value: Any) -> float:
-    """Return a finite number of a sane size as it is; raise ValueError for anything else."""
+    """Return a value that is a finite number of a sane size; raise ValueError for any other."""
     if type(value) in (int, float) and -MOST_NUMBER < value < MOST_NUMBER:
         return value  # type: ignore[no-any-return]
     raise ValueError(f"{value!r} is no number")
@@ -55,7 +56,7 @@ def is_value(name: str, value: Any) -> bool:
 
 
 class Line(Value):
-    """A line of a record; one of a kind that this version does not know has its time only.
+    """Hold a line of a record. A line of a kind that this version does not know has its time only.
 
     `positional`: the fields in the array itself; one object after them has the others, `named`. A field whose default
     is None is left out while it is None.
@@ -68,7 +69,7 @@ class Line(Value):
 
     def __init_subclass__(cls, positional: int = 99) -> None:
         super().__init_subclass__()
-        cls.KIND = cls.__name__.lower()
+        cls.KIND = cls.__name__.removesuffix("Line").lower()
         cls.positional, cls.named = cls.fields[: positional + 1], cls.fields[positional + 1 :]
         KINDS[cls.KIND] = cls
 
@@ -108,7 +109,7 @@ def _test(of: type[Line]) -> Callable[[dict[str, Any]], bool]:
 
 
 def _source(kind: Any, value: str) -> str:
-    """Return an expression that checks whether a value of JSON, itself an expression, is of this type."""
+    """Return the source of a check whether a value of JSON, given by its own source, is of this type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return str(kind.__metadata__[0].format(value))
@@ -129,7 +130,7 @@ def _source(kind: Any, value: str) -> str:
     return "True" if kind is Any else f"type({value}) is {kind.__name__}"
 
 
-class Channel(TypedDict, total=False):  # a channel; one in Pipe mode has no files
+class ChannelFacts(TypedDict, total=False):  # a channel; one in Pipe mode has no files
     mode: str
     distribution: str
     files: int
@@ -137,7 +138,7 @@ class Channel(TypedDict, total=False):  # a channel; one in Pipe mode has no fil
     more: bool  # true if not all files were counted
 
 
-class Host(Line, positional=0):  # the host and its job; later lines add what takes longer to find out, or replace it
+class HostLine(Line, positional=0):  # the host and its job; later lines add what is found out later, or replace it
     version: int | None = None  # of the format: 1
     host: str | None = None
     rank: int | None = None
@@ -154,14 +155,14 @@ class Host(Line, positional=0):  # the host and its job; later lines add what ta
     rules: str | None = None  # ENTRYPOINT_RULES, if it is set
     memory_limit: int | None = None  # bytes
     disk_size: int | None = None  # bytes where models go
-    channels: Mapping[str, Channel] | None = None  # by name
+    channels: Mapping[str, ChannelFacts] | None = None  # by name
 
-    def updated(self, later: "Host") -> "Host":
+    def updated(self, later: "HostLine") -> "HostLine":
         """Return these facts, with those of a later line."""
         return replace(self, **{name: value for name in self.named if (value := getattr(later, name)) is not None})
 
 
-class Described(Line, positional=0):  # the job's request, to make the same plan: secrets masked, long values left out
+class DescribedLine(Line, positional=0):  # the job's request, to make the same plan; secrets masked, no long values
     base: str  # the folder of SageMaker's files
     resourceconfig: Mapping[str, Any]
     inputdataconfig: Mapping[str, Any]
@@ -184,19 +185,19 @@ class Decided(Line):  # a call of the policy that had consequences
     call: Call
 
 
-class Process(Line, positional=1):  # a process was started
+class ProcessLine(Line, positional=1):  # a process was started
     process: str  # its name, such as worker/1 or rank 3
     pid: int = 0
     role: str = ""  # as in launcher/plan/plan.py
     task: str = ""
 
 
-class Ended(Line):  # a process has ended
+class EndedLine(Line):  # a process has ended
     process: str
     how: str  # such as "exit code 0"
 
 
-class Phase(Line):  # the host's phase has changed
+class PhaseLine(Line):  # the host's phase has changed
     phase: str  # as in launcher/policy/facts.py
 
 
@@ -207,14 +208,15 @@ class Said(Line):  # the launcher has logged a line
 ATTEMPT_FAILED = re.compile(r"attempt \d+ failed: ")  # what the launcher logs before a restart, and then the cause
 
 
-class Outcome(Line, positional=0):  # how the job ended
+class OutcomeLine(Line, positional=0):  # how the job ended
     kind: str  # succeeded, failed or stopped
     exit_code: int
     cause: Mapping[str, str] | None  # `host`, `process`, `what` and `error`
     there: Sequence[str] = ()  # hosts whose last records are due, as they left in good order; a follower's coordinator
 
 
-LIVES = (Process, Ended, Phase, Outcome)  # lines that a restarted monitor needs; its launcher may send them twice
+# Lines that a restarted monitor needs; its launcher may send them twice.
+LIVES = (ProcessLine, EndedLine, PhaseLine, OutcomeLine)
 
 
 class HostUse(TypedDict, total=False):  # what a host used; a figure that could not be read is left out
@@ -229,7 +231,7 @@ class HostUse(TypedDict, total=False):  # what a host used; a figure that could 
     unseen: bool  # true if `peers` may lack some bytes
 
 
-class Sample(Line):  # what was used in the `seconds` before this time
+class SampleLine(Line):  # what was used in the `seconds` before this time
     seconds: float
     host: HostUse
     # Of each: `cpu` and `wait` for disks in seconds, `threads`; bytes of `memory`, `read`, `written`, `stored` (to and
@@ -243,23 +245,23 @@ class Metric(Line):  # the last value of each metric of a process since the last
     values: Annotated[Mapping[str, float], "all([is_value(*each) for each in {}.items()])"]
 
 
-class Mark(Line, positional=1):  # messages of a process's script since the last sample
+class MarkLine(Line, positional=1):  # messages of a process's script since the last sample
     process: str
     what: str  # such as data_wait, step or checkpoint
     seconds: float = 0.0  # in all
     times: int = 1  # messages
 
 
-class Weights(Line):  # sums of a process's trained weights
+class WeightsLine(Line):  # sums of a process's trained weights
     process: str
     step: int
     norm: Annotated[float, "type({}) in (int, float)"]  # NaN if the training has diverged
     total: Annotated[float, "type({}) in (int, float)"]
 
 
-class Model(Line):  # what a process trains, and what Horovod reduces
+class ModelLine(Line):  # what a process trains, and what Horovod reduces
     process: str
-    model: Mapping[str, Any]  # fields of observe/monitor/model.py:Model
+    model: Mapping[str, Any]  # fields of observe/monitor/trained_model.py:TrainedModel
 
 
 class Distributed(Line, positional=1):  # whether the hosts train together, on the coordinator; a later line replaces it

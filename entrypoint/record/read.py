@@ -74,10 +74,10 @@ class Members:
                     break
 
 
-def first_line(data: bytes) -> lines.Host | None:
+def first_line(data: bytes) -> lines.HostLine | None:
     """Return a record's first line; None if it cannot be read or is not a line of kind `host`."""
     line = next(parsed([*itertools.islice(texts_of(data[: 1 << 16], []), 1)]), None)
-    return line if isinstance(line, lines.Host) else None
+    return line if isinstance(line, lines.HostLine) else None
 
 
 def count_lines(data: bytes) -> float:
@@ -139,7 +139,7 @@ def texts_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
         problems.append("it is empty, or not a record")
 
 
-class Tail:
+class RecordTail:
     """Read what was added to a growing record since the last read. Another host wrote it: bad lines are left out."""
 
     def __init__(self, path: Path) -> None:

@@ -14,10 +14,9 @@ from typing import NoReturn
 
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 from entrypoint.base.extras import imported
-from entrypoint.serving.config import Found, Serving, find_model, read_serving
-from entrypoint.serving.front import Front
-from entrypoint.serving.server import MOST_CONNECTIONS, Server
-from entrypoint.serving.workers import Workers, connect
+from entrypoint.serving.front import Front, ModelThreads, connect
+from entrypoint.serving.http_server import MOST_CONNECTIONS, Server
+from entrypoint.serving.serving_config import FoundModel, Serving, find_model, read_serving
 
 log = logging.getLogger("serve")
 
@@ -72,7 +71,7 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
     for connection in theirs:
         connection.close()
     ready = ours.pop()
-    workers = Workers(ours, serving.timeout, partial(os.kill, model_process, signal.SIGUSR1))
+    workers = ModelThreads(ours, serving.timeout, partial(os.kill, model_process, signal.SIGUSR1))
     return _answer(serving, workers, model_process, ready, early_signals)
 
 
@@ -85,7 +84,7 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
-def _serve_model(serving: Serving, found: Found, connections: list[Connection]) -> int:
+def _serve_model(serving: Serving, found: FoundModel, connections: list[Connection]) -> int:
     from entrypoint.serving.app import Service
     from entrypoint.serving.model_process import run
 
@@ -93,7 +92,9 @@ def _serve_model(serving: Serving, found: Found, connections: list[Connection]) 
     return ExitCode.SUCCESS
 
 
-def _answer(serving: Serving, workers: Workers, model_process: int, ready: Connection, early_signals: list[int]) -> int:
+def _answer(
+    serving: Serving, workers: ModelThreads, model_process: int, ready: Connection, early_signals: list[int]
+) -> int:
     """Speak HTTP until a signal comes or the model's process ends. Return the exit code."""
     try:
         server = Server(Front(serving, workers), serving)

@@ -8,10 +8,10 @@ from typing import Any
 import flask
 from werkzeug.exceptions import HTTPException
 
-from entrypoint.serving.config import Serving
+from entrypoint.serving.bodies import read, unpacked
 from entrypoint.serving.memory import Memory, cost
-from entrypoint.serving.model import Model, Refused
-from entrypoint.serving.request import read, unpacked
+from entrypoint.serving.served_model import Declined, ServedModel
+from entrypoint.serving.serving_config import Serving
 from entrypoint.serving.tensors import ACCEPTED, CSV, JSON, LINES, write
 from entrypoint.serving.user_code import ATTRIBUTES, UserCode
 
@@ -29,13 +29,13 @@ class Service:
 
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
-        self.model: Model | None = None
+        self.model: ServedModel | None = None
         self.code: UserCode | None = None
         self.own_port = serving.port  # at which the user's code asks the model
         self.memory = Memory(serving.memory)
 
     @property
-    def loaded(self) -> Model:
+    def loaded(self) -> ServedModel:
         assert self.model is not None, "no request comes before the model is loaded"
         return self.model
 
@@ -44,7 +44,7 @@ class Service:
         try:
             need = cost(unpacked(body, encoding), self.serving.max_payload, content_type == CSV)
             if need > max(_BOMB * len(body), 16 * self.serving.max_payload):
-                raise Refused(f"a body of {len(body)} bytes expands to what may take {need >> 20} MB to read", 413)
+                raise Declined(f"a body of {len(body)} bytes expands to what may take {need >> 20} MB to read", 413)
             with self.memory.taken(need) as reduce:
                 question = read(b"".join(unpacked(body, encoding)), content_type, self.loaded.signatures)
                 reduce(2 * sum(array.nbytes for array in question.inputs.values()))
@@ -55,7 +55,7 @@ class Service:
 
 def refusal(error: BaseException) -> tuple[int, bytes]:
     """Return status and body for an error. Of a fault of ours, or of the model, the client gets one line."""
-    if isinstance(error, Refused):
+    if isinstance(error, Declined):
         status, why = error.status, str(error)
         if status >= 500:
             log.error("%s", error)
@@ -99,7 +99,7 @@ def make_app(service: Service) -> Any:
         """Answer the user's code, which may ask the model at the address that TensorFlow Serving would have."""
         model = service.loaded
         if which not in (f"{model.name}:predict", f"{model.name}/versions/{model.version}:predict"):
-            raise Refused(f"there is no {INNER}{which[:100]}; wanted {INNER}{model.name}:predict", 404)
+            raise Declined(f"there is no {INNER}{which[:100]}; wanted {INNER}{model.name}:predict", 404)
         return response(*service.ask(flask.request.get_data(), encoding=flask.request.headers.get(ENCODING, "")))
 
     return app
@@ -110,13 +110,13 @@ def _accepted(asked: Any, default: str) -> str:
     asked = type(asked)([(kind.partition(";")[0], quality) for kind, quality in asked])  # without a charset
     kind = default if not asked or asked.best == "*/*" else asked.best_match(ACCEPTED)
     if kind not in ACCEPTED:
-        raise Refused(f"Accept is {str(kind or asked)[:100]!r}; wanted {JSON}, {LINES[0]} or text/csv", 406)
+        raise Declined(f"Accept is {str(kind or asked)[:100]!r}; wanted {JSON}, {LINES[0]} or text/csv", 406)
     return str(kind)
 
 
-def _check_attributes(text: str, model: Model) -> None:
+def _check_attributes(text: str, model: ServedModel) -> None:
     """Refuse attributes that AWS's containers know, and that cannot be fulfilled here."""
     found = dict(re.findall(r"(?<![a-z-])(tfs-[a-z-]+)=([^,]+)", text))  # in one pass, since the client writes the text
     for key, ours in (("tfs-model-name", model.name), ("tfs-model-version", model.version), ("tfs-method", "predict")):
         if found.get(key, ours).strip() != ours:
-            raise Refused(f"{ATTRIBUTES} has {key}={found[key][:100]}; wanted {ours}, the only one here", 404)
+            raise Declined(f"{ATTRIBUTES} has {key}={found[key][:100]}; wanted {ours}, the only one here", 404)

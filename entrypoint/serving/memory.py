@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from entrypoint.serving.model import Refused
+from entrypoint.serving.served_model import Declined
 
 # Bytes that Python and NumPy take at most for what begins with a character, in JSON or CSV: a number or text and its
 # place in a list, a list or a line, an object, a key with its value, half of a string. test_serving.py measures them.
@@ -13,13 +13,13 @@ _CSV_COST = {**_COST, b",": 110}  # of CSV each number is a text first
 
 
 def cost(pieces: Iterable[bytes], most: int, is_csv: bool = False) -> int:
-    """Return how many bytes it takes at most to read a body. Raise Refused if the body has more than `most`."""
+    """Return how many bytes it takes at most to read a body. Raise Declined if the body has more than `most`."""
     size = values = 0
     is_ascii = True
     for piece in pieces:
         size += len(piece)
         if size > most:
-            raise Refused(f"the body is larger than {most >> 20} MB when it is expanded", 413)
+            raise Declined(f"the body is larger than {most >> 20} MB when it is expanded", 413)
         is_ascii = is_ascii and piece.isascii()
         values += sum(each * piece.count(mark) for mark, each in (_CSV_COST if is_csv else _COST).items())
     return size * (3 if is_ascii else 6) + values  # Python's text has up to four bytes for each character
@@ -33,9 +33,9 @@ class Memory:
 
     @contextmanager
     def taken(self, size: int) -> Iterator[Callable[[int], None]]:
-        """Wait until so many bytes are free, and take them. Yield what reduces them. Raise Refused for too many."""
+        """Wait until so many bytes are free, and take them. Yield what reduces them. Raise Declined for too many."""
         if size > self._most:
-            raise Refused(
+            raise Declined(
                 f"to read the body may take {size >> 20} MB of memory; wanted {self._most >> 20} MB at most: "
                 "send fewer values at once (in batch transform by a smaller MaxPayloadInMB, or BatchStrategy "
                 "SingleRecord), or use an instance with more memory",

@@ -20,15 +20,15 @@ from werkzeug.test import run_wsgi_app
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.serving.app import LOOPBACK, Service, make_app
-from entrypoint.serving.config import Found, Serving
-from entrypoint.serving.server import BACKLOG, MOST_CONNECTIONS
+from entrypoint.serving.http_server import BACKLOG, MOST_CONNECTIONS
+from entrypoint.serving.serving_config import FoundModel, Serving
 
 _SHOWN_FRAMES = 8
 
 log = logging.getLogger("serve")
 
 
-def run(service: Service, found: Found, connections: Sequence[Connection], ready: Connection) -> None:
+def run(service: Service, found: FoundModel, connections: Sequence[Connection], ready: Connection) -> None:
     """Load the model, report that on `ready`, and answer for as long as the other process lives."""
     for number in (signal.SIGTERM, signal.SIGINT):  # the other process ends us, once all is answered
         signal.signal(number, lambda *_: None)
@@ -104,7 +104,7 @@ def _listen_to_handlers(application: Any, serving: Serving) -> int:
     return int(server.effective_port)
 
 
-def _load(service: Service, found: Found, application: Any) -> None:
+def _load(service: Service, found: FoundModel, application: Any) -> None:
     """Load the user's code and the model."""
     from entrypoint.serving.tensorflow_model import load
     from entrypoint.serving.tensors import ACCEPTED

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from entrypoint.base.errors import CodeError
-from entrypoint.serving.config import Found
-from entrypoint.serving.model import Refused, Signature, Tensor
+from entrypoint.serving.served_model import Declined, Signature, Tensor
+from entrypoint.serving.serving_config import FoundModel
 
 _SHOWN_CHARS = 500  # characters of TensorFlow's message
 
 
-def load(found: Found) -> "TensorFlowModel":
+def load(found: FoundModel) -> "TensorFlowModel":
     """Load the model, which imports TensorFlow and takes seconds. Raise CodeError if it cannot be used."""
     import tensorflow as tf
 
@@ -45,7 +45,7 @@ def _through_keras(tf: Any, path: Path) -> Any:
 class TensorFlowModel:
     """Call the model's functions, by several threads at once; TensorFlow computes without Python's lock."""
 
-    def __init__(self, found: Found, loaded: Any, signatures: Mapping[str, Signature]) -> None:
+    def __init__(self, found: FoundModel, loaded: Any, signatures: Mapping[str, Signature]) -> None:
         self.name, self.version, self.signatures = found.name, found.version, signatures
         self._loaded = loaded  # owns the variables that its functions use
 
@@ -58,7 +58,7 @@ class TensorFlowModel:
             outputs = self._loaded.signatures[signature](**tensors)
             return {name: tensor.numpy() for name, tensor in sorted(outputs.items())}
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
-            raise Refused(f"the model cannot take this input: {_brief(error)}") from error
+            raise Declined(f"the model cannot take this input: {_brief(error)}") from error
 
 
 def _signature(name: str, function: Any) -> Signature:

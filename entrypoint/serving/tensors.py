@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from entrypoint.serving.model import Refused, Tensor
+from entrypoint.serving.served_model import Declined, Tensor
 
 JSON = "application/json"
 LINES = ("application/jsonlines", "application/x-jsonlines", "application/jsons")
@@ -26,13 +26,13 @@ _EXACT = 2**53  # from here on floats skip whole numbers
 
 
 def to_array(value: Any, tensor: Tensor) -> np.ndarray:
-    """Return a JSON value as the array that `tensor` wants, with its shape. Raise Refused if it does not fit."""
+    """Return a JSON value as the array that `tensor` wants, with its shape. Raise Declined if it does not fit."""
     if tensor.is_text:
         array = _texts(value.tolist() if isinstance(value, np.ndarray) else value, tensor)
     else:
         array = _numbers(joined(_blocks(value)) if isinstance(value, list) else value, tensor)
     if not tensor.fits(array.shape):
-        raise Refused(f"{tensor.name} has shape {list(array.shape)}; wanted {tensor}")
+        raise Declined(f"{tensor.name} has shape {list(array.shape)}; wanted {tensor}")
     return array
 
 
@@ -82,13 +82,13 @@ def _numbers(value: Any, tensor: Tensor) -> np.ndarray:
     types = _types(value)
     if odd := types - ({bool} if boolean else {int, float}):
         found = next((words for kind, words in _FOUND.items() if kind in odd), "a number")
-        raise Refused(f"{tensor.name} holds {found}; wanted {tensor}")
+        raise Declined(f"{tensor.name} holds {found}; wanted {tensor}")
     try:
         array = np.asarray(value)
     except ValueError:
-        raise Refused(f"{tensor.name} holds lists of different lengths; wanted {tensor}") from None
+        raise Declined(f"{tensor.name} holds lists of different lengths; wanted {tensor}") from None
     if array.dtype.kind == "O":
-        raise Refused(f"{tensor.name} holds a whole number too large; wanted {tensor}")
+        raise Declined(f"{tensor.name} holds a whole number too large; wanted {tensor}")
     if array.dtype.kind == "f" and types == {int} and np.all(array >= 0):  # NumPy's choice if some are above 2**63
         array = np.asarray(value, dtype=np.uint64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -99,11 +99,11 @@ def _numbers(value: Any, tensor: Tensor) -> np.ndarray:
             same = np.isfinite(cast.astype(np.float64)) | ~np.isfinite(array) if not boolean else np.True_
     if not np.all(same):
         wrong = array[~same].flat[0]
-        raise Refused(f"{tensor.name} holds {wrong}, which is no {tensor.dtype.name}; wanted {tensor}")
+        raise Declined(f"{tensor.name} holds {wrong}, which is no {tensor.dtype.name}; wanted {tensor}")
     # If one number is a float, NumPy makes all of them floats, and large ones lose digits.
     if tensor.dtype.kind in "iu" and array.dtype.kind == "f" and np.any(large := np.abs(array) >= _EXACT):
         wrong = array[large].flat[0]
-        raise Refused(f"{tensor.name} holds {wrong}, which as a float may have lost digits; wanted {tensor}")
+        raise Declined(f"{tensor.name} holds {wrong}, which as a float may have lost digits; wanted {tensor}")
     return cast
 
 
@@ -115,7 +115,7 @@ def _texts(value: Any, tensor: Tensor) -> np.ndarray:
         return array
     array = np.array(encoded, dtype=object)
     if any(isinstance(leaf, list) for leaf in array.flat):
-        raise Refused(f"{tensor.name} holds lists of different lengths; wanted {tensor}")
+        raise Declined(f"{tensor.name} holds lists of different lengths; wanted {tensor}")
     return array
 
 
@@ -128,9 +128,9 @@ def _encode(value: Any, tensor: Tensor) -> Any:
         try:
             return base64.b64decode(value["b64"], validate=True)
         except ValueError as error:
-            raise Refused(f"{tensor.name} holds a b64 that is no base64: {error}") from None
+            raise Declined(f"{tensor.name} holds a b64 that is no base64: {error}") from None
     found = _FOUND.get(type(value), "a number")
-    raise Refused(f'{tensor.name} holds {found}; wanted {tensor}, as "text" or {{"b64": "..."}}')
+    raise Declined(f'{tensor.name} holds {found}; wanted {tensor}, as "text" or {{"b64": "..."}}')
 
 
 def _types(value: Any) -> set[type]:
@@ -159,7 +159,7 @@ def write(outputs: Mapping[str, np.ndarray], rows: int | None, accept: str) -> b
         return _csv(outputs)
     if rows is None:
         if accept != JSON:
-            raise Refused(f'{accept} has a line for each row, and "inputs" has no rows; wanted Accept: {JSON}', 406)
+            raise Declined(f'{accept} has a line for each row, and "inputs" has no rows; wanted Accept: {JSON}', 406)
         plain = {name: _plain(name, array) for name, array in outputs.items()}
         return _join("outputs", next(iter(plain.values())) if len(plain) == 1 else plain)
     predictions = _rows(outputs, rows)
@@ -179,7 +179,7 @@ def _join(key: str, value: Any) -> bytes:
 def _rows(outputs: Mapping[str, np.ndarray], count: int) -> Iterable[Any]:
     for name, array in outputs.items():
         if array.shape[:1] != (count,):
-            raise Refused(
+            raise Declined(
                 f"output {name} has shape {list(array.shape)} for {count} rows, not one value for each; "
                 'wanted columns: {"inputs": ...}'
             )
@@ -207,7 +207,7 @@ def _plain_texts(value: Any, as_bytes: bool) -> Any:
 
 def _csv(outputs: Mapping[str, np.ndarray]) -> bytes:
     if len(outputs) != 1:
-        raise Refused(f"{CSV} cannot name several outputs ({', '.join(outputs)}); wanted Accept: {JSON}", 406)
+        raise Declined(f"{CSV} cannot name several outputs ({', '.join(outputs)}); wanted Accept: {JSON}", 406)
     ((name, array),) = outputs.items()
     table = array.reshape(array.shape[0] if array.ndim else 1, -1)
     text = io.StringIO()

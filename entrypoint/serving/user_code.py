@@ -19,8 +19,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from entrypoint.base.errors import CodeError
-from entrypoint.serving.config import Serving
-from entrypoint.serving.model import Model, Refused
+from entrypoint.serving.served_model import Declined, ServedModel
+from entrypoint.serving.serving_config import Serving
 
 Context = namedtuple(
     "Context",
@@ -88,7 +88,7 @@ class UserCode:
     def __init__(self, path: Path, handlers: Mapping[str, Any], accept: str) -> None:
         self.path, self._handlers, self._accept = path, handlers, accept
 
-    def answer(self, body: bytes, headers: Any, model: Model, rest_uri: str, ask: Ask) -> tuple[bytes, str]:
+    def answer(self, body: bytes, headers: Any, model: ServedModel, rest_uri: str, ask: Ask) -> tuple[bytes, str]:
         context = Context(
             model.name, model.version, "predict", rest_uri, None, None, headers.get(ATTRIBUTES),
             headers.get("Content-Type") or "application/json", headers.get("Accept") or self._accept, len(body),
@@ -110,7 +110,7 @@ class UserCode:
             return _checked(self._handlers["output_handler"](response, context))
         except BaseException as error:  # even sys.exit(): otherwise the request would never be answered
             traceback.print_exc()
-            raise Refused(f"{self.path.name}: {_what(error)}", 500) from error
+            raise Declined(f"{self.path.name}: {_what(error)}", 500) from error
 
 
 def _to_bytes(value: Any) -> bytes:

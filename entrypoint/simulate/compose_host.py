@@ -9,7 +9,7 @@ from typing import NoReturn
 import psutil
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.simulate.channels import InputMode
+from entrypoint.simulate.local_channels import ChannelMode
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, channels_in, check_size, shown, taken, write_tree
 
@@ -33,7 +33,7 @@ def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, 
             "wanted as many services as hosts (for a job on one host: docker compose up algo-1)"
         )
     for channel in job.channels:
-        if channel.mode is InputMode.PIPE:
+        if channel.mode is ChannelMode.PIPE:
             raise ConfigError(
                 f"--channel {channel.name} has mode Pipe, which docker compose does not support; "
                 "wanted File or FastFile, or `entrypoint local --engine docker`"

@@ -21,10 +21,10 @@ from entrypoint.simulate.engine import (
     FILLER,
     MOUNTS,
     SIGNALS,
-    Command,
     Engine,
     EngineName,
     FaultFailed,
+    HostCommand,
     HostsFiles,
     last_line,
 )
@@ -95,7 +95,7 @@ class DockerEngine(Engine):
                 self._call("volume", "rm", *(self._volume(host, folder) for host, folder, _ in self.small))
             self._call("network", "rm", self._run)
 
-    def command(self, folder: HostFolder) -> Command:
+    def command(self, folder: HostFolder) -> HostCommand:
         run = [self._docker, "run", "--name", self._container(folder.host), "--label", LABEL, "--network", self._run]
         if self._hides:  # Docker's name server cannot hide a host, so the names are in files
             hosts = folder.root / "hosts"
@@ -114,7 +114,7 @@ class DockerEngine(Engine):
             if part.startswith("input/"):  # else Docker would make the folder as root
                 (folder.base / part).mkdir()
             run += _mount(path, ML / part, readonly)
-        return Command(argv=(*run, *self._variables(), self.image, "train"), environment=self._environment)
+        return HostCommand(argv=(*run, *self._variables(), self.image, "train"), environment=self._environment)
 
     def signal(self, running: Mapping[str, int], number: int) -> None:
         names = [self._container(host) for host in running]

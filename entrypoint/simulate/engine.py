@@ -1,4 +1,4 @@
-"""Define what an engine does: it runs hosts as processes, in namespaces or as containers. Share what two of them do."""
+"""Define an engine, which runs hosts as processes, in namespaces or as containers, and what several engines share."""
 
 import signal
 from abc import ABC, abstractmethod
@@ -37,7 +37,7 @@ MOUNTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class HostCommand:
     """Describe the child process that stands for one host: its output and its end are the host's."""
 
     argv: tuple[str, ...]
@@ -69,7 +69,7 @@ class Engine(ABC):
         self.small = [(host, part, self.folders[host].base / part) for host, part in sorted(small)]
 
     def mounts(self, folder: HostFolder) -> list[tuple[Path, str, bool]]:
-        """Return what a host sees below /opt/ml beside its own tree: (folder, path there, whether it is read-only)."""
+        """Return the folders that are mounted in a host's /opt/ml: (folder, path there, whether it is read-only)."""
         channels = shown(self.job.channels, folder.parts)
         found = [(path, f"input/data/{name}", not self.job.notes_reads) for name, path in channels]
         return [*found, *([(self.job.checkpoints, "checkpoints", False)] if self.job.checkpoints else [])]
@@ -91,7 +91,7 @@ class Engine(ABC):
         """Set up what the hosts share for the time of the run, and remove it afterwards."""
 
     @abstractmethod
-    def command(self, folder: HostFolder) -> Command:
+    def command(self, folder: HostFolder) -> HostCommand:
         """Return the command that starts one host."""
 
     @abstractmethod

@@ -159,7 +159,7 @@ def _whom(action: Action) -> str:
 
 
 def targets(action: Action, hosts: Sequence[str]) -> list[str]:
-    """Return what an action may be done to, but for processes."""
+    """Return the targets that an action accepts, other than processes."""
     folders = [f"{host}:{folder}" for host in hosts for folder in FOLDERS]
     return folders if action in _ON_FOLDERS else [*hosts, *([ALL] if action in _ON_ALL else [])]
 

@@ -10,7 +10,7 @@ from math import inf
 from entrypoint.simulate.engine import Engine, FaultFailed
 from entrypoint.simulate.fault import ALL, Action, Fault
 
-_OURS = (Action.LATE, Action.STALL)  # done by `Watch`, which starts hosts and reads their output, not by an engine
+_OURS = (Action.LATE, Action.STALL)  # done by `HostRunner`, which starts hosts and reads their output, not by an engine
 
 
 class _State(Enum):
@@ -95,7 +95,7 @@ class Injector:
                 self._say(str(case))
 
     def next_look(self) -> float:
-        """Return when `act` may have something to do, unless output changes that; infinity if never."""
+        """Return the earliest time at which a fault is due; infinity if none is. Output may make one due earlier."""
         return min((case.due for case in self._cases if case.due is not None), default=inf)
 
     def frozen_for_good(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Define what both engines that run this machine's Python do: environment, missing software, signals to processes."""
+"""Define the base of both engines that run this machine's Python: environment, missing software, signals."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
 from entrypoint.simulate import processes
-from entrypoint.simulate.engine import SIGNALS, Command, Engine
+from entrypoint.simulate.engine import SIGNALS, Engine, HostCommand
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob
 
@@ -83,10 +83,10 @@ class PythonEngine(Engine):
     def plan(self, whole: bool) -> str:
         return render(plan_for(self.read()), whole=whole)
 
-    def started(self, own: Mapping[str, str], like_a_container: Mapping[str, str] | None = None) -> Command:
+    def started(self, own: Mapping[str, str], like_a_container: Mapping[str, str] | None = None) -> HostCommand:
         """Return the command of a host. The user's settings come after `like_a_container` and before `own`."""
         made = {"PYTHONUNBUFFERED": "1", "TRAINING_JOB_NAME": self.job.name}  # the first as in the image
-        return Command(
+        return HostCommand(
             argv=(sys.executable, *SAFE_PATH, "-c", self.program, str(PACKAGE)),
             environment={**self._inherited, **made, **(like_a_container or {}), **self.settings, **own},
         )

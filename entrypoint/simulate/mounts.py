@@ -30,7 +30,7 @@ def own_ml(base: str | Path = "") -> None:
 
 
 def become_host() -> None:
-    """Have the host's own /opt/ml, or end with an error: the script must not write into this machine's."""
+    """Give this process the host's own /opt/ml, or exit: the script must not write into this machine's."""
     try:
         own_ml()
     except OSError as error:
@@ -57,7 +57,7 @@ def possible() -> bool:
 
 
 def cover_opt() -> None:
-    """Cover /opt by a file system in memory, in which all is that was in /opt, but for ml."""
+    """Cover /opt by a file system in memory that shows all that was in /opt, except for ml."""
     opt = hold(ML.parent)
     mount("tmpfs", ML.parent, "tmpfs", data="mode=755")
     for entry in os.scandir(f"/proc/self/fd/{opt}"):

@@ -16,7 +16,7 @@ from pathlib import Path
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.job import Job
 from entrypoint.simulate import processes
-from entrypoint.simulate.engine import MOUNTS, Command, EngineName, FaultFailed, HostsFiles
+from entrypoint.simulate.engine import MOUNTS, EngineName, FaultFailed, HostCommand, HostsFiles
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.local_python import PACKAGE, PythonEngine
 from entrypoint.simulate.mounts import ML
@@ -82,7 +82,7 @@ class NetnsEngine(PythonEngine):
         finally:
             os.close(self._hub)
 
-    def command(self, folder: HostFolder) -> Command:
+    def command(self, folder: HostFolder) -> HostCommand:
         hosts = folder.root / "hosts"
         self._hosts_files.write(folder.host, hosts, self._hostname(folder.host))
         spec = {

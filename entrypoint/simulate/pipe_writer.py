@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from entrypoint.launcher.job.channels import Wrapper
-from entrypoint.simulate.channels import LONGEST_RECORD, MAGIC, Channel, Compression, InputMode
+from entrypoint.simulate.local_channels import LONGEST_RECORD, MAGIC, ChannelMode, Compression, LocalChannel
 
 _BLOCK = 1 << 20
 _BUFFER = 1 << 18
@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 5.0  # seconds in which a thread must end, once there is no 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    channel: Channel
+    channel: LocalChannel
     folder: Path  # the host's input/data
     rank: int
     hosts: int
@@ -42,7 +42,7 @@ def feeding(streams: Iterable[Stream], failed: Callable[[str], None]) -> Iterato
 
     At the end of the block all readers must be gone: a thread waits for its reader.
     """
-    feeders = [_Feeder(stream, failed) for stream in streams if stream.channel.mode is InputMode.PIPE]
+    feeders = [_Feeder(stream, failed) for stream in streams if stream.channel.mode is ChannelMode.PIPE]
     try:
         for feeder in feeders:
             feeder.begin()

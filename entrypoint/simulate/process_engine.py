@@ -21,9 +21,9 @@ from entrypoint.launcher.plan.plan import Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
 from entrypoint.simulate import mounts
-from entrypoint.simulate.channels import lies_in
-from entrypoint.simulate.engine import Command, EngineName
+from entrypoint.simulate.engine import EngineName, HostCommand
 from entrypoint.simulate.fault import Action
+from entrypoint.simulate.local_channels import lies_in
 from entrypoint.simulate.local_python import PACKAGE, PythonEngine, allow_files
 from entrypoint.simulate.mounts import ML
 from entrypoint.simulate.spec import LocalJob
@@ -101,7 +101,7 @@ class ProcessEngine(PythonEngine):
             self._run = Path(name)
             yield
 
-    def command(self, folder: HostFolder) -> Command:
+    def command(self, folder: HostFolder) -> HostCommand:
         for path, part, _ in self.mounts(folder):
             (folder.base / part).symlink_to(path)
         if self.job.checkpoints:
@@ -143,7 +143,7 @@ class ProcessEngine(PythonEngine):
 
 
 def named_ml(program: Path) -> list[str]:
-    """Return where a program and the files beside it name /opt/ml, but for lines that ask the environment first."""
+    """Return the places where a program and its neighbours name /opt/ml, except lines that read the environment."""
     found = []
     for path in sorted({program, *program.parent.glob("*.py")}):
         if path.is_file() and path.stat().st_size <= _LONGEST_BYTES:

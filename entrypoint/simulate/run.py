@@ -1,23 +1,51 @@
-"""Run a job on simulated hosts, from check to summary."""
+"""Make the engine that a command names, and run a job on simulated hosts, from check to summary."""
 
 import contextlib
 import queue
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from entrypoint.base.errors import ConfigError, ExitCode
 from entrypoint.base.secrets import Secrets
-from entrypoint.simulate.engine import Engine
+from entrypoint.launcher.host.machine import count_gpus
+from entrypoint.simulate.docker_engine import DockerEngine
+from entrypoint.simulate.engine import Engine, EngineName
+from entrypoint.simulate.fault import Fault
+from entrypoint.simulate.host_output import Quiet, Terminal
+from entrypoint.simulate.host_runner import SIGNALS, HostRunner, handled
 from entrypoint.simulate.injector import Injector
+from entrypoint.simulate.job_pages import board, live_page
 from entrypoint.simulate.local_python import allow_files
-from entrypoint.simulate.pages import board, live_page
+from entrypoint.simulate.netns_engine import NetnsEngine
 from entrypoint.simulate.pipe_writer import Stream, feeding
+from entrypoint.simulate.process_engine import ProcessEngine
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.summary import exit_code, place, summary
-from entrypoint.simulate.terminal import Quiet, Terminal
 from entrypoint.simulate.tree import channels_in, check_size, folders_of, read, read_below, taken, write_tree
-from entrypoint.simulate.watch import SIGNALS, Watch, handled
+
+ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (ProcessEngine, NetnsEngine, DockerEngine)}
+
+
+def engine_for(
+    name: str, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None = None, ip: str = "4"
+) -> Engine:
+    """Return the engine `name` for a job. `image` and `shm_size` are Docker's, `ip` is of netns."""
+    match EngineName(name):
+        case EngineName.PROCESS:
+            return ProcessEngine(job, environment, count_gpus())
+        case EngineName.NETNS:
+            return NetnsEngine(job, environment, count_gpus(), ip)
+        case EngineName.DOCKER:
+            return DockerEngine(job, environment, image, shm_size)
+
+
+def refuse_faults(faults: Sequence[Fault], name: str) -> None:
+    """Raise ConfigError for a fault that the engine `name` cannot inject, with the names of engines that can."""
+    for fault in faults:
+        able = [f"--engine {other}" for other, kind in ENGINES.items() if fault.action in kind.faults]
+        if f"--engine {name}" not in able:
+            raise ConfigError(f"--fault '{fault}': engine {name} cannot {fault.action}; wanted {' or '.join(able)}")
 
 
 def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
@@ -94,6 +122,6 @@ def run_local(
                 )
             allow_files(2 * len(folders))  # a pipe and a log for each
             held.has_run = True
-            exits = Watch(engine, injector, terminal, happened).run(folders, job.timeout)
+            exits = HostRunner(engine, injector, terminal, happened).run(folders, job.timeout)
         terminal.print(summary(folders, exits, injector.report()))
     return ExitCode.CONFIG if problems else exit_code(folders, exits)

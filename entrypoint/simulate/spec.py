@@ -16,8 +16,8 @@ from entrypoint.launcher.job.config import SWITCHES
 from entrypoint.launcher.job.files import MAX_HOSTS
 from entrypoint.launcher.job.groups import Group
 from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, SET_BY_US
-from entrypoint.simulate.channels import Channel, check_together
 from entrypoint.simulate.fault import Fault
+from entrypoint.simulate.local_channels import LocalChannel, check_together
 
 MANY = 10  # hosts per CPU; if there are more, their start delays one another's heartbeats
 # Settings that we make for each host, and that a user cannot set for all.
@@ -39,7 +39,7 @@ class LocalJob:
     groups: tuple[Group, ...] = ()  # instance groups of all hosts; empty without groups
     mode: str = Mode.AUTO
     processes_per_host: int | None = None
-    channels: tuple[Channel, ...] = ()
+    channels: tuple[LocalChannel, ...] = ()
     checkpoints: Path | None = None  # a folder of this machine that is /opt/ml/checkpoints on all hosts
     hyperparameters: tuple[tuple[str, str], ...] = ()  # as typed
     environment: tuple[tuple[str, str], ...] = ()  # for all hosts

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.launcher.outcome.outcome import Exit
-from entrypoint.observe.report.render import ending_of, verdicts_of
+from entrypoint.observe.report.html_page import ending_of, verdicts_of
 from entrypoint.simulate.engine import last_line
 from entrypoint.simulate.tree import HostFolder
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.job.job import Below, Job, Tree
-from entrypoint.simulate.channels import Channel, InputMode, lies_in
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel, lies_in
 from entrypoint.simulate.spec import LocalJob
 
 MARKER = ".entrypoint-local"  # marks an output folder as ours, and (by a lock) as used by a running job
@@ -74,13 +74,13 @@ def write_tree(job: LocalJob, folder: HostFolder) -> None:
         raise CodeError(f"the code folder {job.source} cannot be copied: {error}") from None
 
 
-def shown(channels: Sequence[Channel], parts: Path) -> list[tuple[str, Path]]:
+def shown(channels: Sequence[LocalChannel], parts: Path) -> list[tuple[str, Path]]:
     """Return (channel, folder that the host must see as input/data/CHANNEL); a channel in Pipe mode has none."""
-    files = [channel for channel in channels if channel.mode is not InputMode.PIPE]
+    files = [channel for channel in channels if channel.mode is not ChannelMode.PIPE]
     return [(channel.name, channel.source if channel.is_whole else parts / channel.name) for channel in files]
 
 
-def deliver(channels: Sequence[Channel], data: Path, parts: Path, rank: int, hosts: int) -> None:
+def deliver(channels: Sequence[LocalChannel], data: Path, parts: Path, rank: int, hosts: int) -> None:
     """Make the folders of `shown`, and the lists `CHANNEL-manifest` in `data`, the host's input/data."""
     for channel in channels:
         if not channel.attributes:
@@ -88,11 +88,11 @@ def deliver(channels: Sequence[Channel], data: Path, parts: Path, rank: int, hos
             keys = [f"{_BUCKET}/{channel.name}/{entry.key}" for entry in channel.of_host(rank, hosts)]
             listed = "\n".join([channel.name, *keys, ""])
             (data / f"{channel.name}-manifest").write_text(listed, "utf-8", "surrogateescape")
-        if channel.mode is not InputMode.PIPE and not channel.is_whole:
+        if channel.mode is not ChannelMode.PIPE and not channel.is_whole:
             _make_part(channel, parts / channel.name, rank, hosts)
 
 
-def _make_part(channel: Channel, folder: Path, rank: int, hosts: int) -> None:
+def _make_part(channel: LocalChannel, folder: Path, rank: int, hosts: int) -> None:
     """Make a folder with the objects of one host: as hard links if possible, else as copies."""
     folder.mkdir(parents=True)
     for entry in channel.of_host(rank, hosts):

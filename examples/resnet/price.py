@@ -19,44 +19,32 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
-    """What is known of one host, and of the training; `network` in bytes per second, `price` of an instance's hour."""
-
-    images_per_second: float
-    batch_size: int
-    model_bytes: float
-    network: float
-    price: float
-    images: int
-    epochs: int = 1
-    overlap: float = 0.0
-    fixed_seconds: float = 0.0
-
-    def on(self, hosts):
-        """What to expect of so many hosts."""
-        compute = self.batch_size / self.images_per_second
-        exchange = 2 * (hosts - 1) / hosts * self.model_bytes / self.network
-        step = compute + (1 - self.overlap) * exchange
-        epoch = step * self.images / (hosts * self.batch_size)
-        job = self.fixed_seconds + self.epochs * epoch
-        return Expected(
-            hosts=hosts,
-            epoch_seconds=epoch,
-            images_per_second=self.images / epoch,
-            efficiency=compute / step,
-            hours=job / 3600,
-            cost=job / 3600 * hosts * self.price,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Expected:
+    """What to expect of a job on so many hosts."""
+
     hosts: int
     epoch_seconds: float
     images_per_second: float
     efficiency: float  # of a host among the others, compared with alone, while it trains
     hours: float  # of the job
     cost: float  # of all hosts
+
+
+def expect(hosts, known):
+    """Return what to expect of so many hosts. `known`: the arguments of `parse`."""
+    compute = known.batch_size / known.images_per_second
+    exchange = 2 * (hosts - 1) / hosts * known.model_bytes / (known.network_gbit * 1e9 / 8)
+    step = compute + (1 - known.overlap) * exchange
+    epoch = step * known.images / (hosts * known.batch_size)
+    hours = (known.fixed_seconds + known.epochs * epoch) / 3600
+    return Expected(
+        hosts=hosts,
+        epoch_seconds=epoch,
+        images_per_second=known.images / epoch,
+        efficiency=compute / step,
+        hours=hours,
+        cost=hours * hosts * known.price,
+    )
 
 
 def table(rows):
@@ -68,72 +56,39 @@ def table(rows):
         )
 
 
-def main(argv=None):
+def parse(argv):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
 
-    def add(name, kind, help, **more):
-        parser.add_argument(
-            f"--{name}", type=kind, help=help + ("" if "required" in more else " (%(default)s)"), **more
-        )
+    def add(name, help, default=None):
+        more = {"required": True} if default is None else {"default": default}
+        parser.add_argument(f"--{name}", type=float, help=help + (" (%(default)s)" * (default is not None)), **more)
 
-    add("images-per-second", _more_than(0), "of one host, measured: the table at the end of train.py", required=True)
-    add("batch-size", _more_than(0), "images of a step on one host, all of its ranks together", required=True)
-    add("price", _more_than(0), "of one instance for an hour", required=True)
-    add("network-gbit", _more_than(0), "of a host: better what you measured than what is promised", required=True)
-    add("model-bytes", _more_than(0), "of all gradients; half with 16 bits", default=102_200_000)
-    add("images", _more_than(0), "of an epoch", default=1_281_167)
-    add("epochs", _more_than(0), "of the training", default=90)
-    add("overlap", _share, "of the exchange that computing hides, 0 to 1", default=0.0)
-    add("fixed-seconds", _at_least_0, "of a job before and after its epochs", default=0.0)
-    parser.add_argument("--hosts", type=_host, nargs="+", default=[1, 2, 4, 8], help="how many (1 2 4 8)")
-    args = parser.parse_args(argv)
-    training = Training(
-        images_per_second=args.images_per_second,
-        batch_size=args.batch_size,
-        model_bytes=args.model_bytes,
-        network=args.network_gbit * 1e9 / 8,
-        price=args.price,
-        images=args.images,
-        epochs=args.epochs,
-        overlap=args.overlap,
-        fixed_seconds=args.fixed_seconds,
-    )
-    for line in table(map(training.on, args.hosts)):
+    add("images-per-second", "of one host, measured: the table at the end of train.py")
+    add("batch-size", "images of a step on one host, all of its ranks together")
+    add("price", "of one instance for an hour")
+    add("network-gbit", "of a host: better what you measured than what is promised")
+    add("model-bytes", "of all gradients; half with 16 bits", 102_200_000)
+    add("images", "of an epoch", 1_281_167)
+    add("epochs", "of the training", 90)
+    add("overlap", "of the exchange that computing hides, 0 to 1", 0)
+    add("fixed-seconds", "of a job before and after its epochs", 0)
+    parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4, 8], help="how many (1 2 4 8)")
+    known = parser.parse_args(argv)
+    if not 0 <= known.overlap <= 1:
+        parser.error(f"--overlap is {known.overlap:g}; wanted a share, 0 to 1")
+    for name, value in {**vars(known), "hosts": min(known.hosts)}.items():
+        if not (0 < value < float("inf") or (value == 0 and name in ("overlap", "fixed_seconds"))):
+            parser.error(f"--{name.replace('_', '-')} is {value:g}; wanted more than 0")
+    return known
+
+
+def main(argv=None):
+    known = parse(argv)
+    for line in table(expect(hosts, known) for hosts in known.hosts):
         print(line)
     return 0
-
-
-def _more_than(least):
-    def number(text):
-        value = float(text)
-        if not least < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text} is not more than {least}")
-        return value
-
-    return number
-
-
-def _at_least_0(text):
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
-    return value
-
-
-def _share(text):
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a share, 0 to 1")
-    return value
-
-
-def _host(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of hosts")
-    return value
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 
 import hiccups
 
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.local_channels import LocalChannel
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.tree import deliver, shown
 
@@ -150,7 +150,7 @@ class Cluster:
     `program` is the file to run; "" where the image or a channel has the code and says so. `code` is its folder, the
     file itself, or its text; without it the program is one of tests/cluster/programs. `files`: what lies beside it.
     `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file system in the network. `isolated`:
-    hosts reach one another and nobody else. `channels`: a folder, in File mode, or a Channel under its own name.
+        hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
     `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `options`:
     what else Docker is told of each container. `starts`: the command that starts `train`, by default the image's.
     """
@@ -167,7 +167,7 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         host_environment: Mapping[str, Mapping[str, str]] | None = None,
         code: Path | str | None = None,
-        channels: Mapping[str, Path | Channel] | None = None,
+        channels: Mapping[str, Path | LocalChannel] | None = None,
         shared: Path | None = None,
         files: Mapping[str, str] | None = None,
         mounts: Iterable[str] = (),
@@ -181,7 +181,7 @@ class Cluster:
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
         self.network = f"tfe{uuid.uuid4().hex[:8]}"
         self.channels = [
-            each if isinstance(each, Channel) else Channel(name=name, source=each.resolve())
+            each if isinstance(each, LocalChannel) else LocalChannel(name=name, source=each.resolve())
             for name, each in (channels or {}).items()
         ]
         self._fed = contextlib.ExitStack()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def test_every_case_is_as_expected(image, tmp_path, cases):
     assert beliefs["/dev/shm has at least 64 MiB"]["found"] == '"64 MiB"'
 
 
-def test_what_aws_refuses_ends_its_case_only(image, tmp_path):
+def test_refusal_of_aws_ends_its_case_only(image, tmp_path):
     faults = Faults(without_capacity=["*-raises"], unassumable=["*-killed"], unreadable=["*-mwms"])
     with StandIn(image, faults=faults) as service:
         code, page, printed = accept(service, tmp_path, "stopped", "raises", "killed", "mwms")
@@ -84,32 +85,25 @@ def test_what_aws_refuses_ends_its_case_only(image, tmp_path):
 
 
 @pytest.mark.more
-def test_without_a_right_nothing_runs_and_each_case_says_why(image, tmp_path):
-    with StandIn(image, faults=Faults(denied={"CreateTrainingJob"})) as service:
-        code, page, printed = accept(service, tmp_path, "single", "raises")
-    assert code == 1
-    assert all("not authorized" in each and "--policy" in each for each in outcomes(page).values()), printed
-
-
-@pytest.mark.more
-def test_a_quota_that_is_too_small_for_any_job(image, tmp_path):
-    with StandIn(image, quota=1) as service:
-        code, page, printed = accept(service, tmp_path, "single")
-    assert code == 1
-    assert "Service Quotas" in outcomes(page)["single"], printed
-
-
-@pytest.mark.more
-def test_an_account_without_warm_pools_is_no_failure(image, tmp_path):
-    with StandIn(image, warm_pools=False) as service:
-        code, page, printed = accept(service, tmp_path, "warm-again")
-    assert code == 0, printed
-    assert "warm pool usage" in outcomes(page)["warm-again"]
+@pytest.mark.parametrize(
+    ("case", "options", "code", "words"),
+    [
+        ("single", {"faults": Faults(denied={"CreateTrainingJob"})}, 1, "not authorized .*--policy"),
+        ("single", {"quota": 1}, 1, "Service Quotas"),
+        ("warm-again", {"warm_pools": False}, 0, "warm pool usage"),
+    ],
+    ids=["no right", "quota too small for any job", "no warm pools"],
+)
+def test_case_that_cannot_run_says_why(image, tmp_path, case, options, code, words):
+    with StandIn(image, **options) as service:
+        found, page, printed = accept(service, tmp_path, case)
+    assert found == code, printed
+    assert re.search(words, outcomes(page)[case])
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("sdk", ["v2", "v3"])
-def test_an_sdk_submits_a_case(image, tmp_path, sdk):
+def test_sdk_submits_a_case(image, tmp_path, sdk):
     python = ROOT / f".venv-sdk-{sdk}" / "bin" / "python"
     if not python.exists():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no {python}; tests/run.sh makes it")
@@ -120,7 +114,7 @@ def test_an_sdk_submits_a_case(image, tmp_path, sdk):
     assert left == []
 
 
-def test_an_interruption_stops_every_job(image, tmp_path):
+def test_interruption_stops_every_job(image, tmp_path):
     with StandIn(image, stop_grace=2) as service:
         with accepting(service, tmp_path, "grace", "stopped") as process:
             jobs = service.client("sagemaker").list_training_jobs

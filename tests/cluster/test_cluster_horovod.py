@@ -17,7 +17,7 @@ from containers import BUSY, Cluster, Ending, download
 from epochs import tfrecords
 
 from entrypoint.launcher.job.channels import Distribution
-from entrypoint.simulate.channels import Channel
+from entrypoint.simulate.local_channels import LocalChannel
 from images import DEFAULT_LINE, LINE
 
 StartCluster = Callable[..., Cluster]
@@ -105,7 +105,7 @@ def test_ranks_with_uneven_shards_end_together(cluster: StartCluster, tmp_path: 
     source = tmp_path / "data"
     for name, records in {"a": 21, "b": 19, "c": 10}.items():  # algo-1 gets a and c, algo-2 gets b
         tfrecords(source / name, [records], start=1)
-    channel = Channel(name="train", source=source, distribution=Distribution.SHARDED)
+    channel = LocalChannel(name="train", source=source, distribution=Distribution.SHARDED)
     stall = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "12"}
     environment = {**BUSY, **stall, "TF_CPP_MIN_LOG_LEVEL": "2"}
     with cluster(program="uneven.py", mode="mpi", hosts=2, channels={"train": channel}, environment=environment) as job:

@@ -9,7 +9,7 @@ from containers import BUSY, PROGRAMS, Cluster, run_alone
 from epochs import REPLICATED, SHARDED, tfrecords
 from sent import by_sdk, mpi
 
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 from images import DEFAULT_LINE, LINE
 
 FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
@@ -52,7 +52,7 @@ def test_ranks_with_a_channel_each_read_every_record_once(cluster: StartCluster,
     second = tfrecords(tmp_path / "training-2", [2, 9, 4], 100)
     evaluation = tfrecords(tmp_path / "evaluation", [5, 3], 200)
     channels = {
-        name: Channel(name=name, source=tmp_path / name, mode=InputMode.PIPE, distribution=distribution)
+        name: LocalChannel(name=name, source=tmp_path / name, mode=ChannelMode.PIPE, distribution=distribution)
         for name, distribution in (("training", SHARDED), ("training-2", SHARDED), ("evaluation", REPLICATED))
     }
     told = {"enable_data_multi_path": True, "enable_s3_shard": True}

@@ -12,7 +12,7 @@ import pytest
 from containers import BUSY, PATIENCE, Cluster
 from endpoint import ask, serving
 
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 
 # test_cluster_examples.py and sharding have its Horovod and its pipes, tests/unit/examples its parts
 pytestmark = pytest.mark.more
@@ -54,7 +54,9 @@ def test_photographs_are_streamed_and_learned(image: str, cluster: StartCluster,
     one.
     """
     pipes = {
-        f"training-{half}": Channel(name=f"training-{half}", source=photos / f"data/half-{half}", mode=InputMode.PIPE)
+        f"training-{half}": LocalChannel(
+            name=f"training-{half}", source=photos / f"data/half-{half}", mode=ChannelMode.PIPE
+        )
         for half in (1, 2)
     }
     with cluster(

@@ -376,7 +376,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import tensorflow as tf
-from entrypoint.serving.config import find_model
+from entrypoint.serving.serving_config import find_model
 from entrypoint.serving.tensorflow_model import load
 folder = Path("/tmp/model")
 folder.mkdir()

@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hosts import ROOT, Hosts, Run
+from hosts import PROGRAMS, ROOT, Hosts, Run, clean_environment, need_mpi, write
 
 # Files of tests whose launchers are measured: all of them would take a third more time.
 COVERED = ("test_one_host", "test_several_hosts")
@@ -61,20 +62,36 @@ def hosts(tmp_path, no_leftovers, request):
 
 
 @pytest.fixture
-def local(tmp_path):
-    """Start `entrypoint local`; kill it if the test did not wait for its end."""
+def local(tmp_path, no_leftovers):
+    """Start `entrypoint local`; kill it if the test did not wait for its end.
+
+    `program` is a path, one of tests/programs, or the text of a script. `env`: variables of the hosts alone.
+    """
     runs = []
 
-    def start(program: Path | str, *words: str, output: str = "out", **environment: str) -> Run:
+    def start(
+        program: Path | str, *words: str, count: int = 0, mode: str = "", engine: str = "", faults=(), output="out",
+        env: dict[str, str] | None = None, **environment: str,
+    ) -> Run:  # fmt: skip
+        if mode == "mpi":
+            need_mpi()
         folder = tmp_path / f"run{len(runs)}"
         folder.mkdir()
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_"))}
-        env |= {"PYTHONPATH": str(ROOT), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment}
+        if "\n" in str(program):
+            program = write(folder / "code/train.py", str(program))
+        elif (PROGRAMS / program).is_file():
+            program = PROGRAMS / program
+        for option, values in {
+            "--hosts": [count] if count else [], "--mode": [mode] if mode else [], "--fault": faults,
+            "--engine": [engine] if engine else [], "--env": [f"{name}={value}" for name, value in (env or {}).items()],
+        }.items():  # fmt: skip
+            words += tuple(word for value in values for word in (option, str(value)))
         command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(folder / output), *words]
         with (folder / "terminal.txt").open("wb") as terminal:
             process = subprocess.Popen(
-                command, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.STDOUT
-            )
+                command, env=clean_environment(**{"PYTHONPATH": str(ROOT), **environment}), cwd=tmp_path,
+                stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.STDOUT,
+            )  # fmt: skip
         runs.append(Run(process, folder))
         return runs[-1]
 
@@ -91,6 +108,19 @@ def why_no_netns() -> str:
         return "--engine netns needs root"
     lacks = [tool for tool in ("ip", "nsenter") if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
     return f"--engine netns lacks {', '.join(lacks)}" if lacks else ""
+
+
+@pytest.fixture
+def shared():
+    """Return a folder that all hosts see, even if each has its own /tmp."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def engine() -> str:
+    """Return the engine of namespaces, or that of processes where there are none."""
+    return "process" if why_no_netns() else "netns"
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import pytest
 from processes import processes_with
 from waiting import eventually
 
@@ -28,6 +29,44 @@ PORTS = (*range(2222, 2232), *range(8890, 8898), CONTROL_PORT, SSH_PORT)  # that
 # For jobs whose parameter servers have nothing to hold: a `tensorflow` that only listens, in a fiftieth of the time.
 LISTENS = {"PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "stand_ins"), str(ROOT)])}
 LONG = 240.0  # seconds; says when to give up, not how fast anything is
+STOPPED = 143
+# What the SDK sends for a mode.
+MODES = {
+    "single": {},
+    "ps": {"sagemaker_parameter_server_enabled": "true"},
+    "mwms": {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
+    "mpi": {"sagemaker_mpi_enabled": "true"},
+    "jax": {"sagemaker_entrypoint_mode": "jax"},
+}
+
+
+def need_mpi() -> None:
+    """Skip the test where there is no MPI."""
+    if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
+        pytest.skip("needs Open MPI and an ssh daemon")
+    pytest.importorskip("mpi4py")
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file into folders that need not be there; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Return our environment without what a job's launcher would take for its own."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("ENTRYPOINT_", "SM_"))}
+    return {**own, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
+
+
+def entrypoint(*words: object, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of `entrypoint` to its end; stderr comes with stdout."""
+    return subprocess.run(
+        [sys.executable, "-m", "entrypoint", *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=3 * LONG,
+        env=clean_environment(PYTHONPATH=str(ROOT), **environment),
+    )  # fmt: skip
 
 
 @dataclass
@@ -56,8 +95,10 @@ class Host:
 class Hosts:
     """The hosts of a job: make their trees, start them, collect exit codes, logs and failure files; end what is left.
 
-    `before`: by host, a command that runs another one. `code`: folder or files (name to text) for /opt/ml/code; a str
-    is one of tests/programs, as the program. `unread`: hosts whose output nobody reads, until `read` is called.
+    `program` is one of tests/programs, unless `code` has its text, or all files of /opt/ml/code by name. `each`: how
+    many processes of the mode run on a host. `absent`: hosts that the test starts later. `unread`: hosts whose output
+    nobody reads until `read` is called. `before`: by host, a command that runs another one. Settings of the launcher
+    are keywords in capitals: STOP_GRACE=2 is ENTRYPOINT_STOP_GRACE.
     """
 
     def __init__(
@@ -66,15 +107,20 @@ class Hosts:
         count: int = 1,
         program: str = "train.py",
         *,
-        hyperparameters: dict[str, str] | None = None,
+        mode: str = "single",
+        each: int = 0,
+        hyperparameters: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
-        code: dict[str, str | bytes] | None = None,
+        code: str | dict[str, Any] | None = None,
         absent: tuple[str, ...] = (),
         unread: tuple[str, ...] = (),
         base_files: dict[str, str] | None = None,
         groups: dict[str, list[int]] | None = None,
         before: dict[str, list[str]] | None = None,
+        **settings: object,
     ) -> None:
+        if mode == "mpi":
+            need_mpi()
         self.folder, self.absent, self.unread = folder, absent, unread
         self.groups = {name: [f"algo-{number}" for number in members] for name, members in (groups or {}).items()}
         self.names = [f"algo-{number + 1}" for number in range(count)]
@@ -87,20 +133,26 @@ class Hosts:
         self.port_base = self.ports.enter_context(reserved(wanted))
         self.control_port = CONTROL_PORT + self.port_base
         self.environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("ENTRYPOINT_", "SM_"))},
+            **clean_environment(),
             "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PYTHONUNBUFFERED": "1",
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "ENTRYPOINT_HOST_ADDRESSES": json.dumps(self.addresses),
             "ENTRYPOINT_PORT_STRIDE": str(self.stride),
             "ENTRYPOINT_PORT_BASE": str(self.port_base),
             "ENTRYPOINT_CONTROL_PORT": str(CONTROL_PORT),
             "ENTRYPOINT_SSH_PORT": str(SSH_PORT),
             "TEST_FOLDER": str(folder),  # the mark by which a process that is left behind is found
+            **{f"ENTRYPOINT_{name}": str(value) for name, value in settings.items()},
             **(environment or {}),
         }
-        self.hyperparameters = {"sagemaker_program": program, **(hyperparameters or {})}
-        self.code = {program: (PROGRAMS / program).read_bytes()} if code is None else code
+        places = (
+            "sagemaker_mpi_num_of_processes_per_host" if mode == "mpi" else "sagemaker_entrypoint_processes_per_host"
+        )
+        per_host = {places: str(each)} if each else {}
+        self.hyperparameters = {"sagemaker_program": program, **MODES[mode], **per_host, **(hyperparameters or {})}
+        self.code = (PROGRAMS / program).read_bytes() if code is None else code
+        if not isinstance(self.code, dict):
+            self.code = {program: self.code}
         self.base_files = base_files or {}
         self.before = before or {}
         self.hosts: dict[str, Host] = {}
@@ -145,15 +197,12 @@ class Hosts:
         (config / "hyperparameters.json").write_text(json.dumps(self.hyperparameters))
         (config / "inputdataconfig.json").write_text(json.dumps({"train": {"TrainingInputMode": "File"}}))
         for path, content in self.code.items():
-            target = base / "code" / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content if isinstance(content, bytes) else content.encode())
+            write(base / "code" / path, content)
         for path, text in self.base_files.items():
             target = base / path
             if target.is_dir():
                 shutil.rmtree(target)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
+            write(target, text)
 
     def _groups_of(self, host: str) -> dict[str, Any]:
         if not self.groups:
@@ -224,26 +273,38 @@ class Hosts:
             self.says(pattern, within, host=int(name.removeprefix("algo-")))
 
     def end(self, within: float = LONG) -> list[int]:
-        """Exit codes in rank order, once all have ended. 128 + signal if a host's `train` was killed."""
-
-        def codes() -> list[int] | None:
-            found = [host.process.poll() for host in self.hosts.values()]
-            return None if None in found else [128 - code if code < 0 else code for code in found]
-
+        """Return exit codes in rank order, once all have ended. 128 + signal if a host's `train` was killed."""
+        hosts = self.hosts.values()
         try:
-            result = eventually(lambda: (codes() or [None]) != [None], within, "all hosts to end") and codes()
+            eventually(lambda: None not in [host.process.poll() for host in hosts], within, "all hosts to end")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self}") from None
-        for host in self.hosts.values():
+        for host in hosts:
             if host.reader:
                 host.reader.join(timeout=LONG)
-        assert result is not None
-        return result
+        return [128 - code if code < 0 else code for code in (host.process.returncode for host in hosts)]
 
-    def signal(self, number: int) -> None:
+    def must_end(self, code: int, cause: str | None = None, within: float = LONG) -> str:
+        """Wait for the end: every host exits with `code`, and the failure texts begin with one line, which is returned.
+
+        It begins with `cause`. A job that succeeds or is stopped has no failure file, unless there is a `cause`.
+        """
+        codes = self.end(within)
+        assert codes == [code] * len(codes), f"exit codes {codes}\n{self}"
+        if code in (0, STOPPED) and cause is None:
+            assert not any(self.failures), self
+            return ""
+        first = {(text or "").partition("\n")[0] for text in self.failures}
+        assert len(first) == 1 and next(iter(first)).startswith(cause or ""), f"failures {first}\n{self}"
+        return first.pop()
+
+    def stop(self, when: str = "") -> None:
+        """Send SIGTERM to all hosts, as SageMaker does; `when`: once all of them have said that."""
+        if when:
+            self.all_say(when)
         for host in self.hosts.values():
             if host.process.poll() is None:
-                host.process.send_signal(number)
+                host.kill(signal.SIGTERM)
 
     def pid_of(self, process: str, host: int = 1) -> int:
         """Return the pid of a process of the plan, from the log."""
@@ -262,8 +323,9 @@ class Hosts:
         return [host.failure for host in self.hosts.values()]
 
     def json_of(self, name: str) -> list[Any]:
-        """Return a JSON file that the scripts wrote to /opt/ml/output/data, of every host."""
-        return [json.loads((host.base / "output" / "data" / name).read_text()) for host in self.hosts.values()]
+        """Return the JSON files of a name or pattern that scripts wrote to /opt/ml/output/data, host by host."""
+        folders = [host.base / "output" / "data" for host in self.hosts.values()]
+        return [json.loads(path.read_text()) for folder in folders for path in sorted(folder.glob(name))]
 
     def __str__(self) -> str:
         return "\n".join(
@@ -290,11 +352,26 @@ class Run:
     def end(self) -> int:
         return self.process.wait(LONG)
 
+    def must_end(self, code: int, *exits: str | int, cause: str | None = None) -> None:
+        """Wait for the end: its exit code, those of the hosts if given, and how the cause of the failure begins."""
+        assert self.end() == code, self.terminal
+        if exits:
+            assert self.exits == [str(each) for each in exits]
+        if cause is not None:
+            assert self.cause.startswith(cause), self.cause
+
     def says(self, text: str) -> None:
         eventually(lambda: text in self.terminal, within=LONG, what=f"{text!r} in the output")
 
     def ml(self, number: int) -> Path:
         return self.output / f"algo-{number}" / "ml"
+
+    def log(self, number: int) -> str:
+        return (self.output / f"algo-{number}" / "log.txt").read_text()
+
+    def json_of(self, name: str) -> list[Any]:
+        """Return a JSON file that the scripts wrote to /opt/ml/output/data, host by host."""
+        return [json.loads(path.read_text()) for path in sorted(self.output.glob(f"algo-*/ml/output/data/{name}"))]
 
     # --- what stands at the end ---
 

@@ -2,8 +2,7 @@
 
     PYTHONPATH=.:tests python tests/local/serving_attacks.py --requests 2000
 
-prints for each attack how many of the good requests, 32 at once, were lost, how long the slowest /ping took, and the
-most memory that both processes together took above what they had before.
+prints for each attack how many of the good requests, 32 at once, were lost, and how long the slowest /ping took.
 """
 
 import argparse
@@ -27,7 +26,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 from ports import unused_port
 from waiting import eventually
 
@@ -135,39 +133,38 @@ ATTACKS = {
 
 
 class Server:
-    """A `serve` process with the model of makes_models.py."""
+    """One `serve` process on its own port. `limits`: for the shell's ulimit."""
 
-    def __init__(self, folder: Path, models: Path, attack: Attack) -> None:
-        shutil.copytree(models / "saved", folder / "model")
-        if attack.handlers:
-            (folder / "model/code").mkdir()
-            (folder / "model/code/inference.py").write_text(attack.handlers)
-        self.port, self.log = unused_port(), folder / "log"
-        own = {
-            "SAGEMAKER_BASE_DIR": str(folder), "SAGEMAKER_BIND_TO_PORT": str(self.port), "PYTHONPATH": str(ROOT),
-            "SAGEMAKER_MODEL_SERVER_WORKERS": str(THREADS),
-        }  # fmt: skip
+    def __init__(self, base: Path, limits: str = "", **environment: str) -> None:
+        self.port, self.log = unused_port(), base / "log"
+        own = {"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_BIND_TO_PORT": str(self.port), "PYTHONPATH": str(ROOT)}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                ["bash", "-c", f"{attack.limits or ':'}; exec {sys.executable} -m entrypoint.serving"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **own, **attack.environment},
+                ["bash", "-c", f"{limits or ':'}; exec {sys.executable} -m entrypoint.serving"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **own, **environment},
             )  # fmt: skip
-        try:
-            eventually(lambda: self.is_up() or self.process.poll() is not None, PATIENCE)
-            assert self.process.poll() is None
-        except BaseException:
-            self.process.kill()
-            print(self.log.read_text())
-            raise
 
     def is_up(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
         with suppress(OSError):
             return ping(self.port) == 200
         return False
 
-    def memory(self) -> int:
-        process = psutil.Process(self.process.pid)
-        return sum(each.memory_full_info().uss for each in [process, *process.children()])
+
+def attacked(folder: Path, models: Path, attack: Attack) -> Server:
+    """Start a server with the model of makes_models.py for an attack."""
+    shutil.copytree(models / "saved", folder / "model")
+    if attack.handlers:
+        (folder / "model/code").mkdir()
+        (folder / "model/code/inference.py").write_text(attack.handlers)
+    server = Server(folder, attack.limits, SAGEMAKER_MODEL_SERVER_WORKERS=str(THREADS), **attack.environment)
+    try:
+        eventually(server.is_up, PATIENCE)
+    except BaseException:
+        server.process.kill()
+        print(server.log.read_text())
+        raise
+    return server
 
 
 def ping(port: int) -> int:
@@ -178,14 +175,9 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
     """Return what came of an attack."""
     attack, found = ATTACKS[name], Counter[str]()
     enough, over = threading.Event(), threading.Event()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE + attack.at_once + 2) as pool:
-        server = Server(Path(folder), models, attack)
-        pinger = subprocess.Popen(
-            [sys.executable, __file__, "--ping", str(server.port)], stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
-        before = server.memory()
-        slowest, most = 0.0, 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE + attack.at_once + 1) as pool:
+        server = attacked(Path(folder), models, attack)
+        slowest = 0.0
 
         def attacks() -> None:
             while True:
@@ -195,15 +187,10 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
 
         def pings() -> None:
             nonlocal slowest
-            while not over.is_set():
-                status, seconds = map(float, (pinger.stdout or sys.stdin).readline().split())
-                found[f"ping {status:.0f}"] += 1
-                slowest = max(slowest, seconds)
-
-        def measures() -> None:
-            nonlocal most
-            while not over.wait(0.05):
-                most = max(most, server.memory() - before)
+            while not over.wait(0.1):
+                began = time.monotonic()
+                found[f"ping {ping(server.port)}"] += 1
+                slowest = max(slowest, time.monotonic() - began)
 
         def is_answered(number: int) -> bool:
             try:
@@ -220,22 +207,21 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
             return False
 
         try:
-            beside = [pool.submit(act) for act in (pings, measures, *[attacks] * attack.at_once)]
+            beside = [pool.submit(act) for act in (pings, *[attacks] * attack.at_once)]
             began = time.monotonic()
             answered = sum(pool.map(is_answered, range(requests)))
             seconds = time.monotonic() - began
             enough.set()
-            [each.result() for each in beside[2:]]
+            [each.result() for each in beside[1:]]
             if attack.handlers:
                 post(server.port, b"hang")  # with the last thread
                 eventually(lambda: ping(server.port) == 503, PATIENCE)  # since the first hangs for too long
             over.set()
-            [each.result() for each in beside[:2]]
+            beside[0].result()
             last = ping(server.port)
             with socket.create_connection(("127.0.0.1", server.port), 60) as half:
                 half.sendall(b"POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[")
                 ping(server.port)  # after which the server has read that
-                pinger.kill()
                 server.process.send_signal(signal.SIGTERM)
                 half_status = half.recv(12)[-3:].decode()
             code = server.process.wait(60)
@@ -244,33 +230,20 @@ def run(name: str, models: Path, requests: int) -> dict[str, object]:
             raise
         finally:
             over.set()
-            for process in (pinger, server.process):
-                process.kill()
-                process.wait()
-            (pinger.stdout or sys.stdin).close()
+            server.process.kill()
+            server.process.wait()
         return {
             "lost": requests - answered, "seconds": round(seconds, 1), "slowest /ping": round(slowest, 3),
-            "MB": most >> 20, "last /ping": last, "half a request at SIGTERM": half_status, "exit code": code,
+            "last /ping": last, "half a request at SIGTERM": half_status, "exit code": code,
             **found, "log": server.log.read_text(),
         }  # fmt: skip
-
-
-def ping_on(port: int) -> None:
-    """Print the status and the seconds of one /ping after the other, in a process that does nothing else."""
-    while True:
-        began = time.monotonic()
-        print(ping(port), time.monotonic() - began, flush=True)
-        time.sleep(0.1)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--only", default="")
-    parser.add_argument("--ping", type=int, default=0, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.ping:
-        ping_on(chosen.ping)
     with tempfile.TemporaryDirectory() as made:
         subprocess.run([sys.executable, Path(__file__).parent / "makes_models.py", made], check=True)
         for each in ATTACKS:

@@ -1,7 +1,7 @@
-"""Test benchmarks/chaos with real jobs: stopped, it leaves nothing; a fault of the launcher is found and shrunk."""
+"""Test that benchmarks/chaos, stopped while a job runs, leaves nothing."""
 
+import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +12,7 @@ from hosts import ROOT
 from processes import processes_with
 from waiting import eventually
 
-from benchmarks.chaos import __main__ as chaos
-from benchmarks.chaos import run
-from benchmarks.chaos.case import Case, Fault, Script
+from benchmarks.chaos.case import Case, Fault
 from benchmarks.chaos.outside import FREEZER, PIDS
 
 LONG = 240.0  # seconds until a test gives up
@@ -27,46 +25,30 @@ needs_groups = pytest.mark.skipif(
 )
 
 
-def arrived(folder: Path) -> bool:
-    return folder.exists()
-
-
 def working(folder: Path) -> bool:
     return any(" lines " in path.read_text() for path in folder.glob("meeting/*.journal"))
 
 
 @pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.more), pytest.param(signal.SIGINT, id="SIGINT")],
+    "faults",
+    [pytest.param((STALL,), id="working"), pytest.param((FREEZE, FEW), id="frozen, short of pids", marks=needs_groups)],
 )
-@pytest.mark.parametrize(
-    ("moment", "fault"),
-    [
-        (arrived, STALL),
-        (working, STALL),
-        pytest.param("freezer", FREEZE, marks=needs_groups),
-        pytest.param("pids", FEW, marks=needs_groups),
-    ],
-    ids=["at once", "working", "frozen", "short of pids"],
-)
-def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, number, moment, fault):
-    case = Case(mode="single", hosts=2, seconds=300.0, netns=not callable(moment), faults=(fault,))
+def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, faults):
+    case = Case(mode="single", hosts=2, seconds=300.0, netns=FREEZE in faults, faults=faults)
     (tmp_path / "case.json").write_text(case.to_json())
     before = set(Path("/tmp").glob("entrypoint-*"))
     program = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.chaos", "--repeat", str(tmp_path / "case.json"), "--keep", str(tmp_path)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+        cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     try:
         folder = eventually(lambda: job_folder(program.pid), LONG)
-        if callable(moment):
-            eventually(lambda: moment(folder), LONG, "the moment")
+        if FREEZE in faults:
+            eventually(lambda: groups("freezer", program.pid) and groups("pids", program.pid), LONG, "control groups")
         else:
-            eventually(lambda: groups(moment, program.pid), LONG, "a control group")
+            eventually(lambda: working(folder), LONG, "scripts that work")
         shared = {path for path in Path("/tmp").glob("entrypoint-*") if path not in before and is_of(path, folder)}
-        program.send_signal(number)
+        program.send_signal(signal.SIGINT)
         assert program.wait(LONG) != 0
     finally:
         program.kill()
@@ -89,64 +71,12 @@ def job_folder(pid: int) -> Path | None:
 
 def is_of(run_folder: Path, folder: Path) -> bool:
     """Return whether a folder of keys and sockets belongs to processes of the job."""
-    return any(f"ENTRYPOINT_RUN_DIR={run_folder}" in environ_of(pid) for pid in processes_with(str(folder)))
-
-
-def environ_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
-    except OSError:
-        return ""
+    for pid in processes_with(str(folder)):
+        with contextlib.suppress(OSError):
+            if f"ENTRYPOINT_RUN_DIR={run_folder}" in Path(f"/proc/{pid}/environ").read_text(errors="replace"):
+                return True
+    return False
 
 
 def groups(kind: str, pid: int) -> list[Path]:
     return list(Path("/sys/fs/cgroup", kind).glob(f"chaos-{pid}-*"))
-
-
-# In a copy of the launcher: it breaks on a script that was killed, however fast or slow the machine is.
-BROKEN = """
-_headline = Cause.headline.fget
-Cause.headline = property(lambda self: {"exit code": _headline(self)}[self.what[:9]])
-"""
-
-
-@pytest.fixture
-def handlers():
-    """Restore the signal handlers of this process."""
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
-
-
-@pytest.mark.more  # a test of the tool, which a default run uses
-def test_a_fault_of_the_launcher_is_found_and_shrunk(tmp_path, monkeypatch, capsys, handlers):
-    copy = tmp_path / "planted"
-    shutil.copytree(ROOT / "entrypoint", copy / "entrypoint", ignore=shutil.ignore_patterns("__pycache__"))
-    with (copy / "entrypoint" / "launcher" / "outcome" / "outcome.py").open("a") as file:
-        file.write(BROKEN)
-    late = Fault(kind="late", host="algo-2", lasts=0.2)
-    scripts = {"algo-1 script": Script(seconds=0.3, do="killed", flood=3), "algo-2 script": Script(seconds=0.3)}
-    big = Case(name="7/0", mode="single", hosts=2, netns=False, scripts=scripts, seconds=0.3, faults=(late,))
-    monkeypatch.setattr(run, "ROOT", copy)
-    monkeypatch.setattr(chaos, "draw", lambda *_, **__: big)
-
-    def main(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["chaos", "--keep", str(tmp_path), *words])
-        return chaos.main(), capsys.readouterr().out
-
-    status, said = main("--seed", "7", "--jobs", "1", "--at-once", "1", "--shrink-seconds", "300")
-    assert status == 1
-    assert "seed 7," in said and "VIOLATION own_fault: algo-1" in said
-    path = tmp_path / "7-0-shrunk.json"
-    assert f"--repeat {path}" in said
-    small = Case.from_json(path.read_text())
-    assert small.to_json() in said
-    assert (small.hosts, small.faults) == (1, ())
-    assert small.scripts == {"algo-1 script": Script(seconds=0.3, do="killed")}
-    status, said = main("--repeat", str(path))
-    assert (status, "VIOLATION own_fault" in said) == (1, True)
-    assert "script 0.0: kills 9" in said  # its history
-    monkeypatch.setattr(run, "ROOT", ROOT)
-    assert main("--repeat", str(path))[0] == 0

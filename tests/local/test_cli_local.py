@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import shlex
-import shutil
 import signal
 import struct
 import subprocess
@@ -16,7 +15,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from hosts import LONG, PROGRAMS, ROOT, Run
+from hosts import LONG, PROGRAMS, ROOT, Run, entrypoint
 from waiting import eventually
 
 from entrypoint.cli import main
@@ -25,17 +24,17 @@ from entrypoint.simulate.mounts import possible
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 
-def code(tmp_path: Path, **files: str) -> Path:
-    """Make a code folder with train.py and other files (names without .py)."""
+@pytest.fixture
+def code(tmp_path):
+    """Make a code folder with train.py."""
     folder = tmp_path / "code"
     folder.mkdir()
-    for name, text in files.items():
-        (folder / f"{name}.py").write_text(text)
-    return folder / "train.py"
 
+    def write(text: str) -> Path:
+        (folder / "train.py").write_text(text)
+        return folder / "train.py"
 
-def pid_of(run: Run, process: str) -> int:
-    return int(re.search(rf"{process} started, pid (\d+)", run.terminal)[1])  # type: ignore[index]
+    return write
 
 
 def host_pid(run: Run, number: int) -> int:
@@ -51,71 +50,38 @@ def host_pid(run: Run, number: int) -> int:
     return 0
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 # --- a job that ends well ---
 
 
-@pytest.mark.parametrize("hosts", [2, *(pytest.param(count, marks=pytest.mark.more) for count in (1, 12))])
-def test_every_host_runs_the_script_and_the_table_says_so(local, tmp_path, hosts):
-    run = local(
-        code(
-            tmp_path,
-            train="import json, os\n"
-            "where = json.loads(os.environ['TF_CONFIG'])['cluster']['worker']\n"
-            "print('I am', os.environ['SM_CURRENT_HOST'], 'of', len(where), len({a.split(':')[1] for a in where}))\n"
-            "open(os.environ['SM_MODEL_DIR'] + '/weights', 'w').write('1')\n",
-        ),
-        "--hosts",
-        str(hosts),
-        "--mode",
-        "mwms",
-    )
-    assert run.end() == 0
-    names = sorted(f"algo-{number + 1}" for number in range(hosts))
-    for rank, name in enumerate(names):
-        line = f"[{name} worker/{rank}] I am {name} of {hosts} {hosts}\n"  # ports differ, since hosts share the machine
+WORKS = """
+import json, os
+where = json.loads(os.environ['TF_CONFIG'])['cluster']['worker']
+print('I am', os.environ['SM_CURRENT_HOST'], 'of', len(where), len({a.split(':')[1] for a in where}))
+open(os.environ['SM_MODEL_DIR'] + '/weights', 'w').write('1')
+"""
+
+
+def test_every_host_runs_the_script_and_the_table_says_so(local):
+    run = local(WORKS, count=2, mode="mwms")
+    run.must_end(0, 0, 0)
+    for rank, name in enumerate(("algo-1", "algo-2")):
+        line = f"[{name} worker/{rank}] I am {name} of 2 2\n"  # ports differ, since hosts share the machine
         assert line in run.terminal
-        assert line in (run.output / name / "log.txt").read_text()
-        assert run.row(name)[1] == "0"
+        assert line in run.log(rank + 1)
         assert [float(seconds) >= 0 for seconds in run.row(name)[2:]] == [True] * 3
-        assert (run.output / name / "ml" / "model" / "weights").exists()
-        assert json.loads((run.output / name / "ml" / "output" / "summary.json").read_text())["succeeded"]
-    assert re.findall(r"^(algo-\d+) +0", run.terminal, re.MULTILINE) == names
+        assert (run.ml(rank + 1) / "model" / "weights").exists()
+        assert json.loads((run.ml(rank + 1) / "output" / "summary.json").read_text())["succeeded"]
     assert "model " in run.terminal and "failed" not in run.terminal
-
-
-def test_values_reach_the_script_byte_for_byte(local, tmp_path):
-    values = {
-        "space": " a  b ", "quotes": "'\"`", "shell": "$(touch pwned) $HOME; ls | cat && *", "unicode": "größe 模型 🎉",
-        "newlines": "one\ntwo\n", "equals": "a=b=c", "empty": "", "number": "3", "float": "1e3", "zeros": "007",
-        "long": "1" * 40, "yes": "true", "nothing": "null", "list": "[1, 2]", "object": '{"a": 1}',
-        "string": '"quoted"', "dash": "-1", "backslash": "\\n",
-    }  # fmt: skip
-    words = [f"{name}={value}" for name, value in values.items()]
-    run = local(PROGRAMS / "tells.py", "--hyperparameters", *words[:3], "--hyperparameters", *words[3:])
-    assert run.end() == 0
-    told = json.loads((run.ml(1) / "output" / "data" / "told.json").read_text())
-    assert dict(zip(told["argv"][::2], told["argv"][1::2], strict=True)) == {f"--{n}": v for n, v in values.items()}
-    assert told["env"]["SM_HP_UNICODE"] == values["unicode"]
-    assert json.loads(told["env"]["SM_HPS"])["number"] == 3  # as from SageMaker's SDK
 
 
 def test_the_script_finds_itself_in_a_training_job(local, tmp_path):
     data = tmp_path / "my data"
     data.mkdir()
     (data / "rows").write_text("1")
-    run = local(
-        PROGRAMS / "tells.py", "--hosts", "2", "--channel", f"train={data}", "--env", "GREETING=a=b c",
-        TF_CONFIG="of the shell", SM_HP_LEFTOVER="1", SAGEMAKER_PROGRAM="other.py",
-    )  # fmt: skip
-    assert run.end() == 0
-    told = json.loads((run.ml(2) / "output" / "data" / "told.json").read_text())
+    shell = {"TF_CONFIG": "of the shell", "SM_HP_LEFTOVER": "1", "SAGEMAKER_PROGRAM": "other.py"}
+    run = local("tells.py", "--channel", f"train={data}", count=2, env={"GREETING": "a=b c"}, **shell)
+    run.must_end(0)
+    _, told = run.json_of("told.json")
     env = told["env"]
     assert env["SM_CURRENT_HOST"] == "algo-2" and json.loads(env["SM_HOSTS"]) == ["algo-1", "algo-2"]
     assert (Path(env["SM_CHANNEL_TRAIN"]) / "rows").read_text() == "1"
@@ -125,8 +91,9 @@ def test_the_script_finds_itself_in_a_training_job(local, tmp_path):
     assert Path(told["cwd"]) == run.ml(2) / "code"
 
 
-def test_code_is_copied_without_what_is_no_code(local, tmp_path):
-    program = code(tmp_path, train="import helper, os\nopen('new', 'w')\nprint(sorted(os.listdir()))", helper="")
+def test_code_is_copied_without_what_is_no_code(local, code):
+    program = code("import helper, os\nopen('new', 'w')\nprint(sorted(os.listdir()))")
+    (program.parent / "helper.py").touch()
     (program.parent / "__pycache__").mkdir()
     for folder in (".git", "venv", ".venv", ".tox", "conda/conda-meta", ".cache", "data", "rows"):
         (program.parent / folder).mkdir(parents=True)
@@ -142,28 +109,28 @@ def test_code_is_copied_without_what_is_no_code(local, tmp_path):
     assert run.terminal.count("channel train: _SUCCESS are in the folder, as on SageMaker") == 1
 
 
-def test_source_names_the_code_folder(local, tmp_path):
-    program = code(tmp_path, train="print('top')", helper="")
+def test_source_names_the_code_folder(local, code):
+    program = code("print('top')")
     (program.parent / "deep").mkdir()
     (program.parent / "deep" / "train.sh").write_text("#!/bin/sh\nls; pwd\n")
     run = local("deep/train.sh", "--source", str(program.parent))
-    assert run.end() == 0
-    assert "[algo-1 script] helper.py\n" in run.terminal and "/ml/code\n" in run.terminal
+    run.must_end(0)
+    assert "[algo-1 script] train.py\n" in run.terminal and "/ml/code\n" in run.terminal
 
 
-def test_output_of_an_earlier_job_is_kept(local, tmp_path):
-    program = code(tmp_path, train="print('ok')")
+def test_output_of_an_earlier_job_is_kept(local, code):
+    program = code("print('ok')")
     first = local(program)
-    assert first.end() == 0
+    first.must_end(0)
     second = local(program, "--output", str(first.output))
-    assert second.end() == 78
+    second.must_end(78)
     assert f"--output {first.output} has algo-1 of an earlier job; wanted a new or an empty folder" in second.terminal
-    assert "ok" in (first.output / "algo-1/log.txt").read_text()
+    assert "ok" in first.log(1)
 
 
 @pytest.mark.skipif(not possible(), reason="takes root, and mounts")
-def test_a_script_that_names_opt_ml_itself_writes_into_its_hosts_own(local, tmp_path):
-    in_opt, mounted = [path.name for path in Path("/opt").iterdir()], Path("/proc/self/mounts").read_text()
+def test_a_script_that_names_opt_ml_itself_writes_into_its_hosts_own(local):
+    in_opt = [path.name for path in Path("/opt").iterdir()]
     train = """
 import os, pathlib
 folder, me = pathlib.Path("/opt/ml/checkpoints"), os.environ["SM_CURRENT_HOST"]
@@ -172,131 +139,98 @@ folder.mkdir()
 pathlib.Path("/opt/ml/model/weights").touch()
 assert os.listdir(os.environ["SM_MODEL_DIR"]) == ["weights"]
 """
-    run = local(code(tmp_path, train=train), "--hosts", "2")
-    assert run.end() == 0
+    run = local(train, count=2)
+    run.must_end(0)
     assert "names /opt/ml" not in run.terminal
     for number in (1, 2):
         (kept,) = (run.ml(number) / "checkpoints").iterdir()
         assert (kept.name, kept.read_text()) == (f"algo-{number}", str(sorted({*in_opt, "ml"})))
     assert [path.name for path in Path("/opt").iterdir()] == in_opt
-    assert Path("/proc/self/mounts").read_text() == mounted
+    assert str(run.folder) not in Path("/proc/self/mounts").read_text()
+
+
+LISTENS = """
+import json, os, socket, time
+tf = json.loads(os.environ['TF_CONFIG'])
+ports = [int(a.split(':')[1]) for a in tf['cluster']['worker']]
+server = socket.create_server(('0.0.0.0', ports[tf['task']['index']]))
+print('ports', ports, flush=True)
+deadline = time.time() + 600
+while not os.path.exists(os.environ['GO']) and time.time() < deadline: time.sleep(0.02)
+"""
 
 
 def test_two_runs_at_a_time_keep_apart(local, tmp_path):
     """Each worker listens on its port, on all addresses, until it is told to go. Nobody takes a run's folder."""
-    program = code(
-        tmp_path,
-        train="import json, os, socket, time\n"
-        "tf = json.loads(os.environ['TF_CONFIG'])\n"
-        "ports = [int(a.split(':')[1]) for a in tf['cluster']['worker']]\n"
-        "server = socket.create_server(('0.0.0.0', ports[tf['task']['index']]))\n"
-        "print('ports', ports, flush=True)\n"
-        "deadline = time.time() + 600\n"
-        "while not os.path.exists(os.environ['GO']) and time.time() < deadline: time.sleep(0.02)\n",
-    )
     go = tmp_path / "go"
-    runs = [local(program, "--hosts", "2", "--mode", "mwms", "--env", f"GO={go}") for _ in range(2)]
+    runs = [local(LISTENS, count=2, mode="mwms", env={"GO": str(go)}) for _ in range(2)]
     for run in runs:
         run.says("[algo-1 worker/0] ports")
         run.says("[algo-2 worker/1] ports")
-    busy = local(program, "--output", str(runs[0].output))
-    assert busy.end() == 78 and "is in use by another run" in busy.terminal
+    busy = local(LISTENS, "--output", str(runs[0].output))
+    busy.must_end(78)
+    assert "is in use by another run" in busy.terminal
     go.touch()
     assert [run.end() for run in runs] == [0, 0]
-    assert "ports" in (runs[0].output / "algo-1/log.txt").read_text()
+    assert "ports" in runs[0].log(1)
     used = [re.findall(r"ports (\[.*\])", run.terminal)[0] for run in runs]
     assert used[0] != used[1]
 
 
-@pytest.mark.more
-@pytest.mark.skipif(not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="no Open MPI, no sshd")
-def test_mpi_ranks_of_all_hosts_meet(local):
-    pytest.importorskip("mpi4py")
-    run = local(PROGRAMS / "mpi_sum.py", "--hosts", "2", "--mode", "mpi", "--processes-per-host", "2")
-    assert run.end() == 0
-    assert [f"[algo-{1 + rank // 2} rank {rank}]" in run.terminal for rank in range(4)] == [True] * 4
-
-
-# --- a job that does not ---
-
-
-def test_a_script_that_raises_ends_the_job_everywhere(local, tmp_path):
-    program = code(
-        tmp_path,
-        train="import os, time\n"
-        "if os.environ['SM_CURRENT_HOST'] == 'algo-2': raise ValueError('no such column')\n"
-        "time.sleep(600)\n",
-    )
-    run = local(program, "--hosts", "3", "--mode", "mwms")
-    assert run.end() == 1
-    assert [run.row(f"algo-{n}")[1] for n in (1, 2, 3)] == ["1", "1", "1"]
-    cause = "algo-2 worker/1 (exit code 1): ValueError: no such column"
-    assert run.terminal.count(f"\nfailed: {cause}\n") == 1
-    assert (run.ml(3) / "output" / "failure").read_text().startswith(cause)
-    assert re.search(r"^failure +\S*/algo-1/ml/output/failure", run.terminal, re.MULTILINE)
+# --- a job that does not end well ---
 
 
 def test_a_host_that_is_killed_takes_its_script_along(local):
-    run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms")
+    run = local("sleeps.py", count=2, mode="mwms")
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")
-    script = pid_of(run, "worker/1")
+    script = int(re.search(r"worker/1 started, pid (\d+)", run.terminal)[1])
     os.kill(host_pid(run, 2), signal.SIGKILL)
-    eventually(lambda: not is_alive(script), within=LONG)
-    assert run.end() == 69
-    assert run.row("algo-1")[1] == "69"
+    eventually(lambda: not Path(f"/proc/{script}/exe").exists(), within=LONG)  # nor of a zombie
+    run.must_end(69, 69, "SIGKILL", cause="algo-2 (lost")
     assert run.row("algo-2")[1:] == ["SIGKILL", "-", "-", "-"]
-    assert "failed: algo-2 (lost" in run.terminal
+    assert re.search(r"^failure +\S*/algo-1/ml/output/failure", run.terminal, re.MULTILINE)
 
 
 def test_a_host_that_never_appears_does_not_hold_the_others_for_ever(local):
     """It ends before any host knew it; the others would wait for it until their start timeout, 1,200 s."""
-    run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms")
+    run = local("sleeps.py", count=2, mode="mwms")
     eventually(lambda: host_pid(run, 2), within=LONG)
     os.kill(host_pid(run, 2), signal.SIGKILL)
     assert run.end() in (69, 143)  # lost, if it was heard at all
     assert run.row("algo-2")[1] == "SIGKILL"
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.more) for each in (signal.SIGTERM, signal.SIGHUP))]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_all_hosts_and_lets_them_save(local, number):
-    run = local(PROGRAMS / "saves.py", "--hosts", "2", "--mode", "mwms")
+    run = local("saves.py", count=2, mode="mwms")
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")
     run.process.send_signal(number)
-    assert run.end() == 0  # every script ended well
+    run.must_end(0)  # every script ended well
     assert (run.ml(2) / "model" / "saved-algo-2").exists()
 
 
 def test_the_second_interrupt_kills(local):
-    run = local(PROGRAMS / "ignores_sigterm.py", "--hosts", "2", "--mode", "mwms")
+    run = local("ignores_sigterm.py", count=2, mode="mwms")
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")
     run.process.send_signal(signal.SIGINT)
     run.says("send it again to kill them")
     run.process.send_signal(signal.SIGINT)
-    assert run.end() == 137
-    assert [run.row(f"algo-{n}")[1] for n in (1, 2)] == ["SIGKILL", "SIGKILL"]
-
-
-def test_timeout_stops_as_sagemaker_would(local):
-    run = local(PROGRAMS / "sleeps.py", "--hosts", "2", "--mode", "mwms", "--timeout", "2")
-    assert run.end() == 143
-    assert "stopping after 2 s" in run.terminal
+    run.must_end(137, "SIGKILL", "SIGKILL")
 
 
 def test_hosts_end_when_we_are_killed(local):
-    run = local(PROGRAMS / "sleeps.py", "--hosts", "2")
+    run = local("sleeps.py", count=2)
     run.says("[algo-2 script] asleep")
     run.process.kill()
     run.process.wait()  # and the fixture no_leftovers sees that all hosts and scripts go, too
 
 
-def test_output_that_nobody_reads_stops_nothing(local, tmp_path):
+def test_output_that_nobody_reads_stops_nothing(code, tmp_path):
     """As with `entrypoint local ... | head -1`."""
-    program = code(tmp_path, train="import time\nfor n in range(20): print(n, flush=True); time.sleep(0.05)")
+    program = code("import time\nfor n in range(20): print(n, flush=True); time.sleep(0.05)")
     command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(tmp_path / "out")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
     process.stdout.readline()
@@ -308,31 +242,31 @@ def test_output_that_nobody_reads_stops_nothing(local, tmp_path):
 # --- what the terminal shows ---
 
 
-def test_it_prints_first_what_it_is_about_to_do(local, tmp_path):
-    program = code(tmp_path, train="print('ok')")
-    run = local(program, "--hosts", "2", "--hyperparameters", "sagemaker_multi_worker_mirrored_strategy_enabled=true")
-    assert run.end() == 0
+def test_it_prints_first_what_it_is_about_to_do(local, code):
+    run = local(
+        code("print('ok')"), "--hyperparameters", "sagemaker_multi_worker_mirrored_strategy_enabled=true", count=2
+    )
+    run.must_end(0)
     lines = run.terminal.split("\n")
     assert re.fullmatch(r"runs     \S*code/train\.py: 2 hosts, mode mwms, engine process", lines[0])
     assert re.fullmatch(r"logs     \S*/algo-1/log\.txt \(and 1 more, one for each host\)", lines[1])
 
 
-def test_the_summary_begins_with_the_cause_and_ends_with_the_paths_of_report_and_logs(local, tmp_path):
-    program = code(tmp_path, train="raise ValueError('no such column')")
-    run = local(program, "--hosts", "2", "--mode", "mwms", FORCE_COLOR="1")
-    assert run.end() == 1
+def test_the_summary_begins_with_the_cause_and_ends_with_the_paths_of_report_and_logs(local, code):
+    run = local(code("raise ValueError('no such column')"), count=2, mode="mwms", FORCE_COLOR="1")
+    run.must_end(1)
     end = run.terminal[run.terminal.index("\n\x1b[31mfailed\x1b[0m: ") :]
     assert "ValueError: no such column\n\nhost " in end
     assert re.findall(r"^\w+ +(?=\S*out/)", end, re.MULTILINE) == ["failure  ", "report   ", "logs     "]
-    logs = [(run.output / host / "log.txt").read_text() for host in ("algo-1", "algo-2")]
-    assert ["no such column" in log and "\x1b" not in log for log in logs] == [True] * 2  # no colour in a log
+    assert ["no such column" in log and "\x1b" not in log for log in (run.log(1), run.log(2))] == [
+        True
+    ] * 2  # no colour
 
 
-def test_quiet_prints_states_and_messages_and_the_logs_have_the_rest(local, tmp_path):
-    program = code(tmp_path, train="print('step', 'one')")
-    words = ["--hosts", "2", "--quiet", "--fault", "late algo-2 for 1", "--env", "ENTRYPOINT_RESTART=1"]
-    run = local(program, *words)
-    assert run.end() == 0
+def test_quiet_prints_states_and_messages_and_the_logs_have_the_rest(local, code):
+    late = "late algo-2 for 1"
+    run = local(code("print('step', 'one')"), "--quiet", count=2, faults=[late], env={"ENTRYPOINT_RESTART": "1"})
+    run.must_end(0)
     lines = run.terminal.split("\n")
     assert lines[2] == (
         "warning: environment variable ENTRYPOINT_RESTART is not a setting of the launcher; ignored; did you mean "
@@ -341,8 +275,8 @@ def test_quiet_prints_states_and_messages_and_the_logs_have_the_rest(local, tmp_
     states = [line for line in lines if re.match(r"algo-\d: ", line)]
     assert sorted(states) == [f"algo-{n}: {state}" for n in (1, 2) for state in ("exit code 0", "runs")]
     assert states[0] == "algo-1: runs"
-    assert "step one" not in run.terminal and "fault after 0.00 s: late algo-2 for 1" in lines
-    assert ["step one" in (run.output / f"algo-{n}" / "log.txt").read_text() for n in (1, 2)] == [True] * 2
+    assert "step one" not in run.terminal and f"fault after 0.00 s: {late}" in lines
+    assert ["step one" in run.log(number) for number in (1, 2)] == [True] * 2
 
 
 ESCAPE = re.compile(r"\x1b\[[?\d]*\w")
@@ -379,10 +313,10 @@ def screen(written: str, rows: int) -> list[str]:
     return lines
 
 
-def test_quiet_on_a_terminal_has_a_line_for_each_host_that_the_summary_replaces(tmp_path):
+def test_quiet_on_a_terminal_has_a_line_for_each_host_that_the_summary_replaces(code, tmp_path):
     steps = "for n in range(3): print('step', n, 'x' * 200, flush=True); time.sleep(0.3)"
     text = f"import time\n{steps}\nraise ValueError('a ' * 90)"
-    program = code(tmp_path, train=text)
+    program = code(text)
     words = [str(program), "--hosts", "2", "--mode", "mwms", "--quiet", "--output", str(tmp_path / "out")]
     written = on_a_terminal([sys.executable, "-m", "entrypoint", "local", *words], rows=24, columns=80)
     drawn = re.findall(r"^algo-\d  .*$", ESCAPE.sub("", written), re.MULTILINE)
@@ -399,7 +333,7 @@ def test_quiet_on_a_terminal_has_a_line_for_each_host_that_the_summary_replaces(
 
 def test_more_hosts_than_the_terminal_has_lines(tmp_path):
     program = (
-        "from entrypoint.simulate.terminal import Quiet\n"
+        "from entrypoint.simulate.host_output import Quiet\n"
         "terminal = Quiet({}, [f'algo-{n + 1}' for n in range(40)])\n"
         "for n in range(40): terminal.state(f'algo-{n + 1}', 'runs')\n"
         "terminal.print('the end'); terminal.tick()"
@@ -415,22 +349,18 @@ def test_more_hosts_than_the_terminal_has_lines(tmp_path):
 
 REFUSED = {
     "no program": (["missing.py"], 65, "there is no program"),
-    "no hosts": (["sleeps.py", "--hosts", "0"], 78, "wanted a whole number from 1"),
-    "unknown mode": (["sleeps.py", "--mode", "horo"], 78, "wanted one of auto, single, ps, mwms, mpi"),
     "no channel folder": (["sleeps.py", "--channel", "train=nowhere"], 78, "no such folder"),
     "channel without folder": (["sleeps.py", "--channel", "train"], 78, "wanted name=value"),
     "no docker": (["sleeps.py", "--engine", "docker"], 78, "use --engine process"),
-    "two modes": (
-        ["sleeps.py", "--mode", "ps", "--hyperparameters", "sagemaker_mpi_enabled=true"],
-        78,
-        "two modes at once",
+    "no fault of this engine": (
+        ["sleeps.py", "--fault", "cut algo-1"], 78, "engine process cannot cut; wanted --engine netns or"
     ),
     "no mpirun": (["sleeps.py", "--hosts", "2", "--mode", "mpi"], 78, "mpirun (apt-get install openmpi-bin)"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("words, code, said", REFUSED.values(), ids=REFUSED)
-def test_refused(tmp_path, monkeypatch, capfd, words, code, said):
+def test_what_cannot_be_run_is_refused_before_anything_starts(tmp_path, monkeypatch, capfd, words, code, said):
     program, *rest = words
     monkeypatch.setenv("PATH", str(tmp_path))  # where neither docker nor mpirun is
     monkeypatch.chdir(tmp_path)
@@ -452,27 +382,20 @@ def without_base(text: str) -> str:
     return re.sub(moved, unmoved, text)
 
 
-def test_the_first_example_of_its_help_works(tmp_path):
+def test_the_first_example_of_its_help_works(code):
     """As it is written there, in a folder with a train.py."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    entrypoint = [sys.executable, "-m", "entrypoint"]
-    text = subprocess.run([*entrypoint, "local", "--help"], env=environment, stdout=subprocess.PIPE, text=True).stdout
-    example = re.search(r"^  entrypoint (local .*)", text, re.MULTILINE)[1]
-    program = code(tmp_path, train="import os; print('I am', os.environ['SM_CURRENT_HOST'])")
-    done = subprocess.run(
-        [*entrypoint, *shlex.split(example)], env=environment, cwd=program.parent, stdout=subprocess.PIPE, text=True
-    )
+    example = re.search(r"^  entrypoint (local .*)", entrypoint("local", "--help").stdout, re.MULTILINE)[1]
+    program = code("import os; print('I am', os.environ['SM_CURRENT_HOST'])")
+    done = entrypoint(*shlex.split(example), cwd=program.parent)
     assert done.returncode == 0
     assert "script] I am algo-1\n" in done.stdout
 
 
 def test_plan_is_the_plan_of_the_run_and_runs_nothing(local):
-    words = [PROGRAMS / "tells.py", "--hosts", "2", "--mode", "mwms"]
-    planned = local(*words, "--plan")
-    assert planned.end() == 0
+    planned = local("tells.py", "--plan", count=2, mode="mwms")
+    planned.must_end(0)
     assert not planned.output.exists()
-    run = local(*words)
-    assert run.end() == 0
-    for number in (1, 2):
-        told = json.loads((run.ml(number) / "output" / "data" / "told.json").read_text())
+    run = local("tells.py", count=2, mode="mwms")
+    run.must_end(0)
+    for told in run.json_of("told.json"):
         assert f"TF_CONFIG='{without_base(told['env']['TF_CONFIG'])}'" in without_base(planned.terminal)

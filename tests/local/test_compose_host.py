@@ -1,33 +1,32 @@
 """Test `entrypoint host`: what it writes into /opt/ml, what it refuses, and that it becomes the launcher."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hosts import write
 
-from entrypoint.launcher.job.channels import Distribution
-from entrypoint.simulate.channels import Channel
-from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.tree import MARKER, HostFolder, write_tree
+from entrypoint.simulate.tree import MARKER
 
 ENTRYPOINT = Path(sys.executable).with_name("entrypoint")
 
 
+TRAINS = """
+import os, pathlib, sys
+rows = sorted(path.name for path in pathlib.Path(os.environ['SM_CHANNEL_TRAINING']).iterdir())
+print('trains', sys.argv[1:], rows, os.environ['GREETING'])
+pathlib.Path(os.environ['SM_MODEL_DIR'], 'model.txt').write_text('trained')
+"""
+
+
 @pytest.fixture
 def project(tmp_path):
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/train.py").write_text(
-        "import os, pathlib, sys\n"
-        "rows = sorted(path.name for path in pathlib.Path(os.environ['SM_CHANNEL_TRAINING']).iterdir())\n"
-        "print('trains', sys.argv[1:], rows, os.environ['GREETING'])\n"
-        "pathlib.Path(os.environ['SM_MODEL_DIR'], 'model.txt').write_text('trained')\n"
-    )
+    """Make a folder with a script and rows."""
+    write(tmp_path / "src/train.py", TRAINS)
     for name in "abc":
-        (tmp_path / "rows").mkdir(exist_ok=True)
-        (tmp_path / "rows" / name).write_text(name)
+        write(tmp_path / "rows" / name, name)
     return tmp_path
 
 
@@ -44,7 +43,7 @@ def host(project, *words):
 ALONE = ("algo-1", "src/train.py", "--hosts", "1", "--mode", "single")
 
 
-def test_it_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
+def test_a_host_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
     for channel in ("training=rows", "training=rows/,mode=FastFile"):
         ended = host(project, *ALONE, "--hyperparameters", "lr=0.1", "--env", "GREETING=hi", "--channel", channel)
         assert ended.returncode == 0, ended.stdout
@@ -52,16 +51,6 @@ def test_it_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
         assert (project / "ml/model/model.txt").read_text() == "trained"
         assert not (project / "ml/model/old").exists()
         (project / "ml/model/old").write_text("of this run")
-
-
-def test_channels_are_dealt_out_into_the_tree(project):
-    """On two hosts; the second one's part."""
-    rows = Channel(name="training", source=project / "rows", distribution=Distribution.SHARDED)
-    job = LocalJob(program="train.py", source=project / "src", hosts=2, channels=(rows,), output=project)
-    write_tree(job, HostFolder(host="algo-2", root=project / "ml", base=project / "ml"))
-    assert [path.name for path in (project / "ml/input/data/training").iterdir()] == ["b"]
-    resources = json.loads((project / "ml/input/config/resourceconfig.json").read_text())
-    assert (resources["current_host"], resources["hosts"]) == ("algo-2", ["algo-1", "algo-2"])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +66,7 @@ def test_channels_are_dealt_out_into_the_tree(project):
         (["--source", "nosuch"], 65, "there is no program src/train.py in --source nosuch"),
     ],
 )
-def test_what_cannot_be(project, words, code, says):
+def test_options_that_describe_no_job_are_refused(project, words, code, says):
     (project / "ml/model").mkdir(parents=True)
     (project / "ml" / MARKER).touch()
     (project / "ml/model/kept").touch()
@@ -88,7 +77,7 @@ def test_what_cannot_be(project, words, code, says):
     assert (project / "ml/model/kept").exists(), "a job that cannot be leaves an earlier run's model alone"
 
 
-def test_more_services_than_hosts(project):
+def test_a_service_beyond_the_number_of_hosts_is_refused(project):
     ended = host(project, "algo-3", "src/train.py", "--hosts", "2")
     assert ended.returncode == 78
     assert "this is algo-3, and the job has 2 host(s)" in ended.stdout

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.tensorflow
 RECORDS = 101
 
 
-def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
+def test_workers_of_a_coordinator_each_read_their_own_shard(hosts):
     """No Python of the script runs there, and the chief that traces their datasets has other numbers."""
     numbers = [*range(RECORDS)]
     base_files = {
@@ -18,10 +18,8 @@ def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
     # What a notebook, Spark and Windows leave there.
     for name in (".ipynb_checkpoints/a-checkpoint.txt", "_old.txt", "deep/.b.txt", "deep/_temporary/0/b.txt"):
         base_files[f"input/data/train/{name}"] = "0\n"
-    environment = {"ENTRYPOINT_PS_WORKERS": "server", "ENTRYPOINT_PS_COUNT": "1"}
-    job = hosts(3, "ps_shards.py", hyperparameters={"sagemaker_parameter_server_enabled": "true"},
-                environment=environment, base_files=base_files)  # fmt: skip
-    assert job.end(within=300) == [0, 0, 0]
+    job = hosts(3, "ps_shards.py", mode="ps", base_files=base_files, PS_WORKERS="server", PS_COUNT=1)
+    job.must_end(0)
     told = json.loads((job[1].base / "output/data/read.json").read_text())
     assert told["traced"] == told["eager"] == [numbers[0::2], numbers[1::2]]
     # Sorted by path: a, c, d, deep/b.
@@ -36,9 +34,8 @@ def test_the_workers_of_a_coordinator_read_each_their_own_shard(hosts):
 
 def test_mirrored_workers_read_their_shards_once_and_save_once(hosts):
     """TensorFlow would shard the shards again, Keras stop halfway; each worker would resume from its own disk."""
-    mode = {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
-    job = hosts(2, "mwms_shards.py", hyperparameters=mode, environment={"ENTRYPOINT_EVALUATOR": "last"})
-    assert job.end(within=300) == [0, 0]
+    job = hosts(2, "mwms_shards.py", mode="mwms", EVALUATOR="last")
+    job.must_end(0)
     evaluator = job[2].base / "output/data/evaluator.json"
     assert json.loads(evaluator.read_text()) == [[65.0, 65.0], None, True]
     first, second = job.json_of("read.json")

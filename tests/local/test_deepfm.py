@@ -1,104 +1,124 @@
-"""Test that DeepFM learns pairs that a logistic regression cannot, resumes after a stop, and serves other jobs."""
+"""Test examples/deepfm: a training that is stopped resumes, is judged, foretells, and its model serves other jobs."""
 
+import contextlib
+import math
 import os
 import re
-import shutil
+import signal
 import subprocess
 import sys
 import tarfile
-from pathlib import Path
 
 import pytest
+from hosts import ROOT
+from processes import processes_with
+from waiting import eventually
 
 # What is shown is the example's model; that it trains: cluster/test_cluster_examples.py.
 pytestmark = [pytest.mark.tensorflow, pytest.mark.more]
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 850.0
-
-
-def test_parameter_servers_beat_a_logistic_regression(no_leftovers, tell):
-    """By 0.02 at least; benchmarks/deepfm_auc.py does it with more rows and more often; Horovod does it in
-    cluster/test_cluster_examples.py.
-    """
-    command = [sys.executable, "-m", "benchmarks.deepfm_auc", "--engine", "process", "--modes", "ps"]
-    command += ["--rows", "20000", "--seeds", "1", "--least", "0.02"]
-    result = subprocess.run(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    tell(result.stdout)
-
-
 SMALL = ("batch-size=32", "embedding-size=4", "deep-layers=16,8", "dropout=0.2,0.1", "batch-norm=true")
-OPTIMIZERS = ("adam", "adagrad", "momentum", "sgd", "ftrl")
+
+
+def make_rows(folder, count):
+    """Make rows for DeepFM, in four files; return their folder. Rows that are there already are made anew."""
+    rows = folder / "rows"
+    maker = [sys.executable, ROOT / "examples/deepfm/make_rows.py", "--rows", str(count), "--output", rows]
+    subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
+    return rows
 
 
 @pytest.fixture
-def job(tmp_path, no_leftovers):
-    """Run one job by `entrypoint local`; return its log. `names`: the channels that get the rows or the model."""
-    rows = tmp_path / "rows"
-    maker = [sys.executable, ROOT / "examples/deepfm/make_rows.py", "--rows", "2000", "--output", rows]
-    subprocess.run(maker, check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
+def start(local, tmp_path):
+    """Start one job; return it. `channels`: those that get the rows, or the model."""
+    rows = make_rows(tmp_path, 2000)
 
-    def run(mode, *hyperparameters, channels=("training",), fault=None, code=0, output="out"):
-        shutil.rmtree(tmp_path / output, ignore_errors=True)  # of an earlier job
-        hosts = {"single": "1", "ps": "2"}[mode]
-        command = [sys.executable, "-m", "entrypoint", "local", str(ROOT / "examples/deepfm/train.py")]
-        command += ["--mode", mode, "--hosts", hosts, "--checkpoints", str(tmp_path / "kept"), "--output"]
-        command += [str(tmp_path / output), "--env", "ENTRYPOINT_PS_WORKERS=server"]
+    def run(mode, *hyperparameters, channels=("training",), **options):
+        words = ["--checkpoints", str(tmp_path / "kept"), "--hyperparameters", *hyperparameters]
         for name in channels:
-            command += ["--channel", f"{name}={tmp_path / 'packed' if name == 'model' else rows}"]
-        command += ["--fault", fault] if fault else []
-        command += ["--hyperparameters", *hyperparameters] if hyperparameters else []
-        result = subprocess.run(
-            command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=PATIENCE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            words += ["--channel", f"{name}={tmp_path / 'packed' if name == 'model' else rows}"]
+        return local(
+            ROOT / "examples/deepfm/train.py", *words, mode=mode, count=2 if mode == "ps" else 1,
+            env={"ENTRYPOINT_PS_WORKERS": "server"}, **options,
         )  # fmt: skip
-        assert (result.returncode == 0) == (code == 0), result.stdout
-        return result.stdout
 
     return run
 
 
-def found(log, pattern):
-    [only] = re.findall(pattern, log)
+@pytest.fixture
+def job(start):
+    """Run one job to its end; return it."""
+
+    def run(*arguments, is_well=True, **options):
+        made = start(*arguments, **options)
+        assert (made.process.wait(850) == 0) == is_well, made.terminal
+        return made
+
+    return run
+
+
+def found(run, pattern):
+    [only] = re.findall(pattern, run.terminal)
     return only
 
 
 @pytest.mark.parametrize("mode", ["single", "ps"])
 def test_a_training_is_stopped_goes_on_is_judged_and_foretells(job, tmp_path, mode):
-    job(mode, *SMALL, "epochs=3", fault="kill all when 'epoch 2/3 is over'", code=1)
-    assert "is not of this job's model: found embedding-size 4, wanted 5" in job(
-        mode, *SMALL[:1], "embedding-size=5", *SMALL[2:], code=1
-    )
-    log = job(mode, *SMALL, "epochs=3")
-    assert found(log, r"resumed behind epoch (\d)") == "2"
-    auc = found(log, r"evaluation auc=([\d.]+) rows=500 logloss=[\d.]+")
+    job(mode, *SMALL, "epochs=3", faults=["kill all when 'epoch 2/3 is over'"], is_well=False)
+    other = job(mode, *SMALL[:1], "embedding-size=5", *SMALL[2:], is_well=False)
+    assert "is not of this job's model: found embedding-size 4, wanted 5" in other.terminal
+    resumed = job(mode, *SMALL, "epochs=3")
+    assert found(resumed, r"resumed behind epoch (\d)") == "2"
+    auc = found(resumed, r"evaluation auc=([\d.]+) rows=500 logloss=[\d.]+")
 
-    log = job(mode, "task=eval")  # sizes and weights are the checkpoint's
-    assert found(log, r"evaluation auc=([\d.]+) rows=500") == auc
-    log = job(mode, "task=infer", channels=["inference"], output="inferred")
-    assert found(log, r"inferred rows=(\d+) of part-00003") == "500"
-    (folder,) = (tmp_path / "inferred").rglob("probabilities")
+    judged = job(mode, "task=eval")  # sizes and weights are the checkpoint's
+    assert found(judged, r"evaluation auc=([\d.]+) rows=500") == auc
+    foretold = job(mode, "task=infer", channels=["inference"])
+    assert found(foretold, r"inferred rows=(\d+) of part-00003") == "500"
+    (folder,) = foretold.output.rglob("probabilities")
     files = sorted(folder.iterdir())
     assert [path.name for path in files] == [f"part-0000{n}-of-00004.tfrecords.txt" for n in range(4)]
     lines = [float(line) for line in files[3].read_text().splitlines()]
     assert len(lines) == 500 and all(0 < each < 1 for each in lines) and len(set(lines)) > 400
 
-    job(mode, "task=export", channels=[], output="exported")
-    (model,) = (tmp_path / "exported").rglob("saved_model.pb")
+    exported = job(mode, "task=export", channels=[])
+    (model,) = exported.output.rglob("saved_model.pb")
     (tmp_path / "packed").mkdir()
     with tarfile.open(tmp_path / "packed/model.tar.gz", "w:gz") as tar:  # as SageMaker packs it
         tar.add(model.parents[1], ".")
-    log = job(mode, "task=eval", channels=["model", "evaluation"])
-    assert float(found(log, r"evaluation auc=([\d.]+) rows=2000")) > 0.5
+    judged = job(mode, "task=eval", channels=["model", "evaluation"])
+    assert float(found(judged, r"evaluation auc=([\d.]+) rows=2000")) > 0.5
 
 
-@pytest.mark.parametrize("mode", ["single", "ps"])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_every_optimizer_learns_in_every_way(job, mode, optimizer):
-    """It also resumes with the memory that it saved."""
-    job(mode, *SMALL, "epochs=1", f"optimizer={optimizer}")
-    log = job(mode, *SMALL, "epochs=2", f"optimizer={optimizer}")
-    assert found(log, r"resumed behind epoch (\d)") == "1"
-    assert float(found(log, r"evaluation auc=([\d.]+)")) > 0.5
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "momentum", "sgd", "ftrl"])
+def test_every_optimizer_learns_and_resumes_with_its_memory(job, optimizer):
+    job("ps", *SMALL, "epochs=1", f"optimizer={optimizer}")
+    resumed = job("ps", *SMALL, "epochs=2", f"optimizer={optimizer}")
+    assert found(resumed, r"resumed behind epoch (\d)") == "1"
+    assert float(found(resumed, r"evaluation auc=([\d.]+)")) > 0.5
+
+
+def test_parameter_servers_beat_a_logistic_regression(job, tmp_path, tell):
+    """By 0.02 at least, on rows in which pairs of features count."""
+    rows = make_rows(tmp_path, 20_000)
+    auc = float(found(job("ps"), r"evaluation auc=([\d.]+) rows=5000"))
+    program = [sys.executable, ROOT / "tests/programs/logistic_regression.py", rows]
+    logistic = float(subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    tell(f"DeepFM by parameter servers: AUC {auc:.3f}; a logistic regression: {logistic:.3f}")
+    assert auc >= logistic + 0.02
+
+
+def test_a_job_killed_during_a_save_resumes_from_the_last_whole_checkpoint(start, job, tmp_path):
+    """All processes get SIGKILL at the first file of the second checkpoint; the next job takes the steps of a whole."""
+    kept = tmp_path / "kept"
+    first = start("ps", *SMALL, "epochs=3")
+    eventually(lambda: list(kept.glob("ckpt-1.index")), within=850)
+    eventually(lambda: list(kept.glob("ckpt-2*")), within=850)
+    while left := processes_with(str(tmp_path)):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    first.process.wait(60)
+    resumed = job("ps", *SMALL, "epochs=3")
+    over = max(map(int, re.findall(r"epoch (\d)/3 is over", first.terminal)))
+    assert int(found(resumed, r"resumed behind epoch (\d)")) in (over, over + 1)  # the save had just ended
+    assert found(resumed, r"epoch 3/3 is over: .* step=(\d+)") == str(3 * math.ceil(1500 / 32))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import urllib.request
 
-from hosts import LONG, ROOT
+from hosts import LONG, ROOT, entrypoint, write
 from waiting import eventually
 
 STEPS = """
@@ -30,22 +30,17 @@ print(json.dumps([[event.step, event.value] for event in written.Scalars("loss")
 """
 
 
-def entrypoint(*arguments) -> str:
-    command = [sys.executable, "-m", "entrypoint", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=LONG, cwd=ROOT, check=True).stdout
+def made_by(*words: object) -> str:
+    done = entrypoint(*words)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def test_tensorboard_shows_a_job_while_it_runs_and_afterwards(local, tmp_path):
-    folder = tmp_path / "code"
-    folder.mkdir()
-    (folder / "train.py").write_text(STEPS)
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/sitecustomize.py").write_text(ALONE)
-    environment = ["--env", f"TEST_FOLDER={tmp_path}"]
+    write(tmp_path / "site/sitecustomize.py", ALONE)
     path = f"{tmp_path / 'site'}:{ROOT}"
-    run = local(
-        folder / "train.py", "--hosts", "2", "--mode", "single", "--tensorboard", "0", *environment, PYTHONPATH=path
-    )
+    env = {"TEST_FOLDER": str(tmp_path)}
+    run = local(STEPS, "--tensorboard", "0", count=2, mode="single", env=env, PYTHONPATH=path)
     address = eventually(lambda: re.search(r"TensorBoard: (http://localhost:\d+/)", run.terminal), within=LONG)[1]
 
     def tags() -> str:
@@ -54,10 +49,10 @@ def test_tensorboard_shows_a_job_while_it_runs_and_afterwards(local, tmp_path):
 
     eventually(lambda: '"algo-2/script": {"' in tags() and '"loss"' in tags(), within=LONG)
     (tmp_path / "stop").touch()
-    assert run.end() == 0
-    assert "points in" in entrypoint("tensorboard", run.output, "--logdir", tmp_path / "runs")
+    run.must_end(0)
+    assert "points in" in made_by("tensorboard", run.output, "--logdir", tmp_path / "runs")
 
     read = [sys.executable, "-c", READ, str(tmp_path / "runs" / "algo-2" / "script")]
     steps = json.loads(subprocess.run(read, capture_output=True, timeout=LONG, check=True).stdout.splitlines()[-1])
     assert steps and all(abs(value - 1 / (1 + step)) < 1e-4 for step, value in steps)
-    assert '"Name": "loss"' in entrypoint("metrics", run.output, "--sdk", "json")
+    assert '"Name": "loss"' in made_by("metrics", run.output, "--sdk", "json")

@@ -191,16 +191,11 @@ def status(job, number: int, token: str) -> dict | None:
 
 @pytest.mark.parametrize(
     "token, requests",
-    [
-        ("", 1_000),
-        pytest.param("", 10_000, marks=pytest.mark.more),
-        (TOKEN, 1_000),
-    ],
+    [("", 1_000), pytest.param("", 10_000, marks=pytest.mark.more), (TOKEN, 1_000)],
     ids=["no token", "no token, 10,000", "token"],
 )
 def test_hostile_requests_change_nothing(hosts, token, requests, record_property):
-    environment = {"ENTRYPOINT_TOKEN": token} if token else {}
-    job = hosts(3, "train.py", code={"train.py": PROGRAM}, environment=environment)
+    job = hosts(3, code=PROGRAM, **({"TOKEN": token} if token else {}))
     job.all_say("at work")
     storm = Storm(job, token, requests)
     over = threading.Event()
@@ -227,8 +222,7 @@ def test_hostile_requests_change_nothing(hosts, token, requests, record_property
     assert storm.answers["200"] == 0, "somebody was believed"
     assert all(host.process.poll() is None for host in job.hosts.values())
     (job.folder / "enough").touch()
-    assert job.end() == [0, 0, 0]
-    assert job.failures == [None] * 3
+    job.must_end(0)
     for host in job.hosts.values():
         assert "lost" not in host.log and "LieError" not in host.log and "Traceback" not in host.log
         assert len(host.log.splitlines()) < 60, "a log that strangers can fill"

@@ -1,13 +1,9 @@
-"""Test that hyperparameters reach the script byte for byte in every mode, as arguments and as SM_HP_*."""
+"""Test that hyperparameters reach the script byte for byte, as arguments and as SM_HP_*."""
 
 import json
 import os
-import shutil
-from pathlib import Path
 
 import pytest
-from hosts import LISTENS
-from variants import variants
 
 AWKWARD = {
     "quotes": """it's "quoted" 'twice' \\"thrice\\" """,
@@ -29,29 +25,17 @@ AWKWARD = {
     "long": "".join(chr(33 + n % 94) for n in range(2500)),
     "s": "short name",
 }
-SCRIPTS = {
-    "train.py": """
+IN_PYTHON = """
 import json, os, sys
 env = {key: os.fsencode(value).hex() for key, value in os.environ.items() if key.startswith("SM_HP_")}
 told = {"argv": [os.fsencode(word).hex() for word in sys.argv[1:]], "env": env}
 with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], f"told-{os.getpid()}.json"), "w") as file:
     json.dump(told, file)
-""",
-    "train.sh": """
-printf '%s\\0' "$@" > "$SM_OUTPUT_DATA_DIR/argv-$$"
-""",
-}
-PS, MWMS, MPI = (f"sagemaker_{name}_enabled" for name in ("parameter_server", "multi_worker_mirrored_strategy", "mpi"))
-WAYS = {
-    # hosts, hyperparameters of the mode, environment, processes that run the script
-    "single": (1, {}, {}, 1),
-    "single, 3 hosts": (3, {}, {}, 3),
-    "ps": (2, {PS: "true"}, LISTENS, 2),
-    "ps, servers": (2, {PS: "true", "sagemaker_entrypoint_ps_workers": "server"}, LISTENS, 1),
-    "mwms": (2, {MWMS: "true"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 4),
-    "mpi": (1, {MPI: "true", "sagemaker_mpi_num_of_processes_per_host": "2"}, {}, 2),
-    "mpi, 2 hosts": (2, {MPI: "true", "sagemaker_mpi_num_of_processes_per_host": "2"}, {}, 4),
-}
+"""
+IN_SHELL = """
+printf '%s\\0' "$@" > "$SM_OUTPUT_DATA_DIR/argv"
+"""
+LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 
 
 def arguments() -> list[bytes]:
@@ -60,108 +44,68 @@ def arguments() -> list[bytes]:
     return [word.encode() for pair in zip(pairs, map(AWKWARD.get, sorted(AWKWARD)), strict=True) for word in pair]
 
 
-EACH = {f"{way}, {program}": (*how, program) for way, how in WAYS.items() for program in SCRIPTS}
-FIRST = ("single, train.sh", "mpi, 2 hosts, train.py")
+@pytest.fixture
+def awkward(hosts):
+    """Run a script with all of the values; none of them may be taken for a command."""
+
+    def run(count: int, program: str, code: str, **options):
+        job = hosts(count, program, code=code, hyperparameters=wire(AWKWARD), **options)
+        job.must_end(0)
+        assert not os.path.lexists("/tmp/sagemaker-tf-entrypoint-was-run")
+        return job
+
+    return run
 
 
-@pytest.mark.parametrize("count, mode, environment, processes, program", variants(EACH, *FIRST))
-def test_every_byte_arrives(hosts, count, mode, environment, processes, program):
-    if MPI in mode:
-        pytest.importorskip("mpi4py")
-        if not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
-            pytest.skip("needs Open MPI and an ssh daemon")
-    wire = {name: json.dumps(value) for name, value in AWKWARD.items()}
-    job = hosts(
-        count, program, code={program: SCRIPTS[program]}, hyperparameters={**wire, **mode}, environment=environment
-    )
-    assert job.end() == [0] * count
-    folders = [host.base / "output/data" for host in job.hosts.values()]
-    if program.endswith(".sh"):
-        told = [path.read_bytes().split(b"\0")[:-1] for folder in folders for path in folder.glob("argv-*")]
-    else:
-        texts = [json.loads(path.read_text()) for folder in folders for path in folder.glob("told-*")]
-        told = [[bytes.fromhex(word) for word in each["argv"]] for each in texts]
-        for each in texts:
-            values = {key: bytes.fromhex(value).decode() for key, value in each["env"].items()}
-            for name, value in AWKWARD.items():
-                assert values[f"SM_HP_{name.upper()}"] == value
-    assert len(told) == processes
-    for words in told:
-        assert words == arguments()
-    assert not os.path.lexists("/tmp/sagemaker-tf-entrypoint-was-run")
+def wire(values: dict[str, object]) -> dict[str, str]:
+    return {name: json.dumps(value) for name, value in values.items()}
 
 
-def test_a_hundred_of_2500_characters_arrive(hosts):
-    values = {f"name{number:02}": chr(0x4E00 + number) * 2500 for number in range(80)}
-    job = hosts(
-        1,
-        "train.py",
-        code={"train.py": SCRIPTS["train.py"]},
-        hyperparameters={name: json.dumps(value) for name, value in values.items()},
-    )
-    assert job.end() == [0]
-    (path,) = (job[1].base / "output/data").glob("told-*")
-    words = [bytes.fromhex(word).decode() for word in json.loads(path.read_text())["argv"]]
-    assert dict(zip(words[::2], words[1::2], strict=True)) == {f"--{name}": value for name, value in values.items()}
+def test_every_byte_reaches_a_shell_script(awkward):
+    job = awkward(1, "train.sh", IN_SHELL)
+    assert (job[1].base / "output/data/argv").read_bytes().split(b"\0")[:-1] == arguments()
 
 
-IMPOSSIBLE = {
-    "NUL": ({"x": json.dumps("a\0b")}, '"x"'),
-    "half a pair": ({"x": '"\\ud83d"'}, '"x"'),
-    "NUL in a name": ({"x\0y": "1"}, "x\\u0000y"),
-    "NUL in an option of mpirun": ({"sagemaker_mpi_custom_mpi_options": json.dumps("-x A=\0")}, "custom_mpi_options"),
-    "NUL in the program": ({"sagemaker_program": json.dumps("train\0.py")}, "program"),
-}
+def test_every_byte_reaches_ranks_as_argument_and_variable(awkward):
+    """On two hosts: a shell and ssh lie between."""
+    found = awkward(2, "train.py", IN_PYTHON, mode="mpi", each=2).json_of("told-*")
+    assert len(found) == 4
+    for told in found:
+        assert [bytes.fromhex(word) for word in told["argv"]] == arguments()
+        for name, value in AWKWARD.items():
+            assert bytes.fromhex(told["env"][f"SM_HP_{name.upper()}"]).decode() == value
 
 
-@pytest.mark.parametrize("hyperparameters, named", variants(IMPOSSIBLE, "NUL", "NUL in an option of mpirun"))
-def test_what_no_program_can_be_given_is_said_in_one_line(hosts, hyperparameters, named):
-    job = hosts(2, "train.py", code={"train.py": SCRIPTS["train.py"]}, hyperparameters=hyperparameters)
-    assert job.end() == [78, 78]
-    for failure in job.failures:
-        (line,) = failure.splitlines()
-        assert named in line and "NUL characters and halves of surrogate pairs" in line
-    assert "Traceback" not in job[1].log + job[2].log
-
-
-LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 TOO_LONG = {
     # hyperparameters: what the line names
-    "one of 200 KB": ({"text": json.dumps("x" * 200_000)}, ['"text"', "200000 bytes", str(LONGEST), "file"]),
-    "one byte": ({"text": json.dumps("é" * (LONGEST // 2) + "xx")}, ['"text"', f"{LONGEST + 1} bytes"]),
-    "a list": ({"rows": json.dumps(["x" * LONGEST])}, ['"rows"', str(LONGEST)]),
+    "one byte": ({"text": "é" * (LONGEST // 2) + "xx"}, ['"text"', f"{LONGEST + 1} bytes", "file"]),
+    "a list": ({"rows": ["x" * LONGEST]}, ['"rows"', str(LONGEST)]),
     "an option of mpirun": (
-        {MPI: "true", "sagemaker_mpi_custom_mpi_options": json.dumps("-x A=" + "x" * LONGEST)},
+        {"sagemaker_mpi_enabled": True, "sagemaker_mpi_custom_mpi_options": "-x A=" + "x" * LONGEST},
         ["custom_mpi_options"],
     ),
     "all together": (
-        {f"text{number}": json.dumps("x" * 100_000) for number in range(60)},
+        {f"text{number}": "x" * 100_000 for number in range(60)},
         ["60 hyperparameters and the environment", "fewer or shorter", "file"],
     ),
 }
 
 
-@pytest.mark.parametrize("hyperparameters, named", variants(TOO_LONG, "one byte", "all together"))
+@pytest.mark.parametrize("hyperparameters, named", TOO_LONG.values(), ids=TOO_LONG)
 def test_what_is_too_long_to_be_an_argument_is_said_before_anything_starts(hosts, hyperparameters, named):
-    job = hosts(1, "train.py", code={"train.py": SCRIPTS["train.py"]}, hyperparameters=hyperparameters)
-    assert job.end() == [78]
-    (line,) = job[1].failure.splitlines()
-    assert all(word in line for word in named), line
+    job = hosts(1, code=IN_PYTHON, hyperparameters=wire(hyperparameters))
+    line = job.must_end(78)
+    assert job[1].failure == line and all(word in line for word in named), line
     assert "Traceback" not in job[1].log
 
 
 def test_the_longest_argument_arrives_and_one_that_is_none_may_be_longer(hosts):
     """Masking takes no time: each of these took minutes with the former pattern for passwords in URLs."""
-    longest = "x" * LONGEST
-    job = hosts(
-        1,
-        "train.py",
-        code={"train.py": SCRIPTS["train.py"]},
-        hyperparameters={"text": json.dumps(longest), "sagemaker_text": json.dumps("https://me:" * 1_000_000)},
-    )
-    assert job.end() == [0]
-    (path,) = (job[1].base / "output/data").glob("told-*")
-    assert [bytes.fromhex(word).decode() for word in json.loads(path.read_text())["argv"]] == ["--text", longest]
+    values = {"text": "x" * LONGEST, "sagemaker_text": "https://me:" * 1_000_000}
+    job = hosts(1, code=IN_PYTHON, hyperparameters=wire(values))
+    job.must_end(0)
+    (told,) = job.json_of("told-*")
+    assert [bytes.fromhex(word).decode() for word in told["argv"]] == ["--text", "x" * LONGEST]
 
 
 REFUSES = """
@@ -171,11 +115,10 @@ if "--lr" in sys.argv:
 """
 
 
-def test_a_program_that_refuses_its_arguments_with_its_usage_only(hosts):
+def test_a_program_that_refuses_its_arguments_with_its_usage_only_is_told_with_them(hosts):
     """Docopt prints nothing else. Secrets among the arguments are masked."""
-    job = hosts(1, "train.py", code={"train.py": REFUSES}, hyperparameters={"lr": "0.1", "api_key": "abc123xyz"})
-    assert job.end() == [1]
-    assert job.failures[0].splitlines()[0] == (
+    job = hosts(1, code=REFUSES, hyperparameters={"lr": "0.1", "api_key": "abc123xyz"})
+    assert job.must_end(1) == (
         "algo-1 script (exit code 1): it printed its usage and ended: Usage: train.py [--learning-rate=RATE] "
         "(its arguments: --api_key '***' --lr 0.1)"
     )

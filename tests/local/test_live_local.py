@@ -1,15 +1,12 @@
 """Test a job's live page: on the coordinator's control port, by `entrypoint local --watch`, and `entrypoint top`."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 
 import pytest
-from hosts import LONG, ROOT
+from hosts import LONG, entrypoint
 from waiting import eventually
 
 STEPS = """
@@ -21,7 +18,7 @@ for step in range(100_000):
         break
     time.sleep(0.05)
 """
-TOKEN = {"ENTRYPOINT_TOKEN": "a-token-of-the-test"}
+TOKEN = "a-token-of-the-test"
 
 
 def ask(job, path: str, host: int = 1, headers: dict[str, str] | None = None) -> tuple[int, str, bytes]:
@@ -34,22 +31,19 @@ def ask(job, path: str, host: int = 1, headers: dict[str, str] | None = None) ->
         return error.code, error.headers["Content-Type"], error.read()
 
 
-def top(*arguments: str, token: str = "", code: int = 0) -> str:
-    environment = {**os.environ, "COLUMNS": "220", "ENTRYPOINT_TOKEN": token}
-    command = [sys.executable, "-m", "entrypoint", "top", *arguments, "--once"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=LONG, env=environment, cwd=ROOT)
-    assert run.returncode == code, run
-    return run.stdout + run.stderr
+def top(*words: str, token: str = "", code: int = 0) -> str:
+    done = entrypoint("top", *words, "--once", COLUMNS="220", ENTRYPOINT_TOKEN=token)
+    assert done.returncode == code, done
+    return done.stdout
 
 
 def test_the_coordinator_shows_all_hosts_while_they_run(hosts):
-    environment = {"ENTRYPOINT_MONITOR": "true", **TOKEN}
-    job = hosts(2, "train.py", code={"train.py": STEPS}, environment=environment)
+    job = hosts(2, code=STEPS, TOKEN=TOKEN)
     job.says(r"step=5 ", host=2)
     code, kind, page = ask(job, "/")
     assert (code, kind) == (200, "text/html; charset=utf-8") and b"algo" not in page, "it says nothing of the job"
     assert ask(job, "/live")[0] == 401, "what it shows takes the token"
-    headers = {"X-Entrypoint-Token": TOKEN["ENTRYPOINT_TOKEN"]}
+    headers = {"X-Entrypoint-Token": TOKEN}
 
     def state() -> dict:
         code, kind, body = ask(job, "/live", headers=headers)
@@ -69,20 +63,20 @@ def test_the_coordinator_shows_all_hosts_while_they_run(hosts):
     assert shown["outcome"] is None and 0 < shown["progress"]["done"] < 1 and shown["progress"]["left"] > 0
     assert shown["progress"]["metrics"]["loss"] < 1
     assert any("script started" in text for _, _, text in shown["said"])
-    assert TOKEN["ENTRYPOINT_TOKEN"] not in json.dumps(shown)
+    assert TOKEN not in json.dumps(shown)
     where = f"http://{job.addresses['algo-1']}:{job.control_port}"
-    drawn = top(where, token=TOKEN["ENTRYPOINT_TOKEN"])
+    drawn = top(where, token=TOKEN)
     assert "algo-2" in drawn and "max_steps=100000" in drawn and "running" in drawn
     assert "401" in top(where, code=78)
     assert ask(job, "/live", headers={**headers, "Host": "elsewhere.example"})[0] == 403
     refused = ask(job, "/live", host=2, headers=headers)
     assert refused[0] == 404 and b"its coordinator, algo-1" in refused[2]
     (job.folder / "stop").touch()
-    assert job.end() == [0, 0]
+    job.must_end(0)
 
 
 def test_without_a_monitor_there_is_nothing_to_see(hosts):
-    job = hosts(1, "train.py", code={"train.py": STEPS}, environment={"ENTRYPOINT_MONITOR": "false"})
+    job = hosts(1, code=STEPS, MONITOR="false")
 
     def answer() -> bytes:
         try:
@@ -92,16 +86,11 @@ def test_without_a_monitor_there_is_nothing_to_see(hosts):
 
     eventually(lambda: b"ENTRYPOINT_MONITOR is false" in answer(), within=LONG)
     (job.folder / "stop").touch()
-    assert job.end() == [0]
+    job.must_end(0)
 
 
 def test_watch_serves_the_page_until_the_end_was_seen(local, tmp_path):
-    folder = tmp_path / "code"
-    folder.mkdir()
-    (folder / "train.py").write_text(STEPS)
-    environment = {"ENTRYPOINT_MONITOR": "true", "TEST_FOLDER": str(tmp_path)}
-    words = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
-    run = local(folder / "train.py", "--hosts", "2", "--watch", *words)
+    run = local(STEPS, "--watch", count=2, env={"TEST_FOLDER": str(tmp_path)})
     address = eventually(lambda: re.search(r"live page: (http://localhost:\d+/)", run.terminal), within=LONG)[1]
 
     def state() -> dict:
@@ -115,14 +104,14 @@ def test_watch_serves_the_page_until_the_end_was_seen(local, tmp_path):
     (tmp_path / "stop").touch()
     shown = eventually(lambda: state()["outcome"], within=LONG)
     assert shown["kind"] == "succeeded"
-    assert run.end() == 0
+    run.must_end(0)
 
 
-@pytest.mark.parametrize("port, why", [("70000", "wanted a port"), ("-1", "wanted a port")])
-def test_a_port_that_cannot_be(local, tmp_path, port, why):
-    (tmp_path / "train.py").write_text("")
-    run = local(tmp_path / "train.py", f"--watch={port}")
-    assert run.end() == 78 and why in run.terminal
+@pytest.mark.parametrize("port", ["70000", "-1"])
+def test_a_port_that_cannot_be_is_refused(local, port):
+    run = local("tells.py", f"--watch={port}")
+    run.must_end(78)
+    assert "wanted a port" in run.terminal
 
 
 def test_top_says_where_there_is_no_job(tmp_path):

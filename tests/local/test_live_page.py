@@ -69,7 +69,7 @@ def words_of(dom: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
-def test_a_job_that_runs(shown):
+def test_a_running_job_shows_its_progress(shown):
     page = shown(job_of(2).state(time.time()))
     words = words_of(page.dom)
     assert page.complaints == [] and "<title>resnet-17</title>" in page.dom
@@ -87,7 +87,7 @@ def test_of_many_hosts_those_with_a_problem_are_open_and_first(shown):
     assert "no sign of progress" in words_of(page.dom) and "Hosts with a problem 1 of 12" in words_of(page.dom)
 
 
-def test_a_job_that_failed(shown):
+def test_a_failed_job_shows_its_cause_first(shown):
     cause = {"host": "algo-1", "process": "rank 0", "what": "exit code 1", "error": f"ValueError: {HOSTILE}"}
     ends = [["outcome", time.time(), {"kind": "failed", "exit_code": 1, "cause": cause, "there": []}]]
     page = shown(job_of(2, algo_1=ends).state(time.time()))

@@ -8,7 +8,7 @@ import sys
 import pytest
 from hosts import ROOT
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.more]  # of an example
 AS_TWO = """
 import runpy, sys
 import tensorflow as tf
@@ -18,12 +18,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.more  # TensorFlow's own strategy, without a launcher
-@pytest.mark.parametrize("said", ["--mirrored", "--mirrored=true"])
-def test_digits_are_learned_by_a_copy_on_each_device(tmp_path, said):
+def test_digits_are_learned_by_a_copy_on_each_device(tmp_path):
     """Two copies learn as one would from the same batches, and one model is saved."""
     pytest.importorskip("sklearn")
-    program = [str(ROOT / "examples/digits/train.py"), said, "--epochs=4"]
+    program = [str(ROOT / "examples/digits/train.py"), "--mirrored=true", "--epochs=4"]
     environ = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     run = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.argv = {program}\n{AS_TWO}"],

@@ -5,9 +5,9 @@ import os
 import re
 import signal
 import socket
-import textwrap
 import zlib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hosts import LISTENS, LONG
@@ -69,33 +69,7 @@ def load(key):
     return boto3.client("s3").get_object(Bucket="rows", Key=key)["Body"].read()
 load("part-00000")
 """
-LEAVES_A_THREAD = """
-import threading, time
-def upload():
-    time.sleep(600)
-threading.Thread(target=upload, name="uploader").start()
-print("ends", flush=True)
-"""
-COMPILES = """
-import pathlib, subprocess, sys
-print("begins", flush=True)
-compiler = "import time\\nwhile time.process_time() < 8: pass"
-subprocess.run([sys.executable, "-c", compiler], check=True)
-"""
-SOON = {"ENTRYPOINT_HANG_AFTER": "2"}
-MPI = {"sagemaker_mpi_enabled": "true"}
-PS = {"sagemaker_parameter_server_enabled": "true"}
-
-
-@pytest.fixture
-def hosts(hosts):
-    """Run hosts with the monitor."""
-
-    def start(count: int, program: str, **options):
-        environment = {"ENTRYPOINT_MONITOR": "true", **options.pop("environment", {})}
-        return hosts(count, program, environment=environment, **options)
-
-    return start
+FAILS_SOON = {"HANG_AFTER": 2, "HANG_ACTION": "fail"}
 
 
 def record(job, host: str, of: int = 1) -> list[list]:
@@ -110,8 +84,8 @@ def lines(job, host: str, kind: str) -> list[list]:
 
 
 def test_the_coordinator_has_the_records_of_all_hosts(hosts):
-    job = hosts(3, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)})
-    assert job.end() == [0, 0, 0]
+    job = hosts(3, code=STEPS.format(steps=20, pause=0.1))
+    job.must_end(0)
     for rank, host in enumerate(job.hosts):
         first, *_ = record(job, host)
         assert first[0] == "host" and first[2]["host"] == host and first[2]["rank"] == rank
@@ -130,7 +104,7 @@ def test_the_coordinator_has_the_records_of_all_hosts(hosts):
 
 
 def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
-    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=6000, pause=0.1)}, environment=SOON)
+    job = hosts(2, code=STEPS.format(steps=6000, pause=0.1))
     job.says(r"step=20 ", host=2)
     eventually(lambda: any(line[0] == "metric" for line in record(job, "algo-2")), within=LONG)
     job[2].kill()
@@ -140,7 +114,7 @@ def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
 
 
 def test_a_host_that_has_lost_the_coordinator_keeps_its_record_and_waits_for_nobody(hosts):
-    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=6000, pause=0.1)})
+    job = hosts(2, code=STEPS.format(steps=6000, pause=0.1))
     job.says(r"step=20 ", host=2)
     job[1].kill()
     assert job.end()[1] == 69
@@ -148,10 +122,9 @@ def test_a_host_that_has_lost_the_coordinator_keeps_its_record_and_waits_for_nob
     assert told["cause"]["host"] == "algo-1" and told["there"] == []
 
 
-def test_lines_for_cloudwatch(hosts):
-    environment = {"ENTRYPOINT_EMF": "Training/tests"}
-    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1)}, environment=environment)
-    assert job.end() == [0, 0]
+def test_each_host_prints_lines_for_cloudwatch(hosts):
+    job = hosts(2, code=STEPS.format(steps=20, pause=0.1), EMF="Training/tests")
+    job.must_end(0)
     for number in (1, 2):
         # One of the end, and on a slow machine one of each minute before it.
         *_, told = [json.loads(line) for line in job[number].log.splitlines() if line.startswith("{")]
@@ -159,49 +132,45 @@ def test_lines_for_cloudwatch(hosts):
         assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Training/tests"
 
 
-def test_secrets_are_not_in_it(hosts):
+def test_secrets_are_not_in_the_record(hosts):
     code = "import os\nprint('step=1 loss=0.5 token', os.environ['MY_TOKEN'])\n"
-    job = hosts(1, "train.py", code={"train.py": code}, environment={"MY_TOKEN": "hidden-value-17"})
-    assert job.end() == [0]
+    job = hosts(1, code=code, environment={"MY_TOKEN": "hidden-value-17"})
+    job.must_end(0)
     assert "hidden-value-17" not in json.dumps(record(job, "algo-1"))
 
 
-def test_switched_off(hosts):
-    job = hosts(2, "exits.py", environment={"ENTRYPOINT_MONITOR": "false"})
-    assert job.end() == [0, 0]
-    assert not [path for host in job.hosts.values() for path in (host.base / "output/data").glob("record")]
+def test_without_the_monitor_there_is_no_record(hosts):
+    job = hosts(1, "exits.py", MONITOR="false")
+    job.must_end(0)
+    assert not (job[1].base / "output/data/record").exists()
 
 
-def kill_monitors(job, count: int) -> None:
+def monitors(job, count: int = 1) -> list[int]:
+    """Return the pids of the monitors, once there are so many."""
+
+    def found() -> list[int]:
+        comms = {pid: Path(f"/proc/{pid}/comm") for pid in processes_with(str(job.folder))}
+        return [pid for pid, comm in comms.items() if comm.exists() and comm.read_text() == "monitor\n"]
+
+    return eventually(lambda: len(pids := found()) == count and (pids or True), within=LONG)
+
+
+def kill_monitors(job, count: int, number: int = signal.SIGKILL) -> None:
     """Kill the monitors, as the kernel does when memory is short."""
-    for pid in eventually(lambda: len(found := monitors(job)) == count and found, within=LONG):
-        os.kill(pid, signal.SIGKILL)
-
-
-def monitors(job) -> list[int]:
-    found = processes_with(str(job.folder))
-    return [pid for pid in found if (name := comm(pid)) and name == "monitor"]
-
-
-def comm(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    for pid in monitors(job, count):
+        os.kill(pid, number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 def test_a_job_without_its_monitor_is_the_same(hosts, number):
     waits = "while not os.path.exists(os.environ['TEST_FOLDER'] + '/go'): time.sleep(0.05)\n"
-    job = hosts(2, "train.py", code={"train.py": STEPS.format(steps=20, pause=0.1) + waits})
+    job = hosts(2, code=STEPS.format(steps=20, pause=0.1) + waits)
     job.all_say("step=1 ")
-    for pid in eventually(lambda: len(found := monitors(job)) == 2 and found, within=LONG):
-        os.kill(pid, number)
+    kill_monitors(job, 2, number)
     if number == signal.SIGKILL:  # it is said, and another one goes on
         job.all_say("monitor of this host was killed by SIGKILL; it is restarted")
     (job.folder / "go").touch()
-    assert job.end() == [0, 0]
+    job.must_end(0)
     assert ("record of this host is incomplete" in job[1].log) == (number == signal.SIGSTOP)
     if number == signal.SIGKILL:
         late = "no report.html: it was not made within" in job[1].log  # on a busy machine
@@ -209,139 +178,82 @@ def test_a_job_without_its_monitor_is_the_same(hosts, number):
 
 
 def test_the_monitor_goes_with_its_launcher(hosts):
-    job = hosts(1, "train.py", code={"train.py": STEPS.format(steps=600, pause=0.1)})
-    eventually(lambda: monitors(job), within=LONG)
+    job = hosts(1, code=STEPS.format(steps=600, pause=0.1))
+    monitors(job)
     job[1].kill()
-    eventually(lambda: not monitors(job), within=LONG)
+    monitors(job, 0)
 
 
 def test_who_prints_much_is_not_held_up_and_is_counted(hosts):
-    code = "print('\\n'.join(f'step={step} loss=1.0 ' + 'x' * 80 for step in range(50_000)))\n"
-    job = hosts(1, "train.py", code={"train.py": code})
-    assert job.end() == [0]
-    counted = Counter()
-    for _, _, processes, _ in lines(job, "algo-1", "sample"):
-        counted.update({name: used.get("output", 0) for name, used in processes.items()})
-    size = sum(len(f"step={step} loss=1.0 ") + 81 for step in range(50_000))
-    assert counted["script"] <= size
+    job = hosts(1, code="print('\\n'.join(f'step={step} loss=1.0 ' + 'x' * 80 for step in range(50_000)))\n")
+    job.must_end(0)
+    counted = sum(each.get("script", {}).get("output", 0) for _, _, each, _ in lines(job, "algo-1", "sample"))
+    assert 0 < counted <= sum(len(f"step={step} loss=1.0 ") + 81 for step in range(50_000))
 
 
 class TestHangs:
-    def test_each_stack_and_who_is_missing(self, hosts):
-        job = hosts(3, "train.py", code={"train.py": WAITS}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
-        assert job.end() == [72, 72, 72]
+    def test_each_stack_is_kept_and_who_is_missing_is_named(self, hosts):
+        job = hosts(3, code=WAITS, **FAILS_SOON)
         said = "no progress in any process for 2 s: script on algo-2 is in train.py:5 read_data (sleeps), the other 2"
+        job.must_end(72, "algo-2 script (no progress): " + said)
         assert said in job[1].log
-        assert job[3].failure.startswith("algo-2 script (no progress): " + said)
         for number in (1, 2, 3):
             stacks = (job[number].base / f"output/data/stacks-algo-{number}.txt").read_text()
             assert ("train.py:5 read_data" in stacks) == (number == 2)
 
     def test_ranks_are_named_by_the_lines_of_their_script(self, hosts):
         """Each rank has a parent, a program of ours that only waits, outside of site-packages."""
-        pytest.importorskip("mpi4py")
-        environment = {**SOON, "ENTRYPOINT_HANG_ACTION": "fail"}
-        job = hosts(2, "train.py", hyperparameters=MPI, code={"train.py": A_RANK_IS_MISSING}, environment=environment)
-        assert job.end() == [72, 72]
-        assert job[1].failure.startswith("algo-2 rank 1 (no progress): ")
-        assert "rank 1 on algo-2 is in train.py:5 read_data (sleeps), rank 0 on algo-1" in job[1].failure
-        assert "is in train.py:9 <module> (waits in a collective)" in job[1].failure
+        job = hosts(2, code=A_RANK_IS_MISSING, mode="mpi", **FAILS_SOON)
+        first = job.must_end(72, "algo-2 rank 1 (no progress): ")
+        assert "rank 1 on algo-2 is in train.py:5 read_data (sleeps), rank 0 on algo-1" in first
+        assert "is in train.py:9 <module> (waits in a collective)" in first
 
-    def test_it_may_be_tried_again(self, hosts):
+    def test_a_job_that_hangs_may_be_tried_again(self, hosts):
         code = f"import os, sys\nif os.environ['ENTRYPOINT_RESTART_COUNT'] != '0': sys.exit()\n{WAITS}"
-        again = {"ENTRYPOINT_HANG_ACTION": "restart", "ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_RESTART_BACKOFF": "0.1"}
-        job = hosts(2, "train.py", code={"train.py": code}, environment={**SOON, **again})
-        assert job.end() == [0, 0]
+        job = hosts(2, code=code, HANG_AFTER=2, HANG_ACTION="restart", RESTARTS=1, RESTART_BACKOFF=0.1)
+        job.must_end(0)
         assert "attempt 0 failed: algo-2 script (no progress)" in job[1].log
 
-    def test_by_default_the_job_goes_on(self, hosts):
+    def test_by_default_a_job_that_hangs_goes_on(self, hosts):
         wait = "while not os.path.exists(os.environ['TEST_FOLDER'] + '/go'): time.sleep(0.05)"
         code = WAITS.replace("time.sleep(600)", wait).replace("lock.acquire()\nlock.acquire()", wait)
-        job = hosts(2, "train.py", code={"train.py": code}, environment=SOON)
+        job = hosts(2, code=code, HANG_AFTER=2)
         job.says("no progress in any process", host=1)
         (job.folder / "go").touch()
-        assert job.end() == [0, 0]
+        job.must_end(0)
         assert job[1].log.count("no progress in any process") == 1
 
-    def test_work_without_words_is_none(self, hosts):
+    def test_silent_work_is_no_hang(self, hosts):
         """One rank works while the other waits for it, as when a chief evaluates."""
-        job = hosts(2, "train.py", code={"train.py": WORKS}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
-        assert job.end() == [0, 0]
+        job = hosts(2, code=WORKS, **FAILS_SOON)
+        job.must_end(0)
         assert "no progress" not in job[1].log
 
-    @pytest.mark.more  # the next one works for as long, in the script itself
-    def test_a_compiler_that_works_for_long_is_none(self, hosts):
-        job = hosts(1, "train.py", code={"train.py": COMPILES}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
-        assert job.end() == [0]
-        assert "no progress" not in job[1].log
-
-    def test_a_pipe_that_nobody_empties(self, hosts):
+    def test_a_pipe_that_nobody_empties_is_a_hang(self, hosts):
         """It does not matter what happened to the monitor before."""
-        job = hosts(1, "train.py", code={"train.py": FULL_PIPE}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"})
+        job = hosts(1, code=FULL_PIPE, **FAILS_SOON)
         job.says("begins", host=1)
         kill_monitors(job, 1)
-        assert job.end() == [72]
-        assert "no progress in any process for 2 s: script on algo-1 is in train.py:5 feed" in job[1].failure
+        first = job.must_end(72)
+        assert "no progress in any process for 2 s: script on algo-1 is in train.py:5 feed" in first
 
-    @pytest.mark.more
-    def test_a_thread_that_the_script_leaves_behind(self, hosts):
-        job = hosts(
-            1, "train.py", code={"train.py": LEAVES_A_THREAD}, environment={**SOON, "ENTRYPOINT_HANG_ACTION": "fail"}
-        )
-        assert job.end() == [72]
-        left = "script on algo-1 is in the end of the script, which waits for its thread uploader in train.py:4 upload"
-        assert f"no progress in any process for 2 s: {left} (has ended)" in job[1].log
-        assert left in job[1].failure
-
-    def test_a_loader_that_waits_for_s3(self, hosts):
+    def test_a_loader_that_waits_for_s3_hangs(self, hosts):
         pytest.importorskip("boto3")
         keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-west-1"}
         with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and answers none
             keys["AWS_ENDPOINT_URL"] = "http://127.0.0.1:{1}".format(*silent.getsockname())
-            environment = {**SOON, **keys, "ENTRYPOINT_HANG_ACTION": "fail"}
-            job = hosts(1, "train.py", code={"train.py": SILENT_S3}, environment=environment)
-            assert job.end() == [72]
-        assert (
-            "no progress in any process for 2 s: script on algo-1 is in train.py:5 load, in botocore." in job[1].failure
-        )
+            first = hosts(1, code=SILENT_S3, environment=keys, **FAILS_SOON).must_end(72)
+        assert "no progress in any process for 2 s: script on algo-1 is in train.py:5 load, in botocore." in first
 
-    def test_a_frozen_parameter_server(self, hosts):
-        environment = {**LISTENS, **SOON, "ENTRYPOINT_HANG_ACTION": "fail"}
+    def test_a_frozen_parameter_server_is_named(self, hosts):
         code = "import time\nprint('begins', flush=True)\ntime.sleep(600)\n"
-        job = hosts(2, "train.py", code={"train.py": code}, hyperparameters=PS, environment=environment)
+        job = hosts(2, code=code, mode="ps", environment=LISTENS, **FAILS_SOON)
         job.all_say("begins")
-        os.kill(job.pid_of("ps/0", host=2) if "ps/0" in job[2].log else job.pid_of("ps/1", host=2), signal.SIGSTOP)
-        assert job.end() == [72, 72]
+        os.kill(job.pid_of("ps/1", host=2), signal.SIGSTOP)
+        job.must_end(72)
         assert re.search(r"ps/1 on algo-2 is in no code \(stopped by a signal\)", job[1].log)
 
 
-# Two hosts with a socket of their own: `swap` exchanges so many bytes, and `ends` says whether the test is through.
-MEETS = """
-import json, os, pathlib, socket, time
-
-config = json.loads(os.environ["TF_CONFIG"])
-(here, port), (there, _) = [worker.split(":") for worker in config["cluster"]["worker"]]
-if config["task"]["index"] == 0:
-    link, _ = socket.create_server((here, int(port))).accept()
-else:
-    while True:
-        try:
-            link = socket.create_connection((here, int(port)), source_address=(there, 0))
-            break
-        except OSError:
-            time.sleep(0.1)
-
-def swap(size):
-    link.sendall(bytes(size)) if config["task"]["index"] else link.recv(size, socket.MSG_WAITALL)
-    link.recv(size, socket.MSG_WAITALL) if config["task"]["index"] else link.sendall(bytes(size))
-
-def ends():
-    if config["task"]["index"]:
-        return link.recv(1) == b"1"
-    stop = pathlib.Path(os.environ["TEST_FOLDER"], "stop").exists()
-    link.sendall(b"01"[stop : stop + 1])
-    return stop
-"""
 # What programs/on_path/ sees of a training with so many weights.
 TRAINS = """
 from keras.src.optimizers.optimizer import Optimizer
@@ -350,9 +262,26 @@ class Variable:
 sgd, weights = Optimizer(), Variable()
 """
 LEARNS = "sgd.apply_gradients(zip([1.0], [weights]))"
-EXCHANGES = f"""{MEETS}{TRAINS.format(weights=10_000)}
+# Two hosts with a socket of their own, which exchange as many bytes as gradients have.
+EXCHANGES = f"""
+import json, os, socket, time
+
+config = json.loads(os.environ["TF_CONFIG"])
+first, size = config["task"]["index"] == 0, 4 * 10_000
+(here, port), (there, _) = [worker.split(":") for worker in config["cluster"]["worker"]]
+while True:
+    try:
+        if first:
+            link, _ = socket.create_server((here, int(port))).accept()
+        else:
+            link = socket.create_connection((here, int(port)), source_address=(there, 0))
+        break
+    except OSError:
+        time.sleep(0.1)
+{TRAINS.format(weights=10_000)}
 for step in range(100_000):
-    swap(4 * 10_000)
+    link.recv(size, socket.MSG_WAITALL) if first else link.sendall(bytes(size))
+    link.sendall(bytes(size)) if first else link.recv(size, socket.MSG_WAITALL)
     {LEARNS}
     print(f"step={{step}} loss=1.0", flush=True)
     time.sleep(0.1)
@@ -381,20 +310,16 @@ class CollectiveAllReduceExtended:
         self._num_workers = 2
 """,
 }
-REQUIRED = {**SOON, "ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
+ALONE = STEPS.format(steps=100_000, pause=0.04)
 
 
 class TestDistributed:
-    ALONE = STEPS.format(steps=100_000, pause=0.04)
-
     def test_hosts_that_exchange_gradients_are_told(self, hosts):
-        job = hosts(
-            2, "train.py", code={"train.py": EXCHANGES, **KERAS}, environment={**SOON, "ENTRYPOINT_MODE": "mwms"}
-        )
+        job = hosts(2, code={"train.py": EXCHANGES, **KERAS}, mode="mwms")
         said = job.says("distributed: .*", within=120)[0]
         assert re.match(r"distributed: yes: 2 hosts exchange \d\d.* kB a step for 10,000 weights", said)
-        job.signal(signal.SIGTERM)
-        assert job.end() == [143, 143]
+        job.stop()
+        job.must_end(143)
 
     def test_a_job_of_seconds_that_leaves_its_strategy_is_told_at_its_end(self, hosts):
         """As with a model outside of the scope; the report begins with it, and the exit code is the script's."""
@@ -410,11 +335,8 @@ for step in range(3000):
     {LEARNS}
     print(f"step={{step}} loss=1.0", flush=True)
 """
-        job = hosts(
-            2, "train.py", code={"train.py": code, **KERAS, **STRATEGY},
-            environment={**SOON, "ENTRYPOINT_MODE": "mwms"},
-        )  # fmt: skip
-        assert job.end() == [0, 0]
+        job = hosts(2, code={"train.py": code, **KERAS, **STRATEGY}, mode="mwms")
+        job.must_end(0)
         words = "every host trains alone (a strategy of 2 workers was made, and gradients are applied outside of it"
         (told,) = re.findall(r"distributed: NO: .*", job[1].log)
         line = code[: code.index("sgd.apply")].count("\n") + 1
@@ -423,101 +345,22 @@ for step in range(3000):
         ((together, more),) = lines(job, "algo-1", "distributed")
         assert together is False and more["words"].startswith(words)
 
-    @pytest.mark.more  # the next one says it, too
-    def test_hosts_that_train_alone_are_told(self, hosts):
-        job = hosts(2, "train.py", code={"train.py": self.ALONE}, environment=SOON)
-        said = job.says(r"distributed: .*")[0]
-        # Of both, unless the machine is so busy that one is far ahead.
-        assert re.match(
-            r"distributed: NO: (every host|algo-\d) trains alone \(exchanged nothing with other hosts", said
-        )
-        assert "ENTRYPOINT_MODE=single states that this is intended" in said
-        job.signal(signal.SIGTERM)
-        assert job.end() == [143, 143]
-        assert "".join(host.log for host in job.hosts.values()).count("distributed:") == 1
-
-    @pytest.mark.more
-    @pytest.mark.parametrize("weights", [0, 1_000_000], ids=["weights unknown", "a million weights"])
-    def test_a_few_bytes_a_step_are_no_gradients(self, hosts, weights):
-        trains, learns = (TRAINS.format(weights=weights), LEARNS) if weights else ("", "pass")
-        code = f"""{MEETS}{trains}
-for step in range(100_000):
-    swap(50)
-    {learns}
-    print(f"step={{step}} loss=1.0", flush=True)
-    time.sleep(0.02)
-    if step % 100 == 0 and ends():
-        break
-"""
-        job = hosts(2, "train.py", code={"train.py": code, **KERAS}, environment={**SOON, "ENTRYPOINT_MODE": "mwms"})
-        said = job.says("distributed: .*", within=2 * LONG)[0]
-        assert said.startswith("distributed: NO" if weights else "distributed: "), said
-        job.says(f"step={int(re.findall(r'step=([0-9]+) ', job[1].log)[-1]) + 200} ", host=1)  # it stays so
-        (job.folder / "stop").touch()
-        assert job.end() == [0, 0]
-        assert "distributed: yes" not in job[1].log
-        seen = sum(sum(peers.get("algo-1", ())) for *_, peers in lines(job, "algo-2", "sample"))
-        assert seen >= 2 * 50 * 500, "the exchange was counted"
-
-    @pytest.mark.more
-    @pytest.mark.parametrize("weights", [0, 1_000_000], ids=["weights unknown", "a million weights"])
-    def test_weights_that_are_averaged_now_and_then_end_nothing(self, hosts, weights):
-        trains, learns = (TRAINS.format(weights=weights), LEARNS) if weights else ("", "pass")
-        code = f"""{MEETS}{trains}
-for step in range(1, 100_000):
-    {learns}
-    print(f"step={{step}} loss=1.0", flush=True)
-    time.sleep(0.02)
-    if step % 200 == 0:
-        swap(4_000_000)
-        if ends():
-            break
-"""
-        job = hosts(2, "train.py", code={"train.py": code, **KERAS}, environment=REQUIRED)
-        job.says("distributed: yes" if weights else "distributed: unclear", within=2 * LONG)
-        (job.folder / "stop").touch()
-        assert job.end() == [0, 0]
-        assert "distributed: NO" not in job[1].log
-
-    @pytest.mark.more
-    def test_steps_of_a_preparation_are_none_of_the_training(self, hosts):
-        """They are many, and go on for longer than a training needs for a verdict."""
-        code = f"""{MEETS}{TRAINS.format(weights=10_000)}
-began = time.monotonic()
-for step in range(100_000):
-    print(f"tokenizer step={{step}}", flush=True)
-    time.sleep(0.02)
-    if step > 600 and time.monotonic() > began + 25:
-        break
-for step in range(100_000):
-    swap(4 * 10_000)
-    {LEARNS}
-    print(f"step={{step}} loss=1.0", flush=True)
-    time.sleep(0.1)
-    if ends():
-        break
-"""
-        job = hosts(2, "train.py", code={"train.py": code, **KERAS}, environment=REQUIRED)
-        job.says("distributed: yes", within=2 * LONG)
-        (job.folder / "stop").touch()
-        assert job.end() == [0, 0]
-        assert "distributed: NO" not in job[1].log
-
-    def test_which_may_be_a_failure(self, hosts):
+    def test_hosts_that_train_alone_may_be_a_failure(self, hosts):
         """It does not matter what a program prints, or what happened to the monitors before."""
-        environment = {**SOON, "ENTRYPOINT_REQUIRE_DISTRIBUTED": "true"}
-        hostile = f"print('step=inf loss=1\\nstep=nan\\nEpoch 1/' + '9' * 5000, flush=True)\n{self.ALONE}"
-        job = hosts(2, "train.py", code={"train.py": hostile}, environment=environment)
+        hostile = f"print('step=inf loss=1\\nstep=nan\\nEpoch 1/' + '9' * 5000, flush=True)\n{ALONE}"
+        job = hosts(2, code=hostile, REQUIRE_DISTRIBUTED="true")
         job.all_say("step=1 ")
         kill_monitors(job, 2)
-        assert job.end() == [78, 78]
-        assert "(trains alone): distributed: NO" in job[2].failure
+        assert "(trains alone): distributed: NO" in job.must_end(78)
+        said = job.says(r"distributed: .*", host=1)[0]
+        assert re.match(r"distributed: NO: (every host|algo-\d) trains alone \(exchanged nothing with other", said)
+        assert "ENTRYPOINT_MODE=single states that this is intended" in said
 
-    def test_those_that_are_meant_to_are_not(self, hosts):
-        job = hosts(2, "train.py", code={"train.py": self.ALONE}, environment={**SOON, "ENTRYPOINT_MODE": "single"})
+    def test_of_hosts_that_are_meant_to_train_alone_nothing_is_said(self, hosts):
+        job = hosts(2, code=ALONE, MODE="single")
         job.all_say("step=200 ")
-        job.signal(signal.SIGTERM)
-        assert job.end() == [143, 143]
+        job.stop()
+        job.must_end(143)
         assert "distributed:" not in job[1].log
 
 
@@ -538,7 +381,7 @@ class TestMarks:
     """Tests of what scripts report by sagemaker_tf_data."""
 
     def test_a_script_says_more_than_it_prints(self, hosts):
-        code = """
+        code = """if True:
             import time
             from sagemaker_tf_data import log_metrics, mark, timed
             for number, _ in enumerate(timed(range(4))):
@@ -547,8 +390,8 @@ class TestMarks:
             with mark("checkpoint"):
                 time.sleep(0.3)
             """
-        job = hosts(2, "train.py", code={"train.py": textwrap.dedent(code)})
-        assert job.end() == [0, 0]
+        job = hosts(2, code=code)
+        job.must_end(0)
         assert "loss" not in job[1].log
         for host in ("algo-1", "algo-2"):
             sums: Counter = Counter()
@@ -564,7 +407,7 @@ class TestMarks:
             assert metrics["loss"] == 0.5
 
     def test_keras_tells_its_steps_by_a_callback(self, hosts):
-        code = """
+        code = """if True:
             import numpy as np, tensorflow as tf
             from sagemaker_tf_data import keras_callback
             model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
@@ -577,8 +420,8 @@ class TestMarks:
             model.fit(x, y, batch_size=8, verbose=0, callbacks=[keras_callback(weights_every=5)])
             print("fitted both", flush=True)
             """
-        job = hosts(1, "train.py", code={"train.py": textwrap.dedent(code)})
-        assert job.end() == [0]
+        job = hosts(1, code=code)
+        job.must_end(0)
         times: Counter = Counter()
         for _, told in lines(job, "algo-1", "mark"):
             times[told["what"]] += told["times"]
@@ -590,29 +433,26 @@ class TestMarks:
             metrics |= found
         assert (metrics["epoch"], metrics["epochs"]) == (1, 1) and metrics["val_loss"] >= 0
 
-    @pytest.mark.parametrize("weights", [pytest.param("equal", marks=pytest.mark.more), "different"])
+    @pytest.mark.parametrize("weights", ["2.0", "own"], ids=["equal", "different"])
     def test_ranks_are_to_have_the_same_weights(self, hosts, weights):
-        code = f"""
-            import os, tensorflow as tf
+        code = f"""if True:
+            import itertools, os, pathlib, time
+            import tensorflow as tf
             from sagemaker_tf_data import tell_weights
             own = int(os.environ["SM_CURRENT_HOST"][-1])
-            import itertools, pathlib, time
             stop = pathlib.Path(os.environ["TEST_FOLDER"], "stop")
             # The monitor may not listen to the first, and keeps the last twenty until the other host's have come.
             for step in itertools.count(100, 100):
-                tell_weights(step, [tf.Variable({"own" if weights == "different" else 2.0})])
+                tell_weights(step, [tf.Variable({weights})])
                 if stop.exists():
                     break
                 time.sleep(1)
             """
-        environment = {"ENTRYPOINT_REQUIRE_DISTRIBUTED": "true", "ENTRYPOINT_MODE": "mwms"}
         # The test before has weights of the real TensorFlow, whose import takes seconds on each host.
-        files = {"train.py": textwrap.dedent(code), "tensorflow.py": SUMS}
-        job = hosts(2, "train.py", code=files, environment=environment)
-        if weights == "equal":
-            job.says(r"equal weights on all 2 processes after step \d+00", host=1)
-            (job.folder / "stop").touch()
-            assert job.end() == [0, 0]
-        else:
-            assert job.end() == [78, 78]
-            assert re.search(r"weights differ 3 times in a row, now after step \d+00: their norm is", job[2].failure)
+        job = hosts(2, code={"train.py": code, "tensorflow.py": SUMS}, mode="mwms", REQUIRE_DISTRIBUTED="true")
+        if weights == "own":
+            assert re.search(r"weights differ 3 times in a row, now after step \d+00: their norm is", job.must_end(78))
+            return
+        job.says(r"equal weights on all 2 processes after step \d+00", host=1)
+        (job.folder / "stop").touch()
+        job.must_end(0)

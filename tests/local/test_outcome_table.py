@@ -19,9 +19,8 @@ from control_group import why_not as why_no_group
 from open_mpi import DAEMON
 from outcomes.case import Case, Way
 from outcomes.judge import complaints, figures, replays
-from outcomes.pairs import PAIRS
 from outcomes.run import ALONE, Result, run
-from outcomes.table import CASES
+from outcomes.table import CASES, PAIRS
 from silent_disk import why_not as why_no_disk
 
 AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 3 * (os.cpu_count() or 1))
@@ -46,7 +45,9 @@ def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tell: Callable[[str], None]
 ) -> Iterator[Callable[[Case], Result]]:
     """Run all selected cases in a few threads at the first use; return case to result."""
-    items = [item for item in request.session.items if getattr(item, "function", None) is test_outcome]
+    items = [
+        item for item in request.session.items if getattr(item, "function", None) is test_case_ends_as_the_table_says
+    ]
     asked = [item.callspec.params["case"] for item in items]
     folder = tmp_path_factory.mktemp("outcomes")
     started: dict[str, Future[Result]] = {}
@@ -60,16 +61,6 @@ def outcomes(
     ended = [future.result() for future in started.values() if not (future.cancelled() or future.exception())]
     if ended:
         tell(f"{len(ended)} cases, {AT_ONCE} at a time\n{figures(ended)}")
-        keep(ended)
-
-
-def keep(ended: list[Result]) -> None:
-    """Keep the figures of each case, with OUTCOMES_FIGURES=FILE."""
-    if path := os.environ.get("OUTCOMES_FIGURES"):
-        rows = [{"case": r.case.name, "bound": r.case.bound.name, "told": r.told, "gone": r.gone,
-                 "heard": r.heard, "seconds": r.seconds} for r in ended]  # fmt: skip
-        with open(path, "w") as file:
-            json.dump(rows, file, indent=1)
 
 
 def as_here(case: Case) -> Case:
@@ -82,7 +73,7 @@ def as_here(case: Case) -> Case:
     "case",
     [pytest.param(as_here(case), id=case.name, marks=() if case.name in PAIRS else pytest.mark.more) for case in CASES],
 )
-def test_outcome(case: Case, outcomes: Callable[[Case], Result]) -> None:
+def test_case_ends_as_the_table_says(case: Case, outcomes: Callable[[Case], Result]) -> None:
     if why := why_not(case):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
     result = outcomes(case)

@@ -1,10 +1,8 @@
 """Test a job whose environment names a proxy: no process uses it for a host of the job; pip and S3 still do."""
 
 import json
-import os
 
 import pytest
-from hosts import JAX, ROOT
 from proxies import proxy
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -21,24 +19,13 @@ def told(host) -> dict:
     return json.loads(next(line.partition(" told ")[2] for line in host.log.splitlines() if " told " in line))
 
 
-NO_JAX = pytest.mark.skipif(not JAX.exists(), reason=f"no {JAX}; tests/run.sh makes it")
-
-
-@pytest.mark.parametrize(
-    "mode",  # what mpirun starts has its environment another way
-    ["mwms", "mpi", pytest.param("jax", marks=[pytest.mark.more, NO_JAX])],
-)
+@pytest.mark.parametrize("mode", ["mwms", "mpi"])  # what mpirun starts has its environment another way
 def test_programs_ask_no_proxy_for_a_host(hosts, mode):
     asked = ["algo-1", "algo-2", "localhost", "127.0.0.1", "169.254.169.254", "index.example.com", "bucket.example.com"]
     with proxy() as (url, heard):
         given = {"http_proxy": url, "https_proxy": url, "no_proxy": "a.internal", "NO_PROXY": "", "no_grpc_proxy": "b"}
-        given |= {"PYTHONPATH": f"{JAX}{os.pathsep}{ROOT}"} if mode == "jax" else {}
-        job = hosts(
-            2,
-            code={"train.py": ASKS},
-            environment={**given, "ENTRYPOINT_MODE": mode, "ASKED": json.dumps(asked)},
-        )
-        assert job.end() == [0, 0]
+        job = hosts(2, code=ASKS, mode=mode, environment={**given, "ASKED": json.dumps(asked)})
+        job.must_end(0)
     for number in (1, 2):
         found = told(job[number])
         assert found["bypassed"] == asked[:5]
@@ -50,11 +37,10 @@ def test_programs_ask_no_proxy_for_a_host(hosts, mode):
     assert not heard
 
 
-@pytest.mark.more  # what is added where it is not forbidden is above
-def test_it_is_left_alone_where_the_user_says_so(hosts):
-    environment = {"http_proxy": "http://127.0.0.1:1", "NO_PROXY": "b", "ENTRYPOINT_NO_PROXY": "off", "ASKED": "[]"}
-    job = hosts(1, code={"train.py": ASKS}, environment={**environment, "no_proxy": "a"})
-    assert job.end() == [0]
+def test_no_proxy_is_left_alone_where_the_user_says_so(hosts):
+    given = {"http_proxy": "http://127.0.0.1:1", "NO_PROXY": "b", "no_proxy": "a", "ASKED": "[]"}
+    job = hosts(1, code=ASKS, environment=given, NO_PROXY="off")
+    job.must_end(0)
     assert (told(job[1])["no_proxy"], told(job[1])["NO_PROXY"]) == ("a", "b")
     assert "name a proxy" not in job[1].log
 
@@ -64,10 +50,10 @@ def test_pip_and_s3_ask_the_proxy(hosts):
         proxies = {"http_proxy": url, "https_proxy": url, "no_proxy": "", "NO_PROXY": ""}
         index = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://index.invalid/simple", "PIP_RETRIES": "0"}
         job = hosts(1, code={"train.py": "", "requirements.txt": "testlibrary\n"}, environment={**proxies, **index})
-        assert job.end() == [65]
+        job.must_end(65)
         assert any("CONNECT index.invalid:443" in each for each in asked)
         keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_ENDPOINT_URL_S3": "http://s3.invalid"}
         there = {"sagemaker_submit_directory": "s3://bucket/sourcedir.tar.gz"}
         job = hosts(1, code={}, hyperparameters=there, environment={**proxies, **keys, "AWS_REGION": "eu-west-1"})
-        assert job.end() == [65]
+        job.must_end(65)
         assert any("http://s3.invalid/bucket/sourcedir.tar.gz" in each for each in asked)

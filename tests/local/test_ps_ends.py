@@ -3,9 +3,6 @@
 import pytest
 from hosts import LISTENS
 
-PS = {"sagemaker_parameter_server_enabled": "true"}
-SHORT = {**LISTENS, "ENTRYPOINT_PS_QUIET": "3"}
-
 # The worker does DEED from before the chief's end on, and saves.
 PROGRAM = '''
 """Once this ran a tf.distribute.Server in each worker: server = tf.distribute.Server(...); server.join()"""
@@ -40,13 +37,7 @@ match os.environ["DEED"]:
     case "serves and computes":
         server = listen()
         (shared / "begun").touch()
-        compute(5)  # longer than ENTRYPOINT_PS_QUIET
-        save()
-    case "waits for the chief, and computes then":
-        server = listen()
-        (shared / "begun").touch()
-        time.sleep(2.5)  # shorter than ENTRYPOINT_PS_QUIET
-        compute(5)
+        compute(3)  # longer than ENTRYPOINT_PS_QUIET
         save()
     case "looks for a file that never comes":
         signal.signal(signal.SIGTERM, save)
@@ -64,41 +55,35 @@ match os.environ["DEED"]:
 '''
 
 
-def job_of(hosts, deed: str, **settings: str):
-    environment = {**SHORT, "DEED": deed, **settings}
-    return hosts(
-        2, "train.py", code={"train.py": PROGRAM, "old/unused.py": PROGRAM}, hyperparameters=PS, environment=environment
-    )
+@pytest.fixture
+def job_of(hosts):
+    """Start a chief that ends as soon as the worker has begun its deed."""
+
+    def start(deed: str, **settings: object):
+        code = {"train.py": PROGRAM, "old/unused.py": PROGRAM}
+        return hosts(2, code=code, mode="ps", environment={**LISTENS, "DEED": deed}, PS_QUIET=2, **settings)
+
+    return start
 
 
-@pytest.mark.parametrize(
-    "deed",
-    [
-        "sleeps",
-        "serves and computes",
-        pytest.param("waits for the chief, and computes then", marks=pytest.mark.more),
-    ],
-)
-def test_a_worker_that_still_works_is_waited_for(hosts, deed):
-    job = job_of(hosts, deed)
-    assert job.end() == [0, 0]
+@pytest.mark.parametrize("deed", ["sleeps", "serves and computes"])
+def test_a_worker_that_still_works_is_waited_for(job_of, deed):
+    job = job_of(deed)
+    job.must_end(0)
     assert (job[2].base / "model/saved").exists()
     assert "worker/0 ended: exit code 0" in job[2].log
 
 
-def test_a_worker_that_serves_and_does_nothing_is_ended_in_its_time(hosts):
-    job = job_of(hosts, "looks for a file that never comes")
-    assert job.end() == [0, 0]
+def test_a_worker_that_serves_and_does_nothing_is_ended_in_its_time(job_of):
+    job = job_of("looks for a file that never comes")
+    job.must_end(0)
     assert (job[2].base / "model/saved").exists()  # it takes longer than after a failure
     assert "worker/0: only serves processes that have ended; terminated" in job[2].log
 
 
-def test_a_worker_that_is_killed_after_the_chiefs_end_fails_the_job(hosts):
-    job = job_of(hosts, "is killed")
-    assert job.end() == [137, 137]
-    assert {text.splitlines()[0] for text in job.failures} == {"algo-2 worker/0 (killed by SIGKILL)"}
+def test_a_worker_that_is_killed_after_the_chiefs_end_fails_the_job(job_of):
+    assert job_of("is killed").must_end(137) == "algo-2 worker/0 (killed by SIGKILL)"
 
 
-def test_workers_that_only_serve_by_the_users_word_end_with_the_chief(hosts):
-    job = job_of(hosts, "never ends", ENTRYPOINT_PS_WORKER_END="chief")
-    assert job.end() == [0, 0]
+def test_workers_that_only_serve_by_the_users_word_end_with_the_chief(job_of):
+    job_of("never ends", PS_WORKER_END="chief").must_end(0)

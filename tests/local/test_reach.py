@@ -23,7 +23,7 @@ def cluster():
         yield Cluster(hosts=hosts, me=hosts[0]), port
 
 
-def test_hosts_are_found_or_not(cluster):
+def test_hosts_that_answer_are_found_and_others_told_with_the_reason(cluster):
     job, port = cluster
     found = {reach.host: reach for reach in look_for(job, ["algo-2", "algo-3", "algo-4"], port)}
     assert found["algo-2"].reached and found["algo-2"].address == "127.61.0.2"
@@ -73,7 +73,7 @@ def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobo
     )
 
 
-def test_a_word_that_is_lost_is_said_again_before_the_kernel_would(cluster):
+def test_a_lost_packet_is_sent_again_before_the_kernel_would(cluster):
     """It is sent over a second connection: the kernel itself would wait for a second."""
     job, port = cluster
     took = [seconds_with_a_lost_word(job, port)]

@@ -2,17 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
-from hosts import LISTENS, ROOT
-from variants import variants
+from hosts import LISTENS, entrypoint
 
 from entrypoint.observe.report.make import make
 from entrypoint.record.find import records_in
 
-PS = {"sagemaker_parameter_server_enabled": "true"}
 # A job of so few seconds is judged by one rule: on hosts that share a busy machine, others have reasons to speak.
 OTHERS_OFF = (
     "cpu_starved,gpu_starved,memory,disk,network,idle,small_files,loss,straggler,step_growth,ps_unbalanced,input_bound"
@@ -21,10 +17,10 @@ OTHERS_OFF = (
 LOSS = """
 import math, time
 for step in range(60):
-    print(f"step={{step}} loss={{{loss}}}", flush=True)
+    print(f"step={step} loss={math.nan if step > 30 else 1 / (1 + step)}", flush=True)
     time.sleep(0.1)
 """
-# The second host takes one step in each {ratio} of the first, however fast the machine is.
+# The second host takes one step in each five of the first, however fast the machine is.
 STEPS = """
 import os, pathlib, time
 shared, second = pathlib.Path(os.environ["TEST_FOLDER"]), os.environ["SM_CURRENT_HOST"] == "algo-2"
@@ -32,40 +28,16 @@ own, other = (open(shared / name, "ab+", 0) for name in (("two", "one") if secon
 over, began, step = shared / "over", time.monotonic(), 0
 while not over.exists():
     step += 1
-    print(f"step={{step}} loss={{1 / step:.4f}}", flush=True)
+    print(f"step={step} loss={1 / step:.4f}", flush=True)
     own.write(b".")
-    wanted = step * {ratio} if second else step // {ratio} - 1
+    wanted = step * 5 if second else step // 5 - 1
     while os.fstat(other.fileno()).st_size < wanted and not over.exists():
         time.sleep(0.01)
     time.sleep(0.05)
     if second and step >= 30 and time.monotonic() > began + 8:
         over.touch()
 """
-# A host that goes on does so for several times as long as the job's start has taken.
-ENDS = """
-import os, time
-began = time.time()
-start = began - os.stat(os.environ["SM_INPUT_DIR"] + "/config/resourceconfig.json").st_mtime
-few = {steps} if os.environ["SM_CURRENT_HOST"] == "algo-2" else None
-step = 0
-while step < few if few else step < 80 or time.time() < began + 5 * start:
-    print(f"step={{step}} loss={{1 / (step + 1):.4f}}", flush=True)
-    time.sleep(0.1)
-    step += 1
-"""
 TRAINS = "import time\nfor step in range(40):\n    print(f'step={step}', flush=True)\n    time.sleep(0.1)\n"
-# Steps become {times} times as long as the first were on this machine.
-GROWS = """
-import time
-began = time.monotonic()
-for step in range({steps}):
-    print(f"step={{step}}", flush=True)
-    time.sleep({pace})
-each = (time.monotonic() - began) / {steps}
-for step in range({steps}, {steps} + 15):
-    print(f"step={{step}}", flush=True)
-    time.sleep({times} * each)
-"""
 
 
 @pytest.fixture
@@ -73,15 +45,10 @@ def judged(hosts):
     """Run a job on simulated hosts; return (job, the page's data)."""
 
     def run(count: int, code: str, rule: str, threshold: str = "", **options):
-        others = ",".join(f"{name}=off" for name in OTHERS_OFF.split(",") if name != rule)
-        environment = {
-            "ENTRYPOINT_MONITOR": "true",
-            "ENTRYPOINT_MONITOR_INTERVAL": "0.25",
-            "ENTRYPOINT_RULES": f"{others},{rule}={threshold}" if threshold else others,
-            **options.pop("environment", {}),
-        }
-        job = hosts(count, "train.py", code={"train.py": code}, environment=environment, **options)
-        assert job.end() == [0] * count
+        rules = ",".join(f"{name}=off" for name in OTHERS_OFF.split(",") if name != rule)
+        rules += f",{rule}={threshold}" if threshold else ""
+        job = hosts(count, code=code, MONITOR_INTERVAL=0.25, RULES=rules, **options)
+        job.must_end(0)
         return job, page_of(job)
 
     return run
@@ -104,56 +71,27 @@ def told(page: dict) -> list[str]:
     return [verdict["rule"] for verdict in page["verdicts"]]
 
 
-@pytest.mark.parametrize(("loss", "words"), [("math.nan if step > 30 else 1 / (1 + step)", "loss is nan"), ("0.5", "")])
-def test_a_loss_that_is_ill(judged, loss, words):
-    job, page = judged(1, LOSS.format(loss=loss), "loss", "0.01")
-    assert told(page) == ["loss"] and words in page["verdicts"][0]["text"]
-    severity = "error" if words else "warning"
-    said = rf"^\[algo-1\] (report: {severity}: loss: script on algo-1: |{LATE})"
-    assert re.search(said, job[1].log, re.MULTILINE)
+def test_a_loss_that_is_no_number_is_told_in_the_log_and_on_the_page(judged):
+    job, page = judged(1, LOSS, "loss", "0.01")
+    assert told(page) == ["loss"] and "loss is nan" in page["verdicts"][0]["text"]
+    assert re.search(rf"^\[algo-1\] (report: error: loss: script on algo-1: |{LATE})", job[1].log, re.MULTILINE)
 
 
-def test_a_loss_that_falls(judged):
-    job, page = judged(1, LOSS.format(loss="1 / (1 + step)"), "loss", "0.01")
-    assert told(page) == [] and "report:" not in job[1].log
+def test_a_host_that_is_slower_is_named(judged):
+    _, page = judged(2, STEPS, "straggler", "3", mode="single")
+    assert told(page) == ["straggler"]
+    assert (page["verdicts"][0]["host"], page["verdicts"][0]["process"]) == ("algo-2", "script")
 
 
-@pytest.mark.parametrize(("ratio", "verdicts"), [(5, ["straggler"]), (1, [])])
-def test_one_host_is_slower(judged, ratio, verdicts):
-    _, page = judged(2, STEPS.format(ratio=ratio), "straggler", "3", environment={"ENTRYPOINT_MODE": "single"})
-    assert told(page) == verdicts
-    assert not verdicts or (page["verdicts"][0]["host"], page["verdicts"][0]["process"]) == ("algo-2", "script")
-
-
-@pytest.mark.parametrize(("steps", "verdicts"), [(5, ["idle"]), pytest.param(None, [], marks=pytest.mark.more)])
-def test_one_host_ends_long_before_the_other(judged, steps, verdicts):
-    _, page = judged(2, ENDS.format(steps=steps), "idle", "0.25", environment={"ENTRYPOINT_MODE": "single"})
-    assert told(page) == verdicts
-    phases = [page["phases"][phase]["name"] for phase, *_ in page["hosts"][1]["spans"]]
-    assert "train" in phases and phases[-1] == "end"
-    assert not verdicts or ("idle" in phases and page["verdicts"][0]["host"] == "algo-2")
-
-
-@pytest.mark.parametrize(("files", "verdicts"), [(300, ["small_files"]), pytest.param(3, [], marks=pytest.mark.more)])
-def test_a_channel_of_small_files(judged, files, verdicts):
-    base_files = {f"input/data/train/{number}.txt": "row" for number in range(files)}
+def test_a_channel_of_small_files_is_named(judged):
+    base_files = {f"input/data/train/{number}.txt": "row" for number in range(300)}
     _, page = judged(1, TRAINS, "small_files", "200", base_files=base_files)
-    assert told(page) == verdicts
-    assert page["hosts"][0]["channels"][0]["files"] == files
-
-
-@pytest.mark.parametrize(
-    ("steps", "pace", "times", "verdicts"),
-    variants({"ill": (150, 0.03, 12, ["step_growth"]), "well": (40, 0.15, 1, [])}, "ill"),
-)
-def test_steps_that_take_ever_longer(judged, steps, pace, times, verdicts):
-    _, page = judged(1, GROWS.format(steps=steps, pace=pace, times=times), "step_growth", "4")
-    assert told(page) == verdicts
+    assert told(page) == ["small_files"]
+    assert page["hosts"][0]["channels"][0]["files"] == 300
 
 
 def test_all_hosts_and_their_processes_are_on_one_axis(judged):
-    environment = {**LISTENS, "TRAINING_JOB_NAME": "my-job-17"}
-    job, page = judged(2, TRAINS, "loss", hyperparameters=PS, environment=environment)
+    job, page = judged(2, TRAINS, "loss", mode="ps", environment={**LISTENS, "TRAINING_JOB_NAME": "my-job-17"})
     assert page["job"]["name"] == "my-job-17" and page["job"]["mode"] == "ps" and page["notes"] == []
     names = [(host["name"], sorted(process["role"] for process in host["processes"])) for host in page["hosts"]]
     assert names == [("algo-1", ["chief", "prepare", "ps"]), ("algo-2", ["prepare", "ps", "worker"])]
@@ -164,11 +102,10 @@ def test_all_hosts_and_their_processes_are_on_one_axis(judged):
     assert not list((job[2].base / "output/data").glob("report.html")), "one page for all hosts"
 
 
-def test_a_failure_has_its_report_too(hosts):
-    environment = {"ENTRYPOINT_MONITOR": "true", "ENTRYPOINT_RULES": "idle=off"}
+def test_a_failed_job_has_a_report(hosts):
     code = "print('step=1 loss=0.5', flush=True)\nraise ValueError('no such row')\n"
-    job = hosts(2, "train.py", code={"train.py": code}, environment=environment)
-    assert job.end() == [1, 1]
+    job = hosts(2, code=code, RULES="idle=off")
+    job.must_end(1)
     outcome = page_of(job)["job"]["outcome"]
     assert outcome["kind"] == "failed" and "no such row" in outcome["cause"]["error"]
     # The script of the other host fails, too, and may print its traceback later.
@@ -176,13 +113,13 @@ def test_a_failure_has_its_report_too(hosts):
     assert job[1].failure and not any("Traceback" in line for line in launcher)
 
 
-def test_without_room_for_it_the_job_is_the_same(hosts):
+def test_a_report_that_cannot_be_written_fails_no_job(hosts):
     """A folder is where the page would be."""
     code = (
         "import os\nos.makedirs(os.environ['SM_OUTPUT_DATA_DIR'] + '/report.html/full')\nprint('step=1', flush=True)\n"
     )
-    job = hosts(1, "train.py", code={"train.py": code}, environment={"ENTRYPOINT_MONITOR": "true"})
-    assert job.end() == [0]
+    job = hosts(1, code=code)
+    job.must_end(0)
     assert re.search(rf"^\[algo-1\] (no report.html: \w+Error|{LATE})", job[1].log, re.MULTILINE)
     assert "Traceback" not in job[1].log
 
@@ -196,14 +133,11 @@ DELETES = """if True:
 """
 
 
-INSTEAD = {"nothing": "", "a file": '    output.write_text("no folder")\n'}
-
-
-@pytest.mark.parametrize("instead", variants(INSTEAD, "nothing"))
-def test_an_output_folder_that_is_deleted_while_the_job_runs(hosts, instead):
+@pytest.mark.parametrize("instead", ["", '    output.write_text("no folder")\n'], ids=["nothing", "a file"])
+def test_a_job_outlives_its_output_folder(hosts, instead):
     """The record is written again, with what the monitor still has; where it cannot be, nobody is sent to read it."""
-    job = hosts(1, "train.py", code={"train.py": DELETES + instead}, environment={"ENTRYPOINT_MONITOR": "true"})
-    assert job.end() == [0]
+    job = hosts(1, code=DELETES + instead)
+    job.must_end(0)
     assert "Traceback" not in job[1].log
     if instead:
         assert "the records are gone from" in job[1].log and "`entrypoint report`" not in job[1].log
@@ -213,30 +147,16 @@ def test_an_output_folder_that_is_deleted_while_the_job_runs(hosts, instead):
 
 
 def test_a_rule_that_there_is_not_ends_the_job_at_its_start(hosts):
-    job = hosts(1, "exits.py", environment={"ENTRYPOINT_RULES": "stragler=2"})
-    assert job.end() == [78]
-    assert "did you mean straggler?" in job[1].failure
+    assert "did you mean straggler?" in hosts(1, "exits.py", RULES="stragler=2").must_end(78)
 
 
-def test_without_the_monitor_there_is_none(hosts):
-    job = hosts(1, "exits.py", environment={"ENTRYPOINT_MONITOR": "false"})
-    assert job.end() == [0]
-    assert not (job[1].base / "output/data/report.html").exists()
-
-
-def test_entrypoint_local_says_where_it_is_and_the_command_makes_it_again(local, tmp_path):
-    (tmp_path / "train.py").write_text(LOSS.format(loss="math.nan"))
-    run = local(
-        tmp_path / "train.py", "--hosts", "2", "--env", "ENTRYPOINT_MONITOR=true", "--env", "ENTRYPOINT_MODE=single"
-    )
-    assert run.end() == 0
+def test_entrypoint_local_names_the_report_and_the_command_makes_it_again(local, tmp_path):
+    run = local(LOSS, count=2, mode="single")
+    run.must_end(0)
     end = run.terminal.rpartition("tail s")[2]
     if LATE not in run.terminal:
         assert re.search(r"^report: error: loss: script on algo-\d: loss is nan", end, re.MULTILINE)
         assert re.search(r"^report   .*algo-1/ml/output/data/report.html$", end, re.MULTILINE)
-    made = subprocess.run(
-        [sys.executable, "-m", "entrypoint", "report", run.output, "--price", "3", "--output", tmp_path / "again.html"],
-        env={"PYTHONPATH": str(ROOT), "PATH": ""}, cwd=tmp_path, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    made = entrypoint("report", run.output, "--price", "3", "--output", tmp_path / "again.html", PATH="")
+    assert made.returncode == 0, made.stdout
     assert made.stdout.startswith("error: loss") and (tmp_path / "again.html").exists()

@@ -7,7 +7,7 @@ import sys
 import pytest
 from waiting import eventually
 
-NOTHING = {"train.py": "print('done')\n"}
+NOTHING = "print('done')\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small folder")
@@ -19,17 +19,16 @@ def test_a_full_run_folder_is_told_as_what_it_is(hosts):
     try:
         (run / "filler").write_bytes(bytes(8192))
         job.start("algo-1")
-        assert job.end() == [65]
+        first = job.must_end(65)
     finally:
         eventually(lambda: subprocess.run(["umount", run]).returncode == 0, within=60, what="the folder to be free")
-    first = job[1].failure.splitlines()[0]
     assert first.startswith(f"algo-1 prepare (exit code 65): nothing can be written to {run}: [Errno 28] No space left")
 
 
 def test_a_job_that_is_described_wrongly_leaves_no_folder_in_tmp(hosts, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    job = hosts(2, code=NOTHING, environment={"ENTRYPOINT_MODE": "none such", "TMPDIR": str(temporary)})
+    job = hosts(2, code=NOTHING, environment={"TMPDIR": str(temporary)}, MODE="none such")
     assert job.end() == [78, 78]
     assert list(temporary.iterdir()) == []
 

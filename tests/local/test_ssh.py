@@ -2,24 +2,16 @@
 
 import http.client
 import json
-import shutil
 import subprocess
 import urllib.request
-from pathlib import Path
 
 import pytest
-from variants import variants
+from hosts import Hosts
 
 from entrypoint.launcher.control.wire import to_json
 from entrypoint.launcher.policy.events import Report
 
-pytestmark = [
-    pytest.mark.xdist_group("ssh"),  # `running` is one job
-    pytest.mark.skipif(
-        not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()), reason="needs Open MPI and an ssh daemon"
-    ),
-]
-MPI = {"sagemaker_mpi_enabled": "true"}
+pytestmark = pytest.mark.xdist_group("ssh")  # `running` is one job
 SUM = "from mpi4py import MPI\nprint('sum', MPI.COMM_WORLD.allreduce(1), flush=True)\n"
 WAITS = """
 import os, pathlib, time
@@ -31,45 +23,32 @@ while not pathlib.Path(os.environ["TEST_FOLDER"], "enough").exists():
 ORTED = "orted -mca ess env -mca orte_hnp_uri '1.0;tcp://127.0.0.1:1' "
 
 
-@pytest.fixture(autouse=True)
-def mpi4py():
-    pytest.importorskip("mpi4py")
+# Settings, output, placing, a folder for output, a file of settings, a path in a setting, daemons that tell.
+OPTIONS = (
+    "--mca btl_tcp_links 1 -mca orte_base_help_aggregate 0 --mca coll_tuned_use_dynamic_rules 0 "
+    "--tag-output --report-bindings --display-map --map-by node --rank-by slot --oversubscribe "
+    "--output-filename {folder}/mpi-output --tune {folder}/settings.conf "
+    "--mca btl_vader_backing_directory {folder} --debug-daemons"
+)
 
 
-OPTIONS = {
-    "settings": "--mca btl_tcp_links 1 -mca orte_base_help_aggregate 0 --mca coll_tuned_use_dynamic_rules 0",
-    "output": "--tag-output --report-bindings --display-map",
-    "placing": "--map-by node --rank-by slot --oversubscribe",
-    "a folder for output": "--output-filename {folder}/mpi-output",
-    "a file of settings": "--tune {folder}/settings.conf",
-    "a path in a setting": "--mca btl_vader_backing_directory {folder}",
-    "daemons that tell": "--debug-daemons",
-}
-OPTIONS["all at once"] = " ".join(OPTIONS.values())
-
-
-@pytest.mark.parametrize("options", variants(OPTIONS, "all at once"))
-def test_the_users_mpirun_options_reach_the_daemons_of_other_hosts(hosts, options, tmp_path):
+def test_the_users_mpirun_options_reach_the_daemons_of_other_hosts(hosts, tmp_path):
     (tmp_path / "settings.conf").write_text("--mca btl_tcp_links 1\n")
-    options = options.format(folder=tmp_path)
-    job = hosts(2, "train.py", code={"train.py": SUM}, hyperparameters={
-        **MPI, "sagemaker_mpi_custom_mpi_options": options}, environment={"OMPI_MCA_oob_tcp_sndbuf": "0"})  # fmt: skip
-    assert job.end() == [0, 0]
+    options = {"sagemaker_mpi_custom_mpi_options": OPTIONS.format(folder=tmp_path)}
+    job = hosts(2, code=SUM, mode="mpi", hyperparameters=options, environment={"OMPI_MCA_oob_tcp_sndbuf": "0"})
+    job.must_end(0)
     assert "sum 2" in job[1].log and "sum 2" in job[2].log
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """Run one job of two hosts under mpirun, in the middle of its work, for all tests below."""
-    pytest.importorskip("mpi4py")
-    from hosts import Hosts
-
     folder = tmp_path_factory.mktemp("ssh")
-    with Hosts(folder / "job", 2, "train.py", code={"train.py": WAITS}, hyperparameters=MPI) as job:
+    with Hosts(folder / "job", 2, code=WAITS, mode="mpi") as job:
         job.all_say("at work")
         yield job
         (folder / "job/enough").touch()
-        assert job.end() == [0, 0]
+        job.must_end(0)
 
 
 def ssh(job, *words: str) -> subprocess.CompletedProcess[str]:
@@ -78,29 +57,9 @@ def ssh(job, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
 
 
-REFUSED = {
-    "another program": ["id"],
-    "nothing": [],
-    "a shell that calls it": ["sh", "-c", "'orted; id'"],
-    "one more command": [ORTED + "; id"],
-    "one more line": [ORTED + "\nid"],
-    "a command in a command": [ORTED + "$(id)"],
-    "a file called orted": ["/tmp/orted", "-mca", "ess", "env"],
-    "a path to the real one": [shutil.which("orted") or "/usr/bin/orted", "-mca", "ess", "env"],
-    "a variable": ["PATH=/tmp", "orted"],
-    "a master of its own": [ORTED + "--hnp"],
-    "tree spawn": [ORTED + "--tree-spawn"],
-    "libraries of the caller's": [ORTED + "-mca mca_base_component_path /tmp"],
-    "an agent of the caller's": [ORTED + "-mca plm_rsh_agent 'sh -c id'"],
-    "a launcher of the caller's": [ORTED + "-mca orte_launch_agent 'sh -c id'"],
-    "a wrapper of the caller's": [ORTED + "-mca orte_fork_agent /usr/bin/id"],
-    "a file to write": [ORTED + "-mca orte_output_filename /tmp/x"],
-    "a file to write, by option": [ORTED + "--report-uri /tmp/x"],
-}
-
-
-@pytest.mark.parametrize("command", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("command", [["id"], [], [ORTED + "; id"]], ids=["other program", "nothing", "one more"])
 def test_the_key_starts_nothing_else(running, command):
+    """More of what is refused: unit/programs/test_forced_command.py."""
     result = ssh(running, "algo-2", *command)
     assert result.returncode == 126, result
     assert "refused: " in result.stderr and "Traceback" not in result.stderr
@@ -128,7 +87,7 @@ def test_a_key_that_a_follower_shows_is_not_let_in(running):
     assert running[1].process.poll() is None
 
 
-def test_no_terminal_no_tunnel_no_files_no_environment(running, tmp_path):
+def test_the_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path):
     terminal = ssh(running, "-tt", "algo-2", "id")
     assert terminal.returncode != 0 and "uid=" not in terminal.stdout
     tunnel = ssh(running, "-W", "127.0.0.1:1", "algo-2")
@@ -143,7 +102,7 @@ def test_no_terminal_no_tunnel_no_files_no_environment(running, tmp_path):
     assert variables.returncode == 126
 
 
-def test_the_daemons_settings(running):
+def test_the_ssh_daemon_takes_nothing_but_the_key(running):
     """As the daemon itself reads them."""
     config = running[2].base / "run/ssh/sshd_config"
     answer = subprocess.run(["/usr/sbin/sshd", "-T", "-f", str(config)], capture_output=True, text=True, timeout=60)

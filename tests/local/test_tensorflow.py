@@ -1,12 +1,10 @@
-"""Test what needs TensorFlow: parameter servers and training over several processes. Slow to import."""
+"""Test what needs TensorFlow itself, which is slow to import."""
 
 import re
-import signal
 
 import pytest
 
 pytestmark = pytest.mark.tensorflow
-PS = {"sagemaker_parameter_server_enabled": "true"}
 # A worker takes each step of a coordinator; the weights lie on a parameter server.
 ON_A_SERVER = """
 import time
@@ -35,28 +33,18 @@ for number in range(100_000):
 """
 
 
-@pytest.mark.more  # programs of TensorFlow 1 are cells of tests/cluster/test_cluster_matrix.py
-def test_a_tf1_worker_does_not_wait_for_its_session(hosts):
-    """Its session is there at once, not after the 30 s that it sleeps if the chief has made no variables yet."""
-    job = hosts(2, "tf1_sessions.py", hyperparameters=PS, environment={"ENTRYPOINT_PS_COUNT": "1"})
-    assert job.end(within=300) == [0, 0]
-    waited = float(re.search(r"worker/0\] session after ([\d.]+) s", job[2].log).group(1))
-    assert waited < 25
-
-
 def test_a_module_may_hold_a_dict(hosts):
     """TensorFlow 2.14 itself fails at that beside the typing_extensions that other libraries want."""
     script = "import tensorflow as tf\nmodule = tf.Module()\nmodule.held = {'a': tf.constant(42)}\n"
     script += "print('held', int(tf.function(lambda held: held['a'])(module.held)))\n"
-    job = hosts(1, code={"train.py": script})
-    assert job.end(within=200) == [0]
+    job = hosts(1, code=script)
+    job.must_end(0)
     assert "held 42" in job[1].log
 
 
 def test_workers_that_train_three_weights_on_a_server_are_said_to_train_one_model(hosts):
-    asked = {**PS, "sagemaker_entrypoint_ps_workers": "server", "sagemaker_entrypoint_ps_count": "1"}
-    job = hosts(2, hyperparameters=asked, code={"train.py": ON_A_SERVER})
+    job = hosts(2, code=ON_A_SERVER, mode="ps", PS_WORKERS="server", PS_COUNT=1)
     told = job.says("distributed: (.*)")[1]
-    job.signal(signal.SIGTERM)
+    job.stop()
     assert re.match(r"yes: 2 hosts exchange \S+ k?B a step for 3 weights$", told.strip()), told
-    assert job.end(within=200) == [143, 143]
+    job.must_end(143)

@@ -7,6 +7,7 @@ Whatever the command starts and does not end is adopted here (PR_SET_CHILD_SUBRE
 REPORT and killed. SIGTERM is passed on to the command until it ends; after CLEANS_UP seconds everything is killed.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -15,6 +16,8 @@ import signal
 import sys
 import time
 
+import psutil
+
 MOVING = 10  # seconds
 CLEANS_UP = 5  # seconds for the command to end on SIGTERM, a second one or a third
 EACH = 0.25  # seconds in which the longest wait for a CPU is noted
@@ -22,20 +25,12 @@ EACH = 0.25  # seconds in which the longest wait for a CPU is noted
 
 def descendants():
     """Return the living descendants of this process: pid to command line."""
-    parents, alive = {}, set()
-    for entry in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 (-I: pathlib is half our start)
-        try:
-            with open(f"/proc/{entry}/stat") as file:
-                state, parent = file.read().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        parents[int(entry)] = int(parent)
-        if state != "Z":
-            alive.add(int(entry))
-    found = {os.getpid()}
-    while new := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
-        found |= new
-    return {pid: command(pid) for pid in (found - {os.getpid()}) & alive}
+    found = {}
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = " ".join(process.cmdline())[:200]
+    return found
 
 
 def is_anybody_left():
@@ -48,20 +43,10 @@ def is_anybody_left():
     return True
 
 
-def command(pid):
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()[:200]
-    except OSError:
-        return ""
-
-
 def kill(pids):
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 class Hosts:
@@ -72,12 +57,7 @@ class Hosts:
         self.names, self.came, self.gone = {}, {}, {}
 
     def look(self):
-        try:
-            with open(self.list) as file:
-                there = file.read().split()
-        except OSError:
-            there = []
-        now = time.time()
+        there, now = read(self.list).split(), time.time()
         for pid in there:
             if self.names.get(pid) is None:  # its environment is its parent's, for a moment
                 self.names[pid] = self.name(pid)
@@ -89,12 +69,8 @@ class Hosts:
 
     @staticmethod
     def name(pid):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                found = re.search(rb"/out/(algo-\d+)/ml", file.read())
-        except OSError:
-            return None
-        return found and found[1].decode()
+        found = re.search(r"/out/(algo-\d+)/ml", read(f"/proc/{pid}/environ"))
+        return found and found[1]
 
 
 class Waits:
@@ -129,7 +105,7 @@ def names(folder):
 
 def read(path):
     try:
-        with open(path) as file:
+        with open(path, errors="replace") as file:
             return file.read()
     except OSError:
         return ""

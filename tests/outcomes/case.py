@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 PEER_TIMEOUT, START_TIMEOUT, STOP_GRACE, FAILURE_GRACE, KILL_TIMEOUT = 5.0, 6.0, 2.0, 2.0, 1.0  # seconds
 
@@ -40,7 +41,7 @@ class Since(StrEnum):
     LAST = "last"  # deed of a script, or fault
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Bound:
     """How soon all hosts log how the job ended, and how soon the last of them is gone. Seconds."""
 
@@ -51,78 +52,28 @@ class Bound:
     meaning: str
 
 
-PROCESS = Bound(
-    name="process",
-    since=Since.LAST,
-    told=0.5,
-    gone=3,
-    meaning="from the end of the process; the others obey SIGTERM",
-)
-STUBBORN = Bound(
-    name="stubborn",
-    since=Since.LAST,
-    told=0.5,
-    gone=3 + FAILURE_GRACE,
-    meaning="from the end of the process; the others ignore SIGTERM and are killed after ENTRYPOINT_FAILURE_GRACE",
-)
-HOST = Bound(
-    name="host",
-    since=Since.FAULT,
-    told=8,
-    gone=8,
-    meaning="from the last moment at which the host was there; includes ENTRYPOINT_PEER_TIMEOUT",
-)
-START = Bound(
-    name="start",
-    since=Since.START,
-    told=START_TIMEOUT + 2,
-    gone=START_TIMEOUT + 5,
-    meaning=f"from the start of the job, with ENTRYPOINT_START_TIMEOUT={START_TIMEOUT:g}",
-)
-END = Bound(name="end", since=Since.LAST, told=0.5, gone=3, meaning="from the end of the last script")
-STOP = Bound(
-    name="stop",
-    since=Since.LAST,
-    told=3,
-    gone=3,
-    meaning="from the end of the last script (from SIGTERM, if no script handles it)",
-)
-STUBBORN_STOP = Bound(
-    name="stubborn stop",
-    since=Since.FAULT,
-    told=STOP_GRACE + 3,
-    gone=STOP_GRACE + 3,
-    meaning=f"from SIGTERM, with ENTRYPOINT_STOP_GRACE={STOP_GRACE:g}; scripts ignore it",
-)
-STUCK = Bound(
-    name="stuck",
-    since=Since.LAST,
-    told=0.5,
-    gone=3 + FAILURE_GRACE + KILL_TIMEOUT,
-    meaning=f"from the end of the process; another survives SIGKILL (limit in tests: {KILL_TIMEOUT:g} s)",
-)
-STUCK_ATTEMPT = Bound(
-    name="stuck attempt",
-    since=Since.LAST,
-    told=3 + FAILURE_GRACE + KILL_TIMEOUT,
-    gone=5 + FAILURE_GRACE + KILL_TIMEOUT,
-    meaning="from the end of the process, until it is known that no other attempt can begin",
-)
-MPIRUN = Bound(
-    name="mpirun",
-    since=Since.LAST,
-    told=11,
-    gone=14,
-    meaning="from the end of the last rank; mpirun has 10 s",
-)
-SHORTAGE = Bound(
-    name="shortage",
-    since=Since.START,
-    told=8,
-    gone=11,
-    meaning="from the start of the job; a host lacks processes or file descriptors for it",
-)
-BOUNDS = (PROCESS, STUBBORN, HOST, START, SHORTAGE, END, STOP, STUBBORN_STOP, STUCK, STUCK_ATTEMPT, MPIRUN)
+START_OF_JOB, FAULT, LAST = Since.START, Since.FAULT, Since.LAST
+KILLED_TOO = FAILURE_GRACE + KILL_TIMEOUT
+BOUNDS = (
+    Bound("process", LAST, 0.5, 3, "from the end of the process; the others obey SIGTERM"),
+    Bound("stubborn", LAST, 0.5, 3 + FAILURE_GRACE, "from the end of the process; the others ignore SIGTERM and are "
+          "killed after ENTRYPOINT_FAILURE_GRACE"),
+    Bound("host", FAULT, 8, 8, "from the last moment at which the host was there; includes ENTRYPOINT_PEER_TIMEOUT"),
+    Bound("start", START_OF_JOB, START_TIMEOUT + 2, START_TIMEOUT + 5, "from the start of the job, with "
+          f"ENTRYPOINT_START_TIMEOUT={START_TIMEOUT:g}"),
+    Bound("shortage", START_OF_JOB, 8, 11, "from the start of the job; a host lacks processes or file descriptors for "
+          "it"),
+    Bound("end", LAST, 0.5, 3, "from the end of the last script"),
+    Bound("stop", LAST, 3, 3, "from the end of the last script (from SIGTERM, if no script handles it)"),
+    Bound("stubborn stop", FAULT, STOP_GRACE + 3, STOP_GRACE + 3, f"from SIGTERM, with ENTRYPOINT_STOP_GRACE="
+          f"{STOP_GRACE:g}; scripts ignore it"),
+    Bound("stuck", LAST, 0.5, 3 + KILLED_TOO, "from the end of the process; another survives SIGKILL (limit in tests: "
+          f"{KILL_TIMEOUT:g} s)"),
+    Bound("stuck attempt", LAST, 3 + KILLED_TOO, 5 + KILLED_TOO, "from the end of the process, until it is known that "
+          "no other attempt can begin"),
+    Bound("mpirun", LAST, 11, 14, "from the end of the last rank; mpirun has 10 s"),
+)  # fmt: skip
+PROCESS, STUBBORN, HOST, START, SHORTAGE, END, STOP, STUBBORN_STOP, STUCK, STUCK_ATTEMPT, MPIRUN = BOUNDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +142,14 @@ class Case:
 
     def fill_in(self, text: str) -> str:
         return text.format(who=f"{self.host} {script_of(self.way, self.host)}", host=self.host)
+
+
+def case(way: Way, event: str, where: str, when: str, *faults: str, **more: Any) -> Case:
+    """Return a case, on one host or on two unless `more` has another number; {host} in a fault is where it happens."""
+    named = tuple(fault.format(host=host_of(where)) for fault in faults)
+    return Case(
+        way=way, event=event, where=where, when=when, faults=named, **{"hosts": 1 if way is Way.SINGLE else 2, **more}
+    )
 
 
 def host_of(where: str) -> str:

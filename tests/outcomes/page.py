@@ -1,4 +1,4 @@
-"""Write docs/outcomes.md, the table for people (test_outcomes_page.py, with --refresh)."""
+"""Write docs/outcomes.md, the table for people (test_pages.py, with --refresh)."""
 
 import re
 from collections.abc import Iterable
@@ -57,24 +57,6 @@ _WAYS = {  # (in the tables, what runs, PROCESS)
     Way.MPI: ("mpi", "MPI and Horovod", "`rank N`"),
     Way.JAX: ("jax", "[JAX](jax.md)", "`worker/N`"),
 }
-_EVENTS = {  # event of a case -> event on the page, where that is easier to read; a case's name keeps its event
-    "import of what is not there": "import of a missing package",
-    "a command it runs fails": "a command that it runs fails, and it raises",
-    "prints what is no UTF-8, ends well": "prints bytes that are not UTF-8, ends well",
-    "prints what is no UTF-8, sys.exit(3)": "prints bytes that are not UTF-8, sys.exit(3)",
-    "script cannot be killed, another raises": "script survives SIGKILL; another raises",
-    "script cannot be killed, another is and the job was to be tried again": (
-        "script survives SIGKILL; another is killed, with ENTRYPOINT_RESTARTS=1"
-    ),
-    "mpirun does not end though all ranks have": "mpirun does not end when all ranks have",
-    "host's name does not resolve any more": "host's name no longer resolves",
-    "SIGTERM; scripts do nothing about it": "SIGTERM; scripts do not handle it",
-    "SIGTERM to this host only; scripts do nothing about it": "SIGTERM to HOST only; scripts do not handle it",
-    "SIGTERM to this host only; scripts save and end well": "SIGTERM to HOST only; scripts save and end well",
-    "its host allows 2 processes": "HOST allows 2 processes",
-    "its host allows 10 open files": "HOST allows 10 open files",
-    "script takes more memory than its host has": "script takes more memory than HOST has",
-}
 _PLACES = {COORDINATOR: "C", FOLLOWER: "F"}
 _HEAD = "| event | exit code | failure text | soon |\n|---|---|---|---|"
 
@@ -95,7 +77,7 @@ def _table(cases: Iterable[Case]) -> str:
     for event, kinds in rows.items():
         for cells, same in kinds.items():
             modes = _modes(same, len(kinds) > 1)
-            events.setdefault(cells, []).append(_cell(_EVENTS.get(event, event)) + (f" ({modes})" if modes else ""))
+            events.setdefault(cells, []).append(_cell(event) + (f" ({modes})" if modes else ""))
     lines = [f"| {' | '.join(['<br>'.join(alike), *cells])} |" for cells, alike in events.items()]
     return "\n".join([_HEAD, *lines]) + "\n"
 

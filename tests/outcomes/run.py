@@ -40,7 +40,6 @@ class Result:
     gone_at: Mapping[str, float]  # host -> when its process was gone
     left: tuple[str, ...]  # what is still there and should not be
     began: float
-    seconds: float
 
     @property
     def event_at(self) -> float | None:
@@ -86,7 +85,8 @@ def run(case: Case, folder: Path) -> Result:
     with contextlib.ExitStack() as stack:
         meeting = stack.enter_context(tempfile.TemporaryDirectory(prefix="outcomes-", dir="/var/tmp"))
         if case.disk:
-            stack.enter_context(silent_disk(Path(meeting, "disk")))
+            Path(meeting, "disk").mkdir()
+            stack.callback(SilentDisk(Path(meeting, "disk")).close)
         return _run(case, folder, meeting, stack.enter_context(few(case)))
 
 
@@ -99,16 +99,6 @@ def few(case: Case) -> Iterator[str]:
     else:
         with control_group(what, int(limit)) as group:
             yield f"group:{group}"
-
-
-@contextlib.contextmanager
-def silent_disk(folder: Path) -> Iterator[None]:
-    folder.mkdir()
-    disk = SilentDisk(folder)
-    try:
-        yield
-    finally:
-        disk.close()
 
 
 def _run(case: Case, folder: Path, meeting: str, few: str) -> Result:
@@ -149,7 +139,6 @@ def _run(case: Case, folder: Path, meeting: str, few: str) -> Result:
         gone_at=report["gone"],
         left=(*left, *run_folder.left(), *keys(folder), *mounts(folder)),
         began=began,
-        seconds=time.time() - began,
     )
 
 

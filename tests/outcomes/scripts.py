@@ -14,12 +14,13 @@ from outcomes.case import (
     Case,
     Own,
     Way,
+    case,
     host_of,
     places,
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Deed:
     """What a script does, and how a job ends in which one does it."""
 
@@ -38,70 +39,47 @@ class Deed:
 OWN = "the labels of part 7 are missing"
 LOSS = "ValueError: the loss is not a number"
 DATA = "no data in the channel"
+NO_MODULE = "ModuleNotFoundError: No module named 'no_such_package'"
+NO_SUCCESS = "subprocess.CalledProcessError: Command '['false']' returned non-zero exit status 1."
 
-RAISES = Deed(event="script raises", do="raises", code=1, error=LOSS)
-EXITS = Deed(event="sys.exit(3)", do="exits", code=3, error=DATA)
-KILLED = Deed(event="script is killed", do="kills_itself", code=137, how="killed by SIGKILL")
-SEGFAULT = Deed(event="segmentation fault", do="segfaults", code=139, how="killed by SIGSEGV")
-MEMORY = Deed(event="MemoryError", do="runs_out_of_memory", code=1, error="MemoryError")
-LEAVES = Deed(event="os._exit(3)", do="leaves_at_once", code=3, error=DATA)
-WORDS = Deed(event="sys.exit('words')", do="exits_with_words", code=1, error=DATA)
-NEGATIVE = Deed(event="sys.exit(-1)", do="exits_with_255", code=255, error=DATA)
-TERMINATED = Deed(event="script sends itself SIGTERM", do="terminates_itself", code=143, how="killed by SIGTERM")
-ABORTS = Deed(event="abort()", do="aborts", code=134, how="killed by SIGABRT")
-IMPORTS = Deed(
-    event="import of what is not there",
-    do="imports_what_is_not_there",
-    code=1,
-    error="ModuleNotFoundError: No module named 'no_such_package'",
-)
-CALLS = Deed(
-    event="a command it runs fails",
-    do="raises_in_a_call",
-    code=1,
-    error="subprocess.CalledProcessError: Command '['false']' returned non-zero exit status 1.",
-)
-ORPHANS = Deed(event="leaves orphans that hold its stdout, ends well", do="orphans", code=0)
-ORPHANS_RAISES = Deed(event="leaves orphans, raises", do="orphans_and_raises", code=1, error=LOSS)
-ONE_LINE = Deed(event="prints {size} MB without end of line, ends well", do="floods_without_end_of_line", code=0)
-ONE_LINE_RAISES = Deed(
-    event="prints {size} MB without end of line, raises", do="floods_without_end_of_line_and_raises", code=1, error=LOSS
-)
-LINES = Deed(event="prints {size} MB of lines, ends well", do="floods_with_lines", code=0)
-LINES_RAISES = Deed(event="prints {size} MB of lines, raises", do="floods_with_lines_and_raises", code=1, error=LOSS)
-CLOSES = Deed(event="closes stdout and stderr, ends well", do="closes_its_output", code=0)
-CLOSES_RAISES = Deed(
-    event="closes stdout and stderr, raises",
-    do="closes_its_output_and_raises",
-    code=1,
-    error="closing stdout and stderr",
-)
-NO_TEXT = Deed(event="prints what is no UTF-8, ends well", do="prints_no_text", code=0)
+RAISES = Deed("script raises", "raises", 1, LOSS)
+EXITS = Deed("sys.exit(3)", "exits", 3, DATA)
+KILLED = Deed("script is killed", "kills_itself", 137, how="killed by SIGKILL")
+SEGFAULT = Deed("segmentation fault", "segfaults", 139, how="killed by SIGSEGV")
+MEMORY = Deed("MemoryError", "runs_out_of_memory", 1, "MemoryError")
+LEAVES = Deed("os._exit(3)", "leaves_at_once", 3, DATA)
+WORDS = Deed("sys.exit('words')", "exits_with_words", 1, DATA)
+NEGATIVE = Deed("sys.exit(-1)", "exits_with_255", 255, DATA)
+TERMINATED = Deed("script sends itself SIGTERM", "terminates_itself", 143, how="killed by SIGTERM")
+ABORTS = Deed("abort()", "aborts", 134, how="killed by SIGABRT")
+IMPORTS = Deed("import of a missing package", "imports_what_is_not_there", 1, NO_MODULE)
+CALLS = Deed("a command that it runs fails, and it raises", "raises_in_a_call", 1, NO_SUCCESS)
+ORPHANS = Deed("leaves orphans that hold its stdout, ends well", "orphans", 0)
+ORPHANS_RAISES = Deed("leaves orphans, raises", "orphans_and_raises", 1, LOSS)
+ONE_LINE = Deed("prints {size} MB without end of line, ends well", "floods_without_end_of_line", 0)
+ONE_LINE_RAISES = Deed("prints {size} MB without end of line, raises", "floods_without_end_of_line_and_raises", 1, LOSS)
+LINES = Deed("prints {size} MB of lines, ends well", "floods_with_lines", 0)
+LINES_RAISES = Deed("prints {size} MB of lines, raises", "floods_with_lines_and_raises", 1, LOSS)
+CLOSES = Deed("closes stdout and stderr, ends well", "closes_its_output", 0)
+CLOSES_RAISES = Deed("closes stdout and stderr, raises", "closes_its_output_and_raises", 1, "closing stdout and stderr")
+NO_TEXT = Deed("prints bytes that are not UTF-8, ends well", "prints_no_text", 0)
 NO_TEXT_EXITS = Deed(
-    event="prints what is no UTF-8, sys.exit(3)", do="prints_no_text_and_exits", code=3, error="no data in caf\ufffd"
+    "prints bytes that are not UTF-8, sys.exit(3)", "prints_no_text_and_exits", 3, "no data in caf\ufffd"
 )
-OWN_WORDS = Deed(event="writes its own failure file, ends well", do="writes_its_own_failure", code=0)
-OWN_WORDS_EXITS = Deed(
-    event="writes its own failure file, sys.exit(3)", do="writes_its_own_failure_and_exits", code=3, error=OWN
-)
-EARLY = Deed(event="ends well long before the others", do="ends", code=0)
+OWN_WORDS = Deed("writes its own failure file, ends well", "writes_its_own_failure", 0)
+OWN_WORDS_EXITS = Deed("writes its own failure file, sys.exit(3)", "writes_its_own_failure_and_exits", 3, OWN)
+EARLY = Deed("ends well long before the others", "ends", 0)
 
 
 def deed(way: Way, what: Deed, where: str, when: str, *, hosts: int = 3, megabytes: int = 1, **more: str) -> Case:
     """Return a case in which a script does something, and the others wait for ever (or, if it ends well, a moment)."""
     others = {"others": "lasts"} if what.code == 0 else {}
     sizes = {"megabytes": str(megabytes)} if megabytes > 1 else {}
-    return Case(
-        way=way,
-        event=what.event.format(size=megabytes),
-        where=where,
-        when=when,
+    return case(
+        way, what.event.format(size=megabytes), where, when,
         does={"do": what.do, "on": host_of(where), "when": when, **others, **sizes, **more},
-        hosts=1 if way is Way.SINGLE else hosts,
-        code=what.code,
-        text=what.text,
-        bound=PROCESS if what.code else END,
-    )
+        hosts=1 if way is Way.SINGLE else hosts, code=what.code, text=what.text, bound=PROCESS if what.code else END,
+    )  # fmt: skip
 
 
 def deeds() -> Iterator[Case]:
@@ -152,13 +130,13 @@ def deeds() -> Iterator[Case]:
 def failures_under_stubborn_others() -> Iterator[Case]:
     for way in SCRIPT_EVERYWHERE:
         where = COORDINATOR if way is Way.PS else FOLLOWER
-        case = deed(way, RAISES, where, "run", hosts=2, sigterm="ignores")
-        yield replace(case, event="script raises; the others ignore SIGTERM", bound=STUBBORN)
+        raised = deed(way, RAISES, where, "run", hosts=2, sigterm="ignores")
+        yield replace(raised, event="script raises; the others ignore SIGTERM", bound=STUBBORN)
 
 
 # --- restarts ---
 
-KILLED_ONCE = Deed(event="script is killed once, with ENTRYPOINT_RESTARTS=1", do="kills_itself_once", code=0)
+KILLED_ONCE = Deed("script is killed once, with ENTRYPOINT_RESTARTS=1", "kills_itself_once", 0)
 
 
 def restarts() -> Iterator[Case]:
@@ -166,41 +144,30 @@ def restarts() -> Iterator[Case]:
     again = {"RESTARTS": "1", "RESTART_BACKOFF": "0.5"}
     for way, where in ((Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER), (Way.PS, COORDINATOR)):
         yield replace(deed(way, KILLED_ONCE, where, "run", hosts=2), settings=again)
-    case = deed(Way.MWMS, KILLED, FOLLOWER, "run", hosts=2)
-    yield replace(case, event="script is killed each time, with ENTRYPOINT_RESTARTS=1", settings=again)
-    case = deed(Way.MPI, RAISES, FOLLOWER, "run", hosts=2)
-    yield replace(case, event="script raises, with ENTRYPOINT_RESTARTS=1", settings=again)
+    each_time = replace(KILLED, event="script is killed each time, with ENTRYPOINT_RESTARTS=1")
+    yield replace(deed(Way.MWMS, each_time, FOLLOWER, "run", hosts=2), settings=again)
+    raises = replace(RAISES, event="script raises, with ENTRYPOINT_RESTARTS=1")
+    yield replace(deed(Way.MPI, raises, FOLLOWER, "run", hosts=2), settings=again)
 
 
 # --- disks ---
 
-WRITES_MODEL = Deed(event="script writes its model", do="writes_model", code=1)
+WRITES_MODEL = Deed("script writes its model", "writes_model", 1)
 FULL, READONLY = "OSError: [Errno 28] No space left on device", "OSError: [Errno 30] Read-only file system"
-
-
 NO_FILE = Own(exits=("1",), text="", timed=True, words="no failure file; its log has the text")
 
 
 def disks() -> Iterator[Case]:
     for way, where in ((Way.SINGLE, COORDINATOR), (Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER)):
-        hosts, host = 1 if way is Way.SINGLE else 2, host_of(where)
+        host = host_of(where)
         for action, state, error in (("fill", "full", FULL), ("readonly", "read-only", READONLY)):
-            output, model = f"{action} {host}:output", f"{action} {host}:model"
-            case = deed(way, RAISES, where, "run", hosts=hosts)
-            yield replace(
-                case,
-                event=f"/opt/ml/output is {state}, script raises",
-                faults=(output,),
-                hit={host: NO_FILE},
-                says=f"cannot be written ...{case.text}",
-            )
-            case = deed(way, WRITES_MODEL, where, "run", hosts=hosts)
-            yield replace(
-                case,
-                event=f"/opt/ml/model is {state}, script writes to it",
-                faults=(model,),
-                text=f"{{who}} (exit code 1): {error}...",
-            )
+            output, model = (f"{action} {host}:output",), (f"{action} {host}:model",)
+            raises = replace(RAISES, event=f"/opt/ml/output is {state}, script raises")
+            raised = deed(way, raises, where, "run", hosts=2)
+            yield replace(raised, faults=output, hit={host: NO_FILE}, says=f"cannot be written ...{raised.text}")
+            writes = replace(WRITES_MODEL, event=f"/opt/ml/model is {state}, script writes to it")
+            written = deed(way, writes, where, "run", hosts=2)
+            yield replace(written, faults=model, text=f"{{who}} (exit code 1): {error}...")
             if way is not Way.MPI:
-                case = deed(way, EARLY, where, "run", hosts=hosts)
-                yield replace(case, event=f"/opt/ml/output is {state}, script ends well", faults=(output,))
+                ends = replace(EARLY, event=f"/opt/ml/output is {state}, script ends well")
+                yield replace(deed(way, ends, where, "run", hosts=2), faults=output)

@@ -61,7 +61,7 @@ def act(step, place):
             case "kills at first" if os.environ["ENTRYPOINT_RESTART_COUNT"] == "0":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "works and hangs":
-                work(seconds=8)
+                work(seconds=5)
                 print("has worked", flush=True)
                 time.sleep(600)
     if args.do == "saves":

@@ -8,11 +8,9 @@ This is the program of the root-cause suite. Processes are numbered: 0 is the co
 
 import argparse
 import contextlib
-import ctypes
 import json
 import logging
 import os
-import signal
 import socket
 import sys
 import time
@@ -117,23 +115,6 @@ def raises():
     raise ValueError(f"the loss of number {me} is not a number")
 
 
-def exits():
-    say(f"no data for number {me}")
-    sys.exit(3)
-
-
-def leaves():
-    os._exit(7)
-
-
-def is_killed():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def segfaults():
-    ctypes.string_at(0)
-
-
 def aborts():
     os.abort()
 
@@ -152,10 +133,7 @@ def misses_a_service():
     socket.create_connection(("127.0.0.1", 9))
 
 
-DEEDS = {
-    deed.__name__: deed
-    for deed in (raises, exits, leaves, is_killed, segfaults, aborts, closes_first, misses_a_service)
-}
+DEEDS = {deed.__name__: deed for deed in (raises, aborts, closes_first, misses_a_service)}
 
 
 # --- what the others do ---

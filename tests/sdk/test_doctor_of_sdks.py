@@ -6,15 +6,15 @@ import sys
 from pathlib import Path
 
 import corpus_launches
-import corpus_v3
 import pytest
 from local_mode import ROOT, python_of
 from test_submit import IMAGE, ROLE, blocks_for
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.doctor import Report, examine
+from entrypoint.check.doctor.doctor import DoctorReport, examine
 from entrypoint.check.doctor.output import as_text
 
+WITH_MODEL_TRAINERS = corpus_launches.with_model_trainers()
 ENVIRONMENT = {"PATH": os.environ["PATH"], "AWS_DEFAULT_REGION": "eu-west-1"}
 V2 = f"""
 from sagemaker.estimator import Estimator
@@ -70,7 +70,7 @@ def ask(
     arguments: tuple[str, ...] = (),
     train: str = TRAIN,
     requirements: str = "",
-) -> Report:
+) -> DoctorReport:
     """Examine a launch script with an SDK's own Python, in a folder with src/train.py."""
     python = python_of(sdk)
     if not python.exists():
@@ -87,7 +87,7 @@ def ask(
     return examine(["submit_job.py"], python=str(python), environment=home)
 
 
-def checks(report: Report, least: Severity = Severity.WARNING) -> list[str]:
+def checks(report: DoctorReport, least: Severity = Severity.WARNING) -> list[str]:
     return [each.check for each in report.findings if each.severity >= least]
 
 
@@ -95,7 +95,7 @@ def line_of(text: str, words: str) -> int:
     return next(number for number, line in enumerate(text.splitlines(), 1) if words in line)
 
 
-def test_v2_as_it_should_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_jobs_of_v2_have_no_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An Estimator with our setting; the class for TensorFlow, with the SDK's own; a job of the local mode."""
     text = f"""{V2}
 Estimator(**common, environment={{"ENTRYPOINT_MODE": "mpi"}}).fit("s3://bucket/rows")
@@ -110,7 +110,7 @@ Estimator(**here, environment={{"ENTRYPOINT_MODE": "mpi"}}, output_path="file://
     assert "differs   each rank has the SM_* of its own host" in as_text(report)
 
 
-def test_what_v2_drops_and_adds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_that_v2_drops_and_adds_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one script, as importing the SDK takes longest.
 
     An Estimator drops a distribution. `fit` of a job on spot instances tells at its end how much they have saved, and
@@ -135,7 +135,7 @@ TensorFlow(**common, framework_version="2.14", distribution={{"mpi": {{"enabled"
     assert '"ENTRYPOINT_MODE": "mpi"' in dropped.instead
 
 
-def test_v2_wants_a_version_for_workers_that_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_v2_needs_a_version_for_workers_that_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its TypeError does not mention that."""
     mirrored = 'distribution={"multi_worker_mirrored_strategy": {"enabled": True}}'
     report = ask("v2", tmp_path, f'{V2}TensorFlow(**common, {mirrored}).fit("s3://bucket/rows")\n', monkeypatch)
@@ -143,7 +143,7 @@ def test_v2_wants_a_version_for_workers_that_mirror(tmp_path: Path, monkeypatch:
     assert 'framework_version="2.14"' in report.findings[0].instead
 
 
-def test_what_v3_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scripts_that_v3_starts_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one script, as importing the SDK takes longest.
 
     As they should be are code as a channel, our Launcher, a command that leaves bash, and a job of the local mode. The
@@ -194,7 +194,7 @@ def test_submit_py_is_clean(sdk: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @older
-def test_what_the_documents_show_is_clean(sdk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_documents_are_clean(sdk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tf_launcher").symlink_to(ROOT / "examples/tf_launcher")
     names = {"image": IMAGE, "role": ROLE, "IMAGE": IMAGE, "ROLE": ROLE}
     text = "\n".join([*(f"{key} = {value!r}" for key, value in names.items()), *blocks_for(sdk)])
@@ -210,7 +210,7 @@ def test_what_the_documents_show_is_clean(sdk: str, tmp_path: Path, monkeypatch:
         for name in corpus_launches.OF_V2
     ],
 )
-def test_launch_scripts_of_public_shapes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_scripts_of_v2_have_their_labels(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call, wanted = corpus_launches.OF_V2[name]
     quiet = "debugger_hook_config=False, disable_profiler=True, model_dir=False"
     quiet = quiet.replace(", model_dir=False", "") if "Estimator" in call else quiet
@@ -224,8 +224,10 @@ def test_launch_scripts_of_public_shapes(name: str, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.more  # 5 s each; tests above have each kind, and tests/unit/doctor the release of SDK v2 with this class
-@pytest.mark.parametrize("name", corpus_v3.SCRIPTS)
-def test_launch_scripts_of_model_trainer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = corpus_v3.SCRIPTS[name]
+@pytest.mark.parametrize("name", WITH_MODEL_TRAINERS)
+def test_launch_scripts_with_model_trainers_have_their_labels(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = WITH_MODEL_TRAINERS[name]
     report = ask(script.sdk, tmp_path, script.text, monkeypatch, train=script.train, requirements=script.requirements)
-    assert (set(checks(report)), len(report.jobs)) == (script.wanted, script.jobs), as_text(report)
+    assert (set(checks(report)), len(report.jobs)) == (script.wanted, 1), as_text(report)

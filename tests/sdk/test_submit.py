@@ -32,8 +32,8 @@ from entrypoint.launcher.job import job as jobs
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.plan import Role
 from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.serving.config import read_serving
-from entrypoint.simulate.channels import parse_channel
+from entrypoint.serving.serving_config import read_serving
+from entrypoint.simulate.local_channels import parse_channel
 
 sys.path.insert(0, str(ROOT / "examples"))
 import submit

@@ -3,10 +3,10 @@
     with StandIn(image="sagemaker-tf-entrypoint:latest") as service:
         subprocess.run([...], env={**os.environ, **service.environment()})
 
-`api.py` speaks the protocol, `service.py` has the operations, `job.py` is the life of one job, `network.py` its
-network, `host.py` the container and the tree of one host, `storage.py` what goes through S3, `logs.py` what goes to
-CloudWatch, `faults.py` what goes wrong on demand. S3, CloudWatch, STS and IAM are moto's. Needs Docker, and root, as
-the files of containers belong to root.
+It does what the acceptance run asks of SageMaker, and no more. `api.py` speaks the protocol, `service.py` has the
+operations and what goes wrong on demand, `job.py` is the life of one job, whose hosts are those of
+cluster/containers.py, `s3.py` what goes through S3, which is moto's. Needs Docker, and root, as the files of containers
+belong to root.
 """
 
 import sys
@@ -16,7 +16,6 @@ CLUSTER = str(Path(__file__).resolve().parents[1] / "cluster")
 if CLUSTER not in sys.path:
     sys.path.append(CLUSTER)  # for containers.py
 
-from stand_in_sagemaker.faults import Faults  # noqa: E402  (after the path is set)
-from stand_in_sagemaker.service import StandIn  # noqa: E402
+from stand_in_sagemaker.service import Faults, StandIn  # noqa: E402  (after the path is set)
 
 __all__ = ["Faults", "StandIn"]

@@ -1,73 +1,66 @@
 """Live the life of one training job: its states, its hosts from their start to their end, its results."""
 
 import contextlib
+import json
+import re
 import threading
 import time
 import traceback
 import uuid
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
+from containers import Cluster, Ending
 
-from entrypoint.simulate.pipe_writer import feeding
-from stand_in_sagemaker.api import MODEL
-from stand_in_sagemaker.faults import NO_CAPACITY, NO_IMAGE, hit
-from stand_in_sagemaker.host import CACHE, Host
-from stand_in_sagemaker.logs import Logs
-from stand_in_sagemaker.network import network
-from stand_in_sagemaker.storage import Checkpoints, FromS3, download, reason, upload_results
+from entrypoint.launcher.job.channels import Distribution
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
+from stand_in_sagemaker import s3
+from stand_in_sagemaker.api import MODEL, hit
 
 if TYPE_CHECKING:
     from stand_in_sagemaker.service import StandIn
 
 POLL_SECONDS = 0.5
-UPLOAD_SECONDS = 1.0  # between two looks at checkpoints and logs
 MOST_REASON = 1024  # characters of FailureReason
+NO_CAPACITY = (  # SageMaker's words, as users quote them in public issues
+    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
+)
 SPOT_PRICE = 0.3  # of the ordinary price
 DESCRIBED = set(MODEL.operation_model("DescribeTrainingJob").output_shape.members)
-# The secondary statuses of a job that was ended before it was done, with their messages.
-CUT_SHORT = {
-    "Stopped": "Training job stopped",
-    "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
-    "MaxWaitTimeExceeded": "Training job wait time exceeded MaxWaitTimeInSeconds provided",
-}
+CUT_SHORT = ("Stopped", "MaxRuntimeExceeded")  # secondary statuses of a job that was ended before it was done
+CACHE = "/opt/ml/sagemaker/warmpoolcache"
+CHECKPOINTS = "/opt/ml/checkpoints"
 
 
 class Failed(Exception):
     """The job fails for this reason."""
 
 
-class Closed(Exception):
-    """The stand-in ends before the job."""
-
-
 class Job:
-    """One training job. `run` is its life, in a thread of its own."""
+    """One training job. `run` is its life, in a thread of its own. All hosts share checkpoints and cache."""
 
-    def __init__(self, service: "StandIn", request: dict[str, Any], number: int, cache: Path | None) -> None:
-        self._service, self.request, self._number = service, request, number
+    def __init__(self, service: "StandIn", request: dict[str, Any], cache: Path | None) -> None:
+        self._service, self.request = service, request
         self.name: str = request["TrainingJobName"]
         self.arn = service.arn(f"training-job/{self.name.lower()}")
         self.created = self.modified = time.time()
         self.status, self.secondary, self.failure_reason = "InProgress", "", ""
         self.transitions: list[dict[str, Any]] = []
-        self.training_start: float | None = None
+        self.has_begun = False
         self.training_end: float | None = None
-        self.artifacts: str = ""
         self.warm_pool: dict[str, Any] | None = {"Status": "InUse"} if cache else None
-        self.cache = cache  # the warm pool's folder, with one for each host
-        self.stop_asked, self.interruption, self.closing = threading.Event(), threading.Event(), threading.Event()
+        self.cache = cache  # the warm pool's folder
+        self.events: list[dict[str, Any]] = []  # lines as in CloudWatch Logs
+        self.stop_asked, self.closing = threading.Event(), threading.Event()
+        self._folder = service.folder / self.name
+        self._s3 = service.client("s3")
         self._interrupted = False
         self._trained = 0.0  # seconds of earlier attempts
         self._attempts = 0
-        self._channels: list[FromS3] | None = None
-        self._hosts: list[Host] = []
-        definitions = request["AlgorithmSpecification"].get("MetricDefinitions", [])
-        self.logs = Logs(self.name, definitions, service.of_moto("logs"), service.of_moto("cloudwatch"))
-        self._s3 = service.of_moto("s3")
-        self._enter("Starting", "Starting the training job")
+        self._enter("Starting")
         self.thread = threading.Thread(target=self.run, name=f"job {self.name}")
 
     # --- what others see of it ---
@@ -81,11 +74,13 @@ class Job:
         return bool(self.request.get("EnableManagedSpotTraining"))
 
     @property
-    def groups(self) -> list[dict[str, Any]]:
-        """Return the instance groups; an ordinary job is one group."""
-        resources = self.request["ResourceConfig"]
-        ordinary = {**resources, "InstanceGroupName": "homogeneousCluster"}
-        return resources.get("InstanceGroups") or [ordinary]
+    def kind(self) -> tuple[str, bool]:
+        """Return what AWS counts together: the instance type, and whether these are spot instances."""
+        return self.request["ResourceConfig"]["InstanceType"], self.is_spot
+
+    @property
+    def instances(self) -> int:
+        return int(self.request["ResourceConfig"]["InstanceCount"])
 
     def summary(self) -> dict[str, Any]:
         found = {
@@ -103,23 +98,29 @@ class Job:
     def describe(self) -> dict[str, Any]:
         found = {name: value for name, value in self.request.items() if name in DESCRIBED} | self.summary()
         found["SecondaryStatusTransitions"] = [dict(each) for each in self.transitions]
-        found["FinalMetricDataList"] = list(self.logs.final.values())
+        found["FinalMetricDataList"] = self._metrics()
         if self.failure_reason:
             found["FailureReason"] = self.failure_reason
-        if self.training_start:
-            found["TrainingStartTime"] = self.training_start
         if self.training_end:
-            seconds = max(1, round(self._trained))
-            found["TrainingTimeInSeconds"] = seconds
-            found["BillableTimeInSeconds"] = max(1, round(seconds * SPOT_PRICE)) if self.is_spot else seconds
-        if self.artifacts:
-            found["ModelArtifacts"] = {"S3ModelArtifacts": self.artifacts}
+            found["BillableTimeInSeconds"] = max(1, round(self._trained * (SPOT_PRICE if self.is_spot else 1)))
         return found
+
+    def _metrics(self) -> list[dict[str, Any]]:
+        """Return the last value of each metric, by the regular expressions of the request."""
+        found = {}
+        for definition in self.request["AlgorithmSpecification"].get("MetricDefinitions", []):
+            name = definition["Name"]
+            for event in self.events:
+                for value in re.findall(definition["Regex"], event["message"]):
+                    with contextlib.suppress(ValueError):  # it is no number
+                        at = event["timestamp"] / 1000
+                        found[name] = {"MetricName": name, "Value": float(value), "Timestamp": at}
+        return list(found.values())
 
     def stop(self) -> None:
         """Begin to stop, as StopTrainingJob does."""
         self.status = "Stopping"
-        self._enter("Stopping", "Stopping the training job")
+        self._enter("Stopping")
         self.stop_asked.set()
 
     # --- its life ---
@@ -127,8 +128,6 @@ class Job:
     def run(self) -> None:
         try:
             self._live()
-        except Closed:
-            pass
         except Failed as failure:
             self._end("Failed", str(failure))
         except Exception:
@@ -138,118 +137,89 @@ class Job:
     def _live(self) -> None:
         if hit(self._service.faults.without_capacity, self.name):
             raise Failed(NO_CAPACITY)
-        self._enter("Starting", "Preparing the instances for training")
-        with network(bool(self.request.get("EnableNetworkIsolation"))) as (name, endpoint):
-            while (outcome := self._attempt(name, endpoint)) == "Interrupted":
-                self._enter("Interrupted", "Training job interrupted")
-                self._enter("Starting", "Preparing the instances for training")
+        while (outcome := self._attempt()) == "Interrupted":
+            self._enter("Interrupted")
+            self._enter("Starting")
+        if self.closing.is_set():
+            return
         why = self._why_failed() if outcome == "Failed" else ""
-        began = time.time()
-        self._enter("Uploading", "Uploading generated training model")
-        try:
-            self._upload(outcome)
-        except (ClientError, S3UploadFailedError) as error:
-            said = reason(error) if isinstance(error, ClientError) else str(error)
-            outcome, why = "Failed", why or f"ClientError: Artifact upload failed: {said}"
-        self._trained += time.time() - began
+        self._enter("Uploading")
+        self._upload(outcome)
         self._end("Stopped" if outcome == "Completed" and self.stop_asked.is_set() else outcome, why)
 
-    def _attempt(self, network_name: str, endpoint: str) -> str:
+    def _attempt(self) -> str:
         """Run all hosts once, until all have ended; return how that ended: a secondary status."""
         began = time.time()
-        self.training_start = self.training_start or began
-        self._enter("Downloading", "Downloading input data")
+        self.has_begun = True
+        self._attempts += 1
+        self._enter("Downloading")
         try:
-            checkpoints = self._lay_out(network_name)
-            self._enter("Training", "Downloading the training image")
-            image = self._service.images.get(self.request["AlgorithmSpecification"]["TrainingImage"])
-            if not image:
-                raise Failed(NO_IMAGE)
+            cluster = self._cluster()
+            self._enter("Training")
             if self.stop_asked.is_set():
                 return "Stopped"
-            unfed: list[str] = []
-            with contextlib.ExitStack() as stack:
-                streams = [stream for host in self._hosts for stream in host.streams()]
-                stack.enter_context(feeding(streams, unfed.append))
-                for host in self._hosts:
-                    stack.callback(host.remove)
-                self._start(image, network_name, endpoint, checkpoints)
-                self._enter("Training", "Training image download completed. Training in progress.")
-                outcome = self._watch(began, checkpoints)
-            self._service.errors += unfed
-            return outcome
+            with cluster:
+                return self._watch(cluster, began)
         finally:
             self._trained += time.time() - began
 
-    def _lay_out(self, network_name: str) -> Checkpoints | None:
-        """Make the hosts of a new attempt with their trees; return their checkpoints, restored."""
-        self._attempts += 1
-        folder = self._service.folder / self.name / str(self._attempts)
-        if self._channels is None:
-            self._channels = self._download(folder.parent / "s3")
-        # The hosts of groups interleave, as in the example of the Developer Guide.
-        slots = [(n, group) for group in reversed(self.groups) for n in range(group["InstanceCount"])]
-        self._hosts = [
-            Host(
-                name=f"algo-{number}",
-                group=group["InstanceGroupName"],
-                instance_type=group["InstanceType"],
-                base=folder / f"algo-{number}/ml",
-                container=f"{network_name}-{self._attempts}-algo-{number}",
-            )
-            for number, (_, group) in enumerate(sorted(slots, key=lambda slot: slot[0]), 1)
-        ]
-        for channel in self._channels:
-            sharing = [host for host in self._hosts if not channel.groups or host.group in channel.groups]
-            for host in sharing:
-                host.channels.append(channel)
-                host.peers[channel.name] = sorted(each.name for each in sharing)
-        for host in self._hosts:
-            host.write_tree(self.request, self._hosts)
-        if "CheckpointConfig" not in self.request:
-            return None
-        uri = self.request["CheckpointConfig"]["S3Uri"]
-        folders = [host.base / "checkpoints" for host in self._hosts]
-        checkpoints = Checkpoints(s3=self._s3, uri=uri, folders=folders)
-        checkpoints.restore()
-        return checkpoints
+    def _cluster(self) -> Cluster:
+        """Return the hosts of a new attempt, with what they find at their start."""
+        algorithm = self.request["AlgorithmSpecification"]
+        entrypoint = algorithm.get("ContainerEntrypoint", [])
+        cluster = Cluster(
+            self._service.image,
+            self._folder / str(self._attempts),
+            program="",
+            hosts=self.instances,
+            hyperparameters=self.request.get("HyperParameters", {}),
+            channels=self._channels,
+            environment=self._environment(),
+            mounts=[f"{self.cache}:{CACHE}"] if self.cache else [],
+            shared=self._checkpoints,
+            service={"entrypoint": entrypoint, "command": []} if entrypoint else None,
+        )
+        if self._checkpoints:
+            for host in cluster.hosts:
+                path = cluster.ml(host) / "input/config/checkpointconfig.json"
+                path.write_text(json.dumps({"LocalPath": CHECKPOINTS}))
+        return cluster
 
-    def _download(self, folder: Path) -> list[FromS3]:
+    @cached_property
+    def _channels(self) -> dict[str, LocalChannel]:
+        """Download the channels; return them."""
         wanted = self.request.get("InputDataConfig", [])
         if wanted and hit(self._service.faults.unreadable, self.name):
             uri = wanted[0]["DataSource"]["S3DataSource"]["S3Uri"]
             raise Failed(f"ClientError: Data download failed: Access denied when reading {uri}")
-        mode = self.request["AlgorithmSpecification"]["TrainingInputMode"]
-        try:
-            return [download(self._s3, each, mode, folder / each["ChannelName"]) for each in wanted]
-        except ClientError as error:
-            raise Failed(f"ClientError: Data download failed: {reason(error)}") from None
-        except (ValueError, LookupError, TypeError) as error:  # a manifest that is none
-            raise Failed(f"ClientError: Data download failed: invalid manifest: {error!r}") from None
-
-    def _start(self, image: str, network_name: str, endpoint: str, checkpoints: Checkpoints | None) -> None:
-        environment = self._environment(endpoint)
-        for number, host in enumerate(self._hosts, 1):
-            stream = f"{self.name}/{host.name}-{int(time.time())}{self._attempts}"
-            self.logs.open(stream)
-            cache = self.cache / host.name if self.cache else None
-            if cache:
-                cache.mkdir(parents=True, exist_ok=True)
-            host.start(
-                image,
-                self.request,
-                network=network_name,
-                hostname=f"ip-10-{self._attempts}-{self._number}-{number}",
-                environment=environment,
-                checkpoints=host.base / "checkpoints" if checkpoints else None,
-                cache=cache,
-                line=lambda text, stream=stream: self.logs.line(stream, text),
+        found = {}
+        for each in wanted:
+            name, source = each["ChannelName"], each["DataSource"]["S3DataSource"]
+            folder = self._folder / "s3" / name
+            try:
+                s3.download(self._s3, source["S3Uri"], folder)
+            except ClientError as error:
+                raise Failed(f"ClientError: Data download failed: {error}") from None
+            found[name] = LocalChannel(
+                name=name,
+                source=folder,
+                mode=ChannelMode(each.get("InputMode", self.request["AlgorithmSpecification"]["TrainingInputMode"])),
+                distribution=Distribution(source.get("S3DataDistributionType", "FullyReplicated")),
             )
+        return found
 
-    def _environment(self, endpoint: str) -> dict[str, str]:
+    @cached_property
+    def _checkpoints(self) -> Path | None:
+        """Download the checkpoints; return their folder. None if the job keeps none."""
+        if "CheckpointConfig" not in self.request:
+            return None
+        folder = self._folder / "checkpoints"
+        folder.mkdir(parents=True)
+        s3.download(self._s3, self.request["CheckpointConfig"]["S3Uri"], folder)
+        return folder
+
+    def _environment(self) -> dict[str, str]:
         """Return the variables of all hosts. Nobody serves the URI of credentials; boto3 takes the keys before it."""
-        algorithm = self.request["AlgorithmSpecification"]
-        credentials = {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": f"/v2/credentials/{uuid.uuid4()}"}
         return {
             "TRAINING_JOB_NAME": self.name,
             "TRAINING_JOB_ARN": self.arn,
@@ -258,104 +228,91 @@ class Job:
             "AWS_EC2_METADATA_DISABLED": "true",
             "DMLC_INTERFACE": "eth0",
             "NVIDIA_VISIBLE_DEVICES": "void",
-            **({**self._service.access(endpoint), **credentials} if endpoint else {}),
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": f"/v2/credentials/{uuid.uuid4()}",
+            **self._service.access(self._service.moto_for_hosts),
             **({"SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY": CACHE} if self.cache else {}),
-            **(
-                {"SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker"}
-                if algorithm.get("EnableSageMakerMetricsTimeSeries")
-                else {}
-            ),
             **self.request.get("Environment", {}),
         }
 
-    def _watch(self, began: float, checkpoints: Checkpoints | None) -> str:
+    def _watch(self, cluster: Cluster, began: float) -> str:
         """Wait until all hosts have ended, and make them end when it is time; return how it ended."""
-        outcome, kill_at, upload_at = "", 0.0, 0.0
-        while running := [host for host in self._hosts if host.exit_code is None]:
-            if self.closing.is_set():
-                raise Closed
-            now = time.time()
-            if not outcome:
-                if outcome := self._time_to_end(began, checkpoints):
-                    if outcome.startswith("Max"):
-                        self._enter("Stopping", "Stopping the training job")
-                    kill_at = now + self._service.grace(outcome)
-                    for host in running:
-                        host.signal("TERM")
-            elif now > kill_at:
-                for host in running:
-                    host.signal("KILL")
-            if now > upload_at:
-                upload_at = now + UPLOAD_SECONDS
-                self._send(checkpoints)
+        outcome = ""
+        self._endings: dict[str, Ending] = {}
+        before = len(self.events)
+        while len(self._endings) < len(cluster.hosts) and not self.closing.is_set():
             time.sleep(POLL_SECONDS)
-        self._send(checkpoints)
-        return outcome or ("Failed" if any(host.exit_code for host in self._hosts) else "Completed")
+            for host in set(cluster.hosts) - self._endings.keys():
+                if not cluster._is_up(host):
+                    self._endings |= cluster.wait(host)
+            self.events[before:] = [event for host in cluster.hosts for event in self._logged(cluster, host)]
+            if self._checkpoints:
+                s3.upload(self._s3, self._checkpoints, self.request["CheckpointConfig"]["S3Uri"])
+            if not outcome and (outcome := self._time_to_end(began)):
+                if outcome.startswith("Max"):
+                    self._enter("Stopping")
+                cluster.stop(grace=int(self._service.grace(outcome)))
+        failed = any(ending.exit_code for ending in self._endings.values())
+        return outcome or ("Failed" if failed else "Completed")
 
-    def _time_to_end(self, began: float, checkpoints: Checkpoints | None) -> str:
+    def _logged(self, cluster: Cluster, host: str) -> list[dict[str, Any]]:
+        """Return a host's whole lines so far, as CloudWatch Logs has them."""
+        stream = f"{self.name}/{host}-{int(self.created)}{self._attempts}"
+        lines = cluster.log(host, "--timestamps").split("\n")[:-1]
+        rows = [line.rstrip("\r").partition(" ") for line in lines]
+        return [
+            {"logStreamName": stream, "timestamp": milliseconds(at), "message": text} for at, _, text in rows if text
+        ]
+
+    def _time_to_end(self, began: float) -> str:
         """Return how the attempt is to be ended now; "" if it goes on."""
-        limits, now = self.request["StoppingCondition"], time.time()
-        due = self._service.interrupt_spot and self.is_spot and not self._interrupted
+        limit = self.request["StoppingCondition"]["MaxRuntimeInSeconds"]
         if self.stop_asked.is_set():
             return "Stopped"
-        if any(host.exit_code for host in self._hosts):
+        if any(ending.exit_code for ending in self._endings.values()):
             return "Failed"
-        if self.interruption.is_set() or (due and checkpoints is not None and checkpoints.sent):
-            self.interruption.clear()
+        kept = self._checkpoints and any(self._checkpoints.iterdir())
+        if self._service.interrupt_spot and self.is_spot and not self._interrupted and kept:
             self._interrupted = True
             return "Interrupted"
-        if self._trained + now - began > self._service.runtime(self.name, limits["MaxRuntimeInSeconds"]):
+        if self._trained + time.time() - began > self._service.runtime(self.name, limit):
             return "MaxRuntimeExceeded"
-        if self.is_spot and now - self.created > limits["MaxWaitTimeInSeconds"]:
-            return "MaxWaitTimeExceeded"
         return ""
-
-    def _send(self, checkpoints: Checkpoints | None) -> None:
-        self.logs.flush()
-        if checkpoints:
-            checkpoints.upload()
 
     # --- its end ---
 
     def _why_failed(self) -> str:
         """Return the FailureReason by the host that failed first; all of it keeps to the API's limit."""
-        first = min((host for host in self._hosts if host.exit_code), key=lambda host: host.ended)
+        first = min((each for each in self._endings.values() if each.exit_code), key=lambda each: each.finished)
         begin, end = "AlgorithmError: ", f", exit code: {first.exit_code}"
-        return begin + first.failure[: MOST_REASON - len(begin) - len(end)] + end
+        return begin + (first.failure or "")[: MOST_REASON - len(begin) - len(end)] + end
 
     def _upload(self, outcome: str) -> None:
-        wanted = self.request["OutputDataConfig"]
-        packed = wanted.get("CompressionType", "GZIP") == "GZIP"
-        place = f"{wanted['S3OutputPath'].rstrip('/')}/{self.name}/output"
-        models, outputs = [host.model for host in self._hosts], [host.output / "data" for host in self._hosts]
-        self.artifacts = f"{place}/model.tar.gz" if packed else f"{place}/model/"
-        if outcome != "Failed" or any(any(model.iterdir()) for model in models):
-            upload_results(self._s3, models, self.artifacts, packed)
-        if any(any(output.iterdir()) for output in outputs):
-            upload_results(self._s3, outputs, f"{place}/output.tar.gz" if packed else f"{place}/output/", packed)
+        place = f"{self.request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
+        for archive, part in (("model", "model"), ("output", "output/data")):
+            folders = [ending.ml / part for ending in self._endings.values()]
+            if any(any(folder.iterdir()) for folder in folders) or (archive == "model" and outcome != "Failed"):
+                s3.upload_archive(self._s3, folders, f"{place}/{archive}.tar.gz")
 
     def _end(self, outcome: str, why: str = "") -> None:
         """Enter the last state."""
-        status = "Stopped" if outcome in CUT_SHORT else outcome
-        message = CUT_SHORT.get(outcome, f"Training job {outcome.lower()}")
         with self._service.lock:
             self.failure_reason = why[:MOST_REASON]
-            if self.training_start:
+            if self.has_begun:
                 self.training_end = time.time()
-            self._enter(outcome, message)
-            self.transitions[-1]["EndTime"] = self.transitions[-1]["StartTime"]
+            self._enter(outcome)
             self._service.release(self)  # before the status: whoever sees the end sees the warm pool
-            self.status = status
+            self.status = "Stopped" if outcome in CUT_SHORT else outcome
 
-    def _enter(self, secondary: str, message: str) -> None:
+    def _enter(self, secondary: str) -> None:
         with self._service.lock:
             if self.status == "Stopping" and secondary in ("Starting", "Downloading", "Training"):
                 return
             self.modified = time.time()
-            if self.transitions and self.secondary == secondary:
-                self.transitions[-1]["StatusMessage"] = message
-                return
-            if self.transitions:
-                self.transitions[-1].setdefault("EndTime", self.modified)
-            self.transitions.append({"Status": secondary, "StartTime": self.modified, "StatusMessage": message})
-            self.secondary = secondary
+            if self.secondary != secondary:
+                self.transitions.append({"Status": secondary, "StartTime": self.modified})
+                self.secondary = secondary
+
+
+def milliseconds(docker_time: str) -> int:
+    """Return a timestamp of `docker logs` in milliseconds since the epoch."""
+    return int(datetime.fromisoformat(f"{docker_time[:26].rstrip('Z')}+00:00").timestamp() * 1000)

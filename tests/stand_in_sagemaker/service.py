@@ -1,33 +1,40 @@
 """Offer the operations of SageMaker's training API, and keep its jobs and warm pools."""
 
 import contextlib
+import ipaddress
+import json
 import logging
-import re
 import shutil
 import tempfile
 import threading
 import time
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import boto3
-from botocore import xform_name
-from botocore.exceptions import ClientError
+from containers import sh
 from moto_server import moto
 
-from stand_in_sagemaker.api import MODEL, ApiError, check, invalid, serving
-from stand_in_sagemaker.faults import Faults, hit
+from stand_in_sagemaker.api import ApiError, check, hit, invalid, serving
 from stand_in_sagemaker.job import Job
-from stand_in_sagemaker.storage import below, split
+from stand_in_sagemaker.s3 import below
 
 ACCOUNT = "123456789012"  # moto's
-DAY_SECONDS = 86400
-ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/.+")
-IN_RESOURCES = ("InstanceType", "InstanceCount", "InstanceGroups", "VolumeSizeInGB", "VolumeKmsKeyId")
-IN_REQUEST = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption", "EnableNetworkIsolation")
+IN_RESOURCES = ("InstanceType", "InstanceCount", "VolumeSizeInGB")
+
+
+@dataclass(kw_only=True)
+class Faults:
+    """Faults of calls, by operation, and of jobs, by patterns of job names such as `second-*`."""
+
+    throttled: dict[str, int] = field(default_factory=dict)  # operation: how many of its next calls
+    denied: set[str] = field(default_factory=set)  # operations
+    unassumable: list[str] = field(default_factory=list)  # the role of these jobs cannot be assumed
+    without_capacity: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)  # the role of these jobs must not read the channels
 
 
 @dataclass(kw_only=True)
@@ -48,24 +55,29 @@ class Pool:
 def needs(request: Mapping[str, Any]) -> list[Any]:
     """Return what a job must have in common with a warm pool to run on it."""
     resources = request["ResourceConfig"]
-    return [resources.get(name) for name in IN_RESOURCES] + [request.get(name) or None for name in IN_REQUEST]
+    return [request["RoleArn"], request.get("VpcConfig"), *(resources.get(name) for name in IN_RESOURCES)]
+
+
+def docker_bridge() -> str:
+    """Return this machine's address on Docker's default network, which containers of all networks reach."""
+    (bridge,) = json.loads(sh("docker", "network", "inspect", "bridge").stdout)
+    config = bridge["IPAM"]["Config"][0]
+    return config.get("Gateway") or str(next(ipaddress.ip_network(config["Subnet"]).hosts()))
 
 
 class StandIn:
     """SageMaker and the services around it, from the beginning of the `with` block to its end.
 
-    `image`: what runs where a request names `self.image_uri`. `images`: more of them, by the URI in the request. Other
-    URIs cannot be pulled. `quota`: how many instances of one type may run at once. `interrupt_spot`: each managed spot
-    job is interrupted once, after a checkpoint has reached S3. The graces are seconds between SIGTERM and SIGKILL.
-    `runtimes`: by patterns of job names, seconds that replace MaxRuntimeInSeconds, for tests that cannot wait so long.
+    `image`: what runs where a request names `self.image_uri`. `quota`: how many instances of one type may run at once.
+    `interrupt_spot`: each managed spot job is interrupted once, after a checkpoint has reached S3. The graces are
+    seconds between SIGTERM and SIGKILL. `runtimes`: by patterns of job names, seconds that replace MaxRuntimeInSeconds,
+    for tests that cannot wait so long.
     """
 
     def __init__(
         self,
-        image: str = "sagemaker-tf-entrypoint:latest",
+        image: str,
         *,
-        images: Mapping[str, str] | None = None,
-        region: str = "eu-west-1",
         quota: int | None = None,
         interrupt_spot: bool = False,
         warm_pools: bool = True,
@@ -74,20 +86,19 @@ class StandIn:
         stop_grace: float = 120,
         interrupt_grace: float = 10,
     ) -> None:
-        self.region, self.quota, self.interrupt_spot, self.warm_pools = region, quota, interrupt_spot, warm_pools
-        self.image_uri = f"{ACCOUNT}.dkr.ecr.{region}.amazonaws.com/{image}"
-        self.images = {self.image_uri: image, **(images or {})}
+        self.region = "eu-west-1"
+        self.image, self.quota, self.interrupt_spot, self.warm_pools = image, quota, interrupt_spot, warm_pools
+        self.image_uri = f"{ACCOUNT}.dkr.ecr.{self.region}.amazonaws.com/{image}"
         self.faults = faults or Faults()
         self._runtimes = dict(runtimes or {})
         self.jobs: dict[str, Job] = {}
         self.errors: list[str] = []  # faults of the stand-in itself; the end of the block raises them
         self.lock = threading.RLock()
-        self.url = self.moto_url = ""
+        self.url = self.moto_url = self.moto_for_hosts = ""
         self.folder = Path()
         self._graces = {"Interrupted": interrupt_grace, "other": stop_grace}
         self._pools: list[Pool] = []
-        self._clients: dict[tuple[str, str], Any] = {}
-        self._tags: dict[str, list[dict[str, str]]] = {}
+        self._clients: dict[str, Any] = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "StandIn":
@@ -95,6 +106,7 @@ class StandIn:
         with contextlib.ExitStack() as stack:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sagemaker-")))
             self.moto_url = stack.enter_context(moto())
+            self.moto_for_hosts = stack.enter_context(moto(docker_bridge()))
             stack.callback(self._forget)
             stack.callback(self._close)
             self.url = stack.enter_context(serving(self._answer))
@@ -135,29 +147,16 @@ class StandIn:
 
     def client(self, service: str) -> Any:
         """Return a boto3 client of the stand-in, or of moto."""
-        return self._client(service, self.url if service in ("sagemaker", "logs") else self.moto_url)
-
-    def of_moto(self, service: str) -> Any:
-        """Return a boto3 client of moto."""
-        return self._client(service, self.moto_url)
-
-    def _client(self, service: str, endpoint: str) -> Any:
         with self.lock:  # to make a client is not for several threads; to use it is
-            if (service, endpoint) not in self._clients:
-                self._clients[service, endpoint] = boto3.client(
+            if service not in self._clients:
+                self._clients[service] = boto3.client(
                     service,
-                    endpoint_url=endpoint,
+                    endpoint_url=self.url if service == "sagemaker" else self.moto_url,
                     region_name=self.region,
                     aws_access_key_id="testing",
                     aws_secret_access_key="testing",
                 )
-            return self._clients[service, endpoint]
-
-    def interrupt(self, name: str) -> None:
-        """Take the instances of a managed spot job away, as soon as it trains; it begins anew on others."""
-        job = self.jobs[name]
-        assert job.is_spot, f"{name} is no managed spot job"
-        job.interruption.set()
+            return self._clients[service]
 
     # --- for jobs ---
 
@@ -178,7 +177,7 @@ class StandIn:
         if not job.cache:
             return
         pool = Pool(job=job, since=time.time(), seconds=keep)
-        if keep and job.training_start and self.warm_pools:
+        if keep and job.has_begun and self.warm_pools:
             job.warm_pool = {"Status": "Available"}
             self._pools.append(pool)
         else:
@@ -189,19 +188,16 @@ class StandIn:
     def _answer(self, target: str, request: dict[str, Any]) -> dict[str, Any]:
         service, _, operation = target.partition(".")
         if service.startswith("Logs"):
-            return self._logs(operation, request)
+            return self._filter_log_events(request)
         operations = {
             "CreateTrainingJob": self._create,
             "DescribeTrainingJob": lambda request: self._known(request).describe(),
             "StopTrainingJob": self._stop,
             "UpdateTrainingJob": self._update,
             "ListTrainingJobs": self._list,
-            "AddTags": self._add_tags,
-            "ListTags": lambda request: {"Tags": self._tags.get(request["ResourceArn"], [])},
         }
         if operation not in operations:
-            known = operation in MODEL.operation_names
-            raise ApiError("UnknownOperationException", f"the stand-in has no {operation}" if known else "")
+            raise ApiError("UnknownOperationException", f"the stand-in has no {operation}")
         with self.lock:
             if self.faults.throttled.get(operation, 0) > 0:
                 self.faults.throttled[operation] -= 1
@@ -212,18 +208,14 @@ class StandIn:
             return operations[operation](request)
 
     def _check_allowed(self, operation: str, request: Mapping[str, Any]) -> None:
-        job = self.arn(f"training-job/{request.get('TrainingJobName', '*').lower()}")
-        asked = {f"sagemaker:{operation}": request.get("ResourceArn", job)}
-        if operation == "CreateTrainingJob":
-            asked["iam:PassRole"] = request.get("RoleArn", "*")
-        for action, resource in asked.items():
-            if action.partition(":")[2] in self.faults.denied:
-                who = f"arn:aws:sts::{ACCOUNT}:assumed-role/Tester/session"
-                why = f"because no identity-based policy allows the {action} action"
-                raise ApiError(
-                    "AccessDeniedException",
-                    f"User: {who} is not authorized to perform: {action} on resource: {resource} {why}",
-                )
+        if operation in self.faults.denied:
+            who = f"arn:aws:sts::{ACCOUNT}:assumed-role/Tester/session"
+            job = self.arn(f"training-job/{request.get('TrainingJobName', '*').lower()}")
+            raise ApiError(
+                "AccessDeniedException",
+                f"User: {who} is not authorized to perform: sagemaker:{operation} on resource: {job} because no "
+                f"identity-based policy allows the sagemaker:{operation} action",
+            )
 
     def _known(self, request: Mapping[str, Any]) -> Job:
         if request["TrainingJobName"] not in self.jobs:
@@ -231,95 +223,48 @@ class StandIn:
         return self.jobs[request["TrainingJobName"]]
 
     def _create(self, request: dict[str, Any]) -> dict[str, Any]:
-        request.setdefault("StoppingCondition", {}).setdefault("MaxRuntimeInSeconds", DAY_SECONDS)
-        name, resources = request["TrainingJobName"], request.get("ResourceConfig", {})
-        self._check_request(request, resources)
+        name = request["TrainingJobName"]
         if name in self.jobs:
             raise ApiError(
                 "ResourceInUse",
                 "Training job names must be unique within an AWS account and region, and a training job with this "
                 f"name already exists ({self.jobs[name].arn})",
             )
-        role = request["RoleArn"]
         if hit(self.faults.unassumable, name):
             raise invalid(
-                f"Could not assume role {role}. Please ensure that the role exists and allows principal "
+                f"Could not assume role {request['RoleArn']}. Please ensure that the role exists and allows principal "
                 "'sagemaker.amazonaws.com' to assume the role."
             )
-        self._check_channels(request, role)
+        self._check_channels(request)
         pool = self._matching(request)
-        keep = resources.get("KeepAlivePeriodInSeconds", 0)
+        keep = request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0)
         cache = pool.job.cache if pool else self.folder / f"cache-{name}" if keep else None
-        job = Job(self, request, len(self.jobs) + 1, cache)
+        job = Job(self, request, cache)
         if not pool:
             self._check_quota(job)
         else:
             self._pools.remove(pool)
             pool.end("Reused", ReusedByJob=name)
         self.jobs[name] = job
-        self._tags[job.arn] = request.get("Tags", [])
         job.thread.start()
         return {"TrainingJobArn": job.arn}
 
-    def _check_request(self, request: Mapping[str, Any], resources: Mapping[str, Any]) -> None:
-        """Raise ApiError for what the model leaves open and the service does not take."""
-        image = request.get("AlgorithmSpecification", {}).get("TrainingImage")
-        if not image or not (ECR.fullmatch(image) or image in self.images):
-            raise invalid(
-                "Invalid training image. Please provide a valid Amazon Elastic Container Registry path of the Docker "
-                "image to run."
-            )
-        if not resources.get("InstanceGroups") and not (
-            resources.get("InstanceType") and resources.get("InstanceCount")
-        ):
-            raise invalid("ResourceConfig must have InstanceType and InstanceCount, or InstanceGroups.")
-        if request.get("EnableManagedSpotTraining"):
-            limits = request["StoppingCondition"]
-            if limits.get("MaxWaitTimeInSeconds", 0) < limits["MaxRuntimeInSeconds"]:
-                raise invalid(
-                    "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to "
-                    "MaxRuntimeInSeconds"
-                )
-            if resources.get("KeepAlivePeriodInSeconds") or resources.get("InstanceGroups"):
-                raise invalid("Managed spot training takes no warm pools and no instance groups.")
-
-    def _check_channels(self, request: Mapping[str, Any], role: str) -> None:
-        names = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
-        if len(set(names)) < len(names):
-            raise invalid(f"Channel names must be unique, and are {', '.join(names)}.")
+    def _check_channels(self, request: Mapping[str, Any]) -> None:
         for channel in request.get("InputDataConfig", []):
-            if "S3DataSource" not in channel["DataSource"]:
-                raise invalid("the stand-in has no file systems; wanted an S3DataSource")
             uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
-            bucket, _ = split(uri)
-            if not below(self.of_moto("s3"), uri):
-                raise invalid(
-                    f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the '
-                    f"bucket exists in the selected region ({self.region}), that objects exist under that S3 prefix, "
-                    f'and that the role "{role}" has "s3:ListBucket" permissions on bucket "{bucket}".'
-                )
+            if not below(self.client("s3"), uri):
+                raise invalid(f'No S3 objects found under S3 URL "{uri}" given in input data source.')
 
     def _check_quota(self, job: Job) -> None:
-        if self.quota is None:
-            return
-        for wanted in job.groups:
-            kind = wanted["InstanceType"]
-            used = sum(
-                group["InstanceCount"]
-                for other in self.jobs.values()
-                if not other.is_over and other.is_spot == job.is_spot
-                for group in other.groups
-                if group["InstanceType"] == kind
+        used = sum(other.instances for other in self.jobs.values() if not other.is_over and other.kind == job.kind)
+        if self.quota is not None and used + job.instances > self.quota:
+            instance_type, is_spot = job.kind
+            usage = f"{instance_type} for {'spot ' if is_spot else ''}training job usage"
+            raise ApiError(
+                "ResourceLimitExceeded",
+                f"The account-level service limit '{usage}' is {self.quota} Instances, with current utilization of "
+                f"{used} Instances and a request delta of {job.instances} Instances.",
             )
-            if used + wanted["InstanceCount"] > self.quota:
-                usage = f"{kind} for {'spot ' if job.is_spot else ''}training job usage"
-                raise ApiError(
-                    "ResourceLimitExceeded",
-                    f"The account-level service limit '{usage}' is {self.quota} Instances, with current utilization "
-                    f"of {used} Instances and a request delta of {wanted['InstanceCount']} Instances. Please use AWS "
-                    "Service Quotas to request an increase for this quota. If AWS Service Quotas is not available, "
-                    "contact AWS support to request an increase for this quota.",
-                )
 
     def _stop(self, request: Mapping[str, Any]) -> dict[str, Any]:
         job = self._known(request)
@@ -341,46 +286,24 @@ class StandIn:
         return {"TrainingJobArn": job.arn}
 
     def _list(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        def fits(job: Job) -> bool:
-            return (
-                request.get("NameContains", "") in job.name
-                and request.get("StatusEquals", job.status) == job.status
-                and request.get("WarmPoolStatusEquals") in (None, (job.warm_pool or {}).get("Status"))
-                and request.get("CreationTimeAfter", 0) <= job.created <= request.get("CreationTimeBefore", 1e12)
-                and request.get("LastModifiedTimeAfter", 0) <= job.modified
-                and job.modified <= request.get("LastModifiedTimeBefore", 1e12)
-            )
-
-        keys = {"Name": "name", "Status": "status", "CreationTime": "created"}
-        key = keys[request.get("SortBy", "CreationTime")]
-        jobs = sorted(filter(fits, self.jobs.values()), key=lambda job: getattr(job, key))
-        if request.get("SortOrder", "Descending") == "Descending":
-            jobs.reverse()
+        """List the jobs from new to old, as the acceptance run and its tests ask for them."""
+        jobs = [
+            job
+            for job in reversed(self.jobs.values())
+            if request.get("StatusEquals", job.status) == job.status
+            and request.get("CreationTimeAfter", 0) <= job.created
+        ]
         first = int(request.get("NextToken", 0))
         end = first + request.get("MaxResults", 10)
         more = {"NextToken": str(end)} if end < len(jobs) else {}
         return {"TrainingJobSummaries": [job.summary() for job in jobs[first:end]], **more}
 
-    def _add_tags(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        tags = {tag["Key"]: tag for tag in [*self._tags.get(request["ResourceArn"], []), *request["Tags"]]}
-        self._tags[request["ResourceArn"]] = list(tags.values())
-        return {"Tags": self._tags[request["ResourceArn"]]}
-
-    def _logs(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Hand a call of CloudWatch Logs on to moto, whose FilterLogEvents ignores logStreamNamePrefix."""
-        logs = self.of_moto("logs")
-        try:
-            if operation == "FilterLogEvents" and (prefix := request.pop("logStreamNamePrefix", "")):
-                pages = logs.get_paginator("describe_log_streams").paginate(
-                    logGroupName=request["logGroupName"], logStreamNamePrefix=prefix
-                )
-                request["logStreamNames"] = [each["logStreamName"] for page in pages for each in page["logStreams"]]
-                if not request["logStreamNames"]:
-                    return {"events": []}
-            reply = getattr(logs, xform_name(operation))(**request)
-        except ClientError as error:
-            raise ApiError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from None
-        return {name: value for name, value in reply.items() if name != "ResponseMetadata"}
+    def _filter_log_events(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        events = [event for job in self.jobs.values() for event in job.events]
+        if not events:
+            raise ApiError("ResourceNotFoundException", "The specified log group does not exist.")
+        prefix = request["logStreamNamePrefix"]
+        return {"events": [event for event in events if event["logStreamName"].startswith(prefix)]}
 
     # --- warm pools ---
 

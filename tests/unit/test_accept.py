@@ -41,7 +41,7 @@ def test_boto3_takes_each_request():
         assert len(made["TrainingJobName"]) <= 63
 
 
-def test_a_job_is_as_expected_only_if_all_is_there():
+def test_job_is_as_expected_only_if_nothing_lacks():
     good = [("algo-1", 1, "[algo-1] raises"), ("algo-2", 2, "[algo-2] raises")]
     why = "AlgorithmError: rank 1 on algo-2 failed: ValueError: row 17 of algo-2 has no label, exit code: 1"
     assert outcome(ran("raises", *good, TrainingJobStatus="Failed", FailureReason=why)) == "as expected"
@@ -60,7 +60,7 @@ def test_a_job_is_as_expected_only_if_all_is_there():
     ]
 
 
-def test_a_record_that_is_read_twice_or_never_is_named():
+def test_record_that_is_read_twice_or_never_is_told():
     def line(channel, number, records):
         told = {"channel": channel, "pass": number, "records": records}
         return ("algo-1", 1, f"[algo-1 rank 0] accept-numbers {json.dumps(told)}")
@@ -75,7 +75,7 @@ def test_a_record_that_is_read_twice_or_never_is_named():
     ]
 
 
-def test_a_line_that_is_cut_is_left_out():
+def test_cut_line_of_a_log_is_left_out():
     lines = [
         ("algo-1", 1, 'accept-fact {"name": "user", "val'),
         ("algo-1", 1, 'accept-fact {"name": "user", "value": [0, 0]}'),
@@ -83,19 +83,19 @@ def test_a_line_that_is_cut_is_left_out():
     assert {each.text: each for each in compare({"single": ran("single", *lines)})}["processes run as root"].so
 
 
-def test_no_spot_machines_are_no_failure():
+def test_lack_of_spot_machines_is_no_failure():
     late = ran("spot", TrainingJobStatus="Stopped", SecondaryStatus="MaxWaitTimeExceeded")
     assert outcome(late) == "not run: AWS had no spot machines in time"
 
 
-def test_an_image_without_jax_is_no_failure():
+def test_image_without_jax_is_no_failure():
     refused = "AlgorithmError: ENTRYPOINT_MODE is jax, and jax is not installed in this image, exit code: 78"
     assert outcome(ran("jax", TrainingJobStatus="Failed", FailureReason=refused)).startswith("not run")
     broken = "AlgorithmError: rank 0 on algo-1 failed: ValueError: bad, exit code: 1"
     assert outcome(ran("jax", TrainingJobStatus="Failed", FailureReason=broken)) == "FAILED"
 
 
-def test_what_peers_and_signals_tell():
+def test_beliefs_of_peers_and_signals_are_judged():
     alive = [("algo-1", second, f"accept-alive {second} s") for second in range(240)]
     left = [("algo-2", second, f"accept-alive {second} s") for second in range(11)]
     killed = [("algo-1", second, f"accept-since-sigterm {second}.0") for second in range(119)]
@@ -121,7 +121,7 @@ def test_facts_are_compared_with_beliefs():
     assert found["/dev/shm has at least 64 MiB"].so is None
 
 
-def test_the_seconds_of_a_job():
+def test_seconds_of_a_job_are_measured():
     phases = [{"Status": "Training", "StartTime": BEGUN}]
     job = ran("single", ("algo-1", 3, "a"), ("algo-2", 9, "b"), SecondaryStatusTransitions=phases,
               TrainingEndTime=BEGUN + timedelta(seconds=40), BillableTimeInSeconds=80)  # fmt: skip
@@ -133,7 +133,7 @@ def test_the_seconds_of_a_job():
     }
 
 
-def test_the_pages_name_nobody():
+def test_pages_name_no_account():
     said = {
         "image": IMAGE,
         "facts": [
@@ -166,13 +166,13 @@ def test_the_pages_name_nobody():
         ("NoSuchBucket", "The specified bucket does not exist", "--bucket"),
     ],
 )
-def test_what_aws_refuses_is_one_line_that_says_what_to_do(code, message, what_to_do):
+def test_refusal_of_aws_is_one_line_with_a_remedy(code, message, what_to_do):
     error = botocore.exceptions.ClientError({"Error": {"Code": code, "Message": f"{message}\n"}}, "CreateTrainingJob")
     told = str(explained(error, "sagemaker create_training_job"))
     assert what_to_do in told and message in told and "\n" not in told
 
 
-def test_the_bound_is_that_of_the_documents():
+def test_bound_of_the_cost_is_that_of_the_documents():
     cases, left_out = chosen([], [], [])
     assert bound(cases, WHERE, "us-east-1", {}) == (
         "at most 12.0 instance hours, $1.38",
@@ -186,13 +186,13 @@ def test_the_bound_is_that_of_the_documents():
     assert bound(cases, WHERE, "eu-west-1", {"ml.m5.large": 0.0})[1] == 0
 
 
-def test_a_case_brings_the_one_that_it_needs():
+def test_case_brings_the_one_that_it_needs():
     assert [case.name for case in chosen(["spot-resumed"], [], [])[0]] == ["spot", "spot-resumed"]
     with pytest.raises(ValueError, match="found the case 'sopt'; wanted some of single"):
         chosen(["sopt"], [], [])
 
 
-def test_the_template_allows_the_role_what_the_run_needs():
+def test_cloudformation_template_allows_the_role_what_the_run_needs():
     yaml = pytest.importorskip("yaml")
     template = ROOT / "examples/cloudformation/accept.yaml"
 

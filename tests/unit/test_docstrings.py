@@ -16,7 +16,7 @@ RIDDLES = {
 pytestmark = pytest.mark.unmeasured  # it reads the sources, and runs none
 
 
-def test_a_docstring_begins_with_a_verb():
+def test_docstrings_begin_with_a_verb():
     assert [f"{path.relative_to(ROOT)}: {riddle}" for path in FILES for riddle in _riddles(path)] == []
 
 

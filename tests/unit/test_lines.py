@@ -25,14 +25,14 @@ def parts(file: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_line_is_locked_as_it_is_pinned(name: str) -> None:
+def test_line_is_locked_as_it_is_pinned(name: str) -> None:
     pinned, locked = parts(LINES / name / "requirements.txt"), parts(LINES / name / "locked.txt")
     assert pinned == locked, f"wanted: container/lines/lock.sh {name}"
     assert len(pinned) == 4
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_launcher_knows_what_is_pinned_and_what_tensorflow_asks_for(name: str) -> None:
+def test_launcher_knows_pins_and_requirements_of_tensorflow(name: str) -> None:
     lines, requires = (json.loads((PREPARE / f"image_{what}.json").read_text()) for what in ("lines", "requires"))
     pinned = {pin for part in parts(LINES / name / "requirements.txt")[:3] for pin in part}
     assert {f"{package}=={version}" for package, version in lines[name].items()} == pinned
@@ -41,7 +41,7 @@ def test_the_launcher_knows_what_is_pinned_and_what_tensorflow_asks_for(name: st
 
 
 @pytest.mark.parametrize("name", FOR_GPUS)
-def test_what_is_for_gpus_is_locked_as_it_is_pinned(name: str) -> None:
+def test_packages_for_gpus_are_locked_as_they_are_pinned(name: str) -> None:
     """The image for GPUs has TensorFlow of the same version, built with CUDA."""
     pinned, locked = parts(LINES / name / "gpu.txt"), parts(LINES / name / "gpu-locked.txt")
     assert pinned == locked, f"wanted: container/lines/lock.sh {name}"
@@ -49,7 +49,7 @@ def test_what_is_for_gpus_is_locked_as_it_is_pinned(name: str) -> None:
     assert cpu.replace("-cpu", "") in pinned[0]
 
 
-def test_the_plugin_of_jax_is_locked_as_it_is_pinned_and_of_jaxs_version() -> None:
+def test_plugin_of_jax_is_locked_in_jaxs_version() -> None:
     pinned, locked = parts(LINES / "2.21/gpu-jax.txt"), parts(LINES / "2.21/gpu-jax-locked.txt")
     assert pinned == locked, "wanted: container/lines/lock.sh 2.21"
     (jax,) = (pin for part in parts(LINES / "2.21/requirements.txt") for pin in part if pin.startswith("jax=="))
@@ -66,6 +66,6 @@ def test_every_locked_version_has_a_hash(locked: Path) -> None:
 
 
 @pytest.mark.parametrize("patch", sorted([*LINES.glob("*/patches/*"), GPU_PATCH]), ids=lambda path: path.name)
-def test_a_patch_says_why(patch: Path) -> None:
+def test_patch_says_why(patch: Path) -> None:
     why = patch.read_text().partition("\n--- ")[0]
     assert patch.suffix == ".patch" and why.startswith("Horovod ") and "\n- " in why

@@ -54,7 +54,7 @@ def test_modes_are_the_launchers():
     assert set(new.MODES) == {mode.value for mode in Mode} - {Mode.AUTO}
 
 
-def test_each_has_all_files_and_nothing_is_left_open(projects):
+def test_project_has_all_files_and_no_open_place(projects):
     for folder in projects.values():
         files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
         assert files.keys() == FILES
@@ -73,7 +73,7 @@ def test_every_template_is_used(projects, monkeypatch, tmp_path):
     assert used == {path.name for path in new.TEMPLATES.iterdir()}
 
 
-def test_they_compile_and_ruff_finds_nothing(projects):
+def test_scripts_of_projects_compile_and_pass_ruff(projects):
     """By the rules of this repository, but with the project as its own root, as for who makes one."""
     text = (ROOT / "pyproject.toml").read_text()
     for path in projects.values():
@@ -97,7 +97,7 @@ def test_they_compile_and_ruff_finds_nothing(projects):
         call(TOOLS / "ruff", "format", "--no-cache", "--config", folder / "ruff.toml", "--check", ".", cwd=path)
 
 
-def test_linters_of_workflows_find_nothing(projects):
+def test_workflow_of_projects_passes_its_linters(projects):
     """All projects have the same workflow."""
     texts = {(path / ".github/workflows/check.yml").read_text() for path in projects.values()}
     assert len(texts) == 1
@@ -111,7 +111,7 @@ def test_linters_of_workflows_find_nothing(projects):
 
 
 @pytest.mark.parametrize("mode", new.MODES)
-def test_the_doctor_finds_nothing(projects, mode, monkeypatch, tmp_path):
+def test_doctor_finds_nothing_in_projects(projects, mode, monkeypatch, tmp_path):
     """Not even a note."""
     folder = projects[mode, "2"]
     words = new._words(mode, "2")
@@ -131,7 +131,7 @@ def test_the_doctor_finds_nothing(projects, mode, monkeypatch, tmp_path):
     assert job.plan.title
 
 
-def test_compose_and_the_test_run_the_same_job(projects):
+def test_compose_and_test_of_a_project_run_the_same_job(projects):
     for (mode, _), folder in projects.items():
         compose = yaml.safe_load((folder / "compose.yaml").read_text())
         options = new._words(mode, "2")["options"]
@@ -140,7 +140,7 @@ def test_compose_and_the_test_run_the_same_job(projects):
         assert list(compose["services"]) == (["algo-1"] if mode == "single" else ["algo-1", "algo-2"])
 
 
-def test_it_prints_what_was_made_and_the_next_commands(tmp_path, capsys):
+def test_new_prints_files_and_next_commands(tmp_path, capsys):
     assert main.run(["new", str(tmp_path / "made" / "here"), "--mode", "ps", "--sdk", "3"], {}) == 0
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in FILES)
@@ -149,7 +149,7 @@ def test_it_prints_what_was_made_and_the_next_commands(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("what", ["a file in it", "a file itself", "no place for it"])
-def test_nothing_is_overwritten(tmp_path, capsys, what):
+def test_new_overwrites_nothing(tmp_path, capsys, what):
     folder = tmp_path / "project"
     if what == "a file in it":
         folder.mkdir()
@@ -168,6 +168,6 @@ def test_nothing_is_overwritten(tmp_path, capsys, what):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_empty_folder_is_taken(tmp_path):
+def test_new_takes_an_empty_folder(tmp_path):
     assert main.run(["new", str(tmp_path)], {}) == 0
     assert (tmp_path / "src/train.py").exists()

@@ -33,7 +33,7 @@ AUDIT = {
 }
 
 
-def test_what_has_a_fix_is_raised_and_the_rest_is_told():
+def test_vulnerable_packages_with_a_fix_are_raised_and_others_told():
     versions, words = program.table(AUDIT, ["CVE-2026-1462"])
     assert versions == {"requests": "2.32.4"}
     assert words.splitlines()[2:] == [
@@ -42,12 +42,12 @@ def test_what_has_a_fix_is_raised_and_the_rest_is_told():
     ]
 
 
-def test_nothing_new_changes_nothing():
+def test_known_vulnerabilities_change_nothing():
     versions, words = program.table({"dependencies": AUDIT["dependencies"][:1]}, ["CVE-2026-1462"])
     assert (versions, words) == ({}, "No vulnerabilities beside those that SECURITY.md accepts.")
 
 
-def test_the_page_keeps_rows_of_versions_that_are_pinned_and_asks_for_reasons():
+def test_security_page_keeps_rows_of_pinned_versions_and_asks_for_reasons():
     page = (
         "| Line | Package |\n|---|---|\n| 2.14 | keras 2.14.0 | CVE-2026-1462 | 3.13.2 | TensorFlow 2.14 wants it |\n"
         "| 2.14 | requests 2.31.0 | CVE-9-9 | 2.32.4 | for a while |\n| 2.21 | none known | | | |\n\n"
@@ -64,14 +64,14 @@ def test_the_page_keeps_rows_of_versions_that_are_pinned_and_asks_for_reasons():
     )
 
 
-def test_only_the_pin_of_that_package_changes():
+def test_only_the_pin_of_the_vulnerable_package_changes():
     pins = "# ==== part 3\nrequests==2.31.0\nrequests-toolbelt==1.0.0\nnumpy==1.26.4 ; python_version > '3'\n"
     assert program.raised(pins, {"requests": "2.32.4", "numpy": "2.0"}) == (
         "# ==== part 3\nrequests==2.32.4\nrequests-toolbelt==1.0.0\nnumpy==2.0 ; python_version > '3'\n"
     )
 
 
-def test_the_workflows_call_what_is_there():
+def test_workflows_call_files_that_exist():
     for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
         for path in re.findall(
             r"(?m)(?:^|[ ;&])((?:\.github|container|tests|examples|docs)/[\w./-]+\.(?:py|sh))", workflow.read_text()

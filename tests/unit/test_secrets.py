@@ -26,7 +26,7 @@ AWS_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
      "SM_HP_API_KEY", "sagemaker_entrypoint_token", "ENTRYPOINT_TOKEN", "GOOGLE_CREDENTIALS", "ssh-passphrase",
      "AZURE_STORAGE_CONNECTION_STRING", "privateKey", "account_key"],
 )  # fmt: skip
-def test_secret_names(name):
+def test_names_of_secrets_are_known(name):
     assert is_secret(name)
 
 
@@ -36,7 +36,7 @@ def test_secret_names(name):
      "monkey", "sort_key", "keys", "secret_name", "password_file", "GPG_KEY", "SSH_AUTH_SOCK", "learning_rate", "",
      "author", "secretary", "credential_provider", "token_embedding_size", "attention_key_size"],
 )  # fmt: skip
-def test_other_names(name):
+def test_other_names_are_no_secrets(name):
     assert not is_secret(name)
 
 
@@ -51,7 +51,7 @@ def listed() -> dict[str, list[str]]:
     return parts
 
 
-def test_names_of_real_projects(capsys):
+def test_names_of_real_projects_are_judged_rightly(capsys):
     """At least 98 % of the secret ones are known, at most 2 % of the harmless ones are taken for secrets."""
     parts = listed()
     found = {title: sum(map(is_secret, names)) for title, names in parts.items()}
@@ -74,7 +74,7 @@ def test_names_of_real_projects(capsys):
      "DB_PASS", "MYSQL_PASS", "PGPASS", "GITHUB_PAT", "DB_PASSWORD_PROD", "API_KEY_PROD", "SSH_KEY",
      "SLACK_WEBHOOK_URL", "CREDS", "MY_SECRET_VALUE", "SNOWFLAKE_PASSCODE", "AZURE_STORAGE_SAS"],
 )  # fmt: skip
-def test_names_that_were_shown_in_plain(name):
+def test_values_of_secret_names_are_masked(name):
     value = "Zq7Lw0XkT5"
     assert Secrets({name: value}).mask(f"{name}={value} and {value}") == f"{name}={MASK} and {MASK}"
 
@@ -88,7 +88,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow1BAAKCAQEA0Zq7Lw\n-----END RSA PRI
      ("SSH_KEY_FILE", "Zq7Lw0XkT5" * 5), ("KUBECONFIG", "apiVersion: v1\nusers: [Zq7Lw0XkT5]"),
      ("KEY_FILE", PEM), ("server_pem", PEM), ("PWD", "Zq7Lw0XkT5")],
 )  # fmt: skip
-def test_content_where_a_path_might_be(name, value):
+def test_content_of_secret_files_is_masked(name, value):
     for held in ({name: value}, {"settings": {"inner": {name: value}}}):
         masked = Secrets(held).mask(f"it is {value}.")
         assert not any(line.strip() in masked for line in value.splitlines())
@@ -101,13 +101,13 @@ def test_content_where_a_path_might_be(name, value):
      ("TOKEN_FILE", "/mnt/Efs1/" + "averylongfolder/" * 4 + "token"), ("CONFIG_JSON", '{"learning_rate": 0.01}'),
      ("SSH_PUBLIC_KEY_FILE", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI me@here\n")],
 )  # fmt: skip
-def test_paths_are_shown(name, value):
+def test_paths_of_secret_files_are_shown(name, value):
     text = f"{name}={value} it is"
     assert Secrets({name: value}).mask(text) == text
 
 
 @pytest.mark.parametrize("name", ["password" * 10_000, "_" * 100_000, "aB" * 50_000, "pass_" * 20_000, "2" * 100_000])
-def test_long_names_take_no_time(name):
+def test_long_names_are_judged_quickly(name):
     is_secret(name)
 
 
@@ -129,7 +129,7 @@ def test_long_names_take_no_time(name):
         "?a=",
     ],
 )
-def test_long_texts_take_no_time(text):
+def test_long_texts_take_time_in_proportion(text):
     """Of an environment and hyperparameters: looking for secrets, in names, values and what is printed."""
     grows_no_faster_than_its_input(lambda size: Secrets({"x": text * size, "y": {"z": [text * size]}}), 10_000)
     grows_no_faster_than_its_input(lambda size: Secrets({"DB_PASSWORD": text * size}), 5_000)
@@ -143,7 +143,7 @@ def test_long_texts_take_no_time(text):
     [AWS_KEY, "AKIAIOSFODNN7EXAMPLE", "hf_aBcDeFgHiJ", "hunter22", "p@ssw0rd!", "correct-horse-battery-staple",
      "48151623421087", "c0ffee00-1234-5678-9abc-def012345678", "пароль-42", "Tr0ub4dor&3", "xKjH4gTr"],
 )  # fmt: skip
-def test_values_that_tell(value):
+def test_distinctive_values_are_known(value):
     assert is_distinctive(value)
 
 
@@ -154,11 +154,11 @@ def test_values_that_tell(value):
      "./my_key.pem", "~/.netrc", "s3://bucket/Key", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:x",
      "MirroredStrategy", "prod/db/main", "my-secret-name", "        "],
 )  # fmt: skip
-def test_values_that_are_ordinary(value):
+def test_ordinary_values_are_not_distinctive(value):
     assert not is_distinctive(value)
 
 
-def test_a_value_is_masked_wherever_it_is():
+def test_distinctive_value_is_masked_anywhere():
     secret = Secrets({"AWS_SECRET_ACCESS_KEY": AWS_KEY, "HOME": "/root/somewhere"})
     text = f"{{'AWS_SECRET_ACCESS_KEY': '{AWS_KEY}'}} in /root/somewhere, https://x/?k={AWS_KEY}&y {AWS_KEY}{AWS_KEY}"
     masked = secret.mask(text)
@@ -187,7 +187,7 @@ TRICKY = ['quo"te-%s', "back\\slash-9", "sp ace & <9>", "a'b'c'd'9", "line one 1
 
 
 @pytest.mark.parametrize("value", TRICKY)
-def test_values_are_known_in_the_ways_programs_print_them(value):
+def test_values_are_masked_however_programs_quote_them(value):
     secret = Secrets({"MY_SECRET": value})
     for printed in (
         value,
@@ -212,7 +212,7 @@ def test_each_line_of_a_key_is_masked():
         assert secret.mask(f"  {line}\r\n") == f"  {MASK}\r\n"
 
 
-def test_what_is_secret_inside_of_a_value():
+def test_secrets_inside_of_a_value_are_masked():
     config = {"db": [{"password": "Zq7Lw0Xk", "host": "db.example.com", "port": 5432}], "learning_rate": 0.1}
     for value in (config, json.dumps(config)):
         secret = Secrets({"config": value})
@@ -227,7 +227,7 @@ def test_what_is_secret_inside_of_a_value():
         ("https://ghp_aBcDeFgHiJkLmNoPqRs1@github.com/x/y.git", "ghp_aBcDeFgHiJkLmNoPqRs1"),
     ],
 )
-def test_passwords_in_urls(url, password):
+def test_passwords_in_urls_are_masked(url, password):
     secret = Secrets({"PIP_INDEX_URL": url})
     assert password not in secret.mask(f"password {password}, url {url}")
     assert url.rpartition("@")[2] in secret.mask(url)
@@ -252,7 +252,7 @@ def test_passwords_in_urls(url, password):
         ("https://x/?auth=4f;a=1&jwt=a.b", "https://x/?auth=***;a=1&jwt=***"),
     ],
 )
-def test_urls_that_nobody_told_of(text, masked):
+def test_secrets_of_unknown_urls_are_masked(text, masked):
     for secrets in (NONE, Secrets({"API_KEY": "disabled"})):
         assert secrets.mask(text) == masked
         assert secrets.mask(masked) == masked
@@ -278,7 +278,7 @@ def test_urls_without_secrets_are_shown(text):
         ("abfss://data-v2-2024@acct.dfs.x/a", "/opt/ml/input/data/data-v2-2024/rows.csv"),
     ],
 )
-def test_a_user_of_a_url_is_shown_elsewhere(url, elsewhere):
+def test_user_of_a_url_is_shown_elsewhere(url, elsewhere):
     secrets = Secrets({"PIP_INDEX_URL": url}, {"data": f'{{"from": "{url}"}}'})
     assert secrets.mask(elsewhere) == elsewhere
 
@@ -287,28 +287,28 @@ def test_a_user_of_a_url_is_shown_elsewhere(url, elsewhere):
     "user",
     ["ghp_aBcDeFg1", "glpat-Zq7Lw0X", "hf_aBcD1234", "pypi-AgEIc1", "Zq7Lw0XkT5Zq7Lw0", "Zq7Lw0Xk:x-oauth-basic"],
 )
-def test_a_token_that_is_a_user_is_masked_wherever_it_is(user):
+def test_token_in_place_of_a_user_is_masked_anywhere(user):
     token = user.partition(":")[0]
     assert Secrets({"REPOSITORY": f"https://{user}@git.x/a.git"}).mask(f"token {token}.") == f"token {MASK}."
 
 
-def test_the_longer_of_two_goes_first():
+def test_longer_secret_is_masked_before_a_shorter_one():
     secret = Secrets({"A_TOKEN": "abc123xyz", "B_TOKEN": "abc123xyz-and-more-456"})
     assert secret.mask("abc123xyz-and-more-456") == MASK
 
 
-def test_nothing_to_mask():
+def test_text_without_secrets_is_not_masked():
     assert NONE.mask("AWS_SECRET_ACCESS_KEY=x") == "AWS_SECRET_ACCESS_KEY=x"
     assert Secrets({"API_KEY": ""}, {"token": None}).mask("=: ") == "=: "
 
 
-def test_all_texts_of_a_value():
+def test_all_texts_of_a_value_are_masked():
     secret = Secrets({"API_KEY": "Zq7Lw0Xk"})
     value = {"a": ["x Zq7Lw0Xk", 5, None, {"b": ("Zq7Lw0Xk",)}], "c": True}
     assert secret.mask_all(value) == {"a": [f"x {MASK}", 5, None, {"b": [MASK]}], "c": True}
 
 
-def test_bytes_that_are_not_utf8():
+def test_bytes_that_are_not_utf8_are_masked():
     secret = Secrets({"API_KEY": "Zq7L\udcffw0Xk"})  # as an environment holds the byte 0xFF
     assert secret.mask_bytes(b"\xfe Zq7L\xffw0Xk \xfe") == b"\xfe *** \xfe"
     assert Secrets({"API_KEY": "Zq7Lw0Xk"}).mask("\ud800 Zq7Lw0Xk") == f"\ud800 {MASK}"
@@ -319,7 +319,7 @@ values = st.text(max_size=30) | st.integers() | st.booleans() | st.none() | st.d
 
 
 @given(st.dictionaries(names, values), st.text(), st.binary())
-def test_whatever_they_are_masking_goes_on(secrets, text, data):
+def test_masking_copes_with_any_secret_and_text(secrets, text, data):
     secret = Secrets(secrets)
     masked = secret.mask(text)
     assert secret.mask_bytes(masked.encode("utf-8", "surrogatepass")).count(b"***") >= masked.count(MASK)
@@ -335,11 +335,11 @@ def test_texts_without_secrets_stay_as_they_are(text):
     assert secret.mask(text) == text
 
 
-def test_long_secrets_are_looked_at_in_no_time():
+def test_long_secrets_are_judged_quickly():
     """A pattern that tries every way to read a word would take years for these."""
     for value in ("correcthorsebatterystaple" * 8 + "1", "aB" * 100 + "1", "word " * 100 + "!"):
         Secrets({"DB_PASSWORD": value}, {})
 
 
-def test_a_secret_of_blanks_is_none():
+def test_blank_secret_is_not_masked():
     assert Secrets({"DB_PASSWORD": "   "}, {}).mask("DB_PASSWORD= and more") == "DB_PASSWORD= and more"

@@ -29,28 +29,28 @@ class Same:
     marks: tuple[str, ...] = ()
 
 
-def test_equal_where_type_and_values_are():
+def test_values_are_equal_if_type_and_fields_are():
     assert Ended(name="a") == Ended(code=0, name="a") != Ended(name="b")
     assert Ended(name="a") != Lost(name="a")
     assert len({Ended(name="a"), Ended(code=0, name="a"), Lost(name="a")}) == 2
 
 
-def test_shown_as_a_dataclass_is():
+def test_value_is_shown_like_a_dataclass():
     assert repr(Ended(name="a", marks=("x",))) == repr(Same(name="a", marks=("x",))).replace("Same", "Ended")
 
 
 @pytest.mark.parametrize("given", [{}, {"name": "a", "cod": 1}, {"code": 1}], ids=str)
-def test_fields_that_are_not_there(given):
+def test_missing_or_unknown_field_is_refused(given):
     with pytest.raises(TypeError, match="Ended takes name, code, marks; got"):
         Ended(**given)
 
 
-def test_it_does_not_change():
+def test_value_does_not_change():
     with pytest.raises(AttributeError, match="cannot set name"):
         Ended(name="a").name = "b"
 
 
-def test_matched_by_names():
+def test_value_is_matched_by_names():
     match Ended(name="a", code=3):
         case Lost():
             pytest.fail("another type")
@@ -58,7 +58,7 @@ def test_matched_by_names():
             assert name == "a"
 
 
-def test_there_and_back():
+def test_value_becomes_json_and_the_same_value_again():
     message = Ended(name="a", code=3, marks=("x", "y"))
     assert plain(message) == {"name": "a", "code": 3, "marks": ["x", "y"]}
     assert reader(Ended)(plain(message)) == message
@@ -92,7 +92,7 @@ class Count(State):
     seen: list[int] = fresh(list)
 
 
-def test_one_extends_another():
+def test_type_extends_another():
     assert Extended.fields == ("name", "stdin", "number")
     assert Extended(name="a") == Extended(name="a", stdin="x") != Extended(name="a", number=4)
     assert Base(name="a") != Base(name="a", stdin="x")
@@ -100,7 +100,7 @@ def test_one_extends_another():
         Extended(name="a", number=-1)
 
 
-def test_a_copy_has_what_is_changed_and_computes_again():
+def test_changed_copy_computes_its_properties_again():
     value = Extended(name="a", number=2)
     assert value.doubled == 4 and value == Extended(name="a", number=2)
     changed = replace(value, number=5)
@@ -109,7 +109,7 @@ def test_a_copy_has_what_is_changed_and_computes_again():
         replace(value, cod=1)
 
 
-def test_a_state_changes_and_has_its_own_defaults():
+def test_state_changes_and_has_its_own_defaults():
     one, other = Count(name="a"), Count(name="a")
     one.seen.append(1)
     one.name = "b"

@@ -27,7 +27,7 @@ def wheel(tmp_path_factory) -> Path:
     return found
 
 
-def test_it_is_for_every_python_from_3_10_on_and_holds_nothing_that_was_compiled(wheel):
+def test_wheel_fits_every_python_from_3_10_on(wheel):
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
@@ -35,7 +35,7 @@ def test_it_is_for_every_python_from_3_10_on_and_holds_nothing_that_was_compiled
         assert not [name for name in archive.namelist() if name.endswith(".so")]
 
 
-def test_it_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(wheel):
+def test_wheel_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
         needs = Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist")
@@ -43,14 +43,16 @@ def test_it_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(wheel):
     assert always == {"packaging", "psutil", "tomli", "uv", "waitress"}
 
 
-def test_it_has_the_files_that_are_no_python(wheel):
+def test_wheel_has_the_files_that_are_no_python(wheel):
     files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
     with zipfile.ZipFile(wheel) as archive:
         files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
-        assert files | {"entrypoint/observe/live/page.html"} <= set(archive.namelist())
+        files |= {f"entrypoint/check/doctor/{name}.toml" for name in ("packages", "rules")}
+        files |= {"entrypoint/observe/live/page.html"}
+        assert files <= set(archive.namelist())
 
 
-def test_a_plan_needs_nothing_but_the_wheel(wheel, tmp_path):
+def test_plan_needs_nothing_but_the_wheel(wheel, tmp_path):
     """Without `site` there is no other package."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "here")

@@ -27,7 +27,7 @@ The zoo runs weekly (`.github/workflows/test.yml`). By hand, all or one, after `
     TEST_LINE=2.21 TEST_IMAGE=sagemaker-tf-entrypoint:2.21 .venv/bin/python -m pytest tests/zoo -k keras-hub
 
 With `ZOO_RESULTS=1` it writes versions into `tests/zoo/results.json`, of which
-`pytest tests/unit/test_libraries_page.py --refresh` makes this page.
+`pytest tests/unit/test_pages.py --refresh` makes this page.
 """
 
 

@@ -1,4 +1,4 @@
-"""Record what a program does: lines in a file of its own on the machine, past the launcher's way for output."""
+"""Record what a program does, in a file of its own that no launcher reads."""
 
 import os
 import time

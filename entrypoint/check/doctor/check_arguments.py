@@ -5,24 +5,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from entrypoint.check.doctor.context import never_taken, set_or_asked, tried
-from entrypoint.check.doctor.program import Code
-from entrypoint.check.doctor.source import Use, text_of, texts_of, value_of
+from entrypoint.check.doctor.rulebook import finding, rules
 from entrypoint.check.doctor.subject import Case
-from entrypoint.check.finding import Finding, Place, error, warning
+from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
+from entrypoint.usercode.guards import set_or_asked, tried
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Place, Use, text_of, texts_of, value_of
 
-_OF_V3 = {  # variables of SDK v3's own drivers, and what to use here
-    **dict.fromkeys(
-        ("SM_MASTER_PORT", "SM_DISTRIBUTED_CONFIG", "SM_OUTPUT_FAILURE"), "one of the variables of docs/user-code.md"
-    ),
-    "SM_MASTER_ADDR": 'json.loads(os.environ["SM_HOSTS"])[0]',
-    "SM_HOST_COUNT": 'len(json.loads(os.environ["SM_HOSTS"]))',
-    "SM_CURRENT_HOST_RANK": 'json.loads(os.environ["SM_HOSTS"]).index(os.environ["SM_CURRENT_HOST"])',
-    "SM_SOURCE_DIR": "/opt/ml/code, the working directory",
-    "SM_ENTRY_SCRIPT": 'os.environ["SM_USER_ENTRY_POINT"]',
-    "SM_INPUT_DATA_DIR": '"/opt/ml/input/data"',
-}
+# Variables of SDK v3's own drivers.
+_OF_V3 = [key.partition("/")[2] for key in rules() if key.startswith("variable-missing/")]
 _BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
@@ -51,12 +43,10 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         yield from _of_channels(case)
     if case.job or case.code.imports("tensorflow*"):
         for name, place in _needed(case.code, f"^(?:{'|'.join(_OF_V3)})$"):
-            yield error(
-                "variable-missing", f"{name} is set by SDK v3's own drivers alone: KeyError", _OF_V3[name], place=place
-            )
+            yield finding(f"variable-missing/{name}", place, name=name)
 
 
-def _options(code: Code) -> tuple[list[Option], bool]:
+def _options(code: UserCode) -> tuple[list[Option], bool]:
     """Return (options, whether these are all). If an option's name is computed, there may be others."""
     found, whole = [], True
     for use in code.calls(".add_argument"):
@@ -80,23 +70,12 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
         for key in sorted(given):
             if not any(_is_of(option, key) for option in options):
                 sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
-                yield error(
-                    "argument-unknown",
-                    f"the job has hyperparameter {key}{sent}, but the script has no such option: argparse exits with 2 "
-                    f"at --{key}",
-                    f'args, _ = parser.parse_known_args(), or parser.add_argument("--{key}")',
-                    place=strict.place,
-                )
+                yield finding("argument-unknown", strict.place, key=key, sent=sent)
     yield from _of_values(case, options)
     for option in options:
         if option.required and not any(_is_of(option, key) for key in given) and not _of_another_command(option.use):
             name = next(iter(sorted(option.keys, key=len, reverse=True)))
-            yield error(
-                "argument-missing",
-                f"{option.names[0]} is required, but the job has no such hyperparameter: argparse exits with 2",
-                f'hyperparameters={{"{name}": ...}}, or default= in place of required=',
-                place=option.use.place,
-            )
+            yield finding("argument-missing", option.use.place, option=option.names[0], name=name)
 
 
 def _is_of(option: Option, key: str) -> bool:
@@ -110,12 +89,8 @@ def _of_another_command(use: Use) -> bool:
         return True
     node = use.node.func if isinstance(use.node, ast.Call) else None
     parser = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
-    return any(
-        use.source.dotted(each.value.func).endswith(".add_parser")
-        for each in ast.walk(use.source.tree)
-        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
-        if parser in map(ast.unparse, each.targets)
-    )
+    makers = (each.value for each in use.source.assignments.get(parser, ()))
+    return any(isinstance(each, ast.Call) and use.source.last(each) == "add_parser" for each in makers)
 
 
 def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
@@ -131,13 +106,8 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
             if takes_none and strict:
                 wanted = "no value, and a hyperparameter always has one"
             if wanted:
-                yield error(
-                    "argument-refused",
-                    f"the job has hyperparameter {key}={value!r}, but {option.names[0]} takes {wanted}: "
-                    "argparse exits with 2",
-                    'type=lambda text: text.lower() == "true"' if takes_none else "another value, or another type=",
-                    place=option.use.place,
-                )
+                rule, name = f"argument-refused{'/flag' * takes_none}", option.names[0]
+                yield finding(rule, option.use.place, key=key, value=repr(value), option=name, wanted=wanted)
 
 
 def _wanted(use: Use, value: str) -> str:
@@ -157,16 +127,11 @@ def _wanted(use: Use, value: str) -> str:
     return ""
 
 
-def _of_bools(code: Code) -> Iterator[Finding]:
+def _of_bools(code: UserCode) -> Iterator[Finding]:
     for use in code.calls(".add_argument"):
         kind = use.argument("type")
         if isinstance(kind, ast.Name) and kind.id == "bool":
-            yield warning(
-                "bool-argument",
-                f"{use.written} has type=bool, which takes the text False for true: every text that is not empty is",
-                'type=lambda text: text.lower() == "true"',
-                place=use.place,
-            )
+            yield finding("bool-argument", use.place, written=use.written)
 
 
 def _of_absl(case: Case) -> Iterator[Finding]:
@@ -181,12 +146,7 @@ def _of_absl(case: Case) -> Iterator[Finding]:
             if false or behind:
                 what = "sets it to true" if false else "sets it"
                 more = f", and absl does not read {', '.join(behind)} behind it" if behind else ""
-                yield warning(
-                    "bool-flag",
-                    f"the job has hyperparameter {key}={value!r}, and absl's `--{key} {value}` {what}{more}",
-                    f'flags.DEFINE_enum("{key}", "False", ["True", "False"], ...), or DEFINE_integer',
-                    place=use.place,
-                )
+                yield finding("bool-flag", use.place, key=key, value=repr(value), text=value, sets=what, more=more)
 
 
 def _of_channels(case: Case) -> Iterator[Finding]:
@@ -203,11 +163,11 @@ def _of_channels(case: Case) -> Iterator[Finding]:
     for source, node, found in case.code.strings(r"^/opt/ml/input/data/([\w.-]+)"):
         name = re.sub(r"_\d+$", "", found[1])
         missing = not {found[1], name, name.removesuffix("-manifest")} & there
-        if missing and not tried(source, node) and not never_taken(case, source, node):
+        if missing and not tried(source, node) and not case.never_takes(source, node):
             yield _absent(source.at(node), found[1], there)
 
 
-def _needed(code: Code, names: str) -> Iterator[tuple[str, Place]]:
+def _needed(code: UserCode, names: str) -> Iterator[tuple[str, Place]]:
     """Yield the environment variables with such names that the script reads, unless it handles their absence."""
     for source, node, found in code.strings(names):
         outer = source.parents.get(node)
@@ -217,9 +177,4 @@ def _needed(code: Code, names: str) -> Iterator[tuple[str, Place]]:
 
 
 def _absent(place: Place, name: str, there: set[str]) -> Finding:
-    return error(
-        "channel-missing",
-        f"the script reads channel {name}, but the job has {', '.join(sorted(there)) or 'none'}",
-        f'fit({{"{name}": ...}}), or one of these names',
-        place=place,
-    )
+    return finding("channel-missing", place, name=name, there=", ".join(sorted(there)) or "none")

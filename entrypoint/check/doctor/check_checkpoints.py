@@ -1,11 +1,19 @@
 """Check what a script saves: its model, its checkpoints, and what it does at SIGTERM."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
-from entrypoint.check.doctor.api_names import (
+from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.rulebook import finding
+from entrypoint.check.doctor.subject import Case
+from entrypoint.check.finding import Finding
+from entrypoint.launcher.job.job import Mode
+from entrypoint.usercode.api_names import (
     HOROVOD,
+    LEAVES,
+    LOGS,
     NOT_MODELS,
     OUR_MANAGER,
     READS_CHECKPOINTS,
@@ -14,12 +22,14 @@ from entrypoint.check.doctor.api_names import (
     WORKERS,
     WRITES_CHECKPOINTS,
 )
-from entrypoint.check.doctor.rank_guards import decides, guarded, on_every_branch
-from entrypoint.check.doctor.source import Source, Use
-from entrypoint.check.doctor.subject import Case
-from entrypoint.check.finding import Finding, note, warning
-from entrypoint.launcher.job.job import Mode
+from entrypoint.usercode.source import SourceFile, Use
 
+# Names and keys that identify a process, in code as ast.unparse writes it.
+_WHO = (
+    r"(\w+_)?(rank|RANK)|(is_)?(chief|master)|is_main|task_(index|id|type)|job_name|current_host|SM_CURRENT_HOST"
+    r"|worker_(index|number)|(?<=\[')(index|type)(?='\])"
+)
+_AMBIGUOUS = "index|first|writes"  # a variable set from one of these is not taken for a rank
 _FOLDER = (
     r"(?i)/opt/ml/checkpoints|(checkpoint|ckpt)s?_?(dir|path|s3|local|folder|root|uri)|SM_CHECKPOINT|checkpoint_?config"
 )
@@ -45,31 +55,16 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     callbacks = code.calls(".ModelCheckpoint") if ranks else ()
     writing = [*saves, *callbacks, *([] if code.has(OUR_MANAGER) else managers)]
     workers = case.together(Mode.MWMS) and code.has(*WORKERS)
-    bare = [use for use in writing if not guarded(use)]
-    if (ranks or workers) and bare and not any(decides(source) for source in code.sources):
+    bare = [use for use in writing if not _guarded(use)]
+    if (ranks or workers) and bare and not any(_decides(source) for source in code.sources):
         use = bare[0]
-        yield warning(
-            "all-save",
-            f"{use.written} is called by every process under the same name: hosts' models are "
-            "merged into one model.tar.gz, and on one host ranks write into one another's files",
-            "if hvd.rank() == 0: ..."
-            if ranks
-            else "another folder, such as a temporary one, on all workers but the "
-            "first: all must call save, and one's is kept",
-            place=use.place,
-        )
+        yield finding("all-save" if ranks else "all-save/workers", use.place, written=use.written)
     if workers and not ranks and not (case.may_be(Mode.PS) and case.job is None):
         # An Estimator exports from a checkpoint, and exchanges nothing.
         together = [use for use in saves if not use.name.endswith(".export_saved_model")]
-        alone = next((use for use in together if guarded(use)), None)
-        if alone and not bare and not on_every_branch(saves):
-            yield warning(
-                "chief-saves-alone",
-                f"{alone.written} is called by one worker alone, but saving may exchange variables of all: that worker "
-                "then waits forever for the others",
-                "save on all workers, to a temporary folder on all but the first",
-                place=alone.place,
-            )
+        alone = next((use for use in together if _guarded(use)), None)
+        if alone and not bare and not _on_every_branch(saves):
+            yield finding("chief-saves-alone", alone.place, written=alone.written)
 
 
 def _is_manager(use: Use) -> bool:
@@ -81,7 +76,7 @@ def _is_manager(use: Use) -> bool:
 def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
     code, body = case.code, case.request.body
     spot, kept = bool(body.get("EnableManagedSpotTraining")), body.get("CheckpointConfig") or {}
-    make = warning if spot or kept else note
+    severity = Severity.WARNING if spot or kept else Severity.NOTE
     written = next(code.made(*WRITES_CHECKPOINTS), None)
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
     folder = code.has(OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or case.gives(where)
@@ -90,75 +85,139 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
         why = "and an interruption of spot instances, or a failure, loses all of it"
         if not spot:
             why = "and nothing is ever put there" if kept else "and a failure loses all of it"
-        yield make(
-            "no-checkpoint",
-            f"the training makes no checkpoints{', for which the job has a CheckpointConfig' if kept else ''}, {why}",
-            "saver = checkpoints.manager(tf.train.Checkpoint(...)) of sagemaker_tf_data; saver.restore(); saver.save() "
-            'after each epoch; or tf.keras.callbacks.BackupAndRestore("/opt/ml/checkpoints/backup")',
-            place=learns.place,
-        )
+        why = f"for which the job has a CheckpointConfig, {why}" if kept else why
+        yield finding("no-checkpoint", learns.place, severity=severity, why=why)
     elif written is not None and not folder:
-        yield make(
-            "checkpoint-elsewhere",
-            f"{written.written} writes to a folder that SageMaker does not keep",
-            "/opt/ml/checkpoints, with checkpoint_s3_uri= in the launch script",
-            place=written.place,
-        )
+        yield finding("checkpoint-elsewhere", written.place, severity=severity, written=written.written)
     if written is not None and not code.has(*READS_CHECKPOINTS) and not estimators:
-        yield make(
-            "no-resume",
-            "checkpoints are written but never read: a restarted job starts from the beginning",
-            "saver.restore(), or model.load_weights(tf.train.latest_checkpoint(folder)), before the training",
-            place=written.place,
-        )
+        yield finding("no-resume", written.place, severity=severity)
     if not code.has("signal.SIGTERM", ".reached_preemption_sync_point") and not code.mentions("SIGTERM"):
-        yield note(
-            "no-sigterm",
-            "SIGTERM, which StopTrainingJob and the end of max_run send, is not handled: what "
-            "was learned since the last checkpoint is lost",
-            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(...)) around a save, or a flag that the loop looks at",
-            place=learns.place,
-        )
+        yield finding("no-sigterm", learns.place)
 
 
 def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
     code = case.code
     names_folder = code.mentions(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or case.gives("/opt/ml/model")
     if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not names_folder:
-        yield warning(
-            "no-model",
-            "the training saves no model to SM_MODEL_DIR: model.tar.gz is empty",
-            'model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))',
-            place=learns.place,
-        )
+        yield finding("no-model", learns.place)
     elif saves and not names_folder:
-        yield warning(
-            "no-model",
-            f"{saves[0].written}: the script never uses SM_MODEL_DIR, so the model may stay on the host",
-            'os.path.join(os.environ["SM_MODEL_DIR"], "1")',
-            place=saves[0].place,
-        )
+        yield finding("no-model/elsewhere", saves[0].place, written=saves[0].written)
     where = str(case.hyperparameters.get("model_dir") or "")
     if where.startswith("s3://") and not code.imports("tensorflow_io*") and not code.has(OUR_MANAGER):
         for use in [*saves, *code.calls(".ModelCheckpoint")]:
             if any(_is_model_dir(case, use.source, each) for each in ast.walk(use.node)):
-                yield warning(
-                    "model-dir-s3",
-                    f"{use.written}: --model_dir is {where}, and TensorFlow since 2.6 has no file system for s3://",
-                    'os.environ["SM_MODEL_DIR"], or model_dir=False in the launch script, or `import tensorflow_io`',
-                    place=use.place,
-                )
+                yield finding("model-dir-s3", use.place, written=use.written, where=where)
                 break
 
 
-def _is_model_dir(case: Case, source: Source, node: ast.AST) -> bool:
+def _is_model_dir(case: Case, source: SourceFile, node: ast.AST) -> bool:
     """Return whether a node is the value of option --model_dir, not of --model-dir or of another folder's variable."""
     if isinstance(node, ast.Name) and node.id == "model_dir":
-        assigned = (each for each in ast.walk(source.tree) if isinstance(each, ast.Assign))
-        made = [each.value for each in assigned if node.id in (getattr(target, "id", "") for target in each.targets)]
-        return all("model_dir" in ast.unparse(each) for each in made)
+        return all("model_dir" in ast.unparse(each.value) for each in source.assignments.get(node.id, ()))
     if not (isinstance(node, ast.Attribute) and node.attr == "model_dir"):
         return False
     options = [ast.unparse(use.node) for use in case.code.calls(".add_argument")]
     others = any("--model-dir" in each or "dest='model_dir'" in each for each in options)
     return not others or any("'--model_dir'" in each for each in options)
+
+
+# --- which processes reach a call ---
+
+
+def _guarded(use: Use) -> bool:
+    """Return whether only some of the processes reach a call."""
+    for outer, inner in use.source.way_up(use.node):
+        if isinstance(outer, ast.If | ast.IfExp | ast.While):
+            if inner is not outer.test and _asks_who(use.source, outer.test):
+                return True
+        elif isinstance(outer, ast.BoolOp):
+            before = outer.values[: outer.values.index(inner)] if inner in outer.values else []
+            if any(_asks_who(use.source, each) for each in before):
+                return True
+        elif isinstance(outer, ast.FunctionDef | ast.Module) and _leaves_early(use, outer.body):
+            return True
+    return False
+
+
+def _on_every_branch(uses: list[Use]) -> bool:
+    """Return whether calls stand on both branches of one condition, so that every process reaches one of them."""
+    sides: dict[ast.AST, set[bool]] = {}
+    for use in uses:
+        for outer, inner in use.source.way_up(use.node):
+            if isinstance(outer, ast.If):
+                sides.setdefault(outer, set()).add(inner in outer.body)
+    return any(len(each) == 2 and isinstance(node, ast.If) and node.orelse for node, each in sides.items())
+
+
+def _decides(source: SourceFile) -> bool:
+    """Return whether a file does more by rank than print: choose or name a folder, return, or call a function."""
+    for node in ast.walk(source.tree):
+        if _passes_who(source, node):
+            return True
+        if isinstance(node, ast.If | ast.IfExp) and _asks_who(source, node.test):
+            if isinstance(node, ast.If):
+                prints = all(_is_said(source, each) for each in node.body)
+            else:
+                prints = isinstance(node.body, ast.Constant) and isinstance(node.orelse, ast.Constant)
+            if not prints:
+                return True
+    return False
+
+
+def _passes_who(source: SourceFile, node: ast.AST) -> bool:
+    """Return whether a function is told who calls it, `save(model, to, me == "chief")`, or a path names the process."""
+    if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in LOGS:
+        return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
+    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.JoinedStr)):
+        return False
+    is_text = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in ast.walk(node.value))
+    return is_text and _asks_who(source, node.value)
+
+
+def _leaves_early(use: Use, body: list[ast.stmt]) -> bool:
+    return any(
+        isinstance(each, ast.If) and _asks_who(use.source, each.test) and _leaves(use.source, each.body[-1])
+        for each in body
+        if each.lineno < use.place.line
+    )
+
+
+def _leaves(source: SourceFile, node: ast.stmt) -> bool:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return source.dotted(node.value.func) in LEAVES
+    return isinstance(node, ast.Return | ast.Raise)
+
+
+def _asks_who(source: SourceFile, test: ast.AST) -> bool:
+    return bool(re.search(_names_of_who(source), ast.unparse(test)))
+
+
+@functools.lru_cache(maxsize=500)
+def _names_of_who(source: SourceFile) -> str:
+    """Return a pattern of what identifies a process in a file: the usual names, and those assigned from them."""
+    who, names = _WHO, set[str]()
+    for _ in range(2):  # twice, since a name may be assigned from a name that was
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Assign) and _is_answer(node.value, who):
+                names |= {source.last(target) for target in node.targets}
+            elif isinstance(node, ast.FunctionDef):
+                ends = (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
+                names |= {node.name for end in ends if _is_answer(end, who)}
+        who = "|".join([_WHO, *(names - {""})])
+    return rf"\b({who}|{_AMBIGUOUS})\b"
+
+
+def _is_answer(value: ast.AST, who: str) -> bool:
+    """Return whether a value identifies the process: a rank, a comparison with one, or `not`, `and`, `or` of these."""
+    answer = value.func if isinstance(value, ast.Call) else value
+    kinds = ast.Name | ast.Attribute | ast.Subscript | ast.Compare | ast.UnaryOp | ast.BoolOp
+    return isinstance(answer, kinds) and re.search(rf"\b({who})\b", ast.unparse(answer)) is not None
+
+
+def _is_said(source: SourceFile, node: ast.stmt) -> bool:
+    match node:
+        case ast.Pass() | ast.Assign(value=ast.Constant()):  # verbose = 1
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            return source.last(call) in LOGS
+    return False

@@ -4,16 +4,22 @@ import ast
 import re
 from collections.abc import Iterator
 
-from entrypoint.check.doctor.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
-from entrypoint.check.doctor.check_attributes import of_attributes
-from entrypoint.check.doctor.program import Code
+from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.planned_job import s3_source
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
-from entrypoint.check.finding import Finding, note, warning
+from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
+from entrypoint.usercode.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import SourceFile, Use, UseKind, matches, texts_of, value_of
 
 _RANK = re.compile(r"\b(rank|size)\b")
 # Calls that may take a rank as argument without reading data by it.
 _NO_READERS = (*LOGS, "str", "int", "format", "broadcast", "broadcast_object")
+_PIPES = ("sagemaker_tf_data.pipe_dataset", "sagemaker_tf_data.pipe.pipe_dataset")
+_OWN_SHARDS = ("sagemaker_tf_data.shard", "sagemaker_tf_data.sharding.shard")
+_GATHERS = (".batch", ".padded_batch", ".ragged_batch", ".window")  # may join an example's records in the script itself
 
 
 def of_data(case: Case) -> Iterator[Finding]:
@@ -23,7 +29,7 @@ def of_data(case: Case) -> Iterator[Finding]:
         yield from _of_steps(case)
         yield from _of_learning_rate(case)
     yield from _of_batches(case)
-    yield from of_attributes(case)
+    yield from _of_attributes(case)
 
 
 def _sharded_by_s3(case: Case) -> list[str]:
@@ -47,37 +53,18 @@ def _of_shards(case: Case) -> Iterator[Finding]:
     by_hand = [use for use in code.calls(".shard") if not use.name.startswith("sagemaker_tf_data.")]
     own = code.has(*OUR_SHARDS)
     if not by_hand and not own and not code.has(*SHARDS) and not _cut_by_rank(case) and (whole or not parts):
-        instead = 'rows = shard(rows, "training") of sagemaker_tf_data, or rows.shard(hvd.size(), hvd.rank())'
         if _shuffles(code):
-            yield note(
-                "no-shards",
-                "every rank reads all of the data, each in an order of its own: an epoch of the job is as many passes "
-                "as there are ranks",
-                f"{instead}, first",
-                place=reads.place,
-            )
+            yield finding("no-shards", reads.place, severity=Severity.NOTE)
         else:
-            yield warning(
-                "no-shards",
-                "every rank reads the same data in the same order: all compute the same gradient, so more hosts do "
-                "not make it faster",
-                instead,
-                place=reads.place,
-            )
+            yield finding("no-shards/same-order", reads.place)
     for use in by_hand:
         number = use.argument("index", 1)
         if parts and not whole and not own and number and use.source.last(number) == "rank":
-            yield warning(
-                "shards-twice",
-                f"SageMaker gives each host a part of channel {', '.join(parts)}, and {use.written} keeps 1 of "
-                f"{case.processes} of that: the rest is never read",
-                'shard(rows, "training") of sagemaker_tf_data, which handles that; or rows.shard(hvd.local_size(), '
-                "hvd.local_rank())",
-                place=use.place,
-            )
+            channels = ", ".join(parts)
+            yield finding("shards-twice", use.place, channels=channels, written=use.written, processes=case.processes)
 
 
-def _shuffles(code: Code) -> bool:
+def _shuffles(code: UserCode) -> bool:
     """Return whether each rank reads in its own order. Keras shuffles arrays and folders unless `shuffle=False`."""
     if code.has(".shuffle", ".permutation", ".shuffle_batch") or code.mentions(r"shuffle\s*=\s*True"):
         return True
@@ -118,13 +105,7 @@ def _of_steps(case: Case) -> Iterator[Finding]:
     why = "where rows do not divide evenly"
     if parts:
         why = f"channel {', '.join(parts)} gives hosts different numbers of rows"
-    yield (warning if parts else note)(
-        "uneven-ranks",
-        f"nothing makes ranks take the same number of steps: {why}, and a rank with one more waits forever for the "
-        "others",
-        "batches = end_together(batches) of sagemaker_tf_data, as the last step; or steps_per_epoch=, dataset.take()",
-        place=learns.place,
-    )
+    yield finding("uneven-ranks", learns.place, severity=Severity.WARNING if parts else Severity.NOTE, why=why)
 
 
 def _of_learning_rate(case: Case) -> Iterator[Finding]:
@@ -132,15 +113,10 @@ def _of_learning_rate(case: Case) -> Iterator[Finding]:
     wrapped = code.call(".DistributedOptimizer", ".DistributedGradientTape")
     if wrapped is None or _scales(code):
         return
-    yield note(
-        "learning-rate",
-        "the learning rate does not depend on the number of ranks, while a step has as many times the rows",
-        "learning_rate * hvd.size(), with a warm-up; or its square root for Adam",
-        place=wrapped.place,
-    )
+    yield finding("learning-rate", wrapped.place)
 
 
-def _scales(code: Code) -> bool:
+def _scales(code: UserCode) -> bool:
     """Return whether the script computes with `size()`: in arithmetic, an assignment, or an argument of a call."""
     for use in code.calls("size", ".size"):
         for outer in use.source.around(use.node):
@@ -164,10 +140,81 @@ def _of_batches(case: Case) -> Iterator[Finding]:
     batch = code.call(".batch")
     if batch is not None:
         share = f"each of {case.processes} workers" if case.processes else "each worker"
-        yield note(
-            "batch-size",
-            f"{batch.written[-40:]} is the batch of all replicas together: {share} gets its part "
-            "of these rows, so that more hosts have less to do in each step",
-            "batch(batch_size * strategy.num_replicas_in_sync), and a learning rate to match",
-            place=batch.place,
-        )
+        yield finding("batch-size", batch.place, batch=batch.written[-40:], share=share)
+
+
+def _of_attributes(case: Case) -> Iterator[Finding]:
+    """Yield reads of a manifest with several attributes, each its own record, with missing or wrong `attributes=`."""
+    attributes = _attributes(case)
+    for use in case.code.calls(*_PIPES):
+        assert isinstance(use.node, ast.Call)
+        channel = use.source.constant(use.argument("channel", 0))
+        read = [channel] if channel else list(attributes)  # an unknown channel may be any in Pipe mode
+        wanted = [attributes.get(name, []) for name in read]
+        star = any(word.arg is None for word in use.node.keywords)
+        if not wanted or star or min(map(len, wanted)) < 2 or any(names != wanted[0] for names in wanted):
+            continue
+        names = wanted[0]
+        given, shown = use.argument("attributes"), ", ".join(names)
+        items = given.elts if isinstance(given, ast.List | ast.Tuple) else []
+        if not items and (given is None or isinstance(given, ast.List | ast.Tuple)):
+            record_format = use.source.constant(use.argument("record_format", 1))
+            if record_format in ("RecordIO", None) and not _gathered(case, use, len(names)):
+                channels = ", ".join(map(str, read))
+                yield finding("attributes-missing", use.place, channels=channels, names=shown, wanted=repr(names))
+        elif (others := texts_of(items)) and len(others) == len(items) and others != names:
+            named = ", ".join(others)
+            yield finding("attributes-missing/other-names", use.place, given=named, names=shown, wanted=repr(names))
+
+
+def _attributes(case: Case) -> dict[str, list[str]]:
+    """Return the AttributeNames of each channel in Pipe mode."""
+    found: dict[str, list[str]] = {}
+    for name, each in case.request.channels.items():
+        if (case.channels.get(name) or {}).get("TrainingInputMode") == "Pipe":
+            found[name] = [str(attribute) for attribute in s3_source(each).get("AttributeNames") or []]
+    return found
+
+
+def _gathered(case: Case, use: Use, number: int) -> bool:
+    """Return whether a script keeps each example's records together itself.
+
+    It does if its first step makes batches of `number` records. If the dataset cannot be followed through the code, any
+    such batch in the program counts. Without a shuffle, a shard, several processes and batches, records stay in order.
+    """
+    apart = case.code.has(".shuffle", ".shard", kind=UseKind.CALL) or case.processes > 1
+    if not apart and not case.code.call(*_GATHERS):
+        return True
+    first = _first_step(use.source, use.node, number)
+    if first is None:
+        first = any(_has_number(each.node, number) for each in case.code.calls(*_GATHERS))
+    return first
+
+
+def _first_step(source: SourceFile, node: ast.AST, number: int) -> bool | None:
+    """Return True if the first step joins records, False if it separates them; None if it cannot be followed."""
+    outer = source.parents.get(node)
+    while isinstance(outer, ast.Attribute):
+        call = source.parents.get(outer)
+        if not isinstance(call, ast.Call) or call.func is not outer:
+            return None
+        if f".{outer.attr}" in _GATHERS:
+            return _has_number(call, number)
+        if outer.attr in ("shard", "shuffle"):
+            return False
+        node, outer = call, source.parents.get(call)
+    if isinstance(outer, ast.Call) and matches(source.dotted(outer.func), _OWN_SHARDS):
+        return False
+    if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+        scope = next((each for each in source.around(outer) if isinstance(each, ast.FunctionDef)), source.tree)
+        named = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id == outer.targets[0].id]
+        if sum(isinstance(each.ctx, ast.Store) for each in named) == 1:
+            steps = [_first_step(source, each, number) for each in named if isinstance(each.ctx, ast.Load)]
+            return next((step for step in steps if step is not None), None)
+    return None
+
+
+def _has_number(call: ast.AST, number: int) -> bool:
+    """Return whether an argument of a call is this number, or is computed with it."""
+    given = [*call.args, *(word.value for word in call.keywords)] if isinstance(call, ast.Call) else []
+    return any(value_of(each) == number for node in given for each in ast.walk(node))

@@ -6,18 +6,27 @@ Calls are followed through functions, methods and modules. What cannot be follow
 import ast
 from collections.abc import Iterator, Mapping
 
-from entrypoint.check.doctor.api_names import HOROVOD, WORKERS
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
-from entrypoint.check.doctor.program import Code, is_main_guard
-from entrypoint.check.doctor.source import Source, UseKind, calls_in, matches, texts_of
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
-from entrypoint.check.finding import Finding, error
+from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
+from entrypoint.usercode.api_names import HOROVOD, SERVERS, WORKERS
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import (
+    Function,
+    SourceFile,
+    UseKind,
+    calls_in,
+    is_main_guard,
+    matches,
+    parameters,
+    texts_of,
+)
 
 _MODELS = (
     *(".Sequential", ".Model", ".load_model", ".clone_model", ".from_pretrained", ".model_from_json", ".from_config"),
 )
-_OF_SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2")
 _MODEL_CLASSES = (".Model", ".Sequential", ".Module", ".Functional")
 _APPLICATIONS = ("*keras.applications.*",)
 _FITS = ("fit", "train_on_batch")
@@ -43,14 +52,13 @@ _SPREADS = (  # what spreads a computation over JAX's processes
 )
 _LEARNS_JAX = (".grad", ".value_and_grad", ".fit", ".apply_updates")
 _DEPTH = 8  # calls that are followed
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def of_scope(case: Case) -> Iterator[Finding]:
     """Yield models and metrics that are made outside of the strategy's scope, and steps that run outside of it."""
     code = case.code
     together = case.together(Mode.MWMS) or case.together(Mode.PS) or (case.hosts > 1 and joins_hosts_itself(code))
-    if together and code.call(*WORKERS, *_OF_SERVERS):
+    if together and code.call(*WORKERS, *SERVERS):
         yield from _of_models(case)
         yield from _of_loops(case)
     if case.together(Mode.JAX):
@@ -71,24 +79,13 @@ def _of_models(case: Case) -> Iterator[Finding]:
                 continue
             known.add(place)
             written = " ".join(ast.unparse(_statement(where, made)).split())[:100]
-            yield error(
-                "model-outside-scope",
-                f"`{written}` makes the model outside of strategy.scope(): each worker trains one of its own",
-                f"with strategy.scope(): {written}",
-                place=place,
-            )
+            yield finding("model-outside-scope", place, written=written)
     for source, call in case.code.nodes(ast.Call) if not known and case.tensorflow < (2, 16) else ():
         if source.last(call) == "compile":
             for keyword in call.keywords:
                 for metric in calls_in(keyword.value) if keyword.arg in ("metrics", "weighted_metrics") else ():
                     if matches(source.dotted(metric.func), _METRICS) and scopes.is_in(source, metric) is False:
-                        yield error(
-                            "metric-outside-scope",
-                            f"`{ast.unparse(metric)}` is made outside of strategy.scope(), and the model inside: Keras "
-                            "refuses it",
-                            "model.compile(...) in strategy.scope(), or the metric's name as text",
-                            place=source.at(metric),
-                        )
+                        yield finding("metric-outside-scope", source.at(metric), written=ast.unparse(metric))
                         return
 
 
@@ -98,13 +95,7 @@ def _of_loops(case: Case) -> Iterator[Finding]:
     runs = any(not matches(use.name, ("subprocess.*", *_STARTERS)) for use in code.uses(*_RUNS))
     runs = runs or code.call(*_EXCHANGES) is not None
     if applies and code.call(".GradientTape") and not runs and not code.imports(*HOROVOD, "mpi4py*", "keras_tuner*"):
-        yield error(
-            "no-strategy-run",
-            "the steps of this loop do not run in the strategy: each worker applies its own gradients",
-            "strategy.run(train_step, args=(batch,)), for each batch of "
-            "strategy.experimental_distribute_dataset(dataset)",
-            place=applies.place,
-        )
+        yield finding("no-strategy-run", applies.place)
 
 
 def _of_meshes(case: Case) -> Iterator[Finding]:
@@ -112,12 +103,7 @@ def _of_meshes(case: Case) -> Iterator[Finding]:
     joins = code.call(".initialize_jax", "jax.distributed.initialize")
     for use in code.calls(*_MESHES):
         if any(name.rpartition(".")[2] == "local_devices" for name in _names(use.source, use.node)):
-            yield error(
-                "jax-own-mesh",
-                f"`{use.written}` has only this process's devices: each process trains a model of its own",
-                "jax.devices() in place of jax.local_devices()",
-                place=use.place,
-            )
+            yield finding("jax-own-mesh", use.place, written=use.written)
             return
     learns = code.call(*_LEARNS_JAX)
     if (
@@ -127,20 +113,14 @@ def _of_meshes(case: Case) -> Iterator[Finding]:
         and not code.has(*_SPREADS)
         and not code.imports(*_SPREADS)
     ):
-        yield error(
-            "jax-nothing-shared",
-            "the processes are joined, and nothing is spread over them: each trains a model of its own",
-            "a mesh over all of jax.devices(); with Keras "
-            "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))",
-            place=learns.place,
-        )
+        yield finding("jax-nothing-shared", learns.place)
 
 
-def _names(source: Source, node: ast.AST) -> set[str]:
+def _names(source: SourceFile, node: ast.AST) -> set[str]:
     return {source.dotted(each) for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name)}
 
 
-def _trained(code: Code, scopes: "Scopes") -> Iterator[tuple[Source, ast.AST]]:
+def _trained(code: UserCode, scopes: "Scopes") -> Iterator[tuple[SourceFile, ast.AST]]:
     """Yield the expressions whose weights are trained: `model` of `model.fit(...)`, or of what gradients are for."""
     for source, call in code.nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _FITS:
@@ -154,7 +134,7 @@ def _trained(code: Code, scopes: "Scopes") -> Iterator[tuple[Source, ast.AST]]:
                     yield source, node.value
 
 
-def _statement(source: Source, node: ast.AST) -> ast.AST:
+def _statement(source: SourceFile, node: ast.AST) -> ast.AST:
     """Return the simple statement that a node is part of; the node itself if there is none."""
     return next((each for each in source.around(node) if isinstance(each, ast.Assign | ast.AnnAssign)), node)
 
@@ -162,10 +142,10 @@ def _statement(source: Source, node: ast.AST) -> ast.AST:
 class Scopes:
     """Find out where the parts of a program run: in the scope of a strategy, outside of any, or unknown."""
 
-    def __init__(self, code: Code, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, code: UserCode, environment: Mapping[str, str] | None = None) -> None:
         self._code, self._environment = code, environment
-        self._functions: dict[str, list[tuple[Source, Function]]] = {}
-        self._classes: dict[str, list[tuple[Source, ast.ClassDef]]] = {}
+        self._functions: dict[str, list[tuple[SourceFile, Function]]] = {}
+        self._classes: dict[str, list[tuple[SourceFile, ast.ClassDef]]] = {}
         for source in code.sources:
             for node in ast.walk(source.tree):
                 if isinstance(node, Function):
@@ -173,7 +153,6 @@ class Scopes:
                 elif isinstance(node, ast.ClassDef):
                     self._classes.setdefault(node.name, []).append((source, node))
         self._asked: set[ast.AST] = set()  # functions whose callers are being followed
-        self._assignments: dict[ast.AST, list[tuple[str, ast.AST | None, ast.AST]]] = {}  # what `_assigned` has found
         # A scope may be entered by an ExitStack, or set for all that follows.
         self.is_unusual = (
             code.has(".experimental_set_strategy")
@@ -188,10 +167,9 @@ class Scopes:
 
     # --- where a node runs ---
 
-    def is_in(self, source: Source, node: ast.AST) -> bool | None:
+    def is_in(self, source: SourceFile, node: ast.AST) -> bool | None:
         """Return whether a node runs in a scope; None if that is not known, or differs."""
-        inner = node
-        for outer in source.around(node):
+        for outer, inner in source.way_up(node):
             if isinstance(outer, ast.With | ast.AsyncWith):
                 entered = {self._is_scope(source, item.context_expr) for item in outer.items}
                 if entered != {False}:
@@ -202,10 +180,9 @@ class Scopes:
                 isinstance(outer, ast.If) and self._may_be_other(source, outer, inner)
             ):
                 return None
-            inner = outer
         return False
 
-    def _is_scope(self, source: Source, context: ast.AST, depth: int = 0) -> bool | None:
+    def _is_scope(self, source: SourceFile, context: ast.AST, depth: int = 0) -> bool | None:
         """Return whether a context is a strategy's scope; None if that is not known, as of a parameter."""
         calls = [source.dotted(call.func) for call in calls_in(context)]
         if any("scope" in name.rpartition(".")[2] and not matches(f".{name}", _OTHER_SCOPES) for name in calls):
@@ -217,7 +194,7 @@ class Scopes:
         found = {self._is_scope(source, value, depth + 1) for value in self.values(source, context)}
         return True if True in found else False if found == {False} else None
 
-    def _is_taken(self, source: Source, branch: ast.If, inner: ast.AST) -> bool | None:
+    def _is_taken(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool | None:
         """Return whether the job takes a branch, if that depends on a variable of its environment; None if unknown."""
         match branch.test:
             case ast.Compare(left=ast.Call() as ask, ops=[ast.Eq()], comparators=[ast.Constant(value=str(wanted))]):
@@ -235,15 +212,11 @@ class Scopes:
         value = self._environment.get(asked[0], asked[1] if len(asked) > 1 else None)
         return (value == wanted) == (inner not in branch.orelse)
 
-    def _is_never_run(self, source: Source, node: ast.AST) -> bool:
-        inner = node
-        for outer in source.around(node):
-            if isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False:
-                return True
-            inner = outer
-        return False
+    def _is_never_run(self, source: SourceFile, node: ast.AST) -> bool:
+        way = source.way_up(node)
+        return any(isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False for outer, inner in way)
 
-    def _may_be_other(self, source: Source, branch: ast.If, inner: ast.AST) -> bool:
+    def _may_be_other(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool:
         """Return whether another branch, or what follows a branch that leaves, may do the same in a scope."""
         if is_main_guard(branch) or self._is_taken(source, branch, inner) is not None:
             return False
@@ -257,15 +230,15 @@ class Scopes:
             or any(source.last(call) in ("exit", "_exit", "quit") for call in calls_in(taken[-1]))
         )
 
-    def _may_enter(self, source: Source, node: ast.AST) -> bool:
+    def _may_enter(self, source: SourceFile, node: ast.AST) -> bool:
         return any(self._is_scope(source, item.context_expr) is not False for item in _items(node))
 
-    def _is_decorated(self, source: Source, function: Function) -> bool:
+    def _is_decorated(self, source: SourceFile, function: Function) -> bool:
         """Return whether a decorator may run a function in a scope."""
         names = [source.dotted(getattr(each, "func", each)) for each in function.decorator_list]
         return not all(matches(name, _DECORATORS) for name in names)
 
-    def _is_called_in(self, source: Source, function: Function) -> bool | None:
+    def _is_called_in(self, source: SourceFile, function: Function) -> bool | None:
         if function in self._asked or len(self._asked) > _DEPTH or self._is_decorated(source, function):
             return None
         self._asked.add(function)
@@ -276,7 +249,7 @@ class Scopes:
             self._asked.discard(function)
         return found.pop() if len(found) == 1 else None
 
-    def _sites(self, source: Source, function: Function) -> Iterator[tuple[Source, ast.AST | None]]:
+    def _sites(self, source: SourceFile, function: Function) -> Iterator[tuple[SourceFile, ast.AST | None]]:
         """Yield the calls of a function; None where it is passed on, to be called by another."""
         for each in self._code.sources:
             for use in each.uses:
@@ -290,7 +263,7 @@ class Scopes:
                 elif not (isinstance(outer, ast.Call) and use.node is outer.func):  # that call is among the uses
                     yield each, None
 
-    def _is_of(self, source: Source, function: Function, where: Source, node: ast.AST) -> bool:
+    def _is_of(self, source: SourceFile, function: Function, where: SourceFile, node: ast.AST) -> bool:
         """Return whether a call or a name means this function, or for `__init__` its class."""
         name = where.dotted(node.func if isinstance(node, ast.Call) else node)
         before, _, last = name.rpartition(".")
@@ -310,8 +283,8 @@ class Scopes:
     # --- where a value comes from ---
 
     def made(
-        self, source: Source, node: ast.AST, depth: int = 0, *, within: bool = False
-    ) -> list[tuple[Source, ast.AST]]:
+        self, source: SourceFile, node: ast.AST, depth: int = 0, *, within: bool = False
+    ) -> list[tuple[SourceFile, ast.AST]]:
         """Return the calls that make a model, if all that may make it are known to run outside of every scope.
 
         `within`: those that are known to run in one.
@@ -329,16 +302,18 @@ class Scopes:
             return [(source, node)] if enters and within else []
         return [(source, node)] if self.is_in(source, node) is within else []
 
-    def _of_argument(self, source: Source, node: ast.Name, depth: int, within: bool) -> list[tuple[Source, ast.AST]]:
+    def _of_argument(
+        self, source: SourceFile, node: ast.Name, depth: int, within: bool
+    ) -> list[tuple[SourceFile, ast.AST]]:
         """Return the same of a parameter: of what each caller gives."""
-        function = _function_of(source, node)
+        function = source.function_of(node)
         if function is None:
             return []
-        names = _parameters(function)
+        names = parameters(function)
         if node.id not in names:
             return []
         method = isinstance(source.parents.get(function), ast.ClassDef)
-        at, found = names.index(node.id) - method, list[list[tuple[Source, ast.AST]]]()
+        at, found = names.index(node.id) - method, list[list[tuple[SourceFile, ast.AST]]]()
         for where, site in self._sites(source, function):
             if not isinstance(site, ast.Call):
                 return []
@@ -347,32 +322,11 @@ class Scopes:
             found.append(self.made(where, given, depth + 1, within=within) if given else [])
         return _joined(found, within)
 
-    def values(self, source: Source, node: ast.Name | ast.Attribute) -> list[ast.AST]:
-        """Return what is assigned to a name in its function, else in its module; to `self.x`, in its class."""
-        written = ast.unparse(node)
-        if isinstance(node, ast.Attribute):
-            kinds = [each for each in source.around(node) if isinstance(each, ast.ClassDef)]
-            known = self._assigned(source, kinds[0]) if kinds and written.startswith("self.") else ()
-            return [value for target, _, value in known if target == written]
-        function = _function_of(source, node)
-        assigned = [each for each in self._assigned(source, source.tree) if each[0] == written]
-        own = [value for _, where, value in assigned if where is function]
-        if own or (function and written in _parameters(function)):
-            return own
-        return [value for _, where, value in assigned if where is None]
+    def values(self, source: SourceFile, node: ast.Name | ast.Attribute) -> list[ast.AST]:
+        """Return what may be assigned to a name, but for what the job's environment rules out."""
+        return [each.value for each in source.assigned(node) if not self._is_never_run(source, each.node)]
 
-    def _assigned(self, source: Source, within: ast.AST) -> list[tuple[str, ast.AST | None, ast.AST]]:
-        """Return (target as written, its function, value) of all assignments in a node."""
-        if within not in self._assignments:  # it is asked for each name whose value is followed
-            self._assignments[within] = [
-                (ast.unparse(target), _function_of(source, node), value)
-                for node in ast.walk(within)
-                for target, value in _assigned(node)
-                if not self._is_never_run(source, node)
-            ]
-        return self._assignments[within]
-
-    def _makes_model(self, source: Source, call: ast.Call, depth: int) -> bool:
+    def _makes_model(self, source: SourceFile, call: ast.Call, depth: int) -> bool:
         """Return whether a call makes a model, and that not in a scope of its own."""
         name = source.dotted(call.func)
         last = name.rpartition(".")[2]
@@ -389,7 +343,7 @@ class Scopes:
         returned = [each.value for each in ast.walk(body) if isinstance(each, ast.Return) and each.value]
         return any(self._returns_model(where, value, depth + 1) for value in returned)
 
-    def _returns_model(self, source: Source, value: ast.AST, depth: int) -> bool:
+    def _returns_model(self, source: SourceFile, value: ast.AST, depth: int) -> bool:
         if depth > _DEPTH:
             return False
         if isinstance(value, ast.Tuple):
@@ -399,7 +353,7 @@ class Scopes:
         return isinstance(value, ast.Call) and self._makes_model(source, value, depth + 1)
 
 
-def _joined(found: list[list[tuple[Source, ast.AST]]], within: bool) -> list[tuple[Source, ast.AST]]:
+def _joined(found: list[list[tuple[SourceFile, ast.AST]]], within: bool) -> list[tuple[SourceFile, ast.AST]]:
     known = any(found) if within else bool(found) and all(found)
     return [each for some in found for each in some] if known else []
 
@@ -408,27 +362,7 @@ def _items(node: ast.AST) -> list[ast.withitem]:
     return [item for each in ast.walk(node) if isinstance(each, ast.With | ast.AsyncWith) for item in each.items]
 
 
-def _is_of_with(source: Source, node: ast.AST) -> bool:
+def _is_of_with(source: SourceFile, node: ast.AST) -> bool:
     """Return whether an expression is part of a `with`, or kept or returned for one."""
     kinds = ast.withitem | ast.Assign | ast.Return | ast.stmt
     return not isinstance(next((each for each in source.around(node) if isinstance(each, kinds)), None), ast.Expr)
-
-
-def _function_of(source: Source, node: ast.AST) -> Function | None:
-    return next((each for each in source.around(node) if isinstance(each, Function)), None)
-
-
-def _parameters(function: Function) -> list[str]:
-    return [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
-
-
-def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield (target, value) of an assignment; of several targets, each with the whole value."""
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                yield from zip(target.elts, node.value.elts, strict=False)
-            else:
-                yield from ((each, node.value) for each in (target.elts if isinstance(target, ast.Tuple) else [target]))
-    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
-        yield node.target, node.value

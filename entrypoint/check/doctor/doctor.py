@@ -11,29 +11,29 @@ from entrypoint.check.doctor.check_arguments import of_arguments
 from entrypoint.check.doctor.check_checkpoints import of_keeping
 from entrypoint.check.doctor.check_data import of_data
 from entrypoint.check.doctor.check_distribution import of_code
-from entrypoint.check.doctor.check_imports import of_names
-from entrypoint.check.doctor.check_launch import of_launch
 from entrypoint.check.doctor.check_modules import of_modules
+from entrypoint.check.doctor.check_names import of_names
 from entrypoint.check.doctor.check_request import of_request
 from entrypoint.check.doctor.check_scope import of_scope
 from entrypoint.check.doctor.check_shell import of_shell
+from entrypoint.check.doctor.launch_script import launched, of_launch, submits
 from entrypoint.check.doctor.planned_job import Described, described
-from entrypoint.check.doctor.program import Code, read_code
 from entrypoint.check.doctor.request import read_request
-from entrypoint.check.doctor.run_launch_script import launched, submits
+from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
-from entrypoint.check.finding import Finding, error
+from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
+from entrypoint.usercode.reader import UserCode, read_code
 
 CHECKS_OF_SCRIPTS = (of_shell, of_names, of_modules, of_arguments, of_code, of_scope, of_data, of_keeping)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class DoctorReport:
     """Hold the jobs and programs that were checked, and the findings."""
 
     jobs: tuple[Described, ...]
-    programs: tuple[Code, ...]
+    programs: tuple[UserCode, ...]
     unseen: frozenset[str]  # programs that are not on this machine, or not where the launch script names them
     findings: tuple[Finding, ...]  # the worst first
     unsealed: str = ""  # why the kernel did not isolate a launch script from the network
@@ -44,7 +44,7 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files:
+class GivenFiles:
     """Hold the files of the command line, sorted by kind."""
 
     launches: list[str] = field(default_factory=list)
@@ -52,9 +52,9 @@ class Files:
     programs: list[str] = field(default_factory=list)
 
 
-def sort_out(names: Iterable[str]) -> Files:
+def sort_out(names: Iterable[str]) -> GivenFiles:
     """Sort files into launch scripts, requests and training scripts; raise ConfigError if a file is none of these."""
-    files = Files()
+    files = GivenFiles()
     for name in names:
         path = Path(name)
         if not path.is_file():
@@ -72,9 +72,9 @@ def sort_out(names: Iterable[str]) -> Files:
 
 
 def jobs_of(
-    files: Files, arguments: Sequence[str], python: str, environment: Mapping[str, str]
+    files: GivenFiles, arguments: Sequence[str], python: str, environment: Mapping[str, str]
 ) -> tuple[list[Described], list[Finding], str]:
-    """Return the jobs of launch scripts and requests, the findings of the launch scripts, and `Report.unsealed`."""
+    """Return the jobs of launch scripts and requests, what is found in launch scripts, and `DoctorReport.unsealed`."""
     did = {name: launched(Path(name), name, arguments, python, environment) for name in files.launches}
     requests = [request for each in did.values() for request in each.requests]
     requests += [read_request(name) for name in files.requests]
@@ -106,7 +106,7 @@ def examine(
     arguments: Sequence[str] = (),
     python: str = sys.executable,
     environment: Mapping[str, str] = {},
-) -> Report:
+) -> DoctorReport:
     """Check files and return the report; raise ConfigError if one cannot be read as its kind of file."""
     files = sort_out(names)
     jobs, found, unsealed = jobs_of(files, arguments, python, environment)
@@ -129,7 +129,7 @@ def examine(
     for path, code in programs.items():
         if path not in looked:
             found += _of_program(Case(code=code, other_image=image))
-    return Report(
+    return DoctorReport(
         jobs=tuple(jobs),
         programs=tuple(programs.values()),
         unseen=frozenset(unseen),
@@ -148,15 +148,8 @@ def _entry_missing(job: Described) -> list[Finding]:
     if not (folder and name and Path(folder).is_dir()):
         return []
     inside = sorted(Path(folder).glob(f"*/**/{Path(name).name}")) or sorted(Path(folder).glob("*.py"))
-    near = ", ".join(str(path.relative_to(folder)) for path in inside[:5])
-    return [
-        error(
-            "entry-missing",
-            f"the program is {name}, but {folder} has no such file",
-            f"one of {near}" if near else "a folder with the program in it",
-            place=job.request.at("sagemaker_program"),
-        )
-    ]
+    near = ", ".join(str(path.relative_to(folder)) for path in inside[:5]) or "none: a folder with the program in it"
+    return [finding("entry-missing", job.request.at("sagemaker_program"), name=name, folder=folder, near=near)]
 
 
 def title_of(job: Described) -> str:

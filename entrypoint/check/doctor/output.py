@@ -6,9 +6,9 @@ from typing import Any
 from entrypoint.base.errors import clip
 from entrypoint.base.secrets import Secrets
 from entrypoint.base.severity import BAD
-from entrypoint.check.doctor.check_request import AWS_IMAGE
-from entrypoint.check.doctor.doctor import Report, title_of
+from entrypoint.check.doctor.doctor import DoctorReport, title_of
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
+from entrypoint.check.doctor.subject import AWS_IMAGE
 from entrypoint.check.finding import counted
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.params import PREFIX
@@ -36,7 +36,7 @@ _DIFFER_IN = {
 }
 
 
-def as_text(report: Report) -> str:
+def as_text(report: DoctorReport) -> str:
     """Return a text: what would run, each finding with its place, and their numbers."""
     lines = []
     for job in report.jobs:
@@ -51,7 +51,7 @@ def as_text(report: Report) -> str:
     return _secrets(report).mask("\n".join([*lines, "", counted(report.findings, BAD)]))
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: DoctorReport) -> dict[str, Any]:
     """Return the report for programs: {"jobs", "findings", "errors", "warnings", "notes"}."""
     counts = Counter(each.severity for each in report.findings)
     value = {
@@ -76,7 +76,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return dict(_secrets(report).mask_all(value))
 
 
-def _secrets(report: Report) -> Secrets:
+def _secrets(report: DoctorReport) -> Secrets:
     return Secrets(*(each for job in report.jobs for each in (job.request.environment, job.request.hyperparameters)))
 
 

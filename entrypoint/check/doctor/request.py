@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.finding import Place
 from entrypoint.check.instance_types import gpus_of
+from entrypoint.usercode.source import Place
 
 # Below these keys, names are the user's own and must keep their spelling.
 _USERS = {"HyperParameters", "StaticHyperParameters", "Environment", "HookParameters", "ProfilingParameters"}

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from entrypoint.check.doctor.api_names import STARTS_PROGRAMS
+from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of
-from entrypoint.check.doctor.check_request import AWS_IMAGE
-from entrypoint.check.doctor.context import tried
 from entrypoint.check.doctor.planned_job import SOURCE
-from entrypoint.check.doctor.source import UseKind, matches, texts_of
-from entrypoint.check.doctor.subject import LINES, Case, tensorflow_of
-from entrypoint.check.finding import Finding, Place, error, note, warning
+from entrypoint.check.doctor.rulebook import finding
+from entrypoint.check.doctor.subject import AWS_IMAGE, LINES, Case, tensorflow_of
+from entrypoint.check.finding import Finding
+from entrypoint.usercode.api_names import STARTS_PROGRAMS
+from entrypoint.usercode.guards import tried
+from entrypoint.usercode.source import Place, UseKind, matches, texts_of
 
 RESOLVE = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "resolve.py"
 MANY = 30  # packages, whose installation takes long enough to be worth a line
@@ -79,27 +80,15 @@ def of_requirements(case: Case, brought: Requirements) -> Iterator[Finding]:
     for place, why in brought.refused:
         found, *instead = _REMEDY.split(why, maxsplit=1)
         in_script = Path(place.file).suffix in (".py", ".sh")
-        yield (error if certain and not in_script else warning)(
-            "requirement-refused",
-            found if certain else f"on the image of TensorFlow {_line_of(case)}, {found}",
-            instead[0].removeprefix("write ") if instead else "a version that an index has for Python 3.11 on Linux",
-            place=place,
-        )
+        severity = Severity.ERROR if certain and not in_script else Severity.WARNING
+        found = found if certain else f"on the image of TensorFlow {_line_of(case)}, {found}"
+        remedy = instead[0].removeprefix("write ") if instead else ""
+        yield finding("requirement-refused", place, severity=severity, found=found, instead=remedy)
     files = [Place(file=_shown(case, path)) for path in _files(case)[:1]]
     if brought.unresolved and certain:
-        yield note(
-            "requirements-unresolved",
-            f"only the requirements' own versions were compared with the image's: {brought.unresolved}",
-            "the doctor where an index is reached; else the job's first lines say what is refused",
-            place=files[0],
-        )
+        yield finding("requirements-unresolved", files[0], unresolved=brought.unresolved)
     if (brought.coming or 0) > MANY:
-        yield note(
-            "requirements-long",
-            f"the requirements install {brought.coming} packages on each host at each start",
-            "an image FROM ours that has them, for a job that starts often (docs/image.md)",
-            place=files[0],
-        )
+        yield finding("requirements-long", files[0], coming=brought.coming)
 
 
 def folders_of(case: Case) -> tuple[Path, ...]:
@@ -132,7 +121,7 @@ def _of_pip(case: Case) -> Iterator[tuple[str, int, str]]:
             calls = [(number, line) for number, line in enumerate(source.text.splitlines(), 1) if "||" not in line]
         else:
             calls = [
-                (use.line, " ".join(texts_of(ast.walk(use.node))))
+                (use.place.line, " ".join(texts_of(ast.walk(use.node))))
                 for use in source.uses
                 if use.kind is UseKind.CALL and matches(use.name, STARTS_PROGRAMS) and not tried(source, use.node)
             ]

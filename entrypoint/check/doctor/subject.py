@@ -1,19 +1,24 @@
 """Collect what is known of a job when its script is checked: from its request, else from what the script uses."""
 
+import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from entrypoint.check.doctor.api_names import HOROVOD, PROCESSES, SERVERS, WORKERS
+from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.planned_job import Described
-from entrypoint.check.doctor.program import Code
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
+from entrypoint.usercode.api_names import HOROVOD, PROCESSES, SERVERS, SERVERS_OF_TF1, WORKERS
+from entrypoint.usercode.guards import fallback
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import SourceFile, texts_of
 
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
+AWS_IMAGE = re.compile(r"^\d{12}\.dkr\.ecr\.[^/]+/tensorflow-training[:@]|^public\.ecr\.aws/.*tensorflow")
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 
 
@@ -21,7 +26,7 @@ TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 class Case:
     """Pair a program with the job that it is for, as far as the job is known."""
 
-    code: Code
+    code: UserCode
     described: Described | None = None
     other_image: str = ""  # the one that the job is to run on, if not the request's
 
@@ -61,7 +66,7 @@ class Case:
         found = {
             Mode.MPI: self.code.imports(*HOROVOD, "mpi4py.*"),
             Mode.MWMS: self.code.has(*WORKERS),
-            Mode.PS: self.code.has(*SERVERS),
+            Mode.PS: self.code.has(*SERVERS, *SERVERS_OF_TF1),
             Mode.JAX: self.code.has(*PROCESSES),
         }
         return frozenset(mode for mode, there in found.items() if there) or frozenset([Mode.SINGLE])
@@ -89,6 +94,12 @@ class Case:
         """Return how many processes train together; 0 if unknown."""
         return sum(spec.role in TRAINING for spec in self.described.processes) if self.described else 0
 
+    def severity_of_lack(self, name: str, on_aws: Set[str]) -> Severity:
+        """Return how bad it is that our image lacks something; another image may have it. `on_aws`: what AWS's have."""
+        if AWS_IMAGE.match(self.image):
+            return Severity.NOTE if name in on_aws else Severity.ERROR
+        return Severity.ERROR if not self.image or tensorflow_of(self.image) else Severity.WARNING
+
     def gives(self, folder: str) -> bool:
         """Return whether the job passes a folder to the script, in a hyperparameter or an environment variable."""
         return any(
@@ -106,6 +117,20 @@ class Case:
     @property
     def several(self) -> bool:
         return any(self.together(mode) for mode in (Mode.MPI, Mode.MWMS, Mode.PS, Mode.JAX))
+
+    def never_takes(self, source: SourceFile, node: ast.AST) -> bool:
+        """Return whether a node is a default that the job does not use, as far as known: the job sets the value."""
+        where = fallback(source, node)
+        if not isinstance(where, ast.Call):
+            return where is not None
+        words = texts_of(where.args)
+        if not words or self.job is None:
+            return source.last(where) != "add_argument"
+        if words[0].startswith("-"):
+            return any(word.lstrip("-") in self.hyperparameters for word in words)
+        if words[0].startswith("SM_CHANNEL_"):
+            return words[0].removeprefix("SM_CHANNEL_").lower() in {name.lower() for name in self.channels}
+        return words[0].startswith("SM_") or words[0] in self.environment
 
 
 def tensorflow_of(image: str) -> tuple[int, int] | None:

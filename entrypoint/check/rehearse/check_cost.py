@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from entrypoint.base.wording import duration
 from entrypoint.check.finding import Finding, fine, note
-from entrypoint.check.rehearse.results import COUNTED, Seen
-from entrypoint.check.rehearse.subject import Case
+from entrypoint.check.rehearse.rehearsal import Rehearsal
+from entrypoint.check.rehearse.results import COUNTED, SeenRun
 
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps")  # scripts' names for the number of all steps
 EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs")  # hyperparameters with the number of epochs
 
 
-def of_hours(case: Case) -> Iterator[Finding]:
+def of_hours(case: Rehearsal) -> Iterator[Finding]:
     """Yield hours and price, with the figures that they are based on."""
     run = case.plain
     if run.has_failed:
@@ -44,7 +44,7 @@ def of_hours(case: Case) -> Iterator[Finding]:
             yield fine("price", f"{words}, without data, storage and the start of instances")
 
 
-def whole(case: Case, run: Seen) -> tuple[float, str] | None:
+def whole(case: Rehearsal, run: SeenRun) -> tuple[float, str] | None:
     """Return (seconds of the whole job at the rate of this run, why); None if that is not known."""
     rate, metrics = run.rate_of("step"), run.metrics
     hyperparameters = case.request.hyperparameters
@@ -72,7 +72,7 @@ def whole(case: Case, run: Seen) -> tuple[float, str] | None:
     return None
 
 
-def _start(run: Seen) -> float:
+def _start(run: SeenRun) -> float:
     """Return the seconds until the first step or epoch, which do not grow with the data; 0 if none is reported."""
     reported = [at for host in run.hosts for at, _, values in host.metrics if values.keys() & set(COUNTED)]
     return max(0.0, min(reported, default=run.began) - run.began)

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from entrypoint.base.wording import duration, listed, size
 from entrypoint.check.finding import Finding, error, fine, note, warning
 from entrypoint.check.instance_types import memory_of
-from entrypoint.check.rehearse.results import Host, Seen
-from entrypoint.check.rehearse.subject import Case, figures
+from entrypoint.check.rehearse.rehearsal import Rehearsal, figures
+from entrypoint.check.rehearse.results import SeenHost, SeenRun
 from entrypoint.launcher.job.job import Mode
-from entrypoint.simulate.channels import SHOWN_FILES
 from entrypoint.simulate.engine import EngineName
+from entrypoint.simulate.local_channels import SHOWN_FILES
 
 FULL = 0.8  # share of an instance's memory, above which little is left
 _NOT_ALONE = "the script must use what its mode starts: `entrypoint doctor` shows what is missing"
 
 
-def of_request(case: Case) -> Iterator[Finding]:
+def of_request(case: Rehearsal) -> Iterator[Finding]:
     """Yield what the rehearsal runs, and how it differs from the request."""
     request = case.request
     yield fine("plan", f"{request.title}")
@@ -51,7 +51,7 @@ def of_request(case: Case) -> Iterator[Finding]:
         yield note("launch", f"{request.others} further requests of the launch script were not rehearsed")
 
 
-def of_data(case: Case) -> Iterator[Finding]:
+def of_data(case: Rehearsal) -> Iterator[Finding]:
     """Yield the sizes of the samples, and whether a channel's files can be distributed evenly."""
     for sample in case.samples:
         name = sample.channel.name
@@ -88,7 +88,7 @@ def of_data(case: Case) -> Iterator[Finding]:
             )
 
 
-def of_end(case: Case) -> Iterator[Finding]:
+def of_end(case: Rehearsal) -> Iterator[Finding]:
     """Yield how the plain run ended."""
     run = case.plain
     took = f"after {duration(run.seconds)}" if run.processes else "before the script began"
@@ -133,14 +133,14 @@ def of_end(case: Case) -> Iterator[Finding]:
         yield error("end", f"it ended with code {run.ended.code} without an error message: {last}", f"see {run.log}")
 
 
-def _has_begun_nothing(case: Case, run: Seen) -> bool:
+def _has_begun_nothing(case: Rehearsal, run: SeenRun) -> bool:
     """Return whether there is no sign of training (files read, metrics), although files could have shown one."""
     files = [name for sample in case.samples if (name := sample.channel.name) not in case.streamed]
     unread = all(host.read is not None and not any(_read(host, name) for name in files) for host in run.hosts)
     return bool(files) and unread and not run.metrics
 
 
-def of_shards(case: Case) -> Iterator[Finding]:
+def of_shards(case: Rehearsal) -> Iterator[Finding]:
     """Yield the files that each host got and read, and those that were read twice or not at all."""
     run = case.plain
     if not run.hosts or (run.kind and not run.is_whole and _has_begun_nothing(case, run)):
@@ -163,7 +163,7 @@ def of_shards(case: Case) -> Iterator[Finding]:
             yield from _of_reads(case, run, name, dealt)
 
 
-def _of_reads(case: Case, run: Seen, name: str, dealt: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
+def _of_reads(case: Rehearsal, run: SeenRun, name: str, dealt: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
     read = {host.name: _read(host, name) for host in run.hosts}
     times = Counter(file for files in read.values() for file in files)
     everything = {file for files in dealt.values() for file in files}
@@ -195,11 +195,11 @@ def _of_reads(case: Case, run: Seen, name: str, dealt: dict[str, tuple[str, ...]
         yield fine("shards", f"{name}: each of {len(everything)} files was read by one host{counts}")
 
 
-def _read(host: Host, name: str) -> tuple[str, ...]:
+def _read(host: SeenHost, name: str) -> tuple[str, ...]:
     return dict(host.read or ()).get(name, ())
 
 
-def of_distributed(case: Case) -> Iterator[Finding]:
+def of_distributed(case: Rehearsal) -> Iterator[Finding]:
     """Yield whether the hosts train one model."""
     run = case.plain
     if len(run.hosts) < 2:
@@ -230,7 +230,7 @@ def of_distributed(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def of_speed(case: Case) -> Iterator[Finding]:
+def of_speed(case: Rehearsal) -> Iterator[Finding]:
     """Yield the steps per second that the script reports."""
     run = case.plain
     if run.has_failed:
@@ -246,7 +246,7 @@ def of_speed(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def of_memory(case: Case) -> Iterator[Finding]:
+def of_memory(case: Rehearsal) -> Iterator[Finding]:
     """Compare the most memory that a host used with that of the instance type."""
     run = case.plain
     if not any(host.memory for host in run.hosts):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from entrypoint.base.wording import duration
 from entrypoint.check.finding import Finding, error, fine, note, warning
-from entrypoint.check.rehearse.results import RunName, Seen
-from entrypoint.check.rehearse.subject import Case
+from entrypoint.check.rehearse.rehearsal import Rehearsal
+from entrypoint.check.rehearse.results import RunName, SeenRun
 from entrypoint.launcher.outcome.outcome import Kind
 
 SAGEMAKER_GRACE_SECONDS = 120.0  # seconds from SIGTERM to SIGKILL of StopTrainingJob, and of a spot instance's end
@@ -18,7 +18,7 @@ _KEEP = (
 _CATCH = "a handler of SIGTERM that saves and ends: signal.signal(signal.SIGTERM, ...)"
 
 
-def of_stop(case: Case) -> Iterator[Finding]:
+def of_stop(case: Rehearsal) -> Iterator[Finding]:
     """Yield whether SIGTERM ends the job in time, and what the job leaves."""
     run = case.stopped
     if run is None:
@@ -51,7 +51,7 @@ def of_stop(case: Case) -> Iterator[Finding]:
     yield from _of_what_it_left(case, run, acted)
 
 
-def _ended_before(check: str, run: Seen, what: str) -> Finding:
+def _ended_before(check: str, run: SeenRun, what: str) -> Finding:
     """Return a finding on a run that ended before its fault was injected."""
     if run.has_failed:
         found = f"this time it failed by itself, before anything was done to it: {run.cause}"
@@ -59,7 +59,7 @@ def _ended_before(check: str, run: Seen, what: str) -> Finding:
     return note(check, f"it ended before {what}", "a larger sample: --records")
 
 
-def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
+def _of_what_it_left(case: Rehearsal, run: SeenRun, acted: float) -> Iterator[Finding]:
     responded = any("SIGTERM" not in process.how for process in run.processes)
     last = acted if responded else math.inf  # a process that the signal ended at once has saved nothing in response
     since = [at for at, _ in run.ended.kept if at >= last]
@@ -80,7 +80,7 @@ def _of_what_it_left(case: Case, run: Seen, acted: float) -> Iterator[Finding]:
         yield warning("stop", "it saves neither a checkpoint nor a model when it is stopped", f"{_CATCH}; {_KEEP}")
 
 
-def of_keeping(case: Case) -> Iterator[Finding]:
+def of_keeping(case: Rehearsal) -> Iterator[Finding]:
     """Yield whether checkpoints outlast the job's hosts."""
     run = case.plain
     if run.has_failed:
@@ -106,7 +106,7 @@ def of_keeping(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def of_kill(case: Case) -> Iterator[Finding]:
+def of_kill(case: Rehearsal) -> Iterator[Finding]:
     """Yield whether the other hosts end when one is lost."""
     run = case.run(RunName.KILL)
     if run is None:
@@ -121,7 +121,7 @@ def of_kill(case: Case) -> Iterator[Finding]:
         yield fine("kill", f"a host was killed, and {others} had ended {duration(took)} later")
 
 
-def of_resume(case: Case) -> Iterator[Finding]:
+def of_resume(case: Rehearsal) -> Iterator[Finding]:
     """Yield whether the next run continues where the killed one was, or starts again."""
     killed, run = case.run(RunName.KILL), case.run(RunName.RESUME)
     if killed is None or run is None or killed.ended.acted is None:
@@ -149,7 +149,7 @@ def of_resume(case: Case) -> Iterator[Finding]:
     yield from _by_names(killed, run, anew)
 
 
-def _by_names(killed: Seen, run: Seen, anew: str) -> Iterator[Finding]:
+def _by_names(killed: SeenRun, run: SeenRun, anew: str) -> Iterator[Finding]:
     """Judge by the numbers in the names of checkpoints, if the script reports no steps."""
     before, after = (_numbers(each) for each in (killed, run))
     if before and after and min(after) > min(before):
@@ -166,7 +166,7 @@ def _by_names(killed: Seen, run: Seen, anew: str) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _numbers(run: Seen) -> list[int]:
+def _numbers(run: SeenRun) -> list[int]:
     found = []
     for _, name in run.ended.kept:
         numbers = re.findall(r"\d+", name.rpartition("/")[2].partition(".data-")[0])

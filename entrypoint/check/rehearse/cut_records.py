@@ -3,6 +3,7 @@
 A source is anything with `read`: a file, a gzip file, the body of an object in S3.
 """
 
+import contextlib
 import gzip
 import io
 import struct
@@ -10,7 +11,9 @@ from typing import IO, Any, Protocol
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.python310 import StrEnum
-from entrypoint.simulate.channels import GZIP_MAGIC, LONGEST_RECORD, MAGIC
+from entrypoint.simulate.local_channels import GZIP_MAGIC, LONGEST_RECORD
+from sagemaker_tf_data import recordio, tfrecord
+from sagemaker_tf_data.errors import DataError
 
 HEAD_BYTES = 4096  # bytes that tell what a file is
 _BLOCK = 1 << 20
@@ -19,13 +22,13 @@ LONGEST_BYTES = 1 << 29  # bytes of a record
 _LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svmlight")
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Define what bytes are read from, in order."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """Name what a file consists of."""
 
     TFRECORD = "TFRecord"
@@ -34,22 +37,23 @@ class Kind(StrEnum):
     WHOLE = "whole files"
 
 
-def kind_of(name: str, head: bytes) -> Kind:
+def kind_of(name: str, head: bytes) -> RecordKind:
     """Return a file's format by its first bytes, expanded if they are gzip; lines are recognised by the name."""
     if head[:2] == GZIP_MAGIC:
         try:
             head = gzip.GzipFile(fileobj=io.BytesIO(head)).read1(HEAD_BYTES)
         except (OSError, EOFError):
-            return Kind.WHOLE
+            return RecordKind.WHOLE
         name = name.lower().removesuffix(".gz").removesuffix(".gzip")
-    if len(head) >= 12 and struct.unpack_from("<I", head, 8)[0] == _masked_crc(head[:8]):
-        return Kind.TFRECORD
-    if len(head) >= 8 and struct.unpack_from("<I", head)[0] == MAGIC:
-        return Kind.RECORDIO
-    return Kind.LINES if name.lower().endswith(_LINES) else Kind.WHOLE
+    if head.startswith(recordio.WORD):
+        return RecordKind.RECORDIO
+    with contextlib.suppress(DataError, struct.error):  # it is no record, or too short for one
+        tfrecord.size(head)
+        return RecordKind.TFRECORD
+    return RecordKind.LINES if name.lower().endswith(_LINES) else RecordKind.WHOLE
 
 
-def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> tuple[Kind, int, int]:
+def cut(source: ByteSource, target: IO[bytes], name: str, most: int, room: int) -> tuple[RecordKind, int, int]:
     """Copy the first `most` records, up to about `room` bytes; return (kind, records, bytes of the source).
 
     A whole file is one record, of which little more than `room` bytes are copied. The copy of a compressed file is
@@ -57,7 +61,7 @@ def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> t
     """
     head = io.BufferedReader(_Raw(source), BUFFER_BYTES)
     kind = kind_of(name, head.peek()[:HEAD_BYTES])
-    if kind is Kind.WHOLE:
+    if kind is RecordKind.WHOLE:
         while room >= 0 and (block := head.read(_BLOCK)):
             target.write(block)
             room -= len(block)
@@ -75,17 +79,17 @@ def cut(source: Source, target: IO[bytes], name: str, most: int, room: int) -> t
 
 
 def _records(
-    kind: Kind, source: io.BufferedIOBase, target: IO[bytes] | gzip.GzipFile, most: int, room: int, name: str
+    kind: RecordKind, source: io.BufferedIOBase, target: IO[bytes] | gzip.GzipFile, most: int, room: int, name: str
 ) -> tuple[int, int]:
     """Copy records; return (their number, their bytes)."""
     size = 0
     for number in range(most):
         if size > room:
             return number, size
-        if kind is Kind.LINES:
+        if kind is RecordKind.LINES:
             record = source.readline()
         else:
-            record = (_tfrecord if kind is Kind.TFRECORD else _recordio)(source, name, number)
+            record = (_tfrecord if kind is RecordKind.TFRECORD else _recordio)(source, name, number)
         if not record:
             return number, size
         target.write(record)
@@ -93,22 +97,22 @@ def _records(
     return most, size
 
 
-def _tfrecord(source: Source, name: str, number: int) -> bytes:
-    header = source.read(12)
-    if not header:
+def _tfrecord(source: ByteSource, name: str, number: int) -> bytes:
+    if not (header := source.read(tfrecord.HEADER)):
         return b""
-    if len(header) < 12 or struct.unpack_from("<I", header, 8)[0] != _masked_crc(header[:8]):
-        raise ConfigError(f"{name}: record {number} is not a TFRecord; wanted a complete file")
-    (length,) = struct.unpack_from("<Q", header)
-    return header + _rest(source, length + 4, name, number)
+    try:
+        size = tfrecord.size(header)
+    except (DataError, struct.error):
+        raise ConfigError(f"{name}: record {number} is not a TFRecord; wanted a complete file") from None
+    return header + _rest(source, size - len(header), name, number)
 
 
-def _recordio(source: Source, name: str, number: int) -> bytes:
+def _recordio(source: ByteSource, name: str, number: int) -> bytes:
     """Return the frames of one record, with their padding."""
     frames = []
     while header := source.read(8):
         magic, word = struct.unpack("<II", header) if len(header) == 8 else (0, 0)
-        if magic != MAGIC:
+        if magic != recordio.MAGIC:
             raise ConfigError(f"{name}: record {number} is not RecordIO; wanted a complete file")
         length = word & LONGEST_RECORD
         content = _rest(source, length, name, number)
@@ -118,7 +122,7 @@ def _recordio(source: Source, name: str, number: int) -> bytes:
     return b"".join(frames)
 
 
-def _rest(source: Source, length: int, name: str, number: int) -> bytes:
+def _rest(source: ByteSource, length: int, name: str, number: int) -> bytes:
     content = source.read(length) if length <= LONGEST_BYTES else b""
     if len(content) < length:
         raise ConfigError(f"{name}: record {number} is cut off; wanted a complete file")
@@ -128,7 +132,7 @@ def _rest(source: Source, length: int, name: str, number: int) -> bytes:
 class _Raw(io.RawIOBase):
     """Make a raw stream of a source, to look ahead at its first bytes and to read lines by io.BufferedReader."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self._source, self._at = source, 0
 
     def readable(self) -> bool:
@@ -145,14 +149,3 @@ class _Raw(io.RawIOBase):
 
     def tell(self) -> int:
         return self._at
-
-
-def _masked_crc(content: bytes) -> int:
-    """Return TFRecord's checksum of a record's length."""
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

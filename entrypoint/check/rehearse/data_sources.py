@@ -11,14 +11,14 @@ from entrypoint.base.extras import imported
 from entrypoint.check.doctor.planned_job import channel_config, s3_source
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, Compression, InputMode, is_data, keys_below
+from entrypoint.simulate.local_channels import ChannelMode, Compression, LocalChannel, is_data, keys_below
 
 OF_CODE = ("code", "sm_drivers", "sm_code")  # channels with programs instead of data
 MOST_KEYS = 100_000  # keys of a prefix that are listed
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class DataFile:
     """Describe a file, or an object in S3."""
 
     key: str  # path below the channel
@@ -30,9 +30,9 @@ class File:
 class Origin:
     """Describe the data of one channel, and the channel that the request wants."""
 
-    asked: Channel  # its source is the folder for the sample, which does not exist yet
+    asked: LocalChannel  # its source is the folder for the sample, which does not exist yet
     where: str
-    files: tuple[File, ...]  # in order of their keys
+    files: tuple[DataFile, ...]  # in order of their keys
     whole: bool = True  # whether all files are listed
     no_data: tuple[str, ...] = ()  # keys left out: files that notebooks, Spark, macOS and Windows leave there
 
@@ -82,15 +82,15 @@ def _uri(channel: Mapping[str, Any]) -> str:
     return str(uri) or ", ".join(source)
 
 
-def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> Channel:
+def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> LocalChannel:
     """Return the channel for `entrypoint local`. FastFile becomes File: scripts see the same."""
     config = channel_config(channel, request)
     pipe = config["TrainingInputMode"] == "Pipe"
     seed = (channel.get("ShuffleConfig") or {}).get("Seed")
-    return Channel(
+    return LocalChannel(
         name=name,
         source=folder,
-        mode=InputMode.PIPE if pipe else InputMode.FILE,
+        mode=ChannelMode.PIPE if pipe else ChannelMode.FILE,
         distribution=Distribution(config["S3DistributionType"]),
         shuffle=int(seed) if pipe and seed is not None else None,
         compression=Compression(channel.get("CompressionType") or "None") if pipe else Compression.NONE,
@@ -105,7 +105,7 @@ def _unread(name: str, where: str, why: str) -> ConfigError:
     )
 
 
-def _local(name: str, folder: Path) -> list[File]:
+def _local(name: str, folder: Path) -> list[DataFile]:
     if not folder.exists():
         raise _unread(name, str(folder), "there is no such folder")
     if folder.is_file():
@@ -115,15 +115,15 @@ def _local(name: str, folder: Path) -> list[File]:
     return [_of_path(folder / key, key) for key in keys]
 
 
-def _of_path(path: Path, key: str) -> File:
-    return File(key=key, size=path.stat().st_size, open=lambda: path.open("rb"))
+def _of_path(path: Path, key: str) -> DataFile:
+    return DataFile(key=key, size=path.stat().st_size, open=lambda: path.open("rb"))
 
 
-def _of_s3(name: str, uri: str) -> tuple[list[File], bool]:
+def _of_s3(name: str, uri: str) -> tuple[list[DataFile], bool]:
     """Return the objects of a prefix, and whether all were listed."""
     errors, boto3 = (imported(each, "aws", "a sample of data in S3") for each in ("botocore.exceptions", "boto3"))
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
-    found: list[File] = []
+    found: list[DataFile] = []
     try:
         client = boto3.client("s3")
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
@@ -131,7 +131,7 @@ def _of_s3(name: str, uri: str) -> tuple[list[File], bool]:
             key = str(each["Key"])
             if not key.endswith("/"):
                 below = key.removeprefix(prefix).lstrip("/") if key != prefix else key.rpartition("/")[2]
-                found.append(File(key=below, size=int(each["Size"]), open=_opener(client, bucket, key)))
+                found.append(DataFile(key=below, size=int(each["Size"]), open=_opener(client, bucket, key)))
             if len(found) == MOST_KEYS:
                 break
     except (errors.BotoCoreError, errors.ClientError) as problem:

@@ -11,18 +11,17 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.check.finding import Finding, goes
 from entrypoint.check.rehearse import check_cost, check_run, check_stops
 from entrypoint.check.rehearse.data_sources import origins
-from entrypoint.check.rehearse.request import BASE, Asked, asked_for, groups_of, job_for, requirements
-from entrypoint.check.rehearse.results import RunName, Seen, seen
-from entrypoint.check.rehearse.runs import run, shows_reads
+from entrypoint.check.rehearse.rehearsal import Rehearsal
+from entrypoint.check.rehearse.rehearsed_request import BASE, Asked, asked_for, groups_of, job_for, requirements
+from entrypoint.check.rehearse.results import RunName, SeenRun, seen
+from entrypoint.check.rehearse.runs import TrainingTime, after, after_keeping, run, shows_reads
 from entrypoint.check.rehearse.sample import RECORDS, take
-from entrypoint.check.rehearse.subject import Case
-from entrypoint.check.rehearse.triggers import Progress, after, after_keeping
 from entrypoint.simulate.engine import Engine, EngineName
-from entrypoint.simulate.engines import engine_for
 from entrypoint.simulate.fault import Action, Fault
+from entrypoint.simulate.host_runner import handled
+from entrypoint.simulate.run import engine_for
 from entrypoint.simulate.spec import LocalJob, host_names
 from entrypoint.simulate.tree import MARKER, check_size
-from entrypoint.simulate.watch import handled
 
 MOST_HOSTS = 4
 SECONDS = 60.0
@@ -58,7 +57,7 @@ class Options:
                 raise ConfigError(f"--{name} is {value:g}; wanted a number above 0")
 
 
-def rehearse(options: Options, environment: Mapping[str, str], log: Log) -> tuple[Case, list[Finding]]:
+def rehearse(options: Options, environment: Mapping[str, str], log: Log) -> tuple[Rehearsal, list[Finding]]:
     """Rehearse the job of a launch; ConfigError or CodeError, with advice, if it cannot begin.
 
     Logs, records and models stay in the output folder; the samples are removed.
@@ -83,11 +82,11 @@ def rehearse(options: Options, environment: Mapping[str, str], log: Log) -> tupl
 
 def _rehearse(
     options: Options, asked: Asked, samples: Path, environment: Mapping[str, str], log: Log
-) -> tuple[Case, list[Finding]]:
+) -> tuple[Rehearsal, list[Finding]]:
     hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
     hosts = sum(len(group.hosts) for group in groups_of(asked, hosts)) or hosts
     engine = options.engine or (EngineName.NETNS if asked.fixed else EngineName.PROCESS)
-    case = Case(request=asked, engine=engine, hosts=hosts, price=options.price, speedup=options.speedup)
+    case = Rehearsal(request=asked, engine=engine, hosts=hosts, price=options.price, speedup=options.speedup)
     # This machine's Python may take what the image refuses, and would then have its own packages replaced.
     required = requirements(asked) if engine != EngineName.DOCKER else []
     if not goes(required):
@@ -103,15 +102,17 @@ def _rehearse(
 class _Stage:
     """Make the runs one after another, each depending on the results of those before."""
 
-    def __init__(self, options: Options, asked: Asked, case: Case, environment: Mapping[str, str], log: Log) -> None:
+    def __init__(
+        self, options: Options, asked: Asked, case: Rehearsal, environment: Mapping[str, str], log: Log
+    ) -> None:
         self._options, self._asked, self._case = options, asked, case
         self._environment, self._say = environment, log
-        self._runs: list[Seen] = []
+        self._runs: list[SeenRun] = []
         self._knows_reads = shows_reads(options.output)
         self._by_steps = False
         self.own_ml = True
 
-    def runs(self) -> tuple[Seen, ...]:
+    def runs(self) -> tuple[SeenRun, ...]:
         """Make the runs, as many as their results call for."""
         plain = self._run(RunName.PLAIN, self._options.seconds)
         if plain.has_failed or not plain.kind:
@@ -127,20 +128,20 @@ class _Stage:
             self._run(RunName.RESUME, max(5.0, half))
         return tuple(self._runs)
 
-    def _half(self, plain: Seen) -> float:
+    def _half(self, plain: SeenRun) -> float:
         """Return half of the seconds in which the plain run trained."""
         times = [at for host in plain.hosts for at, _, values in host.metrics if self._by_steps and values]
         ends = [process.ended for process in plain.processes if process.ended]
         whole = max(ends) - min(times) if times and ends else plain.seconds
         return min(whole, self._options.seconds) / 2
 
-    def _run(self, name: RunName, seconds: float) -> Seen:
+    def _run(self, name: RunName, seconds: float) -> SeenRun:
         """Make one run, with its fault after so many seconds of training."""
         checkpoints = self._options.output / "checkpoints" / (RunName.KILL if name is RunName.RESUME else name)
         checkpoints.mkdir(parents=True, exist_ok=True)
         job = self._job(name, checkpoints)
         kept = self._asked.kept(checkpoints)
-        progress = Progress(job.output, self._by_steps)
+        progress = TrainingTime(job.output, self._by_steps)
         moment = after_keeping(progress, seconds, kept) if name is RunName.KILL else after(progress, seconds)
         log = self._options.output / f"{name}.log"
         engine = self._engine(job)

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.python310 import StrEnum
-from entrypoint.check.rehearse.runs import OLD, Ended, files_in
-from entrypoint.check.rehearse.triggers import NOT_TRAINING
+from entrypoint.check.rehearse.runs import NOT_TRAINING, OLD, RunEnd, files_in
 from entrypoint.launcher.job.choices import OUTSIDE, Mode
 from entrypoint.launcher.outcome.outcome import Cause, Kind
 from entrypoint.observe.monitor.distributed import Together, advice_on
-from entrypoint.observe.monitor.metrics import Reader
+from entrypoint.observe.monitor.printed_metrics import MetricReader
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
-from entrypoint.simulate.channels import keys_below
 from entrypoint.simulate.engine import EngineName
+from entrypoint.simulate.local_channels import keys_below
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, folders_of
 
@@ -28,7 +27,7 @@ FEWER_STEPS = 50  # steps without exchange that count as training alone: fewer t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process:
+class SeenProcess:
     """Describe a training process."""
 
     name: str
@@ -39,11 +38,11 @@ class Process:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
+class SeenHost:
     """Hold the results of one host. Times are seconds since the epoch."""
 
     name: str
-    processes: tuple[Process, ...] = ()
+    processes: tuple[SeenProcess, ...] = ()
     metrics: tuple[tuple[float, str, dict[str, float]], ...] = ()  # (time, process, values)
     memory: int = 0  # most bytes of its processes; shared memory counts for each of them
     first: tuple[tuple[str, float], ...] = ()  # first value of each of COUNTED
@@ -62,12 +61,12 @@ class RunName(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenRun:
     """Hold the results of one run."""
 
     name: RunName
-    ended: Ended
-    hosts: tuple[Host, ...] = ()
+    ended: RunEnd
+    hosts: tuple[SeenHost, ...] = ()
     kind: Kind | None = None  # None: no record has the outcome
     cause: str = ""
     together: tuple[bool | None, str] | None = None  # whether the hosts train together (None: unclear), and words
@@ -77,7 +76,7 @@ class Seen:
     last_lines: tuple[str, ...] = ()
 
     @property
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[SeenProcess]:
         return [process for host in self.hosts for process in host.processes]
 
     @property
@@ -149,13 +148,13 @@ class Seen:
         return found
 
 
-def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: bool, engine: str = "") -> Seen:
+def seen(name: RunName, job: LocalJob, ended: RunEnd, log: Path, knows_reads: bool, engine: str = "") -> SeenRun:
     """Collect the results of a run."""
     folders = folders_of(job)
     records = {folder.host: _record(job.output, folder.host) for folder in folders}
     every = [(host, line) for host, its in records.items() for line in its]
-    mode = next((Mode(line.mode) for _, line in every if isinstance(line, lines.Host) and line.mode), Mode.SINGLE)
-    outside = {host for host, line in every if isinstance(line, lines.Process) and line.task == OUTSIDE}
+    mode = next((Mode(line.mode) for _, line in every if isinstance(line, lines.HostLine) and line.mode), Mode.SINGLE)
+    outside = {host for host, line in every if isinstance(line, lines.ProcessLine) and line.task == OUTSIDE}
     hosts = [host for host in records if host not in outside]
     # Ranks on hosts that are simulated on one machine exchange data in shared memory.
     unseen = mode is Mode.MPI and engine == EngineName.PROCESS
@@ -163,17 +162,17 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: boo
     found = None
     # All records sorted by time: hosts that are simulated on one machine have one clock.
     for host, line in sorted(every, key=lambda each: each[1].at):
-        if not isinstance(line, lines.Process) or line.role not in NOT_TRAINING:
+        if not isinstance(line, lines.ProcessLine) or line.role not in NOT_TRAINING:
             with suppress(*lines.WRONG):
                 together.note(host, line)
                 at_the_end.note(host, line)
             found = (together.look() if len(hosts) > 1 else None) or found
     if found and found[0] is False:  # traffic is counted every two seconds, in which a fast script takes many steps
         found = at_the_end.look()
-    outcome = next((line for _, line in every if isinstance(line, lines.Outcome)), None)
+    outcome = next((line for _, line in every if isinstance(line, lines.OutcomeLine)), None)
     if (found is None or found[0] is None) and outcome and outcome.kind == Kind.SUCCEEDED and len(hosts) > 1:
         found = at_the_end.at_end() or found
-    return Seen(
+    return SeenRun(
         name=name,
         ended=ended,
         hosts=tuple(_host(folder, records[folder.host], job, knows_reads) for folder in folders),
@@ -181,7 +180,8 @@ def seen(name: RunName, job: LocalJob, ended: Ended, log: Path, knows_reads: boo
         cause=_words(outcome.cause) if outcome and outcome.cause else "",
         together=found,
         missing=advice_on(mode, at_the_end.model) if found and found[0] is False else "",
-        exchanged=sum(sum(map(sum, line.peers.values())) for _, line in every if isinstance(line, lines.Sample)) // 2,
+        exchanged=sum(sum(map(sum, line.peers.values())) for _, line in every if isinstance(line, lines.SampleLine))
+        // 2,
         log=str(log),
         last_lines=tuple(_text(log)[-4096:].strip().splitlines()[-3:]),
     )
@@ -200,29 +200,29 @@ def _record(output: Path, host: str) -> list[lines.Line]:
     return []
 
 
-def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows_reads: bool) -> Host:
-    processes: dict[str, Process] = {}
+def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows_reads: bool) -> SeenHost:
+    processes: dict[str, SeenProcess] = {}
     memory, kind = 0.0, ""
     attempts, again = list[str](), list[str]()
     for line in record:
         match line:
-            case lines.Process(process=name, role=role) if role not in NOT_TRAINING:
+            case lines.ProcessLine(process=name, role=role) if role not in NOT_TRAINING:
                 again += [f"{folder.host} {name} was started again: {processes[name].how}"] if name in processes else []
-                processes[name] = Process(name=name, role=role, began=line.at)
-            case lines.Ended(process=name) if name in processes:
+                processes[name] = SeenProcess(name=name, role=role, began=line.at)
+            case lines.EndedLine(process=name) if name in processes:
                 processes[name] = replace(processes[name], ended=line.at, how=line.how)
             case lines.Said(text=words) if lines.ATTEMPT_FAILED.match(words):
                 attempts.append(words)
-            case lines.Outcome():
+            case lines.OutcomeLine():
                 kind = line.kind
-            case lines.Sample(processes=used):
+            case lines.SampleLine(processes=used):
                 memory = max(memory, sum(each.get("memory", 0) for each in used.values()))
     dealt = tuple((channel.name, tuple(keys_below(folder.parts / channel.name))) for channel in job.channels)
     read = {
         name: tuple(file for file in files if (folder.parts / name / file).stat().st_atime != OLD)
         for name, files in (dealt if knows_reads else ())
     }
-    return Host(
+    return SeenHost(
         name=folder.host,
         processes=tuple(processes.values()),
         metrics=tuple((line.at, line.process, dict(line.values)) for line in record if isinstance(line, lines.Metric)),
@@ -238,12 +238,12 @@ def _host(folder: HostFolder, record: Sequence[lines.Line], job: LocalJob, knows
 
 def _first(log: Path) -> tuple[tuple[str, float], ...]:
     """Return the first value of each of COUNTED in a log; a record keeps only the last of each second."""
-    readers, found = dict[str, Reader](), dict[str, float]()
+    readers, found = dict[str, MetricReader](), dict[str, float]()
     for line in _text(log, LOG_BYTES).splitlines():
         output = _OF_PROCESS.match(line)
         if not output:
             continue
-        reader = readers.setdefault(output[1], Reader())
+        reader = readers.setdefault(output[1], MetricReader())
         reader.read(output[2])
         for name, value in reader.take().items():
             if name in COUNTED:

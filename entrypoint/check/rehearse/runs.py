@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.record import lines
-from entrypoint.simulate.engine import Command, Engine
+from entrypoint.record.read import RecordTail
+from entrypoint.simulate.engine import Engine, HostCommand
 from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.run import run_local
 from entrypoint.simulate.spec import LocalJob
@@ -24,11 +25,12 @@ from entrypoint.simulate.tree import HostFolder
 LOOK_SECONDS = 0.2  # seconds between two looks at a job
 LEAST_SECONDS = 240.0  # seconds beyond a job's own limit in which it has ended, killed if it must be
 Moment = Callable[[], bool]
+NOT_TRAINING = ("prepare", "key", "sshd", "mpirun", "ps", "evaluator")  # roles that do not train
 OLD = 1.0  # access time that sample files get before a run: 1970
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class RunEnd:
     """Describe how a run ended, as its parent saw it. Times are those of record/lines.py:now."""
 
     code: int
@@ -38,7 +40,7 @@ class Ended:
     kept: tuple[tuple[float, str], ...] = ()  # (time, file) for each change in the folders that outlast the hosts
 
 
-def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Path], own_files: bool) -> Ended:
+def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Path], own_files: bool) -> RunEnd:
     """Run the job to its end with its output in `log`. Inject its faults once `moment`, which is polled, returns True.
 
     `own_files`: each host gets copies of its channels' files, whose access times show which ones it reads.
@@ -56,8 +58,8 @@ def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Pat
         found = json.loads(result.read_text())
         if found.get("refused"):
             raise (CodeError if found["kind"] == "CodeError" else ConfigError)(found["refused"])
-        return Ended(code=code, began=began, ended=lines.now(), acted=found.get("acted"), kept=tuple(keeping.found))
-    return Ended(code=code or 1, began=began, ended=lines.now(), acted=None, kept=tuple(keeping.found))
+        return RunEnd(code=code, began=began, ended=lines.now(), acted=found.get("acted"), kept=tuple(keeping.found))
+    return RunEnd(code=code or 1, began=began, ended=lines.now(), acted=None, kept=tuple(keeping.found))
 
 
 def _be_the_run(job: LocalJob, engine: "_Held", log: Path, result: Path) -> None:
@@ -150,7 +152,7 @@ class _Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def command(self, folder: HostFolder) -> Command:
+    def command(self, folder: HostFolder) -> HostCommand:
         if self._own_files:
             own_files(folder.parts)
         return self._engine.command(folder)
@@ -185,3 +187,45 @@ def shows_reads(folder: Path) -> bool:
     told = probe.stat().st_atime != OLD
     probe.unlink()
     return told
+
+
+class TrainingTime:
+    """Measure how long a job has trained: since its first step (`by_steps`), or since its programs began."""
+
+    def __init__(self, output: Path, by_steps: bool) -> None:
+        self._output, self._by_steps = output, by_steps
+        self._tails: dict[Path, RecordTail] = {}
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """Return the seconds of training until now; None before it has begun."""
+        if self._since is None:
+            self._read()
+        return None if self._since is None else lines.now() - self._since
+
+    def _read(self) -> None:
+        for path in self._output.glob("algo-*/ml/output/data/record/*.jsonl.gz"):
+            for line in self._tails.setdefault(path, RecordTail(path)).lines((lines.ProcessLine, lines.Metric)):
+                match line:
+                    case lines.ProcessLine(role=role) if role not in NOT_TRAINING and not self._by_steps:
+                        self._since = min(line.at, self._since or line.at)
+                    case lines.Metric(values=found) if self._by_steps and ("step" in found or "epoch" in found):
+                        self._since = min(line.at, self._since or line.at)
+
+
+def after(progress: TrainingTime, seconds: float) -> Moment:
+    """Return a moment: when the job has trained for so many seconds."""
+    return lambda: (progress.seconds or -1.0) >= seconds
+
+
+def after_keeping(progress: TrainingTime, seconds: float, folders: list[Path]) -> Moment:
+    """Return a moment: after so many seconds of training, and a second after the first checkpoint."""
+    since: list[float] = []
+
+    def reached() -> bool:
+        if not since and files_in(folders):
+            since.append(time.monotonic())
+        return bool(since) and time.monotonic() >= since[0] + 1.0 and (progress.seconds or -1.0) >= seconds
+
+    return reached

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.rehearse.cut_records import Kind, cut
-from entrypoint.check.rehearse.data_sources import File, Origin
-from entrypoint.simulate.channels import Channel, InputMode
+from entrypoint.check.rehearse.cut_records import RecordKind, cut
+from entrypoint.check.rehearse.data_sources import DataFile, Origin
+from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 
 RECORDS = 2000
 MOST_BYTES = 512 << 20  # of a channel's sample: each host gets a copy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class ChannelSample:
     """Describe a part of one channel. Its files represent the channel's, and are distributed in the same way."""
 
-    channel: Channel  # the channel with the sample as its data
+    channel: LocalChannel  # the channel with the sample as its data
     where: str  # place of the whole channel
     kind: str  # TFRecord, RecordIO, lines, whole files; several are joined by +
     records: int
@@ -35,12 +35,12 @@ class Sample:
         return min(1.0, self.size / self.of_size) if self.of_size else 1.0
 
 
-def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
+def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> ChannelSample:
     """Copy about so many records of a channel into the folder of its sample; each chosen file gives at least one."""
     folder = origin.asked.source
     chosen = spread(origin.files, records)
     total = sum(file.size for file in chosen)
-    kinds: dict[Kind, None] = {}
+    kinds: dict[RecordKind, None] = {}
     taken = number = left_out = 0
     for file in chosen:
         target = folder / file.key
@@ -53,7 +53,7 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
         share = max(1, round(records * file.size / total)) if total else 1
         with file.open() as source, target.open("wb") as copy:
             kind, found, size = cut(source, copy, file.key, share, most_bytes - taken)
-        if kind is Kind.WHOLE and size > most_bytes - taken:
+        if kind is RecordKind.WHOLE and size > most_bytes - taken:
             target.unlink()
             left_out += 1
             continue
@@ -64,7 +64,7 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
             f"channel {origin.asked.name}: {origin.files[0].key} and the like are larger than {most_bytes >> 20} MB, "
             f"and their records are of an unknown format; pass smaller data: --channel {origin.asked.name}=FOLDER"
         )
-    return Sample(
+    return ChannelSample(
         channel=as_files(origin.asked),
         where=origin.where,
         kind=" + ".join(kinds),
@@ -79,16 +79,16 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> Sample:
     )
 
 
-def spread(files: Sequence[File], most: int) -> Sequence[File]:
+def spread(files: Sequence[DataFile], most: int) -> Sequence[DataFile]:
     """Return at most so many files, evenly spread over the list, so that all folders are represented."""
     if len(files) <= most:
         return files
     return [files[number * len(files) // most] for number in range(most)]
 
 
-def as_files(channel: Channel) -> Channel:
+def as_files(channel: LocalChannel) -> LocalChannel:
     """Return the channel with a manifest as source: each host then gets its own files, whose reads can be noted."""
-    if channel.mode is InputMode.PIPE:
+    if channel.mode is ChannelMode.PIPE:
         return channel
     keys = [entry.key for entry in channel.entries]
     manifest = channel.source.with_name(f"{channel.name}.manifest")

@@ -1,4 +1,4 @@
-"""Call other hosts: look up their addresses, POST over a connection that may stay open, show our token.
+"""Call other hosts: POST over a connection that may stay open, and show our token.
 
 A host may have several addresses, of which not all work, and a network may lose packets. So after a moment without an
 answer, the next address is tried, or the same one again. A thousand hosts do this often: it costs a third of what
@@ -6,19 +6,18 @@ http.client's objects cost.
 """
 
 import contextlib
-import encodings.idna  # getaddrinfo would import it later, when no file descriptor may be left  # noqa: F401
 import errno
 import json
 import os
 import re
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
 
 from entrypoint.base.values import Value
 from entrypoint.launcher.control.access import MESSAGE_BYTES
+from entrypoint.launcher.control.names import Names
 from entrypoint.launcher.control.wire import Refused
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.settings import Settings
@@ -147,32 +146,26 @@ def prepare(connection: socket.socket) -> None:
 
 
 class Calls:
-    """Send POSTs from one host to the others, by the IPv4 and IPv6 addresses that their names resolve to.
+    """Send POSTs from one host to the others, by the IPv4 and IPv6 addresses that their names resolve to."""
 
-    Threads ask the name servers, so that a known address needs no waiting. An address that was found stays known, even
-    if its name stops resolving or resolves slowly. When the host is not reached, the name is looked up again, and the
-    result replaces the old one.
-    """
-
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, cluster: Cluster, settings: Settings, names: Names | None = None) -> None:
+        self._settings, self._names = settings, names or Names(cluster)
         self._source = cluster.me.address if cluster.me.address.startswith("127.") else ""
         self._headers = f"{TOKEN_HEADER}: {settings.token}\r\n" if settings.token else ""
-        self._found: dict[str, tuple[str, ...]] = {}  # host -> addresses, first the one by which it was reached last
-        self._why: dict[str, str] = {}
-        self._looking: set[str] = set()
-        self._changed = threading.Condition()
 
     def __call__(self, host: Host, path: str, message: bytes, timeout: float, stay: bool = False) -> Answer:
         """POST to a host. Raise Unreachable without a connection, OSError without an answer, or Refused."""
         try:
-            addresses = self._addresses_of(host, within=CONNECTING_SECONDS)
+            addresses = self._names.addresses_of(host, within=CONNECTING_SECONDS)
+        except OSError as error:
+            raise Unreachable(*error.args) from error
+        try:
             port, more = host.port(self._settings.control_port), {"source": self._source, "headers": self._headers}
             answer = post(addresses, port, path, message, timeout, stay=stay, **more)
         except Unreachable:
-            self._look_for(host)  # and use the known addresses meanwhile
+            self._names.note_unreached(host)
             raise
-        self._note(host, answer.address)
+        self._names.note_reached(host, answer.address)
         if answer.status != 200:
             raise Refused(_reason(answer.body) or f"it answered {answer.status}", answer.status)
         return answer
@@ -197,49 +190,6 @@ class Calls:
                 pass
             time.sleep(AGAIN_SECONDS)
         return True
-
-    def _addresses_of(self, host: Host, within: float) -> tuple[str, ...]:
-        """Return a host's addresses. If none is known, look for up to `within` seconds, then raise Unreachable."""
-        if host.is_at_number:
-            return (host.address,)
-        with self._changed:
-            if host.name not in self._found:
-                self._look_for(host)
-                self._changed.wait_for(lambda: host.name in self._found or host.name not in self._looking, within)
-            if found := self._found.get(host.name):
-                return found
-            raise Unreachable(self._why.get(host.name, f"no address of {host.address} within {within:g} s"))
-
-    def _note(self, host: Host, address: str) -> None:
-        with self._changed:
-            others = [each for each in self._found.get(host.name, ()) if each != address]
-            self._found[host.name] = (address, *others)
-
-    def _look_for(self, host: Host) -> None:
-        """Look up a host's name, unless that is under way."""
-        with self._changed:
-            if host.name in self._looking or host.is_at_number:
-                return
-            self._looking.add(host.name)
-        try:
-            threading.Thread(target=self._look, args=(host,), name="look up", daemon=True).start()
-        except RuntimeError:  # no thread is left, so the caller has to wait
-            self._look(host)
-
-    def _look(self, host: Host) -> None:
-        found: list[str] = []
-        try:
-            answers = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
-            found, why = [str(answer[4][0]) for answer in answers], ""
-        except (OSError, ValueError) as error:  # ValueError: DNS cannot have such a name
-            why = f"{host.address}: {getattr(error, 'strerror', None) or error}"
-        with self._changed:
-            if found:
-                known = self._found.get(host.name, ())
-                self._found[host.name] = tuple(sorted(dict.fromkeys(found), key=lambda each: each not in known[:1]))
-            self._why[host.name] = why
-            self._looking.discard(host.name)
-            self._changed.notify_all()
 
 
 def _reason(answer: bytes) -> str:

@@ -23,7 +23,8 @@ from types import MappingProxyType
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
-from entrypoint.launcher.control.access import LOOPBACK, MESSAGE_BYTES, Callers, leads_here
+from entrypoint.launcher.control.access import LOOPBACK, MESSAGE_BYTES
+from entrypoint.launcher.control.names import Names, leads_here
 from entrypoint.launcher.control.pages import Routes, headers, is_this_machine
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import PROTOCOL, Refused, news_from_json, report_from_json
@@ -50,6 +51,7 @@ class Control:
     def __init__(
         self,
         cluster: Cluster,
+        names: Names,
         token: str,
         put: Put,
         status: Status,
@@ -69,7 +71,9 @@ class Control:
         self._routes = routes  # what people may look at
         self._lives: dict[str, Any] = {}  # host -> the life of its launcher
         self._lock = threading.Lock()  # the server, its threads and the reader of links call this
-        self.callers = Callers(cluster, self._end_misled)
+        self.names = names
+        names.leads_here = self._end_misled
+        names.expect_calls()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         method, path, caller = environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR", "")
@@ -89,7 +93,7 @@ class Control:
             if path == "/report":
                 return 200, *self._take_report(caller, body)
             if self._records and path.startswith(RECORD):
-                return 200, self._records.take(path, self.callers.hosts_at(caller), body), ""
+                return 200, self._records.take(path, self.names.hosts_at(caller), body), ""
             if path in self._routes:
                 return 200, self._show_job(path), ""
             return 200, self._take_news(caller, body) if path == "/news" else self._show_status(), ""
@@ -97,7 +101,7 @@ class Control:
             return error.status, json.dumps({"error": str(error)}).encode(), ""
 
     def _refuse(self, method: str, path: str, caller: str, shown: str) -> None:
-        hosts = self.callers.hosts_at(caller)
+        hosts = self.names.hosts_at(caller)
         if not hosts and not (caller in LOOPBACK and method == "GET"):
             raise Refused(self._misled or f"{caller} is not a host of this job", 409 if self._misled else 403)
         if self._token and not self._is_page(path) and not _same(shown.encode("utf-8", "replace"), self._token):
@@ -157,7 +161,7 @@ class Control:
             if self._life != b'""' and isinstance(data, dict) and json.dumps(data.get("life")).encode() == self._life:
                 raise Refused(leads_here(other, caller))
             raise Refused(f"{me} takes {other} for the coordinator; groups and settings must be the same on all hosts")
-        hosts = self.callers.hosts_at(caller)
+        hosts = self.names.hosts_at(caller)
         try:
             report = report_from_json(data, self._followers)
         except Refused as error:
@@ -178,7 +182,7 @@ class Control:
 
     def _take_news(self, caller: str, body: bytes) -> bytes:
         data = parse(body)
-        if self._cluster.coordinator.name not in self.callers.hosts_at(caller):
+        if self._cluster.coordinator.name not in self.names.hosts_at(caller):
             raise Refused(f"{caller} is not the coordinator")
         self._put(Informed(news=news_from_json(data)))
         return b"{}"

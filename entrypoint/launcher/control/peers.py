@@ -21,6 +21,7 @@ from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.control.client import Calls, Unreachable
 from entrypoint.launcher.control.handlers import Control, Put, Status
 from entrypoint.launcher.control.links import Answer, Links, messages
+from entrypoint.launcher.control.names import Names
 from entrypoint.launcher.control.pages import Routes
 from entrypoint.launcher.control.records import Records
 from entrypoint.launcher.control.wire import Refused, news_from_json, to_json
@@ -90,7 +91,8 @@ class Peers:
         self._answered = False
         self._delivered = threading.Event()
         self._tried_to_open = threading.Event()
-        self._call = Calls(cluster, settings)
+        self._names = Names(cluster)
+        self._call = Calls(cluster, settings, self._names)
         threading.Thread(target=self._serve, name="control", daemon=True).start()
         if not cluster.is_coordinator:
             threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
@@ -259,7 +261,9 @@ class Peers:
 
             token, keep = self._settings.token, self._keep if self._cluster.is_coordinator else None
             news, routes = lambda: self._news, self._routes()
-            control = Control(self._cluster, token, self._put, self._status, news, self._life, self._records, routes)
+            control = Control(
+                self._cluster, self._names, token, self._put, self._status, news, self._life, self._records, routes
+            )
             shortage = Shortage(self._put if self._cluster.followers else lambda _: None)
             server = ControlServer(control, shortage, listen, port, keep)
         except Exception as error:  # no thread, descriptor or memory, for example

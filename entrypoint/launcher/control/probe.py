@@ -6,8 +6,8 @@ import os
 import socket
 from collections.abc import Sequence
 
-from entrypoint.launcher.control.access import is_here
 from entrypoint.launcher.control.client import NEXT_SECONDS
+from entrypoint.launcher.control.names import is_here, resolve
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.policy.events import Reach
 
@@ -33,21 +33,20 @@ def look_for(cluster: Cluster, names: Sequence[str], control_port: int) -> tuple
 def _reach(cluster: Cluster, host: Host, port: int) -> Reach:
     """Connect to the first address that works. Each attempt waits twice as long, as in client.py."""
     try:
-        ways = socket.getaddrinfo(host.address, port, type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:  # ValueError: DNS cannot have such a name
-        return Reach(host=host.name, why=getattr(error, "strerror", None) or str(error))
-    found = [str(address[0]) for *_, address in ways]
+        found = resolve(host.address)
+    except OSError as error:
+        return Reach(host=host.name, why=error.strerror or str(error))
     if cluster.is_elsewhere(host) and all(map(is_here, found)):
         return Reach(host=host.name, address=found[0], why="which is this host")
     why = ""
-    for *kind, _, address in ways:
+    for address in found:
         left, patience = PATIENCE_SECONDS, NEXT_SECONDS
         while left > 0:
             try:
-                with _from_here(cluster, kind) as probe:
+                with _from_here(cluster, address) as probe:
                     probe.settimeout(min(patience, left))
-                    probe.connect(address)
-                return Reach(host=host.name, address=str(address[0]))
+                    probe.connect((address, port))
+                return Reach(host=host.name, address=address)
             except TimeoutError:
                 left, patience = left - patience, 2 * patience
                 why = f"port {port} does not answer within {PATIENCE_SECONDS:g} s"
@@ -58,9 +57,9 @@ def _reach(cluster: Cluster, host: Host, port: int) -> Reach:
     return Reach(host=host.name, address=found[0], why=why + over)
 
 
-def _from_here(cluster: Cluster, kind: Sequence[int]) -> socket.socket:
+def _from_here(cluster: Cluster, address: str) -> socket.socket:
     own = cluster.me.address
-    probe = socket.socket(*kind)
+    probe = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     if own.startswith("127."):  # hosts that are simulated on this machine
         probe.bind((own, 0))
     elif cluster.interface:

@@ -33,11 +33,11 @@ from entrypoint.launcher.control.access import (
     RATE,
     Bucket,
     Limits,
-    canonical,
 )
 from entrypoint.launcher.control.client import message_in
 from entrypoint.launcher.control.handlers import RECORD, TOKEN_KEY, Control
 from entrypoint.launcher.control.links import LONGEST_BYTES, Keep
+from entrypoint.launcher.control.names import canonical
 from entrypoint.launcher.host.resource_limits import NAP_SECONDS, Shortage
 
 _HEAD_BYTES = 1 << 14  # bytes
@@ -133,7 +133,7 @@ class ControlServer(TcpWSGIServer):
 
     def __init__(self, control: Control, shortage: Shortage, address: str, port: int, keep: Keep | None = None) -> None:
         self.control, self._shortage, self.keep = control, shortage, keep
-        self.limits = Limits(control.callers)
+        self.limits = Limits(control.names.hosts_at)
         self._open, self._lock = Counter[str](), threading.Lock()
         self._look_at = 0.0
         self._polled: dict[int, Any] = {}  # by file descriptor: this server and its channels

@@ -1,4 +1,4 @@
-"""Place the launcher's own files on this host, and remove what an earlier run has left.
+"""Place the launcher's own files on this host, and remove what an earlier run has left and what is temporary.
 
 Usually they lie in /run and in SageMaker's tree. A container may have another user than root, a read-only disk or no
 /tmp: then they lie wherever this user may write. Secrets are removed after the last process.
@@ -6,7 +6,7 @@ Usually they lie in /run and in SageMaker's tree. A container may have another u
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
@@ -15,6 +15,37 @@ from entrypoint.launcher.job.job import Job, Paths
 
 TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # where programs look for a temporary folder after TMPDIR
 MEMORY = "/dev/shm"
+_made: list[Path] = []  # folders that are removed when the launcher ends
+
+
+def with_run_folder(job: Job, environment: Mapping[str, str]) -> Job:
+    """Make the private run folder (mode 0700), or else a temporary one; ConfigError if a setting asked for it."""
+    folder, asked = job.paths.run, job.settings.run_dir
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        if asked:
+            raise ConfigError(f"ENTRYPOINT_RUN_DIR is {asked!r}, which cannot be used: {error}") from None
+        return with_temporary_folder(job, environment)
+    return job
+
+
+def with_temporary_folder(job: Job, environment: Mapping[str, str]) -> Job:
+    """Make a private temporary folder, which `remove_temporary` removes."""
+    _made.append(private_folder(job.paths, environment))
+    return replace(job, paths=replace(job.paths, run=_made[-1]))
+
+
+def remove_temporary() -> None:
+    for folder in _made:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    import shutil  # here, since it takes 30 ms: it imports all kinds of compression
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_writable(folder: Path) -> bool:
@@ -37,8 +68,11 @@ def private_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
     )
 
 
-def settled(job: Job) -> tuple[Job, list[str]]:
-    """Return the job with folders of ours in place of closed ones in SageMaker's tree, and lines for the log."""
+def settled(job: Job, environment: MutableMapping[str, str]) -> tuple[Job, list[str]]:
+    """Return the job with folders of ours in place of closed ones in SageMaker's tree, and lines for the log.
+
+    Programs inherit `environment`, whose TMPDIR is set if they would find no place for temporary files.
+    """
     paths, program, notes = job.paths, job.program, list[str]()
     kept = {paths.model: "the model", paths.output: "the failure file", paths.data: "the report"}
     if os.path.lexists(checkpoints := paths.base / "checkpoints"):
@@ -58,7 +92,12 @@ def settled(job: Job) -> tuple[Job, list[str]]:
                 f"warning: {program.name} cannot be run there, as that disk is mounted with noexec; wanted, for "
                 f"example, `docker run --tmpfs /tmp:exec`, or the code in {there}"
             )
-    return (replace(job, paths=paths, program=program), notes) if notes else (job, notes)
+    if place := place_for_others(job.paths.run, environment):
+        notes.append(
+            f"nothing can be written to {environment.get('TMPDIR', '/tmp')}: TMPDIR is {place} for all programs"
+        )
+        environment["TMPDIR"] = place
+    return replace(job, paths=paths, program=program), notes
 
 
 def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
@@ -77,9 +116,7 @@ def make_ready(job: Job, log: Callable[[str], None]) -> None:
     with contextlib.suppress(OSError):  # nothing can be written anywhere, as was logged
         job.paths.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in job.paths.run.glob("prte*"):  # see plan/distributions/mpi.py
-        import shutil
-
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
     if os.path.isfile(failure := job.paths.failure):  # noqa: PTH113 - a folder that is closed to us has none
         log(f"removed {failure} of an earlier run")
         with contextlib.suppress(OSError):

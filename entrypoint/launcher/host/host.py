@@ -1,14 +1,15 @@
-"""Own the parts of this machine: carry out actions on its processes, return what happened as events."""
+"""Own the parts of this machine: act on its processes, return what happened as events."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from entrypoint.launcher.host import folders, process
 from entrypoint.launcher.host.exit_evidence import ExitEvidence
 from entrypoint.launcher.host.idle_workers import IdleWorkers
-from entrypoint.launcher.host.inbox import Inbox
+from entrypoint.launcher.host.inbox import ChildrenChanged, Inbox, Noticed, RankEnded
 from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.host.ranks import Ranks
 from entrypoint.launcher.host.required_programs import mpirun
 from entrypoint.launcher.host.resource_limits import broken, not_started
 from entrypoint.launcher.host.spawner import Spawner
@@ -20,8 +21,8 @@ from entrypoint.launcher.plan import ssh
 from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
 from entrypoint.launcher.plan.render import command_line
 from entrypoint.launcher.policy import events
-from entrypoint.launcher.policy.events import Action, Event, OtherAction
-from entrypoint.record.lines import Line, Process
+from entrypoint.launcher.policy.events import Event
+from entrypoint.record.lines import Line, ProcessLine
 
 # Seconds between two checks whether an awaited process listens, and the same as a part of the time since its start:
 # waiting for a process that never listens costs next to nothing.
@@ -31,7 +32,7 @@ POLL_PORTS, POLL_PART = 0.02, 0.02
 class ThisHost:
     """Run this host's part of a plan; for the loop only. Threads and signal handlers use `inbox`.
 
-    `begun`: processes that were started before. `record` writes a line of the monitor's record.
+    `record` writes a line of the monitor's record.
     """
 
     def __init__(
@@ -40,11 +41,10 @@ class ThisHost:
         plan: Plan,
         environment: Mapping[str, str],
         log: Log,
-        begun: Mapping[str, process.Process] | None = None,
+        inbox: Inbox,
         record: Callable[[Line], None] = lambda line: None,
     ) -> None:
-        self.job, self.plan, self.log, self.record = job, plan, log, record
-        self.inbox = Inbox()
+        self.job, self.plan, self.log, self.inbox, self.record = job, plan, log, inbox, record
         self.processes: dict[str, process.Process] = {}  # those of earlier attempts, too
         self._specs = {spec.name: spec for spec in plan.on(job.cluster.me.name)}
         self._ranks = [spec for spec in plan.processes if spec.duty is Duty.RANK]
@@ -54,31 +54,27 @@ class ThisHost:
         self._held_ranks: dict[str, Callable[[], None]] = {}  # rank that has ended -> function that lets mpirun see it
         self._killed: set[str] = set()  # by us
         self._is_dying = False  # whether a process had printed why it ends when we looked last
-        self._spawner = Spawner(job, plan, environment, log, begun or {})
-        self._terminator = Terminator(self.processes, self._specs, self.inbox.put)
+        self._spawner = Spawner(job, plan, environment, log)
+        self.terminator = Terminator(self.processes, self._specs, self.inbox.put)
         self._evidence = ExitEvidence(job.paths, self._specs, log, self._spawner.note_prepared)
         self._idle = IdleWorkers(job.settings.ps_quiet)
 
-    def open(self, signals: list[int]) -> list[Event]:
-        """Make this host ready for its processes. Return events of `signals`, which came before, and of taken ports."""
-        self._take_over(signals)
-        signalled = [events.Signalled(number=number) for number in signals]
+    def open(self) -> None:
+        """Make this host ready for its processes. Put an event if one of their ports is taken."""
+        process.become_subreaper()
         folders.make_ready(self.job, self.log.print)
         if any(spec.key_name for spec in self._specs.values()):
             ssh.write_files(self.job)
-        if self._ranks:
-            from entrypoint.launcher.host.ranks import Ranks
+        self._spawner.log_parts()
+        if taken := self._spawner.taken_port():
+            self.inbox.put(taken)
 
+    def start_threads(self) -> None:
+        """Start the threads that events come from. The first process, a fork, must have been started before."""
+        self.inbox.end_waits_by_signals()
+        if self._ranks:
             order, inbox = self._spawner.order, self.inbox
             Ranks(self.job.paths.ranks, lambda *asked: inbox.ask(partial(order, *asked)), inbox.put, self.log)
-        self._spawner.log_parts()
-        return [*signalled, *self._spawner.ports_taken()]
-
-    def _take_over(self, signals: list[int]) -> None:
-        """Take over the signals and orphans of this process, which only its main thread can do, once."""
-        self.inbox.catch_signals(signals)
-        self.inbox.put(events.ChildrenChanged())  # a process that was started before may have ended
-        process.become_subreaper()
 
     def next_events(
         self, until: float, awaited: Sequence[ProcessSpec], attempt: int | None, hold_ranks: bool
@@ -92,44 +88,43 @@ class ThisHost:
         # Those whose end was reported by an earlier call: only then is it known whether they must be held.
         for name in [] if hold_ranks else self._held_ranks.keys() - self._reaped.keys():
             self._held_ranks.pop(name)()
-        until = min(until, self._terminator.look_at, self._idle.look_at)
+        until = min(until, self.terminator.look_at, self._idle.look_at)
         if awaited:
             waited = now - max(self._started_at[spec.name] for spec in awaited)
             until = min(until, now + max(POLL_PORTS, POLL_PART * waited))
-        came = self.inbox.take(max(0.0, until - now))
-        if came and self._is_ours(came[0]):
-            came = ()
+        taken = self.inbox.take(max(0.0, until - now))
+        came = tuple(event for each in taken if (event := self._note(each)))
         found: list[Event] = []
         if time.monotonic() >= self._idle.look_at:
             found += self._idle.look(time.monotonic())
-        self._terminator.press()
-        for name in [name for name in self._reaped if not self._terminator.left_others(name)]:
+        self.terminator.press()
+        for name in [name for name in self._reaped if not self.terminator.left_others(name)]:
             found += self._evidence.events_of_end(self._specs[name], self._reaped.pop(name), name in self._killed)
-            self._terminator.forget(name)
+            self.terminator.forget(name)
         found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ports[0])]
         return [*([came] if came else []), *((each,) for each in found)]
 
-    def _is_ours(self, event: Event) -> bool:
-        """Note what an event means for this host. Return whether it means nothing to the policy."""
+    def _note(self, event: Noticed) -> Event | None:
+        """Note what an event means for this host. Return it unless it means nothing to the policy."""
         match event:
-            case events.ChildrenChanged():
+            case ChildrenChanged():
                 for pid, wait_status in process.reap():
-                    self._terminator.look_soon()
+                    self.terminator.look_soon()
                     if (name := self._by_pid.pop(pid, None)) is not None:
                         self._reaped[name] = Exit.from_wait_status(wait_status)
-                return True
-            case events.RankEnded(name=name, exit=exit, let_go=let_go):
+                return None
+            case RankEnded(name=name, exit=exit, let_go=let_go):
                 self._held_ranks[name] = let_go
-                self._terminator.look_soon()
+                self.terminator.look_soon()
                 self._reaped[name] = exit
-                return True
+                return None
             case events.RankStarted(name=name, pid=pid):
                 # The user's options may place a rank here that the plan has on another host.
                 self._specs.setdefault(name, self._ranks[0].but(host=self.job.cluster.me.name, name=name))
                 self._note_started(process.Process(name=name, pid=pid), role="rank", task=name)
             case events.Probed(found=found):
                 self._spawner.note_addresses(reach.address for reach in found)
-        return False
+        return event
 
     def forget_ended(self, happened: Sequence[Event]) -> None:
         """Forget processes of whose end, or of what is left of them, the policy gets to know now.
@@ -138,42 +133,10 @@ class ThisHost:
         """
         for event in happened:
             if isinstance(event, events.Ended | events.NotStarted | events.Survived):
-                self._terminator.forget(event.name)
+                self.terminator.forget(event.name)
                 self._idle.forget(event.name)
 
-    def carry_out(self, actions: Sequence[Action]) -> Iterator[OtherAction]:
-        """Carry out what concerns this host. Yield the other actions, each in its turn."""
-        if any(isinstance(action, events.Ask | events.Force) for action in actions):
-            self._terminator.look()
-        for action in actions:
-            match action:
-                case events.Start(spec=spec, restarted=restarted):
-                    self._start(spec, restarted)
-                case events.Ask(name=name, grace=grace):
-                    self.log.hold_up_no_more(name)
-                    self._terminator.ask(name, grace)
-                case events.Force(name=name):
-                    self._killed.add(name)
-                    self._terminator.force(name)
-                case events.Inspect(name=name):
-                    self._terminator.inspect(name)
-                case events.Sweep(keep=keep, within=within):
-                    self._is_dying = False
-                    self._evidence.forget()
-                    self._terminator.sweep(keep, within)
-                case events.Look(names=names):
-                    self._look_for_dying(names)
-                case events.WritePublicKeys(key_name=key_name, keys=keys):
-                    try:
-                        ssh.write_card(self.job.paths, key_name, keys)
-                    except OSError as error:
-                        self.inbox.put(broken(error))
-                case events.Say(message=message):
-                    self.log.print(message)
-                case _:
-                    yield action
-
-    def _start(self, spec: ProcessSpec, restarted: int) -> None:
+    def start(self, spec: ProcessSpec, restarted: int) -> None:
         self._started_at[spec.name] = time.monotonic()
         if spec.duty is Duty.LAUNCHER:
             spec = spec.but(argv=(mpirun(), *spec.argv[1:]))
@@ -190,12 +153,35 @@ class ThisHost:
         if spec.duty is not Duty.STEP:
             self.log.print(f"{spec.name} started, pid {started.pid}")
 
+    def ask(self, name: str, grace: float) -> None:
+        """Send SIGTERM to a process and its descendants, as `Terminator` describes."""
+        self.log.hold_up_no_more(name)
+        self.terminator.ask(name, grace)
+
+    def force(self, name: str) -> None:
+        """Send SIGKILL to a process and its descendants."""
+        self._killed.add(name)
+        self.terminator.force(name)
+
+    def sweep(self, keep: frozenset[str], within: float) -> None:
+        """End what an attempt has left, and forget what it has shown."""
+        self._is_dying = False
+        self._evidence.forget()
+        self.terminator.sweep(keep, within)
+
+    def write_public_keys(self, key_name: str, keys: Sequence[tuple[str, str]]) -> None:
+        try:
+            ssh.write_card(self.job.paths, key_name, keys)
+        except OSError as error:
+            self.inbox.put(broken(error))
+
     def _note_started(self, started: process.Process, role: str, task: str) -> None:
         self.processes[started.name] = started
         self._killed.discard(started.name)
-        self.record(Process(process=started.name, pid=started.pid, role=role, task=task))
+        self.record(ProcessLine(process=started.name, pid=started.pid, role=role, task=task))
 
-    def _look_for_dying(self, names: Iterable[str]) -> None:
+    def look_for_dying(self, names: Iterable[str]) -> None:
+        """Put an event if processes have printed that they are about to end, or if none has any more."""
         from entrypoint.launcher.outcome.explain import dying
 
         seen = [(name, dying(self.log.tail(name))) for name in names]
@@ -206,7 +192,7 @@ class ThisHost:
 
     def close(self) -> None:
         """Leave nothing behind: no process, no key, no unread output."""
-        self._terminator.end_the_rest(self.job.settings.kill_timeout, self.log.print)
+        self.terminator.end_the_rest(self.job.settings.kill_timeout, self.log.print)
         self.log.drain()
         self.log.flush_unfinished()
         folders.remove_secrets(self.job.paths)

@@ -1,4 +1,7 @@
-"""Queue events and questions of signal handlers and threads for the loop."""
+"""Queue events and questions of signal handlers and threads for the loop.
+
+The launcher's signal handlers are all installed here, at its start.
+"""
 
 import contextlib
 import os
@@ -9,34 +12,50 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from entrypoint.launcher.policy.events import ChildrenChanged, Due, Event, LinkEnded, Reported, Signalled
+from entrypoint.base.values import Value
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.launcher.policy.events import Due, Event, LinkEnded, Reported, Signalled
 
 FEW = 64  # with fewer descriptors than this, none is spared for signals
 Question = Callable[[], None]
 """A question of another thread. It is answered between two events, so that the answer is consistent."""
 
 
+class ChildrenChanged(Value):
+    """Report SIGCHLD. This host makes Ended events of it."""
+
+
+class RankEnded(Value):
+    """Report a rank's end, of which this host makes Ended. mpirun does not know until `let_go` is called."""
+
+    name: str
+    exit: Exit
+    let_go: Callable[[], None]
+
+
+Noticed = Event | ChildrenChanged | RankEnded
+
+
 class Inbox:
     """Queue events and questions. All threads and signal handlers call `put` and `ask`; only the loop calls `take`."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Event | Question] = queue.SimpleQueue()
-        self._kept: Event | Question | None = None  # taken too early
-        self.put: Callable[[Event], None] = self._queue.put
+        self._queue: queue.SimpleQueue[Noticed | Question] = queue.SimpleQueue()
+        self._kept: Noticed | Question | None = None  # taken too early
+        self.put: Callable[[Noticed], None] = self._queue.put
+        self.signals: list[int] = []  # each SIGTERM and SIGINT that has come; read also before and after the loop
 
-    def catch_signals(self, signals: list[int]) -> None:
-        """Turn SIGTERM, SIGINT and SIGCHLD into events, and append the first two to `signals`, read after the loop."""
-
-        def catch(number: int, _: object) -> None:
-            signals.append(number)
-            self.put(Signalled(number=number))
-
+    def catch_signals(self) -> None:
+        """Turn SIGTERM, SIGINT and SIGCHLD into events."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, catch)
+            signal.signal(number, self._catch)
         signal.signal(signal.SIGCHLD, lambda *_: self.put(ChildrenChanged()))
-        self._end_waits_by_signals()
 
-    def _end_waits_by_signals(self) -> None:
+    def _catch(self, number: int, _: object) -> None:
+        self.signals.append(number)
+        self.put(Signalled(number=number))
+
+    def end_waits_by_signals(self) -> None:
         """Let every signal end a wait: one that came just before, or to another thread, would be noticed late."""
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more
             return
@@ -60,13 +79,13 @@ class Inbox:
         self._queue.put(lambda: answer.put(what()))
         return answer.get(timeout=patience)
 
-    def take(self, timeout: float) -> tuple[Event, ...]:
+    def take(self, timeout: float) -> tuple[Noticed, ...]:
         """Return what happened next: one event; or several reports and ends of links, which come in swarms."""
         event = self._next(timeout) or Due()
         if callable(event):
             event()
             return ()
-        swarm = [event]
+        swarm: list[Noticed] = [event]
         while isinstance(event, Reported | LinkEnded):
             another = self._next(0.0)
             if not isinstance(another, Reported | LinkEnded):
@@ -75,7 +94,7 @@ class Inbox:
             swarm.append(another)
         return tuple(swarm)
 
-    def _next(self, timeout: float) -> Event | Question | None:
+    def _next(self, timeout: float) -> Noticed | Question | None:
         kept, self._kept = self._kept, None
         if kept is not None:
             return kept

@@ -1,6 +1,5 @@
 """List what this host leaves in the folders that SageMaker packs, with limits on time, reading and length."""
 
-import hashlib
 import json
 import os
 import stat
@@ -8,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from entrypoint.launcher.job.job import Tree
+from entrypoint.launcher.plan.fingerprint import blake2b
 from entrypoint.launcher.policy.artifacts import DATA, MODEL, Artifacts, File, is_version
 
 SECONDS = 0.5  # for everything; what was not seen by then is left out
@@ -90,4 +90,4 @@ class _Reader:
                         content += file.read(END_BYTES)
         except OSError:
             return ""
-        return hashlib.blake2b(content, digest_size=8).hexdigest()
+        return blake2b(content, digest_size=8).hexdigest()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from entrypoint.base import secrets
 from entrypoint.base.values import State, fresh
-from entrypoint.launcher.host.stdout_writer import PATIENCE_SECONDS, RESERVE_BYTES, Sink
+from entrypoint.launcher.host.stdout_writer import AT_ONCE_BYTES, PATIENCE_SECONDS, RESERVE_BYTES, Sink
 from entrypoint.launcher.outcome.outcome import LAST_BYTES, Tail
 
 _BLOCK = 1 << 16
@@ -154,7 +154,8 @@ class Log:
                 look = time.monotonic() + _LOOK_SECONDS
                 self._show_unfinished()
             if self._sink.waiting:
-                self._sink.catch_up(_PACE_SECONDS)
+                self._sink.hand_over()
+                self._sink.wait_for_space(_PACE_SECONDS, AT_ONCE_BYTES)
             if self._sink.is_full:
                 self._wait_for_space()
             elif 0 < count < _LITTLE:

@@ -7,7 +7,7 @@ does not know networks, which that of 2.21 does. So the variables get whole name
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
 from entrypoint.launcher.job.cluster import Cluster
 
@@ -19,6 +19,14 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 AWS = ("169.254.169.254", "169.254.170.2")
 AWS_AT = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_EC2_METADATA_SERVICE_ENDPOINT")
 LONGEST_BYTES = 1 << 16  # bytes of addresses that are added to the names, well below what Linux passes to a program
+
+
+def exempt(cluster: Cluster, environment: MutableMapping[str, str]) -> list[str]:
+    """Exempt the job's hosts from the environment's proxy, if it has one. Return lines for the log."""
+    found = proxies_in(environment)
+    if found:
+        environment.update(spared(environment, names_of(cluster, environment)))
+    return [describe(found, len(cluster.hosts))] if found else []
 
 
 def describe(found: Sequence[str], hosts: int) -> str:

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from entrypoint.launcher.host.inbox import Noticed, RankEnded
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.host.resource_limits import NAP_SECONDS, Shortage, broken
 from entrypoint.launcher.outcome.outcome import Exit
-from entrypoint.launcher.policy.events import Event, RankEnded, RankOrphaned, RankStarted
+from entrypoint.launcher.policy.events import RankOrphaned, RankStarted
 
 MARSHAL_VERSION = 4  # that of every Python since 3.4
 Order = Callable[[int, int, int | None, tuple[int, ...]], dict[str, Any]]
@@ -31,7 +32,7 @@ Its place, where mpirun has put it: size, rank, local size, local rank.
 class Ranks:
     """Serve the socket. Put RankStarted, RankOrphaned and RankEnded events."""
 
-    def __init__(self, path: Path, order: Order, put: Callable[[Event], None], log: Log) -> None:
+    def __init__(self, path: Path, order: Order, put: Callable[[Noticed], None], log: Log) -> None:
         path.unlink(missing_ok=True)
         self._order, self._put, self._log = order, put, log
         self._socket = socket.socket(socket.AF_UNIX)

@@ -1,5 +1,6 @@
 """Start the processes of one host, each with its command, its environment and its part of the machine."""
 
+import contextlib
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -8,12 +9,13 @@ from typing import Any
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.host import descendants, process, proxies
+from entrypoint.launcher.host.fork import fork
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.channels import SHARDS
 from entrypoint.launcher.job.job import MARKS, Job
 from entrypoint.launcher.job.settings import of_programs
-from entrypoint.launcher.plan.plan import ATTEMPT, Duty, Plan, ProcessSpec, Role
+from entrypoint.launcher.plan.plan import ATTEMPT, PREPARE, Duty, Plan, ProcessSpec, Role
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
 
@@ -25,20 +27,20 @@ LOOKS_ON = Path(__file__).resolve().parents[2] / "programs" / "on_path"
 class Spawner:
     """Start processes; for the loop only."""
 
-    def __init__(
-        self, job: Job, plan: Plan, environment: Mapping[str, str], log: Log, begun: Mapping[str, process.Process]
-    ) -> None:
-        self._job, self._plan, self._log = job, plan, log
-        self._environment, self._begun = of_programs(environment), dict(begun)  # begun: started before, not watched yet
+    def __init__(self, job: Job, plan: Plan, environment: Mapping[str, str], log: Log) -> None:
+        self._job, self._plan, self._log, self._environment = job, plan, log, of_programs(environment)
         self._machine = this_machine()
         self._prepared: Mapping[str, Any] | None = None  # the result of the prepare step
         self._flags: Collection[str] = ()  # of it
         self.attempt: int | None = None  # the one whose ranks may start now, if any
 
     def start(self, spec: ProcessSpec, restarted: int) -> process.Process:
-        """Start a process, or take over one that was begun. Raise OSError or ValueError if it cannot be started."""
-        begun = self._begun.pop(spec.name, None)
-        return begun or process.spawn(spec, self._command(spec), self._environment_of(spec, restarted), self._log)
+        """Start a process. Raise OSError or ValueError if it cannot be started."""
+        env = self._environment_of(spec, restarted)
+        if spec.name == PREPARE:
+            with contextlib.suppress(OSError, ValueError):  # it is tried again below, which may report the error
+                return fork(spec, env, self._log)
+        return process.spawn(spec, self._command(spec), env, self._log)
 
     def note_prepared(self, found: Mapping[str, Any]) -> None:
         self._prepared, self._flags = found, found["flags"]
@@ -73,13 +75,13 @@ class Spawner:
             who = names[0] if len(names) == 1 else f"each of {len(names)} processes"
             self._log.print(f"{self._machine}; {who}: {variables}")
 
-    def ports_taken(self) -> list[Event]:
+    def taken_port(self) -> Event | None:
         """Return an event if a port of this host's processes is taken by another program."""
         for spec in self._plan.on(self._job.cluster.me.name):
             for port in filter(process.listening, spec.ports):
                 why = f"{spec.name} needs it, but another program of this host listens there; stop that program"
-                return [events.Broken(what=f"port {port} is taken", why=why, code=ExitCode.CONFIG)]
-        return []
+                return events.Broken(what=f"port {port} is taken", why=why, code=ExitCode.CONFIG)
+        return None
 
     def _command(self, spec: ProcessSpec) -> tuple[str, ...]:
         """Return the plan's command; if the user's code is a package, with its module in place of the file."""

@@ -16,25 +16,25 @@ PATIENCE_SECONDS = 20.0  # at the end, in which nothing is taken until we leave;
 HURRY_SECONDS = 5.0  # the same, if SageMaker waits for our end
 LAST_SECONDS = 60.0  # seconds at the end, even if something is taken
 ALONE_SECONDS = 0.2  # seconds that a writer waits for a reader if there can be no thread
-_AT_ONCE_BYTES = 1 << 16  # bytes that are written by one call
+AT_ONCE_BYTES = 1 << 16  # bytes that are written by one call
 
 
 class Sink:
     """Write to `fd`. Writers wait for nobody; what one call puts stays together, in order.
 
     A pipe is opened a second time, since O_NONBLOCK on `fd` itself would affect all processes that share it. So the
-    thread has nothing to do while there is a reader. If it cannot be opened again, the thread writes everything.
+    thread has nothing to do while a reader keeps up. If it cannot be opened again, the thread writes everything.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd, self._own = fd, _opened_again(fd)
         # A pipe takes PIPE_BUF bytes as a whole or not at all, so what it did not take is known exactly.
-        self._piece = select.PIPE_BUF if self._own is None else _AT_ONCE_BYTES
+        self._piece = select.PIPE_BUF if self._own is None else AT_ONCE_BYTES
         self._buffer = bytearray()  # what waits, with what is being written; changed under the lock
         self.lost = 0  # bytes that will never be written; changed under the lock
         self._moved = 0.0  # when something was taken last
         self._in_line = self._torn = False  # the last output is part of a line; its rest is lost
-        self._lock, self._turn = threading.Lock(), threading.Lock()  # the second: held while writing what waits
+        self._lock = threading.RLock()
         self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
 
@@ -52,7 +52,7 @@ class Sink:
         return self.waiting > 0 and time.monotonic() > self._moved + STALLED_SECONDS
 
     def put(self, text: bytes, reserve: int = 0) -> None:
-        """Write what is taken at once. The rest waits for `catch_up` or `hand_over`."""
+        """Write what is taken at once. The rest waits for `hand_over`."""
         with self._lock:
             count: int | None = 0
             if not self._buffer:
@@ -71,19 +71,11 @@ class Sink:
             self._filled.notify()
             if self._thread is None:
                 thread = threading.Thread(target=self._write_all, name="sink", daemon=True)
-                with contextlib.suppress(RuntimeError):  # no thread is left
+                try:
                     thread.start()
                     self._thread = thread
-        if self._thread is None:  # better to wait a moment for a reader than to lose it
-            self._write_until(time.monotonic() + (0.0 if self.is_stalled else ALONE_SECONDS))
-
-    def catch_up(self, seconds: float) -> None:
-        """Write what waits while that is quick. Once the thread has begun, it goes on until nothing waits."""
-        until = time.monotonic() + seconds
-        if self._own is not None:
-            self._write_until(until)
-        self.hand_over()
-        self.wait_for_space(max(0.0, until - time.monotonic()), _AT_ONCE_BYTES)
+                except RuntimeError:  # no thread is left: better to wait a moment for a reader than to lose it
+                    self._write_until(time.monotonic() + (0.0 if self.is_stalled else ALONE_SECONDS))
 
     def wait_for_space(self, seconds: float, limit: int = LIMIT_BYTES) -> None:
         """Wait for at most so many seconds until less than `limit` waits."""
@@ -112,9 +104,7 @@ class Sink:
             self._write_until(None)
 
     def _write_until(self, until: float | None) -> None:
-        """Write what waits; with a time limit, only if no other thread does."""
-        if not self._turn.acquire(blocking=until is None):
-            return
+        """Write what waits. Only one thread does this at a time: the sink's own, or who holds the lock without one."""
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
         left: float | None = None
@@ -130,7 +120,6 @@ class Sink:
                     self.lost += count
                 del self._buffer[:count]
                 self._emptied.notify_all()
-        self._turn.release()
 
     def _write(self, text: bytes | bytearray) -> int | None:
         """Write once. Return how many bytes were taken, 0 if nobody takes any now; None if it is lost."""

@@ -54,7 +54,7 @@ class Channel(Value):
 
 
 class Reader(Value):
-    """Describe a training process by what decides what it reads. `hosts` counts those that have its local rank."""
+    """Hold a training process's place, which decides what it reads. `hosts`: how many have its local rank."""
 
     size: int
     rank: int
@@ -65,7 +65,7 @@ class Reader(Value):
     most: int  # the largest local size of all hosts: a group has this many channels
 
     def at(self, host: int, size: int, rank: int, local_size: int, local_rank: int) -> "Reader":
-        """Return the reader at another place, on host number `host`; the planned place gives the reader itself."""
+        """Return the reader of another place, on host number `host`; return this reader for its planned place."""
         planned = (self.size, self.rank, self.local_size, self.local_rank, self.host_index)
         if planned == (size, rank, local_size, local_rank, host):
             return self
@@ -85,7 +85,7 @@ class Source(Value):
 
     @property
     def shard_of(self) -> str:
-        """Return whose number selects the shard: "nothing", "host", "local rank" or "rank"."""
+        """Return which number selects the shard: that of the "host", "local rank" or "rank", or "nothing"."""
         sharded = self.channels[0].distribution is Distribution.SHARDED
         if self.own_data:
             return "nothing" if sharded else "host"
@@ -176,7 +176,7 @@ def readers(hosts: Sequence[str]) -> list[Reader]:
 
 
 def _occurrences(values: Sequence[Any]) -> list[int]:
-    """Return for each value how often it occurred before."""
+    """Return how often each value occurred before it."""
     before: Counter[Any] = Counter()
     found = []
     for value in values:

@@ -24,7 +24,7 @@ class PsProgram(StrEnum):
 
 
 class WorkerEnd(StrEnum):
-    """Name the end of a script: when it ends itself, or when the chief has ended, since it only serves others."""
+    """Name when a script is over: when it ends itself, or when the chief has ended, since it only serves others."""
 
     AUTO = "auto"  # its process shows whether it only lets TensorFlow serve, and so never ends by itself
     OWN = "own"
@@ -38,7 +38,7 @@ class ChiefName(StrEnum):
 
 
 class ChannelGroup(StrEnum):
-    """Name what the channels of a group hold, or that they are none."""
+    """Name what the channels of a group hold; `off`: they are no group."""
 
     OWN = "own"
     SAME = "same"
@@ -57,7 +57,7 @@ class Tf1(StrEnum):
 
 
 class Reaction(StrEnum):
-    """Name what a fault of the job's hosts leads to."""
+    """Name how the launcher reacts to a fault of the job's hosts."""
 
     WARN = "warn"
     FAIL = "fail"

@@ -83,7 +83,7 @@ class Cluster(Value):
         return self._with(Part.OUTSIDE)
 
     def is_elsewhere(self, host: Host) -> bool:
-        """Return whether it is another host, with addresses of its own: those of one machine differ in their ports."""
+        """Return whether `host` is another machine; simulated hosts share one, and differ in their ports."""
         return host.name != self.me.name and host.ports_from == self.me.ports_from
 
     def _with(self, part: Part) -> tuple[Host, ...]:

@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 20.0  # seconds for `mpirun --version`, which usually takes s
 
 
 def major_version(environment: Mapping[str, str]) -> int:
-    """Return ORTE or PRRTE: by the daemon on PATH, at no cost, else by mpirun. Raise ConfigError if it is another."""
+    """Return ORTE or PRRTE, by the daemon on PATH, else by mpirun. Raise ConfigError for another MPI."""
     there = [major for major, daemon in DAEMONS.items() if which(daemon, environment)]
     if len(there) == 1:
         return there[0]

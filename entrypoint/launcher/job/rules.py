@@ -2,71 +2,34 @@
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from entrypoint.base.errors import did_you_mean
-from entrypoint.base.values import Value
 
 
-class Rule(Value):
-    """Hold one threshold."""
+class Rule(NamedTuple):
+    """Hold one threshold. When its rule reports something is described in docs/report.md."""
 
     default: float
-    most: float  # the largest value that makes sense; the least is 0
-    doc: str  # when the rule reports something, with the threshold as N
+    most: float = 1  # the largest value that makes sense; the least is 0
 
 
 RULES = {
-    "apart": Rule(
-        default=0, most=1, doc="the monitor has found that the hosts did not train together: "
-        "[monitoring.md](monitoring.md#is-it-really-distributed); it has no threshold"
-    ),
-    "input_bound": Rule(
-        default=0.3, most=1, doc="a host waits for input in at least N of its training: by marks of data that were "
-        "waited for, pipes that were empty while its processors were idle, or waits for disks"
-    ),
-    "cpu_starved": Rule(
-        default=0.1, most=1, doc="of the CPU time that its programs asked for, a host did not get N: throttled by "
-        "its quota, or stolen by other virtual machines"
-    ),
-    "gpu_starved": Rule(default=0.5, most=1, doc="the GPUs of a host are busy in less than N of its training"),
-    "memory": Rule(
-        default=0.9, most=1, doc="a host's programs hold N of the memory that it may use, or would reach its limit if "
-        "the training went on for as long again; what the kernel kills for lack of memory is always reported"
-    ),
-    "straggler": Rule(
-        default=1.5, most=1000, doc="a process takes N times as long for a step as the median of all that train"
-    ),
-    "ps_unbalanced": Rule(
-        default=2, most=1000, doc="one parameter server works, or exchanges, N times as much as they do on average"
-    ),
-    "loss": Rule(
-        default=0.01, most=1, doc="from its first values to its last ones, the loss has fallen by less than N of it; "
-        "NaN and infinity are always reported"
-    ),
-    "step_growth": Rule(
-        default=1.5, most=1000, doc="a step takes N times as long in the last third of the training as in the first"
-    ),
-    "checkpoint": Rule(
-        default=0.5, most=1000, doc="a checkpoint takes at least N of the time that a script has to save when the job "
-        "is stopped (`ENTRYPOINT_STOP_GRACE`)"
-    ),
-    "disk": Rule(
-        default=0.1, most=1, doc="less than N of the disk with models and outputs is free at the end, or it would be "
-        "full if the job ran for as long again"
-    ),
-    "network": Rule(
-        default=0.7, most=1, doc="in at least N of the training the network carries about as much as it ever does, "
-        "100 MB/s at least, while half of the processors and GPUs have nothing to do"
-    ),
-    "small_files": Rule(
-        default=10_000, most=1e9, doc="a channel has at least N files, of less than 256 kB on average"
-    ),
-    "idle": Rule(
-        default=0.1,
-        most=1,
-        doc="hosts are idle in at least N of all host-seconds, and in two or more: they have ended, or wait",
-    ),
-}  # fmt: skip
+    "apart": Rule(0),  # it has no threshold
+    "input_bound": Rule(0.3),
+    "cpu_starved": Rule(0.1),
+    "gpu_starved": Rule(0.5),
+    "memory": Rule(0.9),
+    "straggler": Rule(1.5, most=1000),
+    "ps_unbalanced": Rule(2, most=1000),
+    "loss": Rule(0.01),
+    "step_growth": Rule(1.5, most=1000),
+    "checkpoint": Rule(0.5, most=1000),
+    "disk": Rule(0.1),
+    "network": Rule(0.7),
+    "small_files": Rule(10_000, most=1e9),
+    "idle": Rule(0.1),
+}
 
 
 def parse_rules(text: str) -> tuple[tuple[str, float], ...]:

@@ -1,9 +1,10 @@
 """Define the launcher's own settings: few, typed, read once.
 
 Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_entrypoint_<name>; the environment wins.
-docs/settings.md is this table, as `entrypoint settings` prints it.
+settings.md has what they mean, as `entrypoint settings` prints it, and docs/settings.md.
 """
 
+import ast
 import contextlib
 import json
 import re
@@ -55,7 +56,7 @@ def truth(value: object) -> bool:
 
 
 def _wanting(wanted: str) -> Callable[[Callable[[str], _Kind | None]], Callable[[str], _Kind]]:
-    """Let a parser raise ValueError, with what is wanted, where it fails in any way or returns None."""
+    """Make a parser raise ValueError, with what is wanted, when it fails or returns None."""
 
     def checked(parse: Callable[[str], _Kind | None]) -> Callable[[str], _Kind]:
         def read(text: str) -> _Kind:
@@ -118,8 +119,6 @@ def _codes(text: str) -> tuple[int, ...] | None:
 @_wanting("names of instance groups with commas between them, each once")
 def group_names(text: str) -> tuple[str, ...] | None:
     """Return instance groups: `a,b`, `["a", "b"]` or Python's `['a', 'b']`. Raise ValueError for anything else."""
-    import ast  # here, since few jobs name groups
-
     names = ast.literal_eval(text) if text.lstrip().startswith("[") else text.split(",")
     names = [name.strip() for name in names]
     return tuple(names) if all(names) and len(set(names)) == len(names) else None
@@ -161,20 +160,30 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...] | None:
 
 
 class Setting(Default):
-    """Hold how a setting is read and what it means. `machine`: it may differ between hosts, and is on no page."""
+    """Hold how a setting is read.
+
+    `fixed`: a constant for users, which our tests change, as facts of a machine, by a variable that is on no page.
+    `machine`: as that; it may also differ between hosts.
+    """
 
     def __init__(
-        self, default: Any, parse: Callable[[str], Any], doc: str, secret: bool = False, machine: bool = False
+        self,
+        default: Any,
+        parse: Callable[[str], Any],
+        secret: bool = False,
+        fixed: bool = False,
+        machine: bool = False,
     ) -> None:
         super().__init__(lambda: default)
-        self.default, self.parse, self.doc, self.secret, self.machine = default, parse, doc, secret, machine
+        self.default, self.parse, self.secret, self.machine = default, parse, secret, machine
+        self.for_users = not (fixed or machine)
 
 
 _setting: Any = Setting  # as a field's default, which has the field's type
 
 
-def _word(default: _Word, doc: str, *others: _Word) -> Any:
-    """Return the Setting of a word: `default`, or one of `others`; without these, any of its enum."""
+def _word(default: _Word, *others: _Word, fixed: bool = False) -> Any:
+    """Return the Setting of a word: `default`, or one of `others` (without `others`, any word of its enum)."""
     words = (default, *(others or (word for word in type(default) if word is not default)))
 
     def parse(text: str) -> _Word:
@@ -183,221 +192,64 @@ def _word(default: _Word, doc: str, *others: _Word) -> Any:
             raise ValueError("one of " + ", ".join(words) + did_you_mean(text, words))
         return found
 
-    return _setting(default, parse, doc)
+    return _setting(default, parse, fixed=fixed)
 
 
 class Settings(Value):
-    """Hold every setting with its default. Field names are the setting names in lower case."""
+    """Hold every setting with its default. Field names are the setting names in lower case; settings.md explains them.
 
-    mode: Mode = _setting(
-        Mode.AUTO,
-        mode_named,
-        "How to distribute: `ps` (or `parameter_server`), `mwms` (or `multi_worker_mirrored`), `mpi` (or `horovod`), "
-        "`jax`, `single` (the script on every host, nothing shared), or `auto`: by the hyperparameters of SageMaker's "
-        "SDK. In upper or lower case, with hyphens or underscores.",
-    )
-    processes_per_host: int = _setting(
-        0,
-        whole_number(1, MAX_PROCESSES_PER_HOST),
-        "Ranks (mpi), processes (jax) or workers (ps, mwms) on each host. Default: mpi and jax one per GPU, else 1; "
-        "ps and mwms 1.",
-    )
-    ps_workers: choices.PsProgram = _word(
-        choices.PsProgram.SCRIPT,
-        "ps: `script` runs the user's script on every host; `server` runs TensorFlow servers as workers "
-        "and the script on the chief alone.",
-    )
-    ps_servers: choices.PsProgram = _word(
-        choices.PsProgram.SERVER,
-        "ps: `server` runs TensorFlow servers as parameter servers; `script` runs the user's script, which must run a "
-        "server itself if its task in TF_CONFIG is `ps`, and stay in it.",
-    )
-    ps_worker_end: choices.WorkerEnd = _word(
-        choices.WorkerEnd.AUTO,
-        "ps with scripts: when a worker's script is over. `own`: when it ends, and it is waited for. `chief`: when the "
-        "chief has ended; worker scripts only serve. `auto`: when it ends; or, after the chief's end, when it runs a "
-        "TensorFlow server and is seen to wait in its `join()`, or to do nothing for 60 s.",
-    )
-    ps_quiet: float = _setting(60.0, _seconds(2, 86_400), "See `ENTRYPOINT_PS_WORKER_END`.")
-    ps_count: int = _setting(
-        0, whole_number(1, 2000), "ps: number of parameter server tasks in all. Default: one per host."
-    )
-    ps_groups: tuple[str, ...] = _setting(
-        (),
-        group_names,
-        "ps: instance groups, with commas between them, whose hosts run the parameter servers and nothing else; chief "
-        "and workers are on the hosts of the others. Default: every host runs both.",
-    )
-    channel_groups: tuple[tuple[str, ChannelGroup], ...] = _setting(
-        (),
-        _channel_groups,
-        "Channels called train, train-1, train-2 and so on, as many as a host has processes that train, are a group: "
-        "each process reads one. `own`: each holds data of its own; `same`: all hold the same data, from one S3 path; "
-        "`off`: they are no group. For one group alone `train=same`; several have commas between them. Default: `own`.",
-    )
-    ps_chief_name: choices.ChiefName = _word(
-        choices.ChiefName.AUTO,
-        "ps: what TF_CONFIG calls rank 0. `auto`: `master`, as on AWS's images, if the code uses TF1's Estimators, "
-        "or TF1's sessions and a quoted 'master', and has neither a quoted 'chief' nor TF2's parameter server "
-        "strategy; else `chief`.",
-    )
-    ps_chief_first: choices.When = _word(
-        choices.When.AUTO, "ps with scripts: hold workers until the chief's port answers. `auto`: with TF1 sessions."
-    )
-    tf1: choices.Tf1 = _word(
-        choices.Tf1.TELL,
-        "Code with names of TensorFlow 1, such as `tf.Session`, which TensorFlow 2 has in `tf.compat.v1`: `tell` lists "
-        "them at the start, by file and line; `shim` runs it as it is: in its files, `tensorflow` is "
-        "`tensorflow.compat.v1`, without version 2's behaviour, and what that lacks (`tf.contrib`) is refused at the "
-        "start. For programs in Python.",
-    )
-    replace: tuple[str, ...] = _setting(
-        (),
-        _packages,
-        "Packages of the image that were built for one another (`tensorflow`, `numpy` and so on), with commas between "
-        "them, which `requirements.txt` may replace all the same; with `tensorflow`, those that it is built with, too. "
-        "Whether TensorFlow and Horovod load is then checked before anything starts: "
-        "[user-code.md](user-code.md#requirements).",
-    )
-    control_port: int = _setting(7979, whole_number(1, 65535), "Port of the control channel and of /status.")
-    ssh_port: int = _setting(7922, whole_number(1, 65535), "mpi: port of the job's own ssh daemon.")
-    token: str = _setting(
-        "", _token, "Secret that hosts of the job must show to one another; no program gets it.", secret=True
-    )
-    heartbeat: float = _setting(1.0, _seconds(0.05, 60), "Seconds between two heartbeats of a host; see `paced`.")
-    peer_timeout: float = _setting(
-        5.0,
-        _seconds(0.5, 3600),
-        "Seconds of silence after which a host is lost. In jobs of more than 250 hosts at least three times the "
-        "seconds between two heartbeats. If a launcher is killed, its connection closes: the host is lost if it "
-        "accepts no new one.",
-    )
-    start_timeout: float = _setting(
-        1200.0, _seconds(1, 86_400), "Seconds to wait for all hosts to appear and be ready."
-    )
-    stop_grace: float = _setting(
-        100.0, _seconds(0, 86_400), "After SIGTERM: seconds that scripts have before they are killed."
-    )
-    failure_grace: float = _setting(
-        2.0, _seconds(0, 86_400), "After a failure: seconds from SIGTERM to SIGKILL for what still runs."
-    )
-    kill_timeout: float = _setting(10.0, _seconds(0, 3600), "Seconds after SIGKILL until a process is left behind.")
-    max_runtime: float = _setting(
-        0.0,
-        _seconds(0, 28 * 86_400),
-        "The job's MaxRuntimeInSeconds: the job is stopped, as by SIGTERM, 20 s and `ENTRYPOINT_STOP_GRACE` "
-        "before that. 0: it is not.",
-    )
-    restarts: int = _setting(
-        0,
-        whole_number(0, 1000),
-        "How often the job restarts on the same hosts after a failure that looks transient (killed by a signal, or a "
-        "code of `ENTRYPOINT_RESTART_CODES`); and how often each worker server restarts alone.",
-    )
-    restart_backoff: float = _setting(3.0, _seconds(0, 3600), "Seconds until the first restart; doubled each time.")
-    restart_codes: tuple[int, ...] = _setting(
-        (75,), _codes, "Exit codes after which the job restarts, with commas between them."
-    )
-    pin_gpus: choices.When = _word(
-        choices.When.AUTO,
-        "Whether processes that train on one host each see their part of its GPUs only. `auto`: with ps, mwms and jax; "
-        "scripts for Horovod choose by local rank among all of them.",
-    )
-    gpu_check: choices.Reaction = _word(
-        choices.Reaction.WARN,
-        "Where hosts have GPUs that their TensorFlow cannot use: `warn` logs it once, on the first host; `fail` ends "
-        "the job before any script starts, with exit code 78; `off` logs nothing.",
-    )
-    evaluator: str = _setting(
-        "",
-        str,
-        "ps and mwms: the host that also runs the script as task `evaluator`: its name, `first` or `last`. "
-        "Default: no evaluator.",
-    )
-    evaluator_grace: float = _setting(
-        300.0, _seconds(0, 86_400), "Seconds that the evaluator has for its last work after all others have succeeded."
-    )
-    outside_grace: float = _setting(30.0, _seconds(0, 86_400), "Seconds that scripts outside have after the others.")
-    differences: choices.Reaction = _word(
-        choices.Reaction.FAIL,
-        "What to do when code, plan, requirements, image or versions are not the same on all hosts.",
-        choices.Reaction.WARN,
-    )
-    log_prefix: LogPrefix = _setting(
-        LogPrefix.ON,
-        _prefix,
-        "Whether each line begins with `[host process]`; `streams` adds `stdout` or `stderr` to it.",
-    )
-    no_proxy: choices.NoProxy = _word(
-        choices.NoProxy.HOSTS,
-        "Where the job's environment names a proxy (`http_proxy`, `https_proxy`, `all_proxy` or `grpc_proxy`, in small "
-        "letters or capitals): `hosts` adds to `no_proxy` and `NO_PROXY` of all programs what no proxy leads to, the "
-        "names and addresses of the job's hosts, loopback, and where AWS answers on a host; `off` leaves both alone.",
-    )
-    monitor: bool = _setting(
-        True,
-        truth,
-        "Whether each host records what it uses and what the training prints, by a process beside the "
-        "launcher; kept on the coordinator in `/opt/ml/output/data/record`, with `report.html` beside it, which is "
-        "made of it ([report.md](report.md)). The settings below need it.",
-    )
-    monitor_interval: float = _setting(1.0, _seconds(0.1, 60), "Seconds between two looks of the monitor.")
-    metrics: tuple[tuple[str, str], ...] = _setting(
-        (),
-        _metric_definitions,
-        'Metrics that programs print, as metric definitions of SageMaker: `[{"Name": "loss", "Regex": '
-        '"loss: ([0-9.]+)"}]`. Beside those that the monitor recognises by itself: Keras\' progress bars, '
-        "`name=value`.",
-    )
-    emf: str = _setting(
-        "",
-        _namespace,
-        "A namespace of CloudWatch. If it is set, each host prints a line in CloudWatch's embedded metric format every "
-        "minute, and at its end: what it uses, and the metrics of its training, by job and host.",
-    )
-    hang_after: float = _setting(
-        600.0,
-        _seconds(0, 28 * 86_400),
-        "Seconds in which no process of training has shown progress or worked, until the stacks of all of them are "
-        "taken and one line logs where each process stands. 0: never.",
-    )
-    hang_action: choices.HangAction = _word(
-        choices.HangAction.WAIT,
-        "What follows a hang: `wait` goes on; `fail` ends the job with exit code 72; `restart` ends the attempt and "
-        "tries again, if `ENTRYPOINT_RESTARTS` has one left.",
-    )
-    require_distributed: bool = _setting(
-        False,
-        truth,
-        "Whether a job ends with exit code 78 when a host is proven to train alone: its processes exchange no "
-        "gradients with those of other hosts for 1,000 steps, or longer. Without it, one line is logged.",
-    )
-    rules: tuple[tuple[str, float], ...] = _setting(
-        (),
-        parse_rules,
-        "Thresholds of the rules by which the report judges the job: `input_bound=0.3,straggler=1.5,idle=off`. "
-        "[report.md](report.md#rules) has all, with their defaults.",
-    )
-    price: float = _setting(
-        0.0,
-        _number(float, 0, 1e6, "USD from 0 to 1e6"),
-        "USD of a host for an hour, for the bill in the report. 0: it has none.",
-    )
-    run_dir: str = _setting(
-        "", str, "Folder for keys and sockets. Default: /run/entrypoint, else a temporary one.", machine=True
-    )
-    summary: str = _setting(
-        "", str, "File to write a JSON summary to at the end (`entrypoint local` does).", machine=True
-    )
-    host_addresses: tuple[tuple[str, str], ...] = _setting(
-        (), _addresses, "JSON object of host name to address, for hosts that DNS does not know.", machine=True
-    )
-    port_stride: int = _setting(
-        0, whole_number(0, 5000), "Added to each port, times rank: for hosts that share one machine.", machine=True
-    )
-    port_base: int = _setting(
-        0, whole_number(0, 60_000), "Added to each port of all hosts: for jobs that share one machine.", machine=True
-    )
+    The order is that of settings.md.
+    """
+
+    mode: Mode = _setting(Mode.AUTO, mode_named)
+    processes_per_host: int = _setting(0, whole_number(1, MAX_PROCESSES_PER_HOST))
+    ps_workers: choices.PsProgram = _word(choices.PsProgram.SCRIPT)
+    ps_servers: choices.PsProgram = _word(choices.PsProgram.SERVER)
+    ps_worker_end: choices.WorkerEnd = _word(choices.WorkerEnd.AUTO)
+    ps_quiet: float = _setting(60.0, _seconds(2, 86_400), fixed=True)  # until such a worker is taken to do nothing
+    ps_count: int = _setting(0, whole_number(1, 2000))
+    ps_groups: tuple[str, ...] = _setting((), group_names)
+    channel_groups: tuple[tuple[str, ChannelGroup], ...] = _setting((), _channel_groups)
+    ps_chief_name: choices.ChiefName = _word(choices.ChiefName.AUTO)
+    # ps with scripts: whether workers wait until the chief's port answers; by default, with TF1 sessions.
+    ps_chief_first: choices.When = _word(choices.When.AUTO, fixed=True)
+    tf1: choices.Tf1 = _word(choices.Tf1.TELL)
+    replace: tuple[str, ...] = _setting((), _packages)
+    control_port: int = _setting(7979, whole_number(1, 65535))
+    ssh_port: int = _setting(7922, whole_number(1, 65535), fixed=True)  # mpi: of the job's own ssh daemon
+    token: str = _setting("", _token, secret=True)
+    heartbeat: float = _setting(1.0, _seconds(0.05, 60), fixed=True)  # seconds between two of a host; see `paced`
+    peer_timeout: float = _setting(5.0, _seconds(0.5, 3600))
+    start_timeout: float = _setting(1200.0, _seconds(1, 86_400))
+    stop_grace: float = _setting(100.0, _seconds(0, 86_400))
+    failure_grace: float = _setting(2.0, _seconds(0, 86_400))
+    kill_timeout: float = _setting(10.0, _seconds(0, 3600), fixed=True)  # after SIGKILL, until a process is left behind
+    max_runtime: float = _setting(0.0, _seconds(0, 28 * 86_400))
+    restarts: int = _setting(0, whole_number(0, 1000))
+    restart_backoff: float = _setting(3.0, _seconds(0, 3600), fixed=True)  # before the first one; doubled each time
+    restart_codes: tuple[int, ...] = _setting((75,), _codes)
+    pin_gpus: choices.When = _word(choices.When.AUTO)
+    gpu_check: choices.Reaction = _word(choices.Reaction.WARN)
+    evaluator: str = _setting("", str)
+    evaluator_grace: float = _setting(300.0, _seconds(0, 86_400), fixed=True)  # for its last work, after all others
+    outside_grace: float = _setting(30.0, _seconds(0, 86_400), fixed=True)  # of scripts outside, after the others
+    differences: choices.Reaction = _word(choices.Reaction.FAIL, choices.Reaction.WARN)
+    log_prefix: LogPrefix = _setting(LogPrefix.ON, _prefix)
+    no_proxy: choices.NoProxy = _word(choices.NoProxy.HOSTS)
+    monitor: bool = _setting(True, truth)
+    monitor_interval: float = _setting(1.0, _seconds(0.1, 60), fixed=True)  # between two looks of the monitor
+    metrics: tuple[tuple[str, str], ...] = _setting((), _metric_definitions)
+    emf: str = _setting("", _namespace)
+    hang_after: float = _setting(600.0, _seconds(0, 28 * 86_400))
+    hang_action: choices.HangAction = _word(choices.HangAction.WAIT)
+    require_distributed: bool = _setting(False, truth)
+    rules: tuple[tuple[str, float], ...] = _setting((), parse_rules)
+    price: float = _setting(0.0, _number(float, 0, 1e6, "USD from 0 to 1e6"))
+    run_dir: str = _setting("", str, machine=True)  # for keys and sockets; /run/entrypoint, else a temporary one
+    summary: str = _setting("", str, machine=True)  # file for a JSON summary at the end, for `entrypoint local`
+    host_addresses: tuple[tuple[str, str], ...] = _setting((), _addresses, machine=True)  # of names unknown to DNS
+    port_stride: int = _setting(0, whole_number(0, 5000), machine=True)  # added to each port, times the host's rank
+    port_base: int = _setting(0, whole_number(0, 60_000), machine=True)  # added to each port of all hosts
 
     @property
     def stop_early_seconds(self) -> float:
@@ -412,12 +264,7 @@ class Settings(Value):
 
 
 SETTINGS: dict[str, Setting] = {name: vars(Settings)[name] for name in Settings.fields}
-# Constants for users. Our tests change them, as facts of a machine, by environment variables that are on no page.
-CONSTANTS = {
-    "evaluator_grace", "heartbeat", "kill_timeout", "monitor_interval", "outside_grace", "ps_chief_first", "ps_quiet",
-    "restart_backoff", "ssh_port",
-}  # fmt: skip
-FOR_USERS = [name for name, setting in SETTINGS.items() if not setting.machine and name not in CONSTANTS]
+FOR_USERS = [name for name, setting in SETTINGS.items() if setting.for_users]
 
 
 def read_settings(
@@ -454,7 +301,7 @@ def read_settings(
 
 
 def of_programs(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for other programs: with the token, each could speak for its host's launcher."""
+    """Return the environment for other programs: without the token, with which each could act as the launcher."""
     return {name: value for name, value in environment.items() if name != TOKEN}
 
 
@@ -483,17 +330,3 @@ def _parse(setting: Setting, text: str, where: str) -> Any:
     except ValueError as wanted:
         shown = "a secret not shown here" if setting.secret else repr(text[:200])
         raise ConfigError(f"{where} is {shown}; wanted {wanted}") from None
-
-
-def settings_table() -> str:
-    """Return the settings as a Markdown table."""
-    rows = ["| setting | default | meaning |", "|---|---|---|"]
-    for name in FOR_USERS:
-        setting = SETTINGS[name]
-        # Where the default depends on the job, the setting's text gives it.
-        given = setting.default
-        depends = given in ("", ()) or (given == 0 and name in ("processes_per_host", "ps_count"))
-        shown = ",".join(map(str, given)) if isinstance(given, tuple) else given
-        default = "" if depends else json.dumps(shown).strip('"')
-        rows.append(f"| `{ENVIRONMENT_PREFIX}{name.upper()}` | {default} | {setting.doc} |")
-    return "\n".join(rows)

@@ -1,23 +1,26 @@
 """Explain why a process failed, from its last output. Pure.
 
-The kind of the end decides what to look for: the traceback of an exception that left the program; what the C library or
-the interpreter printed before a signal; why a command line was refused; or else the last line.
+ENDINGS lists what ends programs, the surest first: an exception that left the program; an mpirun that it called; a
+signal; a crash of a library or an interpreter; a command line that it refused; or else what it printed last.
 """
 
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from entrypoint.base.errors import clip
 from entrypoint.launcher.outcome.forms import as_python_prints
 from entrypoint.launcher.outcome.native import (
+    LAST_LINES,
     NEAR_LINES,
     Reason,
     complaint,
     fatal,
+    has_words,
     is_severe,
+    last_lines,
     meaning,
     mpi_error,
     of_handler,
@@ -25,11 +28,9 @@ from entrypoint.launcher.outcome.native import (
 from entrypoint.launcher.outcome.outcome import GAP, Confidence, Exit, clip_head
 from entrypoint.launcher.outcome.reasons import (
     SHELL,
+    Chain,
+    PrintedOutput,
     came_out,
-    exceptions,
-    has_words,
-    lines_after,
-    lines_of_reason,
     of_child,
     printed_before,
     printed_first,
@@ -37,10 +38,9 @@ from entrypoint.launcher.outcome.reasons import (
     said_by_child,
     that_ended_it,
 )
-from entrypoint.launcher.outcome.symptoms import MILD, SENT, THEN, banners, reads_like_symptom
-from entrypoint.launcher.outcome.tracebacks import LIBRARY, Link, Raised, announced, tracebacks
+from entrypoint.launcher.outcome.symptoms import MILD, SENT, banners, reads_like_symptom
+from entrypoint.launcher.outcome.tracebacks import LIBRARY, Link, Raised, announced
 
-LINES = 10  # last lines that are shown if nothing better is known
 ARGUMENTS_CHARS = 120  # characters of the arguments that a program refuses
 WIDTH_CHARS = 4000  # characters of a line that are read: some patterns are tried at each of them
 LONGEST_CHARS = 400  # characters of the line with the error
@@ -53,7 +53,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b
 # Open MPI warns so if ssh started before mpirun (EACCES of setpgid), and goes on: nothing is wrong.
 _OF_NO_CONSEQUENCE = re.compile(r"plm:\w+: Warning: setpgid\(")
 
-# Printed by mpirun and ssh beside the actual error.
+# PrintedOutput by mpirun and ssh beside the actual error.
 _BESIDE = re.compile(
     r"ORTE_ERROR_LOG|PRTE ERROR: |^Warning: Permanently added|^Connection to \S+ closed|^Authorized |^PMIX ERROR"
 )
@@ -80,51 +80,13 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: Sequence[str] =
 
     A program that refuses its `arguments`, in which secrets are masked, may not say which it was given.
     """
-    lines = _readable(output)
-    found = tracebacks(lines)
-    chains, meaningful = exceptions(found), lines_of_reason(lines, found)
-    chain, number = that_ended_it(exit, chains, lines, meaningful), exit.killed_by
-    if chain:
-        error, details, symptom = _of_chain(chain)
-        if earlier := printed_first(chains, chain):
-            # It may have been handled, and have nothing to do with the end: so what another process says counts more.
-            first, details, _ = _of_chain(earlier)
-            error = f"{clip(first, 250)}{THEN}{clip(error, 100)})"
-        elif child := of_child(chains, chain):
-            error = f"{clip(error, 200)} (after {clip(child.line, 200)})"
-        elif said := said_by_child(chain, meaningful):
-            error = f"{clip(error, 200)} (the line before: {clip(said, 150)})"
-        lines = lines[: chain[-1].last + 1]
-    elif exit.signal is None and (reason := _of_mpirun(lines, meaningful)):
-        error, details, symptom = reason
-    elif number is not None:
-        error, details, symptom = _of_signal(lines, number)
-        if (
-            symptom
-            and chains
-            and not _is_symptom(came_out(chains[-1]))
-            and lines_after(chains[-1], meaningful) <= NEAR_LINES
-        ):
-            first, details, symptom = _of_chain(chains[-1])
-            error = f"{clip(first, 250)}{THEN}{clip(error, 100)})"
-        if exit.signal is None:
-            error = f"{error} ({_of_child(exit.code, number)})" if error else _of_child(exit.code, number)
-    elif reason := fatal(lines, NEAR_LINES) or mpi_error(lines, _last_lines(lines)):
-        error, details, symptom = reason
-    elif refused := refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code):
-        error, details, symptom = clip(refused, LONGEST_CHARS), _last_lines(lines), False
-        if arguments:
-            error = f"{clip(refused, 250)} (its arguments: {_first_of(arguments)})"
-    else:
-        error, details, symptom = _last_line(lines, meaningful)
-        if before := printed_before(exit, chains, meaningful):
-            error = f"{clip(error, 250)} (after {before})"
-    symptom = symptom or number in SENT
+    printed = PrintedOutput(_readable(output), arguments)
+    reason = next(found for find in ENDINGS if (found := find(exit, printed)))
+    error, details, is_symptom = reason.error, reason.details, reason.is_symptom or exit.killed_by in SENT
     if wrote := "\n".join(_readable(wrote)).strip():
         error, _, rest = wrote.partition("\n")
-        details, symptom = rest.strip("\n") or details, symptom or reads_like_symptom("", error)
-    details = "" if details.strip() == error else details
-    return _explanation(error, details, symptom, lines)
+        details, is_symptom = rest.strip("\n") or details, is_symptom or reads_like_symptom("", error)
+    return _explanation(error, "" if details.strip() == error else details, is_symptom, printed.lines[: reason.end])
 
 
 def dying(output: str) -> Explanation | None:
@@ -132,13 +94,11 @@ def dying(output: str) -> Explanation | None:
 
     Other processes may fail before this one has ended: Horovod and TensorFlow close connections while Python unwinds.
     """
-    lines = _readable(output)
-    found = tracebacks(lines)
-    chains = exceptions(found)
-    if not chains or not came_out(chains[-1]).outermost or lines_after(chains[-1], lines_of_reason(lines, found)):
+    printed = PrintedOutput(_readable(output))
+    if not printed.last or not came_out(printed.last).outermost or printed.lines_after(printed.last):
         return None
-    error, details, symptom = _of_chain(chains[-1])
-    return None if symptom else _explanation(error, details, symptom, lines)
+    reason = _of_chain(printed.last)
+    return None if reason.is_symptom else _explanation(reason.error, reason.details, False, printed.lines)
 
 
 def explain_mpirun(output: str) -> Explanation:
@@ -150,7 +110,7 @@ def explain_mpirun(output: str) -> Explanation:
     start = next((number for number, line in enumerate(meaningful) if has_words(line)), len(meaningful))
     end = next((n for n in range(start, len(meaningful)) if not has_words(meaningful[n])), len(meaningful))
     error = " ".join(line.strip() for line in meaningful[start:end])
-    details = "\n".join([line for line in meaningful[end:] if has_words(line)][: 2 * LINES])
+    details = "\n".join([line for line in meaningful[end:] if has_words(line)][: 2 * LAST_LINES])
     return Explanation(_with_meaning(error, lines), clip(details, 2000), Confidence.LOW)
 
 
@@ -164,11 +124,123 @@ def _with_meaning(error: str, lines: Sequence[str]) -> str:
     return f"{clip(error, LONGEST_CHARS - len(means) - 3)} ({means})" if means else clip(error, LONGEST_CHARS)
 
 
+# --- the endings ---
+
+
+def _exception(exit: Exit, printed: PrintedOutput) -> Reason | None:
+    """Find the exception that left the program, with what it came of in other threads, processes and programs."""
+    chain = that_ended_it(exit, printed)
+    if not chain:
+        return None
+    reason = _of_chain(chain)
+    if earlier := printed_first(printed.chains, chain):
+        # It may have been handled, and have nothing to do with the end: so what another process says counts more.
+        first = _of_chain(earlier)
+        reason = Reason(first.then(reason.error), first.details, reason.is_symptom)
+    elif child := of_child(printed.chains, chain):
+        reason = reason._replace(error=f"{clip(reason.error, 200)} (after {clip(child.line, 200)})")
+    elif said := said_by_child(chain, printed.meaningful):
+        reason = reason._replace(error=f"{clip(reason.error, 200)} (the line before: {clip(said, 150)})")
+    return reason._replace(end=chain[-1].last + 1)
+
+
+def _mpirun(exit: Exit, printed: PrintedOutput) -> Reason | None:
+    """Find the error of an mpirun that a script called; what a rank's failure makes it print counts last."""
+    if exit.signal is not None:
+        return None
+    lines, meaningful = printed.lines, printed.meaningful
+    for banner in reversed([*banners(lines)]):
+        if not any(map(has_words, meaningful[banner.last :] if not banner.is_symptom else meaningful)):
+            return Reason(banner.words, last_lines(lines[banner.first :]), banner.is_symptom)
+    return None
+
+
+def _signal(exit: Exit, printed: PrintedOutput) -> Reason | None:
+    """Find what was printed before the signal that killed the program, or a program that it ran."""
+    number = exit.killed_by
+    if number is None:
+        return None
+    reason, last = _of_signal(printed.lines, number), printed.last
+    if reason.is_symptom and last and not _is_symptom(came_out(last)):
+        first = _of_chain(last)
+        reason = first._replace(error=first.then(reason.error))
+    if exit.signal is None:
+        child = f"{exit.code} is 128 + {number}: a shell's program was killed by {signal.Signals(number).name}"
+        reason = reason._replace(error=f"{reason.error} ({child})" if reason.error else child)
+    return reason
+
+
+def _of_signal(lines: list[str], number: int) -> Reason:
+    by_itself = number not in (signal.SIGKILL, signal.SIGTERM)
+    if by_itself and (found := fatal(lines)):
+        return found
+    stack = of_handler(lines) if by_itself else None
+    if number not in (*SENT, signal.SIGKILL) and (said := complaint(lines)):
+        return Reason(said.strip(), stack.details if stack else last_lines(lines))
+    if stack:
+        return stack
+    by_shell = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
+    of_rank = next((banner.words for banner in reversed([*banners(lines)])), "")
+    return Reason(by_shell or of_rank, last_lines(lines))
+
+
+def _crash(_: Exit, printed: PrintedOutput) -> Reason | None:
+    """Find the last words of a C library, an interpreter or Open MPI."""
+    return fatal(printed.lines, NEAR_LINES) or mpi_error(printed.lines)
+
+
+def _refusal(exit: Exit, printed: PrintedOutput) -> Reason | None:
+    """Find why the program did not take its arguments."""
+    lines, chains = printed.lines, printed.chains
+    refused = refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code)
+    if not refused:
+        return None
+    if printed.arguments:
+        refused = f"{clip(refused, 250)} (its arguments: {_first_of(printed.arguments)})"
+    return Reason(clip(refused, LONGEST_CHARS), last_lines(lines))
+
+
+def _last_line(exit: Exit, printed: PrintedOutput) -> Reason:
+    """Find what `sys.exit("text")` prints, or a program that ends itself.
+
+    The text may have several lines. Only indented lines, and lines that lead on to the next, show where it begins.
+    """
+    lines, meaningful = printed.lines, printed.meaningful
+    words = [line for line in meaningful[meaningful.index(GAP) + 2 if GAP in meaningful else 0 :] if has_words(line)]
+    words = words or [line for line in lines if " ERROR" in line]  # those of a tracker, for example
+    belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(words))]
+    first = next((n for n in range(len(words) - 1, max(-1, len(words) - LAST_LINES), -1) if not belongs[n]), -1)
+    error = _OF_GRAPH.sub("", " ".join(line.strip() for line in words[first:]))
+    # A program may log its reason, and then how it ends.
+    logged = (each for each in reversed(words[-LAST_LINES:first]) if is_severe(each))
+    severe = announced(words[-NEAR_LINES:]) or next(
+        (each.strip() for each in logged if not reads_like_symptom("", each)), ""
+    )
+    symptom = reads_like_symptom("", error)
+    if severe not in error and not is_severe(error):
+        symptom = symptom and not MILD.search(error)
+        error = severe if MILD.search(error) else f"{clip(error, 200)} (after {clip(severe, 200)})"
+    if before := printed_before(exit, printed):
+        error = f"{clip(error, 250)} (after {before})"
+    return Reason(error, last_lines(lines), symptom)
+
+
+# What ends a program, the surest first. The first that finds its reason in the output explains the end.
+ENDINGS: tuple[Callable[[Exit, PrintedOutput], Reason | None], ...] = (
+    _exception,
+    _mpirun,
+    _signal,
+    _crash,
+    _refusal,
+    _last_line,  # finds one in any output
+)
+
+
 # --- exceptions ---
 
 
-def _of_chain(chain: tuple[Raised, ...]) -> Reason:
-    """Return the exception that came out; if that is a symptom, the last one before it that is none."""
+def _of_chain(chain: Chain) -> Reason:
+    """Explain an exception that left a program; if it is a symptom, the last one before it that is none."""
     own = [raised for raised in chain if raised.link is not Link.MEMBER]
     members = chain[chain.index(own[-1]) + 1 :] if own else chain
     if members:
@@ -179,11 +251,11 @@ def _of_chain(chain: tuple[Raised, ...]) -> Reason:
     if whys := _came_of(own[: own.index(chosen) + 1], error):
         error = f"{clip(error, 250)} ({', '.join(whys)})"
     # an exception that came of a symptom may be one itself
-    return error, _details(chosen), _is_symptom(own[0])
+    return Reason(error, _details(chosen), _is_symptom(own[0]))
 
 
 def _came_of(chain: Sequence[Raised], error: str) -> list[str]:
-    """Return what the last exception of a chain came of: the one before it, and the first, of which all came."""
+    """Return the causes of a chain's last exception: the exception before it, and the first one."""
     words = {Link.CAUSE: "because of", Link.CONTEXT: "while handling"}
     found: list[str] = []
     for number in sorted({len(chain) - 2, 0} - {-1, len(chain) - 1}, reverse=True):
@@ -195,7 +267,7 @@ def _came_of(chain: Sequence[Raised], error: str) -> list[str]:
 
 
 def _with_code(raised: Raised) -> str:
-    """Return an exception without a message with the code that raised it, such as an assertion."""
+    """Return the line of an exception that has no message, with the code that raised it, such as an assertion."""
     frames = [number for number, line in enumerate(raised.lines) if _FRAME.match(line)]
     code = raised.lines[frames[-1] + 1].strip() if frames and frames[-1] + 1 < len(raised.lines) else ""
     is_code = raised.name in _SHOWN_WITH_CODE and not code.endswith("(")
@@ -203,10 +275,10 @@ def _with_code(raised: Raised) -> str:
 
 
 def _of_group(group: Sequence[Raised], members: Sequence[Raised]) -> Reason:
-    """Return a group and its members; symptoms are named only if there is nothing else."""
+    """Explain a group of exceptions by its members; symptoms are named only if there is nothing else."""
     meaningful = [member for member in members if not _is_symptom(member)] or members
     error = ": ".join([*[raised.line for raised in group], "; ".join(member.line for member in meaningful)])
-    return error, "\n".join(map(_details, [*group, *meaningful])), all(map(_is_symptom, members))
+    return Reason(error, "\n".join(map(_details, [*group, *meaningful])), all(map(_is_symptom, members)))
 
 
 def _is_symptom(raised: Raised) -> bool:
@@ -214,7 +286,7 @@ def _is_symptom(raised: Raised) -> bool:
 
 
 def _details(raised: Raised) -> str:
-    """Return a traceback as a short text: without marks, and if it is long with the user's frames only."""
+    """Return a traceback as a short text: without marks, and only with the user's frames if it is long."""
     lines = [line for line in raised.lines if not re.match(r"^[ |]+[~^]+$", line)]
     frames: list[tuple[str, list[str]]] = []
     others: list[str] = []
@@ -238,37 +310,11 @@ def _details(raised: Raised) -> str:
     return "\n".join([*head, *left_out, *body, *message])
 
 
-# --- other ends ---
-
-
-def _of_child(code: int, number: int) -> str:
-    return f"{code} is 128 + {number}: a shell's program was killed by {signal.Signals(number).name}"
-
-
-def _of_signal(lines: list[str], number: int) -> Reason:
-    by_itself = number not in (signal.SIGKILL, signal.SIGTERM)
-    if by_itself and (found := fatal(lines)):
-        return found
-    stack = of_handler(lines) if by_itself else None
-    if number not in (*SENT, signal.SIGKILL) and (said := complaint(lines)):
-        return said.strip(), stack[1] if stack else _last_lines(lines), False
-    if stack:
-        return stack
-    by_shell = next((line.strip() for line in reversed(lines) if SHELL.match(line)), "")
-    of_rank = next((banner.words for banner in reversed([*banners(lines)])), "")
-    return by_shell or of_rank, _last_lines(lines), False
-
-
-def _of_mpirun(lines: list[str], meaningful: list[str]) -> Reason | None:
-    """Return the error of an mpirun that a script called; what a rank's failure makes it print counts last."""
-    for banner in reversed([*banners(lines)]):
-        if not any(map(has_words, meaningful[banner.last :] if not banner.is_symptom else meaningful)):
-            return banner.words, _last_lines(lines[banner.first :]), banner.is_symptom
-    return None
+# --- texts ---
 
 
 def _first_of(arguments: Sequence[str]) -> str:
-    """Return the first arguments, each whole: half of a secret that is yet to be masked would not be recognised."""
+    """Return the first arguments, each whole: half of a secret would not be recognised and masked later."""
     shown: list[str] = []
     for word in arguments:
         if sum(map(len, shown)) + len(shown) + len(word) > ARGUMENTS_CHARS:
@@ -277,40 +323,7 @@ def _first_of(arguments: Sequence[str]) -> str:
     return " ".join(shown)
 
 
-def _last_line(lines: list[str], meaningful: list[str]) -> Reason:
-    """Return what `sys.exit("text")` prints, or a program that ends itself.
-
-    The text may have several lines. Only indented lines, and lines that lead on to the next, show where it begins.
-    """
-    printed = [line for line in meaningful[meaningful.index(GAP) + 2 if GAP in meaningful else 0 :] if has_words(line)]
-    printed = printed or [line for line in lines if " ERROR" in line]  # those of a tracker, for example
-    belongs = [False, *(_GOES_ON.match(line) or before.endswith(_LEADS_ON) for before, line in pairwise(printed))]
-    first = next((n for n in range(len(printed) - 1, max(-1, len(printed) - LINES), -1) if not belongs[n]), -1)
-    error = _OF_GRAPH.sub("", " ".join(line.strip() for line in printed[first:]))
-    # A program may log its reason, and then how it ends.
-    severe = announced(printed[-NEAR_LINES:]) or next(
-        (
-            each.strip()
-            for each in reversed(printed[-LINES:first])
-            if is_severe(each) and not reads_like_symptom("", each)
-        ),
-        "",
-    )
-    symptom = reads_like_symptom("", error)
-    if severe not in error and not is_severe(error):
-        symptom = symptom and not MILD.search(error)
-        error = severe if MILD.search(error) else f"{clip(error, 200)} (after {clip(severe, 200)})"
-    return error, _last_lines(lines), symptom
-
-
-# --- lines ---
-
-
 def _readable(output: str) -> list[str]:
     lines = re.split(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]", output)
     lines = [_CONTROL.sub("", line[: None if line[:1] == "{" else WIDTH_CHARS]).rstrip() for line in lines]
     return [line[:WIDTH_CHARS] for line in as_python_prints(lines)]
-
-
-def _last_lines(lines: list[str]) -> str:
-    return "\n".join([line for line in lines if has_words(line)][-LINES:])

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from entrypoint.launcher.outcome.symptoms import MILD, reads_like_symptom
+from entrypoint.base.errors import clip
+from entrypoint.launcher.outcome.symptoms import MILD, THEN, reads_like_symptom
 
-Reason = tuple[str, str, bool]  # error line, details, whether it reads like a symptom
-
+LAST_LINES = 10  # last lines that are shown if nothing better is known
 BESIDE_LINES = 3  # last lines before a crash that may be about it, whatever they say
 NEAR_LINES = 30  # lines that may follow what ended a program
 DETAILS_LINES = 20  # lines
@@ -89,6 +90,27 @@ _ASKED = re.compile(r"trying to allocate ([\d.]+ ?[KMGT]?i?B?)\b|\bBin for ([\d.
 _USED = {"limit": re.compile(r"^Limit: +(\S+)"), "used": re.compile(r"^InUse: +(\S+)")}
 
 
+class Reason(NamedTuple):
+    """Hold the line with the error, more lines about it, and whether it may be a symptom of something else."""
+
+    error: str
+    details: str
+    is_symptom: bool = False
+    end: int | None = None  # index behind its last line, if other output follows
+
+    def then(self, error: str) -> str:
+        """Return the error with a symptom that came of it."""
+        return f"{clip(self.error, 250)}{THEN}{clip(error, 100)})"
+
+
+def has_words(line: str) -> bool:
+    return any(map(str.isalnum, line))
+
+
+def last_lines(lines: Sequence[str]) -> str:
+    return "\n".join([line for line in lines if has_words(line)][-LAST_LINES:])
+
+
 def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
     """Return the last error of a C library, an interpreter or an assertion. `after`: lines that may follow it."""
     found = [number for number, line in enumerate(lines) if FATAL.search(line)]
@@ -102,12 +124,12 @@ def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
         start = found[-1]
     details = "\n".join(line for line in lines[start : start + DETAILS_LINES] if line.strip())
     if _VAGUE.match(lines[start]) and (said := complaint(lines[:start])):
-        return said.strip(), details, False
+        return Reason(said.strip(), details)
     error = lines[start].strip()
     follows = [line.strip() for line in lines[start + 1 : start + 2]]
     if follows and (error.endswith(":") or follows[0].startswith("what():")):
         error = f"{error} {follows[0]}"
-    return error, details, reads_like_symptom("", error)
+    return Reason(error, details, reads_like_symptom("", error))
 
 
 def complaint(lines: Sequence[str]) -> str:
@@ -129,12 +151,12 @@ def is_severe(line: str) -> bool:
 
 
 def lost_child(output: str) -> bool:
-    """Return whether a program ended because a child was killed, by whomever."""
+    """Return whether a program ended because one of its child processes was killed."""
     return bool(_LOST_CHILD.search(output))
 
 
 def still_worked(lines: Sequence[str]) -> bool:
-    """Return whether a crash shows Python functions that were running, and not an interpreter that ends."""
+    """Return whether Python functions were still running when the program crashed; else the interpreter was ending."""
     start = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith("Fatal Python error: ")), None)
     if start is None or any(_AT_EXIT.match(line) for line in lines[start : start + 5]):
         return False
@@ -142,22 +164,21 @@ def still_worked(lines: Sequence[str]) -> bool:
     return any(_FRAME_OF_MODULE.match(line) for line in lines[start:])
 
 
-def mpi_error(lines: Sequence[str], last_lines: str) -> Reason | None:
-    """Return what Open MPI prints before it aborts: `*** An error occurred in MPI_Recv`, then `*** MPI_ERR_...`."""
+def mpi_error(lines: Sequence[str]) -> Reason | None:
+    """Find what Open MPI prints before it aborts: `*** An error occurred in MPI_Recv`, then `*** MPI_ERR_...`."""
     found = [(match[1], match[2]) for line in lines if (match := _MPI_ERROR.match(line))]
     where = next((text for kind, text in reversed(found) if kind.startswith("An")), "")
     what = next((kind + text for kind, text in reversed(found) if kind.startswith("MPI")), "")
     if not where or not what:
         return None
     error = f"{where}: {what}"
-    symptom = any(reads_like_symptom("", line) for line in [error, *lines[-40:]])
-    return error, last_lines, symptom
+    return Reason(error, last_lines(lines), any(reads_like_symptom("", line) for line in [error, *lines[-40:]]))
 
 
 def of_handler(lines: Sequence[str]) -> Reason | None:
     """Return the first lines of the stack that Open MPI's signal handler prints."""
     start = next((n for n in range(len(lines) - 1, -1, -1) if _HANDLER.search(lines[n])), None)
-    return None if start is None else ("", "\n".join(lines[start : start + STACK_LINES]), False)
+    return None if start is None else Reason("", "\n".join(lines[start : start + STACK_LINES]))
 
 
 def meaning(error: str, lines: Sequence[str]) -> str:

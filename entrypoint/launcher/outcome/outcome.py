@@ -61,7 +61,7 @@ class Confidence(StrEnum):
 
 
 class Cause(Value):
-    """Describe what went wrong, where. `process` is "" if the whole host is meant."""
+    """Describe what went wrong, and on which host. `process` is "" if it concerns the whole host."""
 
     host: str
     process: str
@@ -137,7 +137,7 @@ def clip_head(text: str, limit: int) -> str:
 
 
 class Tail:
-    """Keep a process's last lines, and its last traceback's beginning, which a long message may put far before."""
+    """Keep a process's last lines, and the beginning of its last traceback, which may stand long before them."""
 
     def __init__(self) -> None:
         self._last = b""

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from entrypoint.base.errors import clip
 from entrypoint.base.values import replace
 from entrypoint.launcher.outcome.forms import TRACEBACK, boxes
-from entrypoint.launcher.outcome.native import NEAR_LINES, complaint, still_worked
+from entrypoint.launcher.outcome.native import NEAR_LINES, complaint, has_words, still_worked
 from entrypoint.launcher.outcome.outcome import GAP, Exit
 from entrypoint.launcher.outcome.symptoms import reads_like_symptom, without_goodbyes
-from entrypoint.launcher.outcome.tracebacks import NOISE, Link, Raised
+from entrypoint.launcher.outcome.tracebacks import NOISE, Link, Raised, tracebacks
 
 Chain = tuple[Raised, ...]
 
@@ -47,51 +47,70 @@ _MORE = re.compile(r"[ \t]+\S")
 _STEPS = (":", ",")  # ends of a line that continues in the next one
 
 
-def exceptions(found: Sequence[Chain]) -> list[Chain]:
-    """Return the chains of exceptions that Python did not ignore, without lines of endings behind their messages."""
-    chains = [chain for chain in found if not chain[-1].ignored]
-    return [tuple(replace(raised, lines=_kept(raised.lines)) for raised in chain) for chain in chains]
+class PrintedOutput:
+    """Hold what a program has printed, with the exceptions in it."""
+
+    def __init__(self, lines: list[str], arguments: Sequence[str] = ()) -> None:
+        found = tracebacks(lines)
+        self.lines, self.arguments = lines, arguments
+        # With "" for each line that cannot be the reason of an end.
+        self.meaningful = without_goodbyes(_without_ignored(lines, found))
+        # Those that Python did not ignore, without lines of endings behind their messages.
+        self.chains = [tuple(map(_without_goodbyes, chain)) for chain in found if not chain[-1].ignored]
+
+    @property
+    def last(self) -> Chain | None:
+        """Return the last exception, unless more lines follow than a program prints at its end."""
+        if not self.chains or self.lines_after(self.chains[-1]) > NEAR_LINES:
+            return None
+        return self.chains[-1]
+
+    def lines_after(self, chain: Chain) -> float:
+        """Return how many lines that may matter follow an exception; infinity if output is missing there."""
+        rest = self.meaningful[chain[-1].last + 1 :]
+        if cut := GAP in rest:
+            at = rest.index(GAP)
+            rest = [*rest[: max(0, at - 1)], *rest[at + 2 :]]  # the lines beside the gap may be halves
+        count = sum(not (NOISE.match(line) or SHELL.match(line)) for line in rest)
+        return float("inf") if cut and count else count
 
 
-def _kept(lines: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(line for line, kept in zip(lines, without_goodbyes(lines), strict=True) if kept or not line)
+def _without_goodbyes(raised: Raised) -> Raised:
+    kept = zip(raised.lines, without_goodbyes(raised.lines), strict=True)
+    return replace(raised, lines=tuple(line for line, keep in kept if keep or not line))
 
 
-def lines_of_reason(lines: Sequence[str], found: Sequence[Chain]) -> list[str]:
-    """Return the lines, with "" for each that cannot be the reason of an end. `found`: the exceptions in them."""
-    return without_goodbyes(_without_ignored(lines, found))
-
-
-def that_ended_it(exit: Exit, chains: Sequence[Chain], lines: Sequence[str], meaningful: Sequence[str]) -> Chain | None:
-    """Return the exception that ended the program; None if there was another reason. `meaningful`: lines_of_reason."""
+def that_ended_it(exit: Exit, printed: PrintedOutput) -> Chain | None:
+    """Return the exception that ended the program; None if there was another reason."""
+    chains = printed.chains
     if exit.signal == signal.SIGKILL or not chains:
         return None  # no exception ends so
     last = len(chains) - 1
     at = next((n for n in range(last, -1, -1) if came_out(chains[n]).of_program), None)
     if at is not None and (exit.code in AFTER_ONE or exit.killed_by in CRASHES):
-        if not _went_on(exit, chains[at], lines, meaningful):
-            inner = _of_child(chains, _inside(chains, at, meaningful))
+        if not _went_on(exit, chains[at], printed):
+            inner = _with_child(chains, _inside(printed, at))
             if chains[at][-1].shows_users_code and not inner[-1].shows_users_code:
                 inner = (*inner[:-1], replace(inner[-1], lines=chains[at][-1].lines))
             return inner
         if at == last:
             return None
-    after = lines_after(chains[last], meaningful)
+    after = printed.lines_after(chains[last])
     if not after or (exit.code in AFTER_ONE and came_out(chains[last]).outermost and after <= NEAR_LINES):
-        return _of_child(chains, last)
+        return _with_child(chains, last)
     return None
 
 
-def printed_before(exit: Exit, chains: Sequence[Chain], meaningful: Sequence[str]) -> str:
+def printed_before(exit: Exit, printed: PrintedOutput) -> str:
     """Return the exception after which a program printed its last lines and ended as Python does after one."""
-    if not chains or exit.code not in AFTER_ONE or lines_after(chains[-1], meaningful) > NEAR_LINES:
+    if exit.code not in AFTER_ONE or not printed.last:
         return ""
-    raised = came_out(chains[-1])
+    raised = came_out(printed.last)
     return "" if reads_like_symptom(raised.name, raised.message) else clip(raised.line, 200)
 
 
 def came_out(chain: Chain) -> Raised:
-    """Return the exception of a chain that came out. The members of a group stand behind it."""
+    """Return the exception that came out of the program. In a chain, the members of a group stand behind it."""
     return next((raised for raised in reversed(chain) if raised.link is not Link.MEMBER), chain[-1])
 
 
@@ -129,28 +148,19 @@ def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
     return line if complaint([line]) or (_OF_A_PROGRAM.match(line) and not NOISE.match(line)) else ""
 
 
-def lines_after(chain: Chain, meaningful: Sequence[str]) -> float:
-    """Return how many lines that may matter follow an exception; infinity if output is missing there."""
-    rest = meaningful[chain[-1].last + 1 :]
-    if cut := GAP in rest:
-        at = rest.index(GAP)
-        rest = [*rest[: max(0, at - 1)], *rest[at + 2 :]]  # the lines beside the gap may be halves
-    count = sum(not (NOISE.match(line) or SHELL.match(line)) for line in rest)
-    return float("inf") if cut and count else count
-
-
-def _went_on(exit: Exit, chain: Chain, lines: Sequence[str], meaningful: Sequence[str]) -> bool:
+def _went_on(exit: Exit, chain: Chain, printed: PrintedOutput) -> bool:
     """Return whether the program, or the shell that ran it, went on after an exception and ended for another reason."""
-    rest = lines[chain[-1].last + 1 :]
-    if lines_after(chain, meaningful) == float("inf"):
+    rest = printed.lines[chain[-1].last + 1 :]
+    if printed.lines_after(chain) == float("inf"):
         return True
     return bool(refusal(rest, exit.code)) if exit.killed_by is None else still_worked(rest)
 
 
-def _inside(chains: Sequence[Chain], at: int, meaningful: Sequence[str]) -> int:
-    """Return the index of the traceback in an exception's message, which came from another process; else `at`."""
+def _inside(printed: PrintedOutput, at: int) -> int:
+    """Return the index of a traceback in the message of exception `at`, printed by another process; else `at`."""
+    chains = printed.chains
     while at + 1 < len(chains):
-        between = [line for line in meaningful[chains[at][-1].last + 1 : chains[at + 1][0].first] if line]
+        between = [line for line in printed.meaningful[chains[at][-1].last + 1 : chains[at + 1][0].first] if line]
         announced = len(between) == 1 and between[0].endswith(":") and not _ELSEWHERE.match(between[0])
         if chains[at + 1][0].first - chains[at][-1].last > NESTED_LINES or not (announced or not between):
             break
@@ -158,8 +168,8 @@ def _inside(chains: Sequence[Chain], at: int, meaningful: Sequence[str]) -> int:
     return at
 
 
-def _of_child(chains: Sequence[Chain], at: int) -> Chain:
-    """Return a chain; before an exception about a child program, put the exception of that program."""
+def _with_child(chains: Sequence[Chain], at: int) -> Chain:
+    """Return a chain. If it is about a failed child program, put the exception of that program before it."""
     chain = chains[at]
     if at and len(chain) == 1 and chain[0].name.rpartition(".")[2] in _OF_CHILDREN:
         before = chains[at - 1]
@@ -185,17 +195,13 @@ def _end_of_logging(lines: Sequence[str], at: int) -> int:
     return at
 
 
-def has_words(line: str) -> bool:
-    return any(map(str.isalnum, line))
-
-
 def refusal(lines: Sequence[str], code: int) -> str:
     """Return why a program did not take its arguments; "" if it did not end because of that."""
     lines = lines[-REFUSAL_LINES:]
     meaningful = without_goodbyes(lines)
     for find in (_of_absl, _of_usage, _of_box):
         found = find(lines, code)
-        if found and (code in CODES or not any(map(str.isalnum, "".join(meaningful[found[1] + 1 :])))):
+        if found and (code in CODES or not any(map(has_words, meaningful[found[1] + 1 :]))):
             return found[0]
     return _of_hydra(lines)
 
@@ -218,7 +224,7 @@ def _of_usage(lines: Sequence[str], code: int) -> Found | None:
         return _whole(lines, start)
     before = lines[usage - 1] if usage else ""
     end = next((n for n in range(len(lines) - 1, usage, -1) if lines[n]), usage)
-    if any(map(str.isalnum, before)) and (code in CODES or _UNMATCHED.search(before)):
+    if has_words(before) and (code in CODES or _UNMATCHED.search(before)):
         return before.strip(), end
     if code not in (1, *CODES) or not all(map(_OF_USAGE.match, without_goodbyes(lines[usage + 1 :]))):
         return None

@@ -40,7 +40,7 @@ def write_success(path: Path, outcome: Outcome) -> str:
 
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write what is known of an end beyond its cause. Return the error to log, if any."""
+    """Write what an exit shows besides its cause. Return the error to log, if any."""
     try:
         _write(path, secret.mask(text))
     except OSError as error:
@@ -49,7 +49,7 @@ def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE
 
 
 def add_evidence(path: Path, line: str) -> None:
-    """Add what is known only later. An error is ignored, since the log is closed by then."""
+    """Add a line that is known only later. Ignore errors, since the log is closed by then."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:

@@ -98,7 +98,7 @@ _RULE = re.compile(r"^-{60,}$")
 
 
 def reads_like_symptom(name: str, message: str) -> bool:
-    """Return whether programs raise an exception when another fails. Without a name, `message` is a text."""
+    """Return whether programs raise this exception when another program fails. Without a name, `message` is a text."""
     if _OWN.search(message) or out_of_step(message):
         return False
     by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)
@@ -106,7 +106,7 @@ def reads_like_symptom(name: str, message: str) -> bool:
 
 
 def broke_off(error: str) -> bool:
-    """Return whether an error is surely a symptom of another end: a connection that was open broke off."""
+    """Return whether an error shows that an open connection broke off, so that another process has surely ended."""
     return bool(_BROKE_OFF.search(error.partition(THEN)[0]))
 
 
@@ -122,7 +122,7 @@ def out_of_step(error: str) -> bool:
 
 
 def lost_contact(error: str) -> bool:
-    """Return whether an error is about the other end of a connection that was there, whatever has become of it."""
+    """Return whether an error shows that contact with another process was lost, for whatever reason."""
     return bool(broke_off(error) or peer_ended(error) or _STATUS.search(error.partition(THEN)[0]))
 
 

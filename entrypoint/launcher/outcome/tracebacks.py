@@ -142,7 +142,7 @@ def _plain(lines: Sequence[str]) -> list[str]:
 
 
 def _is_head(lines: list[str], number: int, first: bool) -> bool:
-    """Return whether a traceback begins at a line. `first`: no part of another comes before."""
+    """Return whether a traceback begins at a line. `first`: no part of a traceback stands before this line."""
     line = lines[number]
     if _HEADER.match(line) or _MEMBER.match(line):
         return True
@@ -208,7 +208,7 @@ def _is_of_program(lines: list[str], head: int, frame: str) -> bool:
 
 
 def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
-    """Return the index of the exception's line after the last frame: the first sure one, else one that may be it."""
+    """Return the index of the line with the exception, after the last frame: the first sure one, else a likely one."""
     if _MEMBER.match(lines[head]):  # without a traceback
         return head + 1 if head + 1 < until and _NAMED.match(lines[head + 1]) else None
     framed, maybe = False, None
@@ -230,7 +230,7 @@ def _continues(line: str) -> bool:
 
 
 def _closing(message: str, lines: list[str], last: int, until: int) -> tuple[int, str] | None:
-    """Return the line that closes brackets which a message's first line leaves open, by index and rest, or None.
+    """Return (index, rest) of the line that closes the brackets that a message's first line opens, or None.
 
     `Attempt to convert a value (PerReplica:{`, hundreds of lines of numbers, `}) with an unsupported type (...)`.
     """
@@ -299,7 +299,7 @@ def _in_one_line(name: str, message: str, lines: list[str], at: int, until: int)
 
 
 def announced(lines: Sequence[str]) -> str:
-    """Return the reason in a text of TensorFlow's that the program has printed by itself; "" if there is none."""
+    """Return the reason in an error text of TensorFlow that the program has printed itself; "" if there is none."""
     at = next((number for number in range(len(lines) - 1, -1, -1) if _PRINTED.search(lines[number])), None)
     return "" if at is None else _in_one_line("", _PRINTED.findall(lines[at])[-1], [*lines], at, len(lines))[1]
 

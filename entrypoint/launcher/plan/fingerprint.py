@@ -13,7 +13,7 @@ except ImportError:
 
 
 def fingerprint(job: Job, plan: Plan) -> dict[str, str]:
-    """Return {thing: version or digest}. Where a host keeps its files does not count."""
+    """Return {thing: version or digest}. The places of a host's files are left out."""
     rows = repr(
         [(s.host, s.name, s.duty, s.argv, s.env, s.env_defaults, s.ports, s.needs, s.restart) for s in plan.processes]
     )

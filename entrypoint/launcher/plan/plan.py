@@ -25,7 +25,7 @@ PREFLIGHT = "preflight"  # not a process: a host is ready with it when it has fo
 
 
 class Role(StrEnum):
-    """Name what a process is to the job, in the words of the field."""
+    """Name the role of a process in the job."""
 
     PREPARE = "prepare"
     KEY = "key"

@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,8 +63,6 @@ def write_card(paths: Paths, key_name: str, keys: Sequence[tuple[str, str]]) -> 
 
 def write_files(job: Job) -> None:
     """Write this host's sshd_config, ssh_config and client below paths.ssh (mode 0700)."""
-    import shutil
-
     paths, me = job.paths, job.cluster.me
     user = pwd.getpwuid(os.geteuid()).pw_name
     for folder in (paths.ssh, paths.public_keys):

@@ -1,6 +1,6 @@
 """Define the messages between the supervisor's loop and the policy: events in, actions out. Types only."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from entrypoint.base.values import Value
 from entrypoint.launcher.outcome.outcome import Cause, Exit, Outcome
@@ -222,22 +222,10 @@ class Found(Value):
     cause: Cause
 
 
-class RankEnded(Value):
-    """Report a rank's end, which the loop turns into Ended. mpirun does not know until `let_go` is called."""
-
-    name: str
-    exit: Exit
-    let_go: Callable[[], None]
-
-
-class ChildrenChanged(Value):
-    """Report SIGCHLD. The loop turns it into Ended events before the policy sees it."""
-
-
 Event = (
     Ended | NotStarted | RankStarted | RankOrphaned | Listening | Fingerprinted | Prepared | PublicKey | Signalled
     | Reported | Informed | Unreached | LinkEnded | Replaced | Rejected | Answered | Looked | Resting | Probed
-    | Survived | Swept | Inventoried | Due | Broken | Found | RankEnded | ChildrenChanged
+    | Survived | Swept | Inventoried | Due | Broken | Found
 )  # fmt: skip
 
 
@@ -322,5 +310,7 @@ class Finish(Value):
     outcome: Outcome
 
 
-OtherAction = Probe | Knock | TakeInventory | TellCoordinator | TellFollowers | Finish  # beyond the host's processes
-Action = Start | Ask | Force | Sweep | Inspect | Look | WritePublicKeys | Say | OtherAction
+Action = (
+    Start | Ask | Force | Sweep | Inspect | Look | Probe | Knock | TakeInventory | WritePublicKeys | TellCoordinator
+    | TellFollowers | Say | Finish
+)  # fmt: skip

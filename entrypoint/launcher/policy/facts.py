@@ -1,6 +1,5 @@
-"""Hold what one host knows of the job, and answer questions about it. Only the policy changes it."""
+"""Hold what one host knows of the job, and answer questions about it. Only modules of the policy change it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from entrypoint.base.errors import ExitCode
@@ -64,7 +63,7 @@ class Facts:
         self.other_mode = ""  # where the code makes the strategy of another mode than the job's
         self.public_keys: dict[str, dict[str, str]] = {}  # name -> host -> public key
         self.offset: float | None = None  # the coordinator's clock minus ours
-        self._offset_error = 0.0  # seconds by which it may be wrong
+        self.offset_error = 0.0  # seconds by which it may be wrong
         self._shared: tuple[float, float] | None = None  # the offset by which times are reported, and its error
         self.stopping_since: float | None = None
         self.stop_asked_at: float | None = None  # when, at the latest, the first host that was stopped got SIGTERM
@@ -88,21 +87,11 @@ class Facts:
             if spec.host != self.coordinator and need.host != spec.host
         }
 
-    def note_prepared(self, flags: frozenset[str], unused_gpus: str, other_mode: str) -> None:
-        self.flags, self.unused_gpus, self.other_mode = flags, unused_gpus, other_mode
-
-    def note_fingerprints(self, fingerprints: Mapping[str, str]) -> None:
-        self.fingerprints |= fingerprints
-
     def note_public_key(self, key_name: str, host: str, key: str) -> bool:
         """Note a host's key. Return whether it is new."""
         keys = self.public_keys.setdefault(key_name, {})
         is_new, keys[host] = keys.get(host) != key, key
         return is_new
-
-    def note_offset(self, offset: float | None, error: float) -> None:
-        if offset is not None:
-            self.offset, self._offset_error = offset, error
 
     def note_cause(self, cause: Cause, now: float, at: float | None = None, error: float = 0.0) -> None:
         """Note a cause. On the coordinator, poll all hosts for a better one."""
@@ -130,15 +119,6 @@ class Facts:
         asked_at = now if at is None else min(at, now)
         self.stop_asked_at = asked_at if self.stop_asked_at is None else min(asked_at, self.stop_asked_at)
         return is_news
-
-    def note_outcome(self, outcome: Outcome, now: float) -> None:
-        self.outcome, self.outcome_at = outcome, now
-
-    def note_inventory(self, artifacts: Artifacts | None = None) -> None:
-        self.inventoried, self.artifacts = True, artifacts
-
-    def note_left(self) -> None:
-        self.left = True
 
     def begin_attempt(self, number: int) -> None:
         """Begin a new attempt. What still runs belongs to the last one."""
@@ -295,7 +275,7 @@ class Facts:
         """Return one of our times for the coordinator. All of an attempt have one offset, so that their order stays."""
         if at is None or self.offset is None:
             return None
-        self._shared = self._shared or (self.offset, self._offset_error)
+        self._shared = self._shared or (self.offset, self.offset_error)
         return round(at + self._shared[0], 3)
 
     def clock_error(self) -> float:

@@ -3,7 +3,7 @@
 Times are seconds of our own monotonic clock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from signal import SIGTERM
 from typing import Any
 
@@ -19,7 +19,7 @@ STILL_SECONDS = 2.5  # seconds after which a refusal is out of date
 
 
 class OwnProcesses:
-    """Hold this host's processes by their names in the plan. Only the policy calls `note_...` and `forget_...`."""
+    """Hold this host's processes by their names in the plan. Only modules of the policy change it."""
 
     def __init__(self, specs: Iterable[ProcessSpec]) -> None:
         self.specs = {spec.name: spec for spec in specs}
@@ -39,15 +39,6 @@ class OwnProcesses:
 
     def note_ended(self, name: str, exit: Exit, now: float) -> None:
         self.ended[name], self.ended_at[name] = exit, now
-
-    def note_asked(self, name: str, now: float) -> None:
-        self.asked[name] = now
-
-    def note_forced(self, name: str, now: float) -> None:
-        self.forced[name] = now
-
-    def note_stuck(self, name: str, left: tuple[str, ...]) -> None:
-        self.stuck[name] = left
 
     def forget_group(self) -> None:
         """Forget the last attempt, of which nothing runs here any more. Its processes count as never started."""
@@ -117,7 +108,7 @@ class OwnProcesses:
 
 
 class OtherHosts:
-    """Hold the other hosts by name. Only the policy calls `note_...` and `excuse_...`."""
+    """Hold the other hosts by name. Only modules of the policy change it."""
 
     def __init__(self, all_there: bool) -> None:
         self.assembled = all_there  # every host of the job has reported to the coordinator
@@ -147,21 +138,9 @@ class OtherHosts:
         if answers:
             self.note_contact(coordinator, now)
 
-    def note_assembled(self) -> None:
-        self.assembled = True
-
-    def note_reach(self, found: Iterable[Reach]) -> None:
-        self.reach |= {reach.host: reach for reach in found}
-
     def note_rejected(self, host: str, why: str, now: float) -> None:
         since, last, _ = self.rejected.get(host, (now, now, ""))
         self.rejected[host] = (since if now < last + STILL_SECONDS else now, now, why)
-
-    def note_unreached(self, host: str, now: float) -> None:
-        self.unreached[host] = now
-
-    def note_link_ended(self, host: str, now: float) -> None:
-        self.link_ended[host] = now
 
     def excuse_lines(self, gap: float) -> None:
         """Shift the ends of connections by a pause of ours, so that hosts have as long to reconnect as without it."""
@@ -235,18 +214,9 @@ class Attempt(State):
         since = {name: at for name, (at, _, _) in self.dying.items()}
         self.dying = {name: (since.get(name, now), error, details) for name, error, details in found}
 
-    def note_resting(self, found: Mapping[str, float]) -> None:
-        self.resting = dict(found)
-
     def note_decided(self, decided: bool, now: float) -> None:
         """Note since when all have decided. A process that seemed only to serve may have begun to work."""
         self.decided_since = None if not decided else now if self.decided_since is None else self.decided_since
-
-    def note_clear(self) -> None:
-        self.clearing = False
-
-    def note_go(self, may: bool) -> None:
-        self.go = self.go or may
 
     def polled_within(self, seconds: float, now: float) -> bool:
         return self.poll_at is not None and now < self.poll_at + seconds

@@ -37,13 +37,13 @@ class Liveness:
         self.last = now
 
     def note_unreached(self, host: str, now: float) -> None:
-        self.hosts.note_unreached(host, now)
+        self.hosts.unreached[host] = now
         if self.facts.attempt.causes or host in self.hosts.link_ended:
             self.look_at = now
 
     def note_link_ended(self, host: str, now: float) -> None:
         if not self.hosts.is_gone(host):  # else it has sent its last report
-            self.hosts.note_link_ended(host, now)
+            self.hosts.link_ended[host] = now
             self.look_at = now
             self._knocked.pop(host, None)
 

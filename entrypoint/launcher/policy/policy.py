@@ -38,7 +38,7 @@ class Policy:
         # The last messages that were sent.
         self._sent_report: Report | None = None
         self._sent_news: News | None = None
-        self._due: float | None = None  # the next deadline, if it is known
+        self.deadline = now  # when to be called with Due, if nothing happens before
         self._new_public_keys: list[str] = []  # keys whose files must be written
         self._public_keys = {(spec.host, spec.key_name) for spec in plan.processes if spec.key_name}
         self._stop_at = now + settings.max_runtime - settings.stop_early_seconds if settings.max_runtime else inf
@@ -47,11 +47,11 @@ class Policy:
     def on(self, happened: Sequence[Event], now: float) -> list[Action]:
         """Note events that came together. Return the actions that follow from the facts after that."""
         self.liveness.notice_own_pause(now)
-        quiet = self._due is not None and now < self._due and self._are_signs_of_life(happened)
+        quiet = now < self.deadline and self._are_signs_of_life(happened)
         actions = [action for event in happened for action in self._note(event, now)]
         if not quiet:
             actions += self._advance(now)
-            self._due = self._next_deadline(now)  # here, and not when it is asked for, so that a replay has the same
+            self.deadline = self._next_deadline(now)  # here, so that a replay has the same one
         return actions
 
     def _are_signs_of_life(self, happened: Sequence[Event]) -> bool:
@@ -89,10 +89,10 @@ class Policy:
             case events.Listening(name=name):
                 facts.attempt.note_ready((facts.host, name))
             case events.Fingerprinted(fingerprints=fingerprints):
-                facts.note_fingerprints(fingerprints)
+                facts.fingerprints |= fingerprints
             case events.Prepared():
-                facts.note_prepared(event.flags, event.unused_gpus, event.other_mode)
-                facts.note_fingerprints(dict(event.fingerprints))
+                facts.flags, facts.unused_gpus, facts.other_mode = event.flags, event.unused_gpus, event.other_mode
+                facts.fingerprints |= dict(event.fingerprints)
                 if facts.is_coordinator:
                     yield from self.rendezvous.note_fingerprints(facts.host, facts.fingerprints, now)
             case events.PublicKey(name=key_name, key=key):
@@ -104,7 +104,8 @@ class Policy:
             case events.Reported(report=report):
                 yield from self._note_report(report, now)
             case events.Informed(news=news, offset=offset, error=error):
-                facts.note_offset(offset, error)
+                if offset is not None:
+                    facts.offset, facts.offset_error = offset, error
                 yield from self._note_news(news, now)
             case events.Unreached(host=host):
                 self.liveness.note_unreached(host, now)
@@ -120,7 +121,7 @@ class Policy:
             case events.Looked(found=found):
                 facts.attempt.note_dying(found, now)
             case events.Resting(found=found):
-                facts.attempt.note_resting(dict(found))
+                facts.attempt.resting = dict(found)
             case events.Probed(found=found):
                 yield from self.rendezvous.note_probed(found, now)
             case events.Survived(name=name):
@@ -129,13 +130,13 @@ class Policy:
             case events.Swept(left=left):
                 self.starting.note_swept(left, now)
             case events.Inventoried(artifacts=found):
-                facts.note_inventory(found)
+                facts.inventoried, facts.artifacts = True, found
             case events.Broken(why=why, code=code, what=what):
                 facts.blame(now, "", what=what, error=why, code=code)
             case events.Found(cause=cause):
                 if facts.phase.is_active:
                     facts.note_cause(cause, now)
-            case events.Due() | events.RankEnded() | events.ChildrenChanged():
+            case events.Due():
                 pass
             case _:
                 assert_never(event)
@@ -169,7 +170,7 @@ class Policy:
             yield events.Say(message=f"the coordinator starts attempt {news.attempt}")
         if news.attempt == facts.attempt.number:
             facts.attempt.note_ready(*news.ready)
-            facts.attempt.note_go(news.go)
+            facts.attempt.go = facts.attempt.go or news.go
         self._note_public_keys(facts.coordinator, news.public_keys)
         if news.stopping and facts.note_stop(now):
             yield events.Say(message="the coordinator stops the job")
@@ -228,7 +229,7 @@ class Policy:
             yield events.Say(message=f"stopping {early:g} s before the maximum runtime of {limit:g} s")
 
     def _settle_on(self, settled: Outcome, now: float) -> Iterator[Action]:
-        self.facts.note_outcome(settled, now)
+        self.facts.outcome, self.facts.outcome_at = settled, now
         yield events.Say(message=f"job {settled.kind}" + (f": {settled.cause.headline}" if settled.cause else ""))
 
     def _send_changes(self) -> Iterator[Action]:
@@ -245,10 +246,6 @@ class Policy:
             if report != self._sent_report:
                 self._sent_report = report
                 yield events.TellCoordinator(report=report)
-
-    def deadline(self, now: float) -> float:
-        """Return when to call the policy with Due, if nothing happens before."""
-        return self._next_deadline(now) if self._due is None else self._due
 
     def _next_deadline(self, now: float) -> float:
         facts = self.facts

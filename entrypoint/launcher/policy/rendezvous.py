@@ -44,7 +44,7 @@ class Rendezvous:
 
     def note_probed(self, found: tuple[Reach, ...], now: float) -> Iterator[Action]:
         facts = self.facts
-        facts.hosts.note_reach(found)
+        facts.hosts.reach |= {reach.host: reach for reach in found}
         reach = facts.hosts.reach
         self._unreached = [host for host in self._meets if not (host in reach and reach[host].reached)]
         self._probing = False
@@ -76,7 +76,7 @@ class Rendezvous:
         if facts.outcome is not None or not facts.others:
             return
         if facts.is_coordinator and len(facts.hosts.last_contact) >= len(facts.others):
-            facts.hosts.note_assembled()
+            facts.hosts.assembled = True
         if facts.hosts.assembled and self._assembled_since is None:
             self._assembled_since = self._probe_at = now
         if not self.is_over():

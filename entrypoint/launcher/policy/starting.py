@@ -104,13 +104,13 @@ class Starting:
             yield events.Sweep(keep=frozenset(facts.own.running()), within=within)
         attempt, waits = facts.attempt, facts.phase is Phase.STARTING and not facts.attempt.go
         if facts.is_coordinator and waits and now >= self._go_at and not attempt.causes:
-            attempt.note_go(all(facts.hosts.is_clear(host, attempt.number) for host in facts.others))
+            attempt.go = all(facts.hosts.is_clear(host, attempt.number) for host in facts.others)
 
     def note_swept(self, left: tuple[str, ...], now: float) -> None:
         """Note that nothing of the last attempt runs here. If SIGKILL left something, no new attempt can begin."""
         facts, self._sweeping = self.facts, False
         facts.own.forget_group()
-        facts.attempt.note_clear()
+        facts.attempt.clearing = False
         if left:
             process = next(iter(facts.own.stuck), "")
             error = f"still running {self.settings.kill_timeout:g} s after SIGKILL: {'; '.join(left)}"

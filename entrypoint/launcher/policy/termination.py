@@ -58,7 +58,7 @@ class Termination:
             yield events.Inspect(name=name)
 
     def note_survived(self, event: events.Survived) -> Iterator[Action]:
-        self.facts.own.note_stuck(event.name, event.left)
+        self.facts.own.stuck[event.name] = event.left
         what = "; ".join(event.left) or "no process of it is visible"
         seconds = f"{self.settings.kill_timeout:g} s"
         yield events.Say(message=f"{event.name} survives SIGKILL for {seconds} and is left behind: {what}")
@@ -125,13 +125,13 @@ class Termination:
     def _ask(self, names: list[str], now: float, grace: float | None = None) -> Iterator[Action]:
         for name in names:
             if name not in self.facts.own.asked:
-                self.facts.own.note_asked(name, now)
+                self.facts.own.asked[name] = now
                 yield events.Ask(name=name, grace=self.settings.failure_grace if grace is None else grace)
 
     def _force(self, names: list[str], now: float) -> Iterator[Action]:
         for name in names:
             if name not in self.facts.own.forced:
-                self.facts.own.note_forced(name, now)
+                self.facts.own.forced[name] = now
                 yield events.Force(name=name)
 
     def take_inventory(self, now: float) -> Iterator[Action]:
@@ -141,7 +141,7 @@ class Termination:
             self._inventory_since = now
             yield events.TakeInventory()
         elif now >= self._inventory_since + INVENTORY_SECONDS:
-            self.facts.note_inventory()
+            self.facts.inventoried = True
 
     def _log_leftovers(self) -> Iterator[Action]:
         """Log warnings about what hosts left for SageMaker to pack; on the coordinator."""
@@ -158,7 +158,7 @@ class Termination:
             return
         if facts.is_coordinator and self._waits(facts.outcome, now):
             return
-        facts.note_left()
+        facts.left = True
         yield from self._log_leftovers()
         yield events.Finish(outcome=facts.outcome)
 

@@ -13,7 +13,7 @@ MOST = 40  # definitions that SageMaker accepts for a job
 
 
 def regex(name: str) -> str:
-    """Return an expression for `name: 0.5` (Keras' bars) and `name=0.5` that no longer name with this end matches."""
+    """Return an expression for `name: 0.5` (of Keras) and `name=0.5`, which matches no longer name that ends so."""
     return rf"\b{re.escape(name)}\s*[=:]\s*({NUMBER})"
 
 

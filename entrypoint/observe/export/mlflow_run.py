@@ -1,4 +1,4 @@
-"""Write a job as a run of MLflow with MLflow's client, which reads its variables: where to, and which run."""
+"""Write a job as a run of MLflow, by MLflow's client. Its environment variables say to which server, and which run."""
 
 import importlib
 import os
@@ -62,7 +62,7 @@ class MlflowRun:
             self._send()
             self._client.set_terminated(self.id, self._status)
 
-    def _begin(self, about: lines.Host, described: lines.Described) -> None:
+    def _begin(self, about: lines.HostLine, described: lines.DescribedLine) -> None:
         run = self._mlflow.start_run(run_name=about.job or None)
         self.id = run.info.run_id
         given = described.hyperparameters

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from entrypoint.record import lines
 from entrypoint.record.find import ENDING
-from entrypoint.record.read import Tail
+from entrypoint.record.read import RecordTail
 
-KINDS = (lines.Host, lines.Described, lines.Sample, lines.Metric, lines.Mark, lines.Outcome)
+KINDS = (lines.HostLine, lines.DescribedLine, lines.SampleLine, lines.Metric, lines.MarkLine, lines.OutcomeLine)
 AGAIN_SECONDS = 1.0  # seconds between two looks at growing records
 
 
@@ -31,9 +31,9 @@ class Points:
     """Turn the lines of one host's record into points, in their order."""
 
     host: str
-    about: lines.Host | None = None  # facts on the host and its job
-    described: lines.Described | None = None  # the job's request
-    outcome: lines.Outcome | None = None
+    about: lines.HostLine | None = None  # facts on the host and its job
+    described: lines.DescribedLine | None = None  # the job's request
+    outcome: lines.OutcomeLine | None = None
     _steps: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -48,22 +48,22 @@ class Points:
 
     def _of_line(self, line: lines.Line) -> Iterator[Point]:
         match line:
-            case lines.Host():
+            case lines.HostLine():
                 self.about = self.about.updated(line) if self.about else line
-            case lines.Sample() if line.seconds > 0:
-                yield from self._of_sample(line, self.about or lines.Host(at=0.0))
+            case lines.SampleLine() if line.seconds > 0:
+                yield from self._of_sample(line, self.about or lines.HostLine(at=0.0))
             case lines.Metric(process=process):
                 step = self._steps[process] = int(line.values.get("step", self._steps.get(process, 0)))
                 yield from self._points(step, line.at, line.values, process, is_metric=True)
-            case lines.Mark(process=process):
+            case lines.MarkLine(process=process):
                 figures = {f"seconds/{line.what}": line.seconds / line.times}
                 yield from self._points(self._steps.get(process, 0), line.at, figures, process)
-            case lines.Described():
+            case lines.DescribedLine():
                 self.described = line
-            case lines.Outcome():
+            case lines.OutcomeLine():
                 self.outcome = line
 
-    def _of_sample(self, line: lines.Sample, about: lines.Host) -> Iterator[Point]:
+    def _of_sample(self, line: lines.SampleLine, about: lines.HostLine) -> Iterator[Point]:
         at, seconds, used = line.at, line.seconds, line.host
         step = max(0, round(at - about.at))
         user, system = (*used.get("cpu", ()), 0.0, 0.0)[:2]
@@ -98,13 +98,13 @@ def follow(
     folders: Callable[[], list[Path]], add: Callable[[Points, Iterable[lines.Line]], int], is_over: Callable[[], bool]
 ) -> int:
     """Pass new lines of the records in these folders to `add` until the job is over; return the number of points."""
-    tails: dict[Path, tuple[Tail, Points]] = {}
+    tails: dict[Path, tuple[RecordTail, Points]] = {}
     count = 0
     while True:
         over = is_over()  # checked first: lines written before that are read below
         for path in sorted(path for folder in folders() for path in folder.glob(f"*{ENDING}")):
             if path not in tails:
-                tails[path] = Tail(path), Points(path.name.removesuffix(ENDING))
+                tails[path] = RecordTail(path), Points(path.name.removesuffix(ENDING))
             tail, points = tails[path]
             count += add(points, tail.lines(KINDS))
         if over or (tails and all(points.outcome for _, points in tails.values())):

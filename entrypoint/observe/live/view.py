@@ -36,16 +36,16 @@ class View:
         known.heard = lines.now()  # by our clock, as `at` of the state
         self.last = max(self.last, line.at)
         match line:
-            case lines.Host():
+            case lines.HostLine():
                 known.about = known.about.updated(line) if known.about.at else line
-            case lines.Process():
+            case lines.ProcessLine():
                 known.processes.pop(line.process, None)
                 known.process(line.process).role = line.role
-            case lines.Ended():
+            case lines.EndedLine():
                 known.process(line.process).ended = line.how
-            case lines.Phase():
+            case lines.PhaseLine():
                 known.phase = line.phase
-            case lines.Sample() if line.seconds > 0:
+            case lines.SampleLine() if line.seconds > 0:
                 known.note_sample(line)
             case lines.Metric():
                 known.process(line.process).note_metrics(line.at, line.values)
@@ -58,7 +58,7 @@ class View:
                 self._said.append((line.at, host, line.text))
             case lines.Distributed() if host == (known.about.coordinator or host):
                 self._apart = f"{line.words}: {line.advice}" if line.together is False else ""
-            case lines.Outcome():
+            case lines.OutcomeLine():
                 known.ended = True
                 outcome = {name: getattr(line, name) for name in line.named}
                 if host == (known.about.coordinator or host):
@@ -67,7 +67,7 @@ class View:
                     self.others = outcome
 
     def state(self, now: float) -> dict[str, Any]:
-        about = next((host.about for host in self._hosts.values() if host.about.at), lines.Host())
+        about = next((host.about for host in self._hosts.values() if host.about.at), lines.HostLine())
         order = {name: rank for rank, name in enumerate((about.hosts or ())[:MOST_HOSTS])}
         hosts = sorted(self._hosts.values(), key=lambda host: order.get(host.name, len(order)))
         return {
@@ -116,7 +116,7 @@ class _Process:
 
     @property
     def rate(self) -> float | None:
-        """Return its steps per second in the last RATE_OVER seconds; None if it is not known."""
+        """Return the process's steps per second in the last RATE_OVER_SECONDS; None if they are not known."""
         if len(self.steps) > 1:
             (first_at, first), (last_at, last) = self.steps[0], self.steps[-1]
             return (last - first) / (last_at - first_at) if last_at > first_at else None
@@ -124,7 +124,7 @@ class _Process:
 
     @property
     def done(self) -> float | None:
-        """Return the part of all its steps that is done, 0 to 1; None if it does not report their number."""
+        """Return the share of the process's steps that is done, 0 to 1; None if it does not report their number."""
         metrics = self.metrics
         if metrics.get("epochs", 0) > 0 and "epoch" in metrics:
             steps = metrics.get("epoch_steps", 0)
@@ -138,7 +138,7 @@ class _Process:
 
     @property
     def left(self) -> float | None:
-        """Return the seconds until its last step at its mean pace; None if that is not known."""
+        """Return the seconds until the process's last step, at its mean pace; None if they are not known."""
         done = self.done
         if done is None or self.began is None or done <= self.began[1]:
             return None
@@ -164,7 +164,7 @@ class _Host:
     heard: float = 0.0
     phase: str = "starting"
     ended: bool = False
-    about: lines.Host = field(default_factory=lambda: lines.Host(at=0.0))
+    about: lines.HostLine = field(default_factory=lambda: lines.HostLine(at=0.0))
     processes: dict[str, _Process] = field(default_factory=dict)
     now: dict[str, Any] = field(default_factory=dict)
     history: deque[list[float]] = field(default_factory=lambda: deque(maxlen=HISTORY))
@@ -176,7 +176,7 @@ class _Host:
             self.processes[name] = _Process(name)
         return self.processes[name]
 
-    def note_sample(self, line: lines.Sample) -> None:
+    def note_sample(self, line: lines.SampleLine) -> None:
         seconds, used = line.seconds, line.host
         user, system = (*used.get("cpu", ()), 0.0, 0.0)[:2]
         memory = (*used.get("memory", ()), 0, 0, 0)[2]

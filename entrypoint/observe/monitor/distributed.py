@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.observe.monitor import variable_traffic as traffic
-from entrypoint.observe.monitor.model import Model, Who, model_of, of_all
+from entrypoint.observe.monitor.trained_model import TrainedModel, Who, model_of, of_all
 from entrypoint.observe.monitor.variable_traffic import BURSTS, FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
 from entrypoint.record import lines
 
@@ -49,8 +49,8 @@ class Together:
         self._begun = False  # whether they train: a loss was printed with its step, or the trained weights were seen
         self._steps: dict[tuple[str, str, bool], list[float]] = {}  # (host, process, seen) -> [last, since the begin]
         self._epochs: dict[Who, tuple[float, float, float]] = {}  # first and last epoch, and their number
-        self._models: dict[Who, Model] = {}
-        self._model = Model()
+        self._models: dict[Who, TrainedModel] = {}
+        self._model = TrainedModel()
         self._reduced, self._often = 0.0, 0
         self._to: dict[tuple[str, str], float] = {}  # (host, peer) -> bytes exchanged, as the host has counted them
         self._needed = steps
@@ -62,15 +62,15 @@ class Together:
     def note(self, host: str, line: lines.Line) -> None:
         """Note a line of a record; raise one of WRONG if it cannot be right."""
         match line:
-            case lines.Process() if host in self._hosts:
+            case lines.ProcessLine() if host in self._hosts:
                 self._start(host)
-            case lines.Sample() if host in self._started:
+            case lines.SampleLine() if host in self._started:
                 unseen = bool(line.host.get("unseen"))
                 self._hosts[host].is_blind = unseen
                 for seen in self._hosts.values():
                     seen.missed = seen.missed or unseen
                 self._note_sample(host, line)
-            case lines.Model() if host in self._started:
+            case lines.ModelLine() if host in self._started:
                 self._note_model(line.at, host, line.process, model_of(line.model))
             case lines.Metric() if host in self._started:
                 self._note_metrics(line.at, host, line.process, line.values)
@@ -95,7 +95,7 @@ class Together:
             for known in self._steps.values():
                 known[1] = 0.0
 
-    def _note_sample(self, host: str, line: lines.Sample) -> None:
+    def _note_sample(self, host: str, line: lines.SampleLine) -> None:
         seen, seconds = self._hosts[host], line.seconds
         seen.ran += seconds
         seen.worked += sum(used.get("cpu", 0.0) for used in line.processes.values())
@@ -113,7 +113,7 @@ class Together:
             seen.seconds += seconds
             seen.advance(steps, self._model)
 
-    def _note_model(self, at: float, host: str, process: str, model: Model) -> None:
+    def _note_model(self, at: float, host: str, process: str, model: TrainedModel) -> None:
         model = of_all([model, self._models.get((host, process), model)])
         self._models[host, process] = model
         self._model = of_all([self._model, model])
@@ -181,7 +181,7 @@ class Together:
         return False, f"distributed: NO: {traffic.no(self._hosts, models[alone[0]], alone, self._unseen)}"
 
     @property
-    def model(self) -> Model:
+    def model(self) -> TrainedModel:
         """Return what is known of the model on all hosts."""
         return self._model
 
@@ -218,7 +218,7 @@ class Together:
         return all(seen.seconds >= (UNCLEAR_SECONDS if seen.steps >= UNCLEAR_STEPS else LONG_SECONDS) for seen in hosts)
 
 
-def advice_on(mode: Mode, model: Model) -> str:
+def advice_on(mode: Mode, model: TrainedModel) -> str:
     """Return what hosts that train alone lack: by the line of the script if it is known, else what the mode wants."""
     if mode in SCOPES and model.made_at:
         return f"{model.made_at} makes the model outside of {SCOPES[mode]}"

@@ -108,9 +108,9 @@ class Hangs:
     def note(self, host: str, line: lines.Line) -> None:
         """Note a line of a record: a process that runs or has ended, its silence, its stack, or a stall of Horovod."""
         match line:
-            case lines.Process():
+            case lines.ProcessLine():
                 self.still[host, line.process] = None
-            case lines.Ended():
+            case lines.EndedLine():
                 self.still.pop((host, line.process), None)
             case lines.Still(processes=silences):
                 self.still |= {who: silences.get(who[1]) for who in self.still if who[0] == host}

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any
 from entrypoint.launcher.host.machine import this_machine
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Plan, Role
-from entrypoint.observe.monitor import inbox
 from entrypoint.observe.monitor.emf import Emf
 from entrypoint.observe.monitor.output_scan import Printed
 from entrypoint.observe.monitor.record_header import about, find_out
 from entrypoint.observe.monitor.reporting import make_report
+from entrypoint.observe.monitor.sampling import Sampling
 from entrypoint.observe.monitor.script_socket import Marks
+from entrypoint.observe.monitor.silence import Silence
 from entrypoint.record import lines
-from entrypoint.record.read import Tail, wait_for
+from entrypoint.record.read import RecordTail, wait_for
 from entrypoint.record.write import Record
 
 if TYPE_CHECKING:
     from entrypoint.observe.monitor.delivery import Delivery
-    from entrypoint.observe.monitor.sampling import Sampling
-    from entrypoint.observe.monitor.silence import Silence
-    from entrypoint.observe.monitor.watch import Watch
+    from entrypoint.observe.monitor.job_watch import JobWatch
 
 EARLY_SECONDS = 1.5  # seconds until what the job is, is written and brought
 QUIET_SECONDS = 0.5  # seconds at the start in which it only listens: the job's programs start then
@@ -41,6 +40,8 @@ MOST_FAULTS = 10  # of ours that are logged
 # Seconds in which messages gather: to be woken for each line costs more than to read it. If scripts send messages, it
 # is shorter: their socket holds ten by default (net.unix.max_dgram_qlen).
 REST_SECONDS, SCRIPTS_REST_SECONDS = 0.25, 0.1
+LONGEST_MESSAGE = 1 << 18  # bytes
+LINE, OUTPUT, UNSEEN = b"[", b"L", b"U"  # kinds of feed.py: line of the record, output, count of output not sent
 TRAINS = {Role.SCRIPT, Role.CHIEF, Role.WORKER, Role.PS, Role.EVALUATOR, Role.RANK}
 
 
@@ -55,11 +56,11 @@ class Monitor:
     ) -> None:
         with suppress(OSError):
             Path("/proc/self/comm").write_text("monitor")
-        self._feed, self._inbox = feed, inbox.Inbox(feed)
+        self._feed, self._messages = feed, Messages(feed)
         self._job, self._me, self._tracked = job, job.cluster.me.name, tracked
         self._trains = {host: {spec.name for spec in plan.on(host) if spec.role in TRAINS} for host in plan.hosts}
         self._running: dict[str, int] = {}  # processes of the plan: name -> pid
-        self._guard = Guard(self._say)
+        self._faults: set[str] = set()  # places in our code whose exceptions are logged
         self._printed = Printed(job.settings.metrics, self._say)
         self._marks: Marks | None = None
         with suppress(OSError):  # for example, its path is too long
@@ -68,15 +69,15 @@ class Monitor:
         self._emf = Emf(emf, job.name, self._me, this_machine().cpus) if emf else None
         self._silence: Silence | None = None
         self._there: list[str] = []  # hosts that will still finish their records; on a follower, the coordinator
-        self._found_out: list[lines.Host] = []  # facts on this host for its record
+        self._found_out: list[lines.HostLine] = []  # facts on this host for its record
         self._record = Record(job.paths.records / f"{self._me}.jsonl.gz", self._say, again)
-        self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `Watch`
+        self._fresh: list[lines.Line] = []  # new lines of the record, for the coordinator's `JobWatch`
         self._lives: set[bytes] = set()  # lines of LIVES that were noted: the launcher may send them twice
         self._sampling: Sampling | None = None
         self._delivery: Delivery | None = None  # on a follower
-        self._watch: Watch | None = None  # on the coordinator
+        self._watch: JobWatch | None = None  # on the coordinator
 
-    def run(self, began: float, description: lines.Described) -> None:
+    def run(self, began: float, description: lines.DescribedLine) -> None:
         """Read messages, take samples and review them until the launcher closes its end.
 
         `began`: when the launcher started, in seconds since the epoch; `description`: the job's, for the record.
@@ -97,9 +98,9 @@ class Monitor:
             if self._marks and self._marks.socket.fileno() in ready:
                 self._guard(self._marks.receive)
             if self._feed.fileno() in ready:
-                for message in self._inbox.take():
+                for message in self._messages.take():
                     self._guard(partial(self._hear, *message))
-            if self._inbox.ended:
+            if self._messages.ended:
                 break
             now = time.monotonic()
             if now >= look_at:
@@ -123,13 +124,28 @@ class Monitor:
         self._guard(lambda: self._add(*self._printed.take_lines()))
         self._finish()
 
+    def _guard(self, work: Callable[[], object]) -> None:
+        """Contain a fault of one part of the monitor: it ends that part of one round, and the rest goes on.
+
+        Each exception is logged once for each place in our code.
+        """
+        try:
+            work()
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(frame.filename).name}:{frame.lineno}"
+            if place not in self._faults and len(self._faults) < MOST_FAULTS:
+                self._faults.add(place)
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                self._say(f"warning: error in the monitor of this host, at {place}: {words}; it continues without that")
+
     def _read_earlier(self) -> None:
         """Restore the state from an earlier monitor's record: running processes, and bytes exchanged until then."""
         if not self._record.size:
             return
-        from entrypoint.observe.monitor.watch import JUDGED, SHOWN
+        from entrypoint.observe.monitor.job_watch import JUDGED, SHOWN
 
-        for line in Tail(self._record.path).lines((*SHOWN, *JUDGED)):
+        for line in RecordTail(self._record.path).lines((*SHOWN, *JUDGED)):
             if isinstance(line, lines.LIVES):
                 self._lives.add(line.to_json())
             self._take_in(line)
@@ -141,9 +157,9 @@ class Monitor:
                 self._fresh.append(line)
 
     def _hear(self, kind: bytes, process: str, what: bytes) -> None:
-        if kind == inbox.LINE:
+        if kind == LINE:
             self._note(what)
-        elif kind == inbox.UNSEEN:
+        elif kind == UNSEEN:
             self._printed.bytes[process] += int(what)
         else:
             self._printed.scan(process, what.decode("utf-8", "replace"))
@@ -164,12 +180,12 @@ class Monitor:
         if self._job.cluster.is_coordinator:
             self._fresh.append(line)
         match line:
-            case lines.Process():
+            case lines.ProcessLine():
                 self._running[line.process] = line.pid
-            case lines.Ended():
+            case lines.EndedLine():
                 self._running.pop(line.process, None)
                 self._add(*self._printed.take_lines(line.process))
-            case lines.Outcome():
+            case lines.OutcomeLine():
                 self._there = list(line.there)
 
     def _add_marks(self) -> set[str]:
@@ -182,9 +198,6 @@ class Monitor:
 
     def _look(self) -> None:
         if self._sampling is None:
-            from entrypoint.observe.monitor.sampling import Sampling
-            from entrypoint.observe.monitor.silence import Silence
-
             self._sampling = Sampling(self._job)
             ranks, path = self._job.mode is Mode.MPI, self._job.paths.data / f"stacks-{self._me}.txt"
             self._silence = Silence(self._sampling, self._job.settings.hang_after, ranks, path)
@@ -224,25 +237,20 @@ class Monitor:
             self._add(*self._printed.take_lines())
         wanted = 0  # how often stacks were requested until now
         if self._job.cluster.is_coordinator:
-            self._watch = self._watch or self._begin_watch()
             fresh, self._fresh = self._fresh, []
-            self._watch.look(fresh)
-            self._add_found()
-            wanted = self._watch.wanted
+            self._add(*self._job_watch().look(fresh))
+            wanted = self._job_watch().wanted
         elif self._delivery:
             wanted = self._delivery.wants.get("stacks", 0)
         if self._silence:
             self._silence.take_stacks(wanted, self._training())
 
-    def _begin_watch(self) -> "Watch":
-        from entrypoint.observe.monitor.watch import Watch
+    def _job_watch(self) -> "JobWatch":
+        if self._watch is None:
+            from entrypoint.observe.monitor.job_watch import JobWatch
 
-        return Watch(self._job, self._trains, self._tell, self._tracked)
-
-    def _add_found(self) -> None:
-        if self._watch:
-            found, self._watch.found = self._watch.found, []
-            self._add(*found)
+            self._watch = JobWatch(self._job, self._trains, self._tell, self._tracked)
+        return self._watch
 
     def _is_watched(self) -> bool:
         """Return whether somebody has the job's live page open."""
@@ -271,11 +279,8 @@ class Monitor:
         if self._job.cluster.is_coordinator:
             self._guard(self._record.flush)
             self._guard(lambda: wait_for(self._there, path.parent, LAST_SECONDS))
-            if self._watch is None and self._marks and self._marks.heard:  # it was over before the first review
-                self._watch = self._begin_watch()
-            if self._watch:
-                self._guard(partial(self._watch.show_last, self._fresh))
-                self._guard(self._add_found)
+            if self._watch or (self._marks and self._marks.heard):  # else it was over before the first review
+                self._guard(lambda: self._add(*self._job_watch().look_last(self._fresh)))
         self._guard(self._record.close)
         if self._job.cluster.is_coordinator:
             for words in make_report(path.parent, self._job.paths.report):
@@ -288,23 +293,36 @@ class Monitor:
                 path.parent.rmdir()
 
 
-class Guard:
-    """Contain a fault of one part of the monitor: it ends that part of one round, and the rest goes on.
+class Messages:
+    """Receive the launcher's messages without waiting for any, and join the output of each process."""
 
-    `log` gets each exception once for each place in our code.
-    """
+    def __init__(self, feed: socket.socket) -> None:
+        self._feed = feed
+        self._room = memoryview(bytearray(LONGEST_MESSAGE))
+        self.ended = False  # whether the launcher has closed its end and all messages are taken
 
-    def __init__(self, log: Callable[[str], None]) -> None:
-        self._say = log
-        self._said: set[str] = set()
+    def take(self) -> Iterator[tuple[bytes, str, bytes]]:
+        """Yield (kind, process, content). A line of the record comes whole, with "" as process."""
+        output: dict[bytes, list[bytes]] = {}
+        while True:
+            message = self._next()
+            kind, (process, _, text) = message[:1], message[1:].partition(b"\0")
+            if kind == OUTPUT:
+                output.setdefault(process, []).append(text)
+                continue
+            for each, texts in output.items():
+                yield OUTPUT, each.decode(errors="replace"), b"".join(texts)
+            output.clear()
+            if not message:
+                return
+            yield (kind, "", message) if kind == LINE else (kind, process.decode(errors="replace"), text)
 
-    def __call__(self, work: Callable[[], object]) -> None:
+    def _next(self) -> bytes:
         try:
-            work()
-        except Exception as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(frame.filename).name}:{frame.lineno}"
-            if place not in self._said and len(self._said) < MOST_FAULTS:
-                self._said.add(place)
-                words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-                self._say(f"warning: error in the monitor of this host, at {place}: {words}; it continues without that")
+            size = self._feed.recv_into(self._room, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return b""
+        except OSError:  # the launcher was killed before it had read our messages
+            size = 0
+        self.ended = not size
+        return bytes(self._room[:size])

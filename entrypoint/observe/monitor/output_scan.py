@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
 
-from entrypoint.observe.monitor.metrics import Reader, Wanted
+from entrypoint.observe.monitor.printed_metrics import MetricReader, WantedMetric
 from entrypoint.record.lines import Lines, Metric, Stalled
 
 LINES, WIDTH = 5, 300  # recorded of a process: its last lines, and characters of each
@@ -22,11 +22,11 @@ class Printed:
     """
 
     def __init__(self, wanted: Collection[tuple[str, str]], log: Callable[[str], None]) -> None:
-        self._wanted = [Wanted(name, expression, log) for name, expression in wanted]
+        self._wanted = [WantedMetric(name, expression, log) for name, expression in wanted]
         self.bytes: Counter[str] = Counter()  # process -> bytes that it has printed, also those that were not sent here
         self._texts: defaultdict[str, list[str]] = defaultdict(list)  # process -> what is not read yet
         self._held = 0  # characters of it
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, MetricReader] = {}
         self._lines: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=LINES))
         self.stalls = Stalls()
 
@@ -46,9 +46,9 @@ class Printed:
         self._texts.clear()
         self._held = 0
 
-    def reader(self, process: str) -> Reader:
+    def reader(self, process: str) -> MetricReader:
         if process not in self._readers:
-            self._readers[process] = Reader(wanted=self._wanted)
+            self._readers[process] = MetricReader(wanted=self._wanted)
         return self._readers[process]
 
     def take_bytes(self) -> Counter[str]:

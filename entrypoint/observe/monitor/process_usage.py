@@ -22,7 +22,7 @@ _COUNTED = ("cpu", "wait", "read", "written", "stored")  # totals since the proc
 
 
 class Differences:
-    """Compute by how much counters have grown: 0 for the first value, and for a counter that was reset."""
+    """Compute the growth of counters since their last values: 0 for a first value, and for a counter that was reset."""
 
     def __init__(self) -> None:
         self._last: dict[Any, float] = {}
@@ -34,7 +34,7 @@ class Differences:
 
 
 class ProcessUsage:
-    """Measure the processes of the plan, each with its descendants: `processes` of a `Sample` of record/lines.py."""
+    """Measure the processes of the plan, each with its descendants: `processes` of a `SampleLine`."""
 
     def __init__(self) -> None:
         self._totals: dict[int, list[int]] = {}  # of the last look, by pid
@@ -78,7 +78,7 @@ def parents(known: Mapping[int, int] = _NONE) -> dict[int, int]:
 
 
 def families(processes: Mapping[str, int], parents: Mapping[int, int]) -> dict[str, list[int]]:
-    """Return {name: its pid and those of its descendants}; a process belongs to its nearest ancestor here."""
+    """Return {name: its pid and those of its descendants}; a process belongs to its nearest ancestor in `processes`."""
     names = {pid: name for name, pid in processes.items()}
     found: dict[str, list[int]] = {name: [] for name in processes}
     for pid in sorted(parents):
@@ -104,7 +104,7 @@ def _of_process(pid: int) -> tuple[int, int, list[int]]:
 
 
 def _stat(pid: int) -> bytes:
-    """Return what follows the program's name in a process's line."""
+    """Return what follows the program's name in /proc/PID/stat."""
     return contents(f"/proc/{pid}/stat").rpartition(b")")[2]
 
 

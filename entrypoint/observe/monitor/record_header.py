@@ -12,19 +12,19 @@ from entrypoint.base.secrets import Secrets
 from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.job.rules import in_words
-from entrypoint.record.lines import Channel, Described, Host
+from entrypoint.record.lines import ChannelFacts, DescribedLine, HostLine
 
 KEPT = ("ENTRYPOINT_", "SAGEMAKER_", "SM_", "TRAINING_JOB_")  # prefixes of the variables that describe a job
 LONGEST_CHARS = 4096  # characters of a value; of a longer one nothing is kept
 MOST_FILES, MOST_SECONDS = 20_000, 2.0  # limits for counting the files of one channel
 
 
-def about(job: Job, began: float) -> Host:
+def about(job: Job, began: float) -> HostLine:
     """Return the record's first line: the host, the job and its limits."""
     from entrypoint.launcher.host.machine import this_machine
 
     machine, cluster = this_machine(), job.cluster
-    return Host(
+    return HostLine(
         at=began,
         version=1,
         host=cluster.me.name,
@@ -43,7 +43,7 @@ def about(job: Job, began: float) -> Host:
     )
 
 
-def described(job: Job, environment: Mapping[str, str]) -> Described:
+def described(job: Job, environment: Mapping[str, str]) -> DescribedLine:
     """Return the values of SageMaker's three files and of the environment, secrets masked; long ones are left out."""
     given = {name: value for name, value in environment.items() if name.startswith(KEPT)}
     found = {
@@ -54,16 +54,16 @@ def described(job: Job, environment: Mapping[str, str]) -> Described:
         "environment": {name: value for name, value in given.items() if _is_short(value)},
         "open_mpi": job.open_mpi,
     }
-    return Described(**Secrets(environment, job.hyperparameters).mask_all(found))
+    return DescribedLine(**Secrets(environment, job.hyperparameters).mask_all(found))
 
 
 def _is_short(value: Any) -> bool:
     return len(value if isinstance(value, str) else json.dumps(value)) <= LONGEST_CHARS
 
 
-def channels(job: Job) -> dict[str, Channel]:
+def channels(job: Job) -> dict[str, ChannelFacts]:
     """Return {channel: its mode and distribution, files and bytes}; "more" if not all were counted."""
-    found: dict[str, Channel] = {}
+    found: dict[str, ChannelFacts] = {}
     for name, told in job.input_data_config.items():
         mode = str(told.get("TrainingInputMode", ""))
         found[name] = {"mode": mode, "distribution": str(told.get("S3DistributionType", ""))}
@@ -72,7 +72,7 @@ def channels(job: Job) -> dict[str, Channel]:
     return found
 
 
-def count_files(folder: Path) -> Channel:
+def count_files(folder: Path) -> ChannelFacts:
     """Return {"files", "bytes"} below a folder, with {"more": true} if counting stopped at a limit."""
     until, files, size = time.monotonic() + MOST_SECONDS, 0, 0
     for each in _sizes(folder):
@@ -95,12 +95,12 @@ def _sizes(folder: Path | str) -> Iterator[int]:
         return
 
 
-def find_out(job: Job, found: list[Host]) -> None:
-    """Add to `found`, for the record, what takes longer to find out: limits, and the channels with their files."""
+def find_out(job: Job, found: list[HostLine]) -> None:
+    """Add lines to `found` with what takes longer to find out: limits, and the channels with their files."""
     from entrypoint.observe.monitor.sampling import memory_limit
 
     with suppress(Exception):  # unknown facts are left out
         disk = os.statvfs(job.paths.base)  # where models go
-        found.append(Host(memory_limit=memory_limit(), disk_size=disk.f_blocks * disk.f_frsize))
+        found.append(HostLine(memory_limit=memory_limit(), disk_size=disk.f_blocks * disk.f_frsize))
     with suppress(Exception):
-        found.append(Host(channels=channels(job)))
+        found.append(HostLine(channels=channels(job)))

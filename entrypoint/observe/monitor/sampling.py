@@ -20,7 +20,7 @@ from entrypoint.launcher.job.channels import InputMode
 from entrypoint.launcher.job.job import Job
 from entrypoint.observe.monitor.process_usage import Differences, ProcessUsage, contents, fifos_filled
 from entrypoint.observe.monitor.traffic import Exchange
-from entrypoint.record.lines import HostUse, Sample
+from entrypoint.record.lines import HostUse, SampleLine
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 BLOCKS = Path("/sys/block")
@@ -111,7 +111,7 @@ def _folder(controller: str, *names: str) -> Path:
 
 
 def _first_of(folder: Path, *names: str) -> str:
-    """Return what the first of these files holds that can be read; each version of control groups has its own."""
+    """Return the content of the first of these files that can be read: each version of control groups has its own."""
     for name in names:
         with contextlib.suppress(OSError):
             return contents(f"{folder}/{name}").decode()
@@ -124,7 +124,7 @@ def _lines(path: str) -> list[str]:
 
 @cache
 def is_disk(name: str) -> bool:
-    """Return whether it is a whole disk of the machine.
+    """Return whether this block device is a whole disk of the machine.
 
     Partitions, LVM, RAID and loop devices count beside the disks that they lie on; none of these has a `device`.
     """
@@ -167,7 +167,7 @@ class Sampling:
         self._looked = time.monotonic()
         self._host.look()
 
-    def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> Sample:
+    def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> SampleLine:
         """Return what was used since the last look.
 
         `running`: {name: pid} of the plan's processes; `training`: the names of those that train; `printed`: bytes of
@@ -186,4 +186,4 @@ class Sampling:
         exchanged = self.exchange.look(trainers)
         if self.exchange.is_blind:
             host["unseen"] = True
-        return Sample(seconds=round(seconds, 3), host=host, processes=processes, peers=exchanged)
+        return SampleLine(seconds=round(seconds, 3), host=host, processes=processes, peers=exchanged)

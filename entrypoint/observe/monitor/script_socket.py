@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from entrypoint.observe.monitor.model import model_of
+from entrypoint.observe.monitor.trained_model import model_of
 from entrypoint.record import lines
 
 MOST, LONGEST = 100, 1 << 14  # messages read at once, and bytes of each
@@ -32,8 +32,8 @@ class Marks:
         self.heard: set[str] = set()  # processes that have sent a message
         self._sums: dict[str, dict[str, list[float]]] = {}
         self._metrics: dict[str, dict[str, float]] = {}
-        self._weights: list[lines.Weights] = []
-        self._models: dict[str, lines.Model] = {}
+        self._weights: list[lines.WeightsLine] = []
+        self._models: dict[str, lines.ModelLine] = {}
 
     def close(self) -> None:
         self.socket.close()
@@ -65,10 +65,10 @@ class Marks:
             if name in metrics or len(metrics) < MOST_NAMES:
                 metrics[name] = float(value)
         if isinstance(model := told.get("model"), dict):  # from programs/on_path/
-            self._models[process] = lines.Model(process=process, model=vars(model_of(model)))
+            self._models[process] = lines.ModelLine(process=process, model=vars(model_of(model)))
         if weights and lines.is_value("step", weights[0]) and len(self._weights) < MOST:
             step, norm, total = weights
-            self._weights.append(lines.Weights(process=process, step=int(step), norm=norm, total=total))
+            self._weights.append(lines.WeightsLine(process=process, step=int(step), norm=norm, total=total))
 
     def _name(self, name: str) -> str:
         """Return a name masked and cut for the record; ValueError if it is empty or not printable."""
@@ -79,7 +79,7 @@ class Marks:
     def take(self) -> tuple[dict[str, dict[str, float]], list[lines.Line]]:
         """Return what came since the last call: {process that has sent a message: its metrics}, and lines."""
         marks = [
-            lines.Mark(process=process, what=what, seconds=round(seconds, 4), times=int(times))
+            lines.MarkLine(process=process, what=what, seconds=round(seconds, 4), times=int(times))
             for process, sums in self._sums.items()
             for what, (times, seconds) in sums.items()
         ]

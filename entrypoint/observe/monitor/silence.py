@@ -33,7 +33,7 @@ class Silence:
 
     def __init__(self, sampling: Sampling, after: float, ranks: bool, stacks: Path) -> None:
         self._sampling, self._after, self._ranks, self._path = sampling, after, ranks, stacks
-        self._progress = Progress(after)
+        self._progress = LastSigns(after)
         self._was_still = False
         self._threads: dict[str, Threads] = {}
         self._moves: Moves | None = None
@@ -41,7 +41,7 @@ class Silence:
         self._taking = threading.Thread()
         self._taken: deque[list[lines.Stacks]] = deque()
 
-    def note(self, training: Mapping[str, int], sample: lines.Sample, told: Collection[str]) -> None:
+    def note(self, training: Mapping[str, int], sample: lines.SampleLine, told: Collection[str]) -> None:
         """Note a sample. `training`: {process: pid}; `told`: the processes whose scripts have sent a message.
 
         Threads and their bytes are inspected only while there is no progress.
@@ -93,7 +93,7 @@ class Silence:
         return self._taken.popleft() if self._taken else []
 
 
-class Progress:
+class LastSigns:
     """Track the last sign of progress of each training process, and its recent CPU use.
 
     `window`: seconds over which CPU use is averaged; a process that stops working is recognised within that time.
@@ -108,7 +108,7 @@ class Progress:
         self._looks_at_threads = False
 
     def look(
-        self, now: float, training: Iterable[str], sample: lines.Sample, told: Collection[str] = (),
+        self, now: float, training: Iterable[str], sample: lines.SampleLine, told: Collection[str] = (),
         threads: Mapping[str, Work] = _NONE, moved: Mapping[str, float] = _NONE,
     ) -> None:  # fmt: skip
         """Note a sample. `told`: the processes whose scripts have sent a message.

@@ -95,11 +95,12 @@ def _leave_the_launcher(feed: socket.socket) -> None:
     """Give up everything that belongs to the launcher, and wait a moment before the monitor's imports."""
     os.setsid()
     kept = feed.fileno()
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for fd in range(3):
-        os.dup2(nothing, fd)
     os.closerange(3, kept)  # a reader of our stdout waits for its end, which must be the launcher's end
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    nothing = os.open(os.devnull, os.O_RDWR)  # after these, since there may be no free descriptor before
+    for fd in range(3):
+        os.dup2(nothing, fd)
+    os.close(nothing)
     gc.freeze()  # a collection writes to all objects that it visits: their pages would no longer be the launcher's
     gc.enable()
     # The imports take half as long as the job's start, which needs the CPU first. If the launcher ends, stop waiting.

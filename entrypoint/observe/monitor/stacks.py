@@ -18,7 +18,7 @@ import psutil
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.host.descendants import read_stat
-from entrypoint.observe.monitor.wait_sites import Doing, Look, Stand, stand, waits_for_disk, without_ours
+from entrypoint.observe.monitor.wait_sites import Doing, StackLook, Stand, stand, waits_for_disk, without_ours
 from entrypoint.record import lines
 
 APART_SECONDS = 3.0  # between the two looks
@@ -66,7 +66,7 @@ def _bytes_of_host() -> float:
     return 0.0
 
 
-def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> Look:
+def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> StackLook:
     """Return a look with these stacks and the kernel's figures of the process's threads."""
     status = read_stat(pid)
     waits, used, names = {}, {}, {}
@@ -78,7 +78,7 @@ def _look(pid: int, stacks: Sequence[Mapping[str, Any]]) -> Look:
                 names[tid], used[tid] = (task / "comm").read_text().strip(), (int(ran) + int(waited)) / 1e9
                 waits[tid] = (task / "wchan").read_text().strip("0")
     state = status.state if status else ""
-    return Look(at=time.monotonic(), stacks=stacks, state=state, waits=waits, used=used, names=names)
+    return StackLook(at=time.monotonic(), stacks=stacks, state=state, waits=waits, used=used, names=names)
 
 
 def _dump(pid: int, *options: str) -> tuple[list[dict[str, Any]], str]:
@@ -100,7 +100,7 @@ def _dump(pid: int, *options: str) -> tuple[list[dict[str, Any]], str]:
     return [], f"the kernel ({why})"
 
 
-def _text(look: Look) -> str:
+def _text(look: StackLook) -> str:
     if look.state in {"T", "t"}:
         return "stopped by a signal"
     if not look.stacks:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from entrypoint.base.values import State
 from entrypoint.base.wording import size
-from entrypoint.observe.monitor.model import LITTLE, SMALL, Model
+from entrypoint.observe.monitor.trained_model import LITTLE, SMALL, TrainedModel
 
 WIDTH_BYTES = 4.0  # bytes of a number
 STEPS, SLOW_STEPS, SLOW_SECONDS = 500.0, 50.0, 1800.0  # proof of training alone: so many steps, or few in a long time
@@ -63,7 +63,7 @@ class Exchanged(State):
         kept = {name: getattr(self, name) for name in KEPT}
         self.__dict__.update(Exchanged(**kept).__dict__)
 
-    def advance(self, steps: float, model: Model) -> None:
+    def advance(self, steps: float, model: TrainedModel) -> None:
         """Note the steps until now, and judge what was exchanged since the last look."""
         self.steps = steps
         seconds, before, count = self._look
@@ -85,12 +85,12 @@ class Exchanged(State):
         if taken or not steps:  # steps may be told seldom: a rate holds from one report of them to another
             self._close_window(model)
 
-    def _large(self, model: Model, seconds: float, steps: float) -> float:
+    def _large(self, model: TrainedModel, seconds: float, steps: float) -> float:
         if model.weights and not self.is_shared:
             return max(FEW, WIDTH_BYTES * model.dense / 2)
         return max(LARGE_SECOND * seconds, LARGE_STEP * steps)
 
-    def _close_window(self, model: Model) -> None:
+    def _close_window(self, model: TrainedModel) -> None:
         seconds, steps, count = self._window
         if self.seconds - seconds < WINDOW_SECONDS or 0 < self.steps < steps + WINDOW_STEPS:
             return
@@ -99,7 +99,7 @@ class Exchanged(State):
         self._window = self.seconds, self.steps, self.bytes
         self.good = self.good + 1 if self._is_good(model, exchanged) else 0
 
-    def _is_good(self, model: Model, exchanged: float) -> bool:
+    def _is_good(self, model: TrainedModel, exchanged: float) -> bool:
         """Return whether enough was exchanged in a window for the gradients of each step."""
         dense = WIDTH_BYTES * model.dense * self.part
         if model.has_gradients_reduced and self.is_shared:
@@ -110,40 +110,40 @@ class Exchanged(State):
             return False  # Horovod's own messages can be as large as a small model's gradients
         return self.rate >= BY_HAND * min(dense, WIDTH_BYTES * model.asked if model.horovod else dense)
 
-    def is_together(self, model: Model) -> bool:
-        """Return whether its traffic proves that it exchanges gradients, or weights repeatedly."""
+    def is_together(self, model: TrainedModel) -> bool:
+        """Return whether the host's traffic proves that it exchanges gradients, or weights repeatedly."""
         again = self.bursts >= BURSTS and model.dense >= SMALL and not (model.horovod or self.is_shared)
         return self.seconds >= LEAST_SECONDS and (self.good >= GOOD or again)
 
-    def is_quiet(self, model: Model) -> bool:
-        """Return whether it has exchanged no gradients since the last large exchange."""
+    def is_quiet(self, model: TrainedModel) -> bool:
+        """Return whether the host has exchanged no gradients since the last large exchange."""
         return self.since <= self._noise(model, self.seconds - self.large_seconds, self.steps - self.large_steps)
 
-    def _noise(self, model: Model, seconds: float, steps: float) -> float:
-        """Return the most bytes in some seconds and steps that are no gradients."""
+    def _noise(self, model: TrainedModel, seconds: float, steps: float) -> float:
+        """Return how many bytes in some seconds and steps are too few for gradients."""
         if model.weights and not self.is_shared:
             return max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
         return max(FEW, SILENT * (steps or seconds))
 
-    def is_idle(self, model: Model) -> bool:
-        """Return whether it is quiet, and its last large exchange lies in the first half of its training."""
+    def is_idle(self, model: TrainedModel) -> bool:
+        """Return whether the host is quiet, and its last large exchange lies in the first half of its training."""
         recent = self.large_steps > self.steps / 2 if self.steps else self.large_seconds > self.seconds / 2
         return self.is_quiet(model) and not recent
 
-    def has_only_scalars(self, model: Model) -> bool:
+    def has_only_scalars(self, model: TrainedModel) -> bool:
         """Return whether Horovod reduces only scalars, and the traffic is too small for anything else to do so."""
         return model.asks_for_scalars and self.rate is not None and self.rate < WIDTH_BYTES * model.dense / 2
 
-    def is_alone(self, model: Model, needed: float) -> bool:
-        """Return whether it has trained long enough (`needed` steps, or a long time) and exchanged no gradients."""
+    def is_alone(self, model: TrainedModel, needed: float) -> bool:
+        """Return whether the host has trained for `needed` steps, or a long time, and exchanged no gradients."""
         if self.is_blind or (not self.trains and (self.is_shared or self.worked < WORKED)):
             return False  # for example, a parameter server without variables
         if self.has_only_scalars(model):
             return self._has_trained(needed, 0.0, 0.0)
         return self.is_quiet(model) and self._has_trained(needed, self.large_steps, self.large_seconds)
 
-    def was_alone(self, model: Model, unseen: bool = False) -> bool:
-        """Return whether it has trained alone to its end, after which no exchange can follow.
+    def was_alone(self, model: TrainedModel, unseen: bool = False) -> bool:
+        """Return whether the host has trained alone to its end, after which no exchange can follow.
 
         `model`: its own; `unseen`: traffic proves nothing.
         """
@@ -165,7 +165,7 @@ class Exchanged(State):
         return early and long and not pending
 
     def _has_trained(self, needed: float, large_steps: float, large_seconds: float) -> bool:
-        """Return whether it has trained long enough, both in all and after its last large exchange.
+        """Return whether the host has trained long enough, both in all and after its last large exchange.
 
         The time until that exchange counts three times: the next one may come as late again.
         """
@@ -177,17 +177,17 @@ class Exchanged(State):
         return self.seconds >= slow and self.worked >= WORKED
 
 
-def _weights(model: Model) -> float:
-    """Return half of the bytes of the weights; of a SMALL model, more than workers send without training."""
+def _weights(model: TrainedModel) -> float:
+    """Return half of the bytes of the weights, and at least as many as workers send without training."""
     return WIDTH_BYTES * max(SMALL, model.dense) / 2
 
 
-def yes(hosts: Mapping[str, Exchanged], model: Model) -> str:
+def yes(hosts: Mapping[str, Exchanged], model: TrainedModel) -> str:
     """Describe what the hosts exchange, and the size of the model."""
     return f"{_figure(hosts, has_begun=True)}{_of(model, ' for {} weights')}"
 
 
-def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str], unseen: bool = False) -> str:
+def no(hosts: Mapping[str, Exchanged], model: TrainedModel, alone: Sequence[str], unseen: bool = False) -> str:
     """Name the hosts that train alone, and describe what they have exchanged instead of gradients."""
     first = hosts[alone[0]]
     names = f"{', '.join(alone[:MOST_NAMES])}{' and others' if len(alone) > MOST_NAMES else ''}"
@@ -206,7 +206,7 @@ def no(hosts: Mapping[str, Exchanged], model: Model, alone: Sequence[str], unsee
     return f"{who} alone (exchanged {what} with other hosts in {'the last ' * bool(first.large_seconds)}{last})"
 
 
-def unclear(hosts: Mapping[str, Exchanged], model: Model, has_begun: bool) -> str:
+def unclear(hosts: Mapping[str, Exchanged], model: TrainedModel, has_begun: bool) -> str:
     """Describe what the hosts exchange, the size of a model with such gradients, and what is not known."""
     said = _figure(hosts, has_begun)
     if not has_begun:
@@ -220,12 +220,12 @@ def unclear(hosts: Mapping[str, Exchanged], model: Model, has_begun: bool) -> st
     return f"{said}; {_of(model, '{} weights are trained') or 'how many are trained is not known'}"
 
 
-def _of_horovod(model: Model) -> str:
+def _of_horovod(model: TrainedModel) -> str:
     what = f"{_count(model.asked)} number{'s' * (model.asked != 1)}" if model.asked else "nothing"
     return f"Horovod was asked to reduce {what}, and no gradients{_of(model, ' of {} weights')}"
 
 
-def _of(model: Model, words: str) -> str:
+def _of(model: TrainedModel, words: str) -> str:
     return words.format(_count(model.weights)) if model.weights else ""
 
 

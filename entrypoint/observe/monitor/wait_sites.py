@@ -69,7 +69,7 @@ _DEVICE = re.compile(r"/libcuda(?:rt)?\.so|^cu(?:da)?(?:Stream|Event|Ctx|Device)
 _ALLOCATES = re.compile(r"AllocatorRetry")  # TensorFlow waits 10 s for memory of a GPU before it gives up
 
 
-class Look(Value):
+class StackLook(Value):
     """Hold what one look has found of a process: py-spy's stacks, and the kernel's figures by thread.
 
     `waits`: the kernel's function in which a thread waits; `used`: CPU seconds since the thread began.
@@ -95,7 +95,7 @@ class Stand(Value):
         return (where or "an unknown place") + (f" ({self.doing.value})" if self.doing.value else "")
 
 
-def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) -> Stand:
+def stand(pid: int, first: StackLook, second: StackLook, waiting: Collection[int] = ()) -> Stand:
     """Return where a process stands, from two looks; `waiting`: threads that are known to wait busily."""
     if second.state in {"T", "t"}:
         return Stand(place="no code", doing=Doing.STOPPED)
@@ -112,12 +112,12 @@ def stand(pid: int, first: Look, second: Look, waiting: Collection[int] = ()) ->
     return Stand(place=_place(own) if own else "", inside=_library(called), doing=doing)
 
 
-def waits_for_disk(look: Look) -> bool:
+def waits_for_disk(look: StackLook) -> bool:
     """Return whether a thread waits for a disk: no signal reaches it then."""
     return any(map(dict(_WAITS)[Doing.DISK].search, look.waits.values()))
 
 
-def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doing:
+def _doing(pid: int, first: StackLook, second: StackLook, waiting: Collection[int]) -> Doing:
     if _works(pid, first, second, waiting):
         return Doing.WORKS
     frames = [*_within(_frames(pid, first)), *_within(_frames(pid, second))]
@@ -141,7 +141,7 @@ def _doing(pid: int, first: Look, second: Look, waiting: Collection[int]) -> Doi
     return found if said else Doing.UNKNOWN
 
 
-def _works(pid: int, first: Look, second: Look, waiting: Collection[int]) -> bool:
+def _works(pid: int, first: StackLook, second: StackLook, waiting: Collection[int]) -> bool:
     """Return whether threads of a process work, or its main thread has moved between the looks."""
     python = {int(thread["os_thread_id"]) for thread in second.stacks if thread["os_thread_id"] is not None}
     used = 0.0
@@ -153,13 +153,13 @@ def _works(pid: int, first: Look, second: Look, waiting: Collection[int]) -> boo
     return used >= WORKS * (second.at - first.at) or bool(before and after and before != after)
 
 
-def _spins(tid: int, look: Look) -> bool:
+def _spins(tid: int, look: StackLook) -> bool:
     """Return whether a thread that Python knows is inside a collective, or waits for a GPU."""
     native = [str(frame[key]) for frame in _frames(tid, look) for key in ("module", "name") if frame.get("module")]
     return any(pattern.search(word) for word in native for pattern in (_COLLECTIVE, _DEVICE))
 
 
-def _thread_left(pid: int, look: Look) -> str:
+def _thread_left(pid: int, look: StackLook) -> str:
     """Name the thread that has not ended, and where it stands."""
     for thread in look.stacks:
         own = next(filter(_is_own, thread["frames"]), None)
@@ -168,12 +168,12 @@ def _thread_left(pid: int, look: Look) -> str:
     return "a thread of its own"
 
 
-def _frames(tid: int, look: Look) -> Sequence[Mapping[str, Any]]:
+def _frames(tid: int, look: StackLook) -> Sequence[Mapping[str, Any]]:
     return next((thread["frames"] for thread in look.stacks if thread["os_thread_id"] == tid), ())
 
 
 def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the frames that the user's own code has called; its callers (such as mpi4py) do not matter."""
+    """Return the frames that the user's own code has called, without its callers, such as mpi4py."""
     python = next((at + 1 for at, frame in enumerate(frames) if str(frame["filename"]).endswith(".py")), len(frames))
     return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
 

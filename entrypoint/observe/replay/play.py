@@ -1,4 +1,4 @@
-"""Make a job's plan again, play one host's history through the policy, and compare its decisions with those of then."""
+"""Make a job's plan again, play a host's history through the policy, and compare what it decides with the record."""
 
 import json
 import tempfile
@@ -20,19 +20,15 @@ from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action, Event, News, Report
 from entrypoint.launcher.policy.history import REPEAT, in_short
 from entrypoint.launcher.policy.policy import Policy
-from entrypoint.record.lines import WRONG, Call, Described, number
+from entrypoint.record.lines import WRONG, Call, DescribedLine, number
 
 FILES = ("resourceconfig", "inputdataconfig", "hyperparameters")
 RUN = Path("/run/entrypoint")
 LONGEST = 60 * 86_400.0  # seconds that a job can take
-EVENTS: dict[str, Any] = {
-    name: kind
-    for name, kind in vars(events).items()
-    if kind in events.Event.__args__ and kind not in (events.RankEnded, events.ChildrenChanged)
-}
+EVENTS: dict[str, Any] = {name: kind for name, kind in vars(events).items() if kind in events.Event.__args__}
 
 
-def rebuild(described: Described, gpus: int) -> tuple[Job, Plan]:
+def rebuild(described: DescribedLine, gpus: int) -> tuple[Job, Plan]:
     """Return the job of one host and its plan; `gpus`: the host's number. ConfigError if they cannot be rebuilt."""
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +44,7 @@ def rebuild(described: Described, gpus: int) -> tuple[Job, Plan]:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Describe one call of the policy: the host's second, the events, the actions now, and the actions then."""
+    """Describe one call of the policy: the host's second, the events, the actions now, and the recorded actions."""
 
     at: float
     happened: tuple[Event, ...]
@@ -57,7 +53,7 @@ class Step:
 
     @property
     def same(self) -> bool:
-        """Return whether the policy decides as it did then."""
+        """Return whether the policy decides as recorded."""
         return [_comparable(in_short(action)) for action in self.actions] == [_comparable(each) for each in self.then]
 
 

@@ -33,7 +33,7 @@ def gather(record: Iterable[lines.Line]) -> Gathered:
     for line in record:
         gathered.began, gathered.last = gathered.began or line.at, line.at
         match line:
-            case lines.Outcome():
+            case lines.OutcomeLine():
                 gathered.left = True
             case lines.Lines() if line.lines:
                 gathered.lines[line.process] = line.lines[-1]
@@ -62,7 +62,7 @@ def _note_decision(gathered: Gathered, at: float, call: lines.Call) -> None:
 
 
 def faults(records: Mapping[str, Iterable[lines.Line]]) -> Iterator[str]:
-    """Yield faults that make `entrypoint local` do to simulated hosts what was done to these.
+    """Yield the faults for `entrypoint local` that repeat on simulated hosts what was done to these hosts.
 
     A process that ends by itself, with an exit code, is no fault: it will do so again. The moment of a kill is the
     process's last output line if that has a number, such as its step; else so many seconds after the start.
@@ -86,7 +86,9 @@ def faults(records: Mapping[str, Iterable[lines.Line]]) -> Iterator[str]:
             yield f"kill {shlex.quote(f'{host}:{process}')} {moment}"
 
 
-def arguments(described: lines.Described, mode: str, processes: int, program: str, wanted: Sequence[str]) -> list[str]:
+def arguments(
+    described: lines.DescribedLine, mode: str, processes: int, program: str, wanted: Sequence[str]
+) -> list[str]:
     """Return the arguments of `entrypoint local` for the described job with these faults."""
     words = [program, "--hosts", str(len(described.resourceconfig["hosts"])), "--mode", mode]
     if processes > 1 and mode != Mode.SINGLE:

@@ -8,11 +8,11 @@ from typing import Any
 
 from entrypoint.observe.report.columns import Series
 from entrypoint.observe.report.ending import Ending
-from entrypoint.observe.report.host import Host, Process
-from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.host_figures import HostFigures, ProcessFigures
+from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.observe.report.phases import IDLE, ORDER, Span, of_process
+from entrypoint.observe.report.rules.judging import Verdict
 from entrypoint.observe.report.rules.steps import is_loss, seconds_per_step
-from entrypoint.observe.report.rules.verdict import Verdict
 
 MOST_METRICS, MOST_LINES = 8, 16  # metrics that are plotted, and processes of each
 MOST_PROCESSES = 64  # with twice as many, no process has columns of its own CPUs and memory
@@ -77,7 +77,7 @@ def _words(values: list[float | None], figures: int) -> str:
     return " ".join(["" if value is None else f"{value:.{figures}g}" for value in values])
 
 
-def _host(job: JobRecord, host: Host, count: int) -> dict[str, Any]:
+def _host(job: JobRecord, host: HostFigures, count: int) -> dict[str, Any]:
     columns, rates = host.columns, {}
     for key in sorted(columns.amounts):
         if key[0] in ("cpu", "disk", "net", "gpu", "fifo", "free", "gpu watts"):
@@ -126,14 +126,14 @@ def _spans(spans: list[Span], least: float, most: int) -> list[list[Any]]:
         least *= 2
 
 
-def _epochs(process: Process) -> list[Any]:
+def _epochs(process: ProcessFigures) -> list[Any]:
     """Return the times at which the printed number of the epoch changed."""
     series = process.metrics.get("epoch", Series())
     changes = zip(series.times[1:], pairwise(series.values), strict=True)
     return [digits(at) for at, (before, after) in changes if after != before][:200]
 
 
-def _channels(host: Host) -> list[dict[str, Any]]:
+def _channels(host: HostFigures) -> list[dict[str, Any]]:
     found = []
     for name, channel in list((host.about.channels or {}).items())[:100]:
         words = {"mode": channel.get("mode", "")[:40], "distribution": channel.get("distribution", "")[:40]}
@@ -172,7 +172,7 @@ def smooth(values: list[float | None], over: int) -> list[float | None]:
 
 def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, Any]]:
     """Return the metrics to show: losses first, then those that most processes report."""
-    reporters: dict[str, list[tuple[Host, Process]]] = {}
+    reporters: dict[str, list[tuple[HostFigures, ProcessFigures]]] = {}
     for host in job.hosts:
         for process in host.processes.values():
             for name, series in process.metrics.items():

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import blamed, duration, listed
-from entrypoint.observe.report.host import CAUSE
-from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.host_figures import CAUSE
+from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.record import lines
 
 APART_SECONDS = 10.0  # seconds that a record ends before the others', from which its host was lost
@@ -34,7 +34,7 @@ class Ending:
 
     @property
     def line(self) -> str:
-        """Return it as one line, without characters that control a terminal."""
+        """Return the ending as one line, without characters that control a terminal."""
         line = "; ".join(filter(None, (self.text, self.before, self.advice)))
         return "".join(c if c.isprintable() else " " for c in line)[:2000]
 

@@ -1,14 +1,24 @@
-"""Make the file of the report from records."""
+"""Make the file of the report from records: read them, apply all rules, write the page."""
 
 import gc
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from entrypoint.observe.report.content import content
 from entrypoint.observe.report.ending import ending
-from entrypoint.observe.report.job import gather
-from entrypoint.observe.report.render import line_of, render
-from entrypoint.observe.report.rules.judge import judge
+from entrypoint.observe.report.html_page import line_of, render
+from entrypoint.observe.report.job_record import JobRecord, gather
+from entrypoint.observe.report.rules import inputs, resources, steps
+from entrypoint.observe.report.rules.judging import Verdict, worst_first
+
+Check = Callable[[JobRecord, float], Iterator[Verdict]]
+_ALL: tuple[Check, ...] = (
+    steps.apart, inputs.input_bound, resources.cpu_starved, resources.gpu_starved, resources.memory, steps.straggler,
+    resources.ps_unbalanced, steps.loss, steps.step_growth, steps.checkpoint, resources.disk, resources.network,
+    inputs.small_files, steps.idle,
+)  # fmt: skip
+CHECKS = {check.__name__: check for check in _ALL}  # a rule has the name of its function
 
 
 def make(
@@ -39,3 +49,9 @@ def make(
     finally:
         scratch.unlink(missing_ok=True)
     return [line_of(verdict) for verdict in page["verdicts"][:3]]
+
+
+def judge(job: JobRecord, thresholds: Mapping[str, float]) -> list[Verdict]:
+    """Return the verdicts on a job, the worst first. A rule with an infinite threshold is off."""
+    wanted = [(check, thresholds[name]) for name, check in CHECKS.items() if math.isfinite(thresholds[name])]
+    return worst_first(verdict for check, threshold in wanted for verdict in check(job, threshold))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from entrypoint.launcher.job.choices import OUTSIDE
-from entrypoint.observe.report.host import Host, Process, Run
+from entrypoint.observe.report.host_figures import HostFigures, ProcessFigures, Run
 
 ORDER = (
     "start", "prepare", "rendezvous", "import", "first step", "train", "data wait", "evaluation", "checkpoint", "serve",
@@ -31,7 +31,7 @@ class Span:
     end: float
 
 
-def of_process(process: Process, host: Host) -> list[Span]:
+def of_process(process: ProcessFigures, host: HostFigures) -> list[Span]:
     """Return the spans of a process over all its runs; while it runs there are no gaps."""
     found: list[Span] = []
     for run in process.runs:
@@ -43,7 +43,7 @@ def of_process(process: Process, host: Host) -> list[Span]:
     return found
 
 
-def _of_run(process: Process, run: Run, end: float, host: Host) -> list[Span]:
+def _of_run(process: ProcessFigures, run: Run, end: float, host: HostFigures) -> list[Span]:
     steps = [at for at in (*process.steps.times, *process.step_marks.times) if run.start <= at <= end]
     spoken = process.first_output
     if spoken is None or not run.start <= spoken <= end:
@@ -60,7 +60,7 @@ def _of_run(process: Process, run: Run, end: float, host: Host) -> list[Span]:
     return _joined(spans)
 
 
-def _waits(host: Host, name: str, since: float, at: float, cpus: float) -> bool:
+def _waits(host: HostFigures, name: str, since: float, at: float, cpus: float) -> bool:
     """Return whether a process only waited: by its stacks in that time, or else by its CPU time."""
     looks = [each for each in host.stacks if each["process"] == name and since <= each["at"] <= at + LOOKED_SECONDS]
     known = [each["doing"] for each in looks if each["doing"]]
@@ -92,7 +92,7 @@ def _joined(spans: list[Span]) -> list[Span]:
     return found
 
 
-def of_host(host: Host, job_trains_until: float) -> list[Span]:
+def of_host(host: HostFigures, job_trains_until: float) -> list[Span]:
     """Return the host's spans without gaps. `job_trains_until`: when the last training process of all hosts ended."""
     begin, end = host.begin or 0.0, host.end
     by_process = {process.name: of_process(process, host) for process in host.processes.values()}

@@ -10,13 +10,21 @@ Without a monitor nothing is counted. The action on SIGTERM is kept in any case.
 It is one file, as each module beside it would be one more name on the path of users' scripts.
 """
 
+import atexit
 import contextlib
+import ctypes
 import functools
+import json
 import math
 import os
+import signal
+import socket
 import sys
+import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import SourceFileLoader
 from typing import Any
 
 SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables that the launcher sets
@@ -28,8 +36,8 @@ LIBRARY = os.path.dirname(os.__file__) + "/"  # noqa: PTH120
 MARK = "autograph_info__"  # AutoGraph calls a function with this attribute, and does not rewrite it
 
 
-class Seen:
-    """Hold what this process was seen to do so far."""
+class SeenTraining:
+    """Hold what was seen of this process's training so far."""
 
     def __init__(self) -> None:
         self.optimizers: dict[int, tuple[Any, int]] = {}  # reference, and how many variables it trains
@@ -48,7 +56,7 @@ class Seen:
         self.reports = False  # whether a thread of this process does
 
     def facts(self) -> dict[str, Any]:
-        """Return it in the form that the monitor reads."""
+        """Return these facts in the form that the monitor reads."""
         living = [each for each in list(self.variables.values()) if each[0]() is not None]
         asked = list(self.asked.values())
         return {
@@ -70,7 +78,7 @@ class Seen:
         }
 
 
-SEEN = Seen()
+SEEN = SeenTraining()
 MADE: dict[int, tuple[Any, str]] = {}  # models made outside of every strategy: reference, and where
 
 
@@ -283,85 +291,75 @@ def threads() -> set[str]:
     return set()
 
 
-def name_threads(module: Any) -> None:
+@contextlib.contextmanager
+def threads_named(*_: Any) -> Iterator[None]:
     """Name the threads that Horovod starts: those that begin during `hvd.init()`, and threads that these start later.
 
     They poll while they wait for other ranks. By their name, the monitor does not take that for work.
     """
-    inner = module.HorovodBasics.init
-
-    @functools.wraps(inner)
-    def init(*args: Any, **kwargs: Any) -> Any:
-        before = threads()
-        try:
-            return inner(*args, **kwargs)
-        finally:
-            for thread in threads() - before:
-                with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm", "w") as name:
-                    name.write("horovod")
-
-    module.HorovodBasics.init = init
+    before = threads()
+    try:
+        yield
+    finally:
+        for thread in threads() - before:
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm", "w") as name:
+                name.write("horovod")
 
 
-def keep_sigterm(module: Any) -> None:
-    """Have MultiWorkerMirroredStrategy leave SIGTERM as the script has it.
+@contextlib.contextmanager
+def sigterm_kept(*_: Any) -> Iterator[None]:
+    """Leave SIGTERM as the script has it.
 
     TensorFlow's handler notes the signal for programs on Google's TPUs, and the script trains on until it is killed.
     """
-    extended = module.CollectiveAllReduceExtended
-    inner = extended.__init__
-
-    @functools.wraps(inner)
-    def init(*args: Any, **kwargs: Any) -> None:
-        before = exchange_sigterm(None)
-        try:
-            inner(*args, **kwargs)
-        finally:
-            exchange_sigterm(before)
-
-    extended.__init__ = init
+    before = exchange_sigterm(None)
+    try:
+        yield
+    finally:
+        exchange_sigterm(before)
 
 
-def notes_workers(name: str) -> Callable[[Any], None]:
-    """Return a function that has the making of a strategy of several hosts noted, by the class in its module."""
-
-    def change(module: Any) -> None:
-        extended = getattr(module, name)
-        inner = extended.__init__
-
-        @functools.wraps(inner)
-        def init(self: Any, *args: Any, **kwargs: Any) -> None:
-            inner(self, *args, **kwargs)
-            workers = int(getattr(self, "_num_workers", 0) or 0)
-            SEEN.made = max(SEEN.made, workers + name.startswith("Parameter"))  # its servers are elsewhere
-
-        extended.__init__ = init
-
-    return change
-
-
-def change_all(module: Any, *changes: Callable[[Any], None]) -> None:
-    for change in changes:
-        change(module)
+@contextlib.contextmanager
+def workers_noted(extended: Any, *_: Any) -> Iterator[None]:
+    """Note that a strategy of several hosts is made, and of how many workers."""
+    yield
+    has_servers = type(extended).__name__.startswith("Parameter")  # which are elsewhere
+    SEEN.made = max(SEEN.made, int(getattr(extended, "_num_workers", 0) or 0) + has_servers)
 
 
 def exchange_sigterm(action: Any) -> Any:
-    """Return what the kernel does on SIGTERM, as C has it, and set another action unless it is None."""
-    import ctypes
-    import signal
-
+    """Return the action on SIGTERM, as a C struct, and set another action unless it is None."""
     before = ctypes.create_string_buffer(256)  # more than a `struct sigaction` has
     ctypes.CDLL(None).sigaction(signal.SIGTERM, action, before)
     return before
 
 
+def within(owner: Any, name: str, context: Callable[..., contextlib.AbstractContextManager[None]]) -> None:
+    """Run each call of a function inside of a context that gets its arguments."""
+    inner = getattr(owner, name)
+
+    @functools.wraps(inner)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with context(*args):
+            return inner(*args, **kwargs)
+
+    setattr(owner, name, called)
+
+
+def mirrored(module: Any) -> None:
+    """Change what makes MultiWorkerMirroredStrategy."""
+    within(module.CollectiveAllReduceExtended, "__init__", sigterm_kept)
+    within(module.CollectiveAllReduceExtended, "__init__", workers_noted)
+
+
 UNWATCHED: dict[str, Callable[[Any], None]] = {
-    "tensorflow.python.distribute.collective_all_reduce_strategy": keep_sigterm,
+    "tensorflow.python.distribute.collective_all_reduce_strategy": mirrored,
 }
-COLLECTIVE = "tensorflow.python.distribute.collective_all_reduce_strategy"
 WRAPPED: dict[str, Callable[[Any], None]] = {
-    COLLECTIVE: lambda module: change_all(module, keep_sigterm, notes_workers("CollectiveAllReduceExtended")),
-    "tensorflow.python.distribute.parameter_server_strategy_v2": notes_workers("ParameterServerStrategyV2Extended"),
+    **UNWATCHED,
+    "tensorflow.python.distribute.parameter_server_strategy_v2": lambda module: within(
+        module.ParameterServerStrategyV2Extended, "__init__", workers_noted
+    ),
     **dict.fromkeys(
         (
             "keras.src.engine.training", "keras.engine.training", "tf_keras.src.engine.training",
@@ -384,29 +382,10 @@ WRAPPED: dict[str, Callable[[Any], None]] = {
         ("keras.src.callbacks", "keras.src.callbacks.callback_list", "keras.callbacks", "tf_keras.src.callbacks"),
         lambda module: wrap(module.CallbackList, "on_train_batch_end", of_fit),
     ),
-    "horovod.common.basics": name_threads,
+    "horovod.common.basics": lambda module: within(module.HorovodBasics, "init", threads_named),
     "horovod.tensorflow.mpi_ops": reductions,
     "horovod.tensorflow": wrapped_tapes,
 }  # fmt: skip
-
-
-class Loader:
-    """Load a module with its own loader, and then change it."""
-
-    def __init__(self, inner: Any, after: Callable[[Any], None]) -> None:
-        self.inner, self.after = inner, after
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def create_module(self, spec: Any) -> Any:
-        return self.inner.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        module.__loader__ = module.__spec__.loader = self.inner
-        self.inner.exec_module(module)
-        with contextlib.suppress(Exception):
-            self.after(module)
 
 
 class Finder:
@@ -418,13 +397,23 @@ class Finder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in self.changes:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
-            if spec:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Loader(spec.loader, self.changes[name])  # type: ignore[assignment]
-                return spec
-        return None
+        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, specs), None)
+        if spec and isinstance(spec.loader, SourceFileLoader):  # a new one for each module
+            change_after(spec.loader, self.changes[name])
+        return spec
+
+
+def change_after(loader: Any, change: Callable[[Any], None]) -> None:
+    """Have a loader change its module when it has loaded it."""
+    load = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        load(module)
+        with contextlib.suppress(Exception):
+            change(module)
+
+    loader.exec_module = exec_module
 
 
 # --- reporting ---
@@ -432,33 +421,24 @@ class Finder:
 
 def keep_reporting() -> None:
     """Report what was seen whenever it has changed."""
-    import time
-
     sent, wait = -1, FIRST_SECONDS
     while True:
         time.sleep(wait)
         wait = min(MOST_SECONDS, 1.25 * wait)
-        if SEEN.changes != sent:
-            with contextlib.suppress(Exception):  # nobody listens, or it changes while it is read
-                now = SEEN.changes
-                send()
-                sent = now
+        now = SEEN.changes
+        if now != sent and send():
+            sent = now
 
 
-def send() -> None:
-    """Send what was seen to the monitor."""
-    import json
-    import socket
-
-    sent = {"process": os.environ[PROCESS], "marks": {}, "metrics": {}, "weights": [], "model": SEEN.facts()}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.setblocking(False)
-        sender.sendto(json.dumps(sent).encode(), os.environ[SOCKET])
-
-
-def send_last() -> None:
-    with contextlib.suppress(Exception):  # nobody listens
-        send()
+def send() -> bool:
+    """Send what was seen to the monitor; return whether that went well."""
+    with contextlib.suppress(Exception):  # nobody listens, or it changes while it is read
+        sent = {"process": os.environ[PROCESS], "marks": {}, "metrics": {}, "weights": [], "model": SEEN.facts()}
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            sender.sendto(json.dumps(sent).encode(), os.environ[SOCKET])
+        return True
+    return False
 
 
 def changed() -> None:
@@ -466,10 +446,7 @@ def changed() -> None:
     SEEN.changes += 1
     if not SEEN.reports:
         SEEN.reports = True
-        import atexit
-        import threading
-
-        atexit.register(send_last)  # a short training is over before the thread has reported all of it
+        atexit.register(send)  # a short training is over before the thread has reported all of it
         threading.Thread(target=keep_reporting, name="entrypoint-looks-on", daemon=True).start()
 
 

@@ -3,7 +3,7 @@
 Other files (Keras, Horovod, TensorFlow itself) still import TensorFlow 2. TensorFlow 2's behaviour is switched off when
 the first of the user's files imports TensorFlow, and not before: scripts set variables that it reads.
 
-- `Loader` changes the names in imports of the user's files before Python compiles them.
+- `UsersLoader` changes the names in imports of the user's files before Python compiles them.
 - `Names` finds modules of these names that Python does not find, since they are only attributes, such as `tf.flags`.
 - `begin_again` serves Pythons that read their program unchanged: there, the program's imports are redirected.
 """
@@ -16,8 +16,7 @@ import os
 import sys
 import types
 from collections.abc import Sequence
-from importlib.abc import Loader as AnyLoader
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -103,7 +102,7 @@ def _switch() -> ast.stmt:
     return ast.Expr(ast.Call(ast.Name(NAME, ast.Load()), [], []))
 
 
-class Loader(SourceFileLoader):
+class UsersLoader(SourceFileLoader):
     """Load a file of the user's with TensorFlow 1's names."""
 
     def path_stats(self, path: str) -> dict:
@@ -114,7 +113,7 @@ class Loader(SourceFileLoader):
         return compile(Old().visit(tree), path, "exec", dont_inherit=True, optimize=_optimization)
 
 
-class Finder(MetaPathFinder):
+class UsersFinder(MetaPathFinder):
     """Find the user's modules: below the folder where the program was started, and in the program's package."""
 
     def __init__(self, folder: Path, package: str) -> None:
@@ -129,12 +128,12 @@ class Finder(MetaPathFinder):
         of_package = self.package and fullname.partition(".")[0] == self.package
         if not (of_package or self.has(Path(spec.origin or ""))):
             return None
-        spec.loader = Loader(fullname, str(spec.origin))
+        spec.loader = UsersLoader(fullname, str(spec.origin))
         return spec
 
     def is_users(self, module: dict[str, Any]) -> bool:
         """Return whether a module, by its attributes, is the user's. `python -c` has no file."""
-        if isinstance(getattr(module.get("__spec__"), "loader", None), Loader):
+        if isinstance(getattr(module.get("__spec__"), "loader", None), UsersLoader):
             return True
         file = module.get("__file__")
         return module.get("__name__") in MAINS and (not file or self.has(Path(file).absolute()))
@@ -160,10 +159,10 @@ class Names(MetaPathFinder):
                 found = None
             if not isinstance(found, types.ModuleType):
                 found = _of_keras(fullname)
-        return ModuleSpec(fullname, Found(found)) if found else None
+        return ModuleSpec(fullname, FoundModule(found)) if found else None
 
 
-class Found(AnyLoader):
+class FoundModule(Loader):
     """Load a module that exists already under one more name."""
 
     def __init__(self, module: types.ModuleType) -> None:
@@ -257,14 +256,14 @@ def led(
 _import, _import_module = builtins.__import__, importlib.import_module
 
 
-def begin(folder: Path, package: str) -> Finder:
+def begin(folder: Path, package: str) -> UsersFinder:
     """Give the user's files TensorFlow 1, in this process and in Pythons that it starts."""
     os.environ[FOLDER], os.environ[PACKAGE] = str(folder), package
     path = [entry for entry in os.environ.get("PYTHONPATH", HERE).split(os.pathsep) if entry != HERE]
     os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *path])
     if "TF_USE_LEGACY_KERAS" not in os.environ and PathFinder.find_spec("tf_keras"):
         os.environ["TF_USE_LEGACY_KERAS"] = "1"  # Keras 3, of TensorFlow 2.16 and newer, has no names of version 1
-    finder = Finder(folder, package)
+    finder = UsersFinder(folder, package)
     sys.meta_path[:0] = [finder, Names()]
     setattr(builtins, NAME, tensorflow_1)
     setattr(builtins, IMPORT, led)

@@ -13,8 +13,9 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from files import read
-from findings import digest, digest_of_code, flags, software, texts
+import efa
+from code_files import read
+from findings import digest, digest_of_code, software, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
 from pins import installed as there
@@ -41,6 +42,8 @@ def main() -> int:
     paths_of_others = [entry for entry in sys.path if entry not in ("", str(Path(__file__).parent))]
     if OUR_PACKAGES not in sys.path:  # they lie in a folder of their own, with boto3, which no script must see
         sys.path.insert(1, OUR_PACKAGES)
+    from entrypoint.usercode.words import flags, without_comments
+
     code, program = Path(task["code"]), task["program"]
     if region := task["hyperparameters"].get("sagemaker_region"):  # as sagemaker-training does, but before the code
         os.environ.setdefault("SAGEMAKER_REGION", str(region))
@@ -51,7 +54,7 @@ def main() -> int:
         if package:
             modules_of(program, code)  # raise before anything is installed
         several = len(task["resource_config"]["hosts"]) > 1
-        files = list(texts(code))
+        files = [(name, without_comments(text)) for name, text in texts(code)]
         fingerprints, before = (fingerprints_of(code), there()) if several else ({}, {})
         install(program, code, replace=task["replace"], mode=task["mode"])
     except Unusable as wrong:
@@ -77,9 +80,7 @@ def main() -> int:
             print(refused, flush=True)
             return CODE_ERROR
     if several:
-        from efa import look
-
-        adapters = look(instance_type, task["mode"])
+        adapters = efa.look(instance_type, task["mode"])
         env.update(adapters.variables)
         for line in adapters.describe(quiet=bool(unused_gpus) or not has_gpus(gpus, instance_type)):
             print(line, flush=True)
@@ -88,7 +89,7 @@ def main() -> int:
     result = {
         "env": env,
         "module": module_of(program, code, path) if package else None,
-        "flags": flags(files),
+        "flags": flags("\n".join(text for _, text in files)),
         "fingerprints": {**fingerprints, **installed},
         "unused_gpus": unused_gpus,
         "other_mode": other_mode,
@@ -108,33 +109,36 @@ def main() -> int:
 def look_at(
     files: list[tuple[str, str]], task: dict, path: list[str], installed: dict[str, str], *, gpus: int
 ) -> tuple[str, list[str], str]:
-    """Return why TensorFlow 1's names cannot be provided, "" if they can; and on the coordinator what to warn of.
+    """Return why TensorFlow 1's names cannot be provided ("" if they can), and the coordinator's warnings.
 
     Last comes where the code makes the strategy of another mode, which is part of the reason if the job fails.
     """
-    import tf1  # scripts without a framework need no parser, whose import takes as long as all the rest
-    from unsupported import OTHER_MODE, doubts
+    # Scripts without a framework need no parser, whose import takes as long as all the rest.
+    from entrypoint.usercode import tf1
+    from entrypoint.usercode.reader import UserCode
+    from entrypoint.usercode.unsupported import OTHER_MODE, doubts
 
     shim, of_python = task["tf1"] == "shim", [*path, *sys.path]
     keras_2 = tf1.has_keras_2(os.environ, of_python, shim=shim)
     if keras_2:  # the shim uses it, and `doubts` reads the variable
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    refused = tf1.refused(files, of_python, task["program"], keras_2=keras_2) if shim else ""
+    code = UserCode.of(files, task["program"])
+    refused = tf1.refused(code, of_python, keras_2=keras_2) if shim else ""
     if refused or not task["is_coordinator"]:
         return refused, [], ""
     known = installed or (software() if task["servers"] > 1 else {})
     found = doubts(
-        files,
+        code,
         task["mode"] if len(task["resource_config"]["hosts"]) > 1 else "",
         task["ps_workers"],
         known.get("tensorflow") or known.get("tensorflow-cpu", ""),
+        os.environ,
         gpus=gpus,
         servers=task["servers"],
         ranks=task["ranks"],
-        program=task["program"],
     )
-    other_mode = next((f"{each.file}:{each.line} {each.found}" for each in found if each.check == OTHER_MODE), "")
-    return "", [*map(str, found), *tf1.describe(files, of_python, shim=shim, keras_2=keras_2)], other_mode
+    other_mode = next((f"{each.place} {each.found}" for each in found if each.check == OTHER_MODE), "")
+    return "", [*map(str, found), *tf1.describe(code, of_python, shim=shim, keras_2=keras_2)], other_mode
 
 
 def fingerprints_of(code: Path) -> dict[str, str]:

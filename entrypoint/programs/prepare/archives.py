@@ -10,7 +10,7 @@ import zlib
 from collections import Counter
 from pathlib import Path, PurePosixPath
 
-from files import MOST_DEPTH
+from code_files import MOST_DEPTH
 from unusable import Unusable, reason
 
 WANTED = "wanted a .tar.gz, as `tar -czf` and SageMaker's SDK make it"

@@ -35,7 +35,7 @@ class Efa(NamedTuple):
 
 
 def look(instance_type: str, mode: str, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Efa:
-    """Return what this host has, in a job of several hosts. `root`: the folder with /sys and /dev.
+    """Return the adapters of this host, in a job of several hosts. `root`: the folder with /sys and /dev.
 
     The settings are those of sagemaker-training 5.1 (`mpi.py`, `_mpi_env_vars`); the job's own come first. What depends
     on the type is set only for the types in its lists: newer ones do better with the choice of libfabric and

@@ -1,10 +1,11 @@
 """Check a program that is no .py file: the interpreter in its first line, and line ends of Windows."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from files import ending
+from code_files import ending
 from unusable import Unusable, reason
 
 MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # at the beginning of files of Windows
@@ -25,7 +26,7 @@ def check_first_line(program: str, code: Path) -> None:
 
 
 def lacks(line: str, code: Path) -> str:
-    """Return what a first line asks for that is missing, with a remedy; "" if nothing is."""
+    """Return the interpreter that a first line asks for and that is missing, with a remedy; "" if it is there."""
     if not line.startswith("#!"):
         return ""  # /bin/sh runs it
     words = line[2:].split()
@@ -33,8 +34,6 @@ def lacks(line: str, code: Path) -> str:
         return "nothing; wanted an interpreter, such as #!/bin/bash"
     if Path(words[0]).name == "env" and os.access(words[0], os.X_OK):
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-        import shutil  # few programs come here
-
         found = bool(names) and shutil.which(names[0]) is not None
         asked = names[0] if names else "nothing"
     else:

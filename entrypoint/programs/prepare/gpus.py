@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from libraries import loads, looked_in
 from pins import is_alias
 
 NVIDIA = re.compile(r"ml\.(p\d|g(?!4ad)\d|gr\d)")  # SageMaker's instance types with GPUs of NVIDIA
@@ -21,7 +22,7 @@ WITH_CUDA = {
 
 
 def has_gpus(seen: int, instance_type: str) -> bool:
-    """Return whether this host has GPUs of NVIDIA, even if the container does not see them, that the job does not hide.
+    """Return whether this host has GPUs of NVIDIA that the job does not hide, even if the container does not see them.
 
     The arguments are those of `unused`.
     """
@@ -69,8 +70,6 @@ def _of_tensorflow(path: Sequence[str]) -> str:
         return ""
     if re.search(r"'is_cuda_build', False", text):
         return f"{_name(told.parents[3])} is built without CUDA"
-    from libraries import loads, looked_in  # few jobs need these
-
     of_wheels = [folder for entry in path if entry for folder in Path(entry).glob("nvidia/*/lib")]
     folders = looked_in(told.parents[2] / OPENS_OTHERS) or of_wheels
     # A library is there if it lies where TensorFlow itself looks, or can be loaded. pip installs no driver.
@@ -92,7 +91,7 @@ def _of_cuda(build_info: str) -> list[str]:
 
 
 def _name(packages: Path) -> str:
-    """Return `tensorflow-cpu 2.14.1`, from the distributions beside the package, but for names that we gave it."""
+    """Return `tensorflow-cpu 2.14.1`, by the distributions beside the package; leave out the aliases that we made."""
     wheels = re.compile(r"(tensorflow(?:_cpu|_gpu)?|tf_nightly(?:_cpu|_gpu)?|intel_tensorflow)-(.+)\.dist-info")
     real = [file.name for file in sorted(packages.glob("*t*f*.dist-info")) if not is_alias(file)]
     found = [match for name in real if (match := wheels.fullmatch(name))]

@@ -25,9 +25,9 @@ if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program
     sys.path.append(packages)
 
 from codeartifact import index_of
-from pins import TENSORFLOWS, Installed, add_aliases, changed, installed, normalized, pins
+from pins import TENSORFLOWS, Installed, add_aliases, changed, installed, pins
 from pip_options import IN_FILES, OF_INDEX, PATIENCE, RUN_PIP, Uv, configured, for_uv
-from refusals import Resolve, built, of_build, of_pins, of_uv
+from refusals import built, of_build, of_own_build, of_pins, of_uv
 from unusable import Unusable, masked
 from wanted import Files, read
 
@@ -51,7 +51,7 @@ IMPORTS = {
 }
 
 
-class Ended(NamedTuple):
+class ToolEnd(NamedTuple):
     """Hold how a program ended, and what it wrote to stderr."""
 
     code: int
@@ -140,9 +140,10 @@ class Installation:
                 raise self._unusable(str(wrong)) from None
         return configured(environment)
 
-    def _by_uv(self, uv: str, how: Uv, folder: Path, constraints: Path) -> Ended:
+    def _by_uv(self, uv: str, how: Uv, folder: Path, constraints: Path) -> ToolEnd:
         command, environment = self._uv(uv, how, folder, constraints)
-        if self.pins.free and self._replaces_tensorflow():
+        names = {each.requirement.name.lower() for each in self.files.wanted if each.requirement}
+        if names & self.pins.free & set(TENSORFLOWS):
             planned = _run([*command, "--dry-run", *self.words], self.code, environment, show=False)
             if planned.code:
                 return planned
@@ -154,7 +155,7 @@ class Installation:
         return done
 
     def _mend(self, uv: str, command: Sequence[str], environment: Mapping[str, str], file: Path) -> None:
-        """Resolve once more, with those packages of the image of which something was replaced that they ask for.
+        """Resolve once more, with those packages of the image that ask for something that was replaced.
 
         Like pip, uv does not ask what is installed whether it gets on with what comes.
         """
@@ -180,7 +181,8 @@ class Installation:
             if own.get(name):
                 own.setdefault("SSL_CERT_FILE", own[name])
         environment = {**own, **how.environment}
-        cache = Path(environment.get("UV_CACHE_DIR") or _default_cache())
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+        cache = Path(environment.get("UV_CACHE_DIR") or caches / "uv")
         if not _is_writable(cache):
             environment["UV_NO_CACHE"] = "1"
         elif _device(cache) != _device(Path(sys.prefix)):
@@ -192,11 +194,7 @@ class Installation:
         ]  # fmt: skip
         return command, environment
 
-    def _replaces_tensorflow(self) -> bool:
-        names = {each.requirement.name.lower() for each in self.files.wanted if each.requirement}
-        return bool(names & self.pins.free & set(TENSORFLOWS))
-
-    def _judge(self, uv: str, how: Uv, folder: Path, constraints: Path, done: Ended) -> None:
+    def _judge(self, uv: str, how: Uv, folder: Path, constraints: Path, done: ToolEnd) -> None:
         """Raise Unusable for what pip could not install either; return where pip may."""
         if NO_CONNECTION.search(done.text):
             why = UNTRUSTED if "invalid peer certificate" in done.text else UNREACHED
@@ -215,16 +213,14 @@ class Installation:
             except subprocess.TimeoutExpired:  # a refusal is not to wait for advice
                 return None
 
-        if own := self._own_build(done.text):
-            raise own
-        raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, Resolve(resolve)))
+        self._refuse_own_build(done.text)
+        raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, resolve))
 
     def _by_pip(self, constraints: Path) -> None:
         command = [sys.executable, str(RUN_PIP), "install", "-c", str(constraints), *self.words]
         pip = _run(command, self.code, self.environment)
         if pip.code:
-            if own := self._own_build(pip.text):
-                raise own
+            self._refuse_own_build(pip.text)
             found = [line.strip() for line in pip.text.splitlines() if line.lower().startswith("error:")]
             of_versions = [line for line in found if line.startswith("ERROR: Cannot install")]
             if (why := of_build(pip.text)) and not of_versions:
@@ -263,25 +259,9 @@ class Installation:
                 raise self._unusable(text)
             print(f"warning: {text}", flush=True)
 
-    def _own_build(self, text: str) -> Unusable | None:
-        """Return the refusal of the code's own setup.py or pyproject.toml; None if it was not its build that failed.
-
-        While they ask for metadata, the tools do not know the name, and while they build, pip tells nothing else.
-        """
-        (name, url), why = built(text), of_build(text)
-        files = [each for each in ("setup.py", "setup.cfg", "pyproject.toml") if (self.code / each).is_file()]
-        there = " ".join((self.code / each).read_text(errors="replace") for each in files)
-        others = [each for each in self.files.wanted if not each.requirement or each.requirement.url]
-        is_own = not others
-        if url or name:
-            names = map(normalized, re.findall(r"[\w.-]+", there))
-            is_own = url == self.code.as_uri() if url else normalized(name) in names
-        if not (self.package and why and is_own):
-            return None
-        file = next(iter(files), "the package")
-        is_empty = file == "setup.py" and not (self.code / file).read_bytes().strip()
-        said = f"is empty: {why}; wanted one that calls it, or none" if is_empty else f"cannot be installed: {why}"
-        return Unusable(f"{file} in {self.code} {masked(said)}")
+    def _refuse_own_build(self, text: str) -> None:
+        if self.package and (why := of_own_build(text, self.code, self.files.wanted)):
+            raise Unusable(why)
 
     def _unusable(self, why: str) -> Unusable:
         return Unusable(f"{self.what} in {self.code} cannot be installed: {masked(why)}")
@@ -293,7 +273,7 @@ def _changes(names: Iterable[str], before: Mapping[str, Installed], after: Mappi
 
 
 def _only_pip(files: Files, options: Mapping[str, str]) -> str:
-    """Return what only pip reads, or installs as it is meant; "" if nothing is."""
+    """Return a form of requirements that only pip reads, or installs as it is meant; "" if there is none."""
     if options.get("require-hashes") or any("--hash" in each.options for each in files.wanted):
         return "hashes in requirements"
     if other := next((each.options for each in files.wanted if each.options), ""):
@@ -310,10 +290,6 @@ def find_uv() -> str | None:
     return next((str(each) for each in (beside, OUR_PROGRAMS / "uv") if each.is_file()), shutil.which("uv"))
 
 
-def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "uv"
-
-
 def _nearest(folder: Path) -> Path:
     """Return the folder, or the first above it that exists."""
     return next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
@@ -328,7 +304,7 @@ def _device(folder: Path) -> int:
 
 
 def resolved(done: subprocess.CompletedProcess[bytes]) -> dict[str, str] | None:
-    """Return the versions to come, by uv's report; None if there is no solution."""
+    """Return the versions that would be installed, by uv's report; None if there is no solution."""
     if done.returncode:
         return None
     changes = json.loads(done.stdout or b"{}").get("changes", [])
@@ -336,7 +312,7 @@ def resolved(done: subprocess.CompletedProcess[bytes]) -> dict[str, str] | None:
 
 
 def _last_cause(text: str) -> str:
-    """Return the address that was not reached and why, of uv's chain of causes."""
+    """Return which address was not reached, and why, by uv's chain of causes."""
     lines = [
         re.sub(r"^\s*(error|cause):\s*", "", line) for line in text.splitlines() if re.match(r"\s*(error|cause):", line)
     ]
@@ -344,7 +320,7 @@ def _last_cause(text: str) -> str:
     return f"ERROR: {where}: {lines[-1]}" if where and lines else f"ERROR: {lines[-1] if lines else text.strip()}"
 
 
-def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], *, show: bool = True) -> Ended:
+def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], *, show: bool = True) -> ToolEnd:
     """Run a tool and pass on what it writes to stderr, but for one line each package."""
     kept: list[str] = []
     tool = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE)
@@ -355,7 +331,7 @@ def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], *
     changes = [found for line in kept if (found := CHANGE.match(line))]
     if show and (added := [f"{found[2]}-{found[3]}" for found in changes if found[1] != "-"]):
         print(f"Successfully installed {' '.join(added)}", flush=True)
-    return Ended(tool.returncode, "".join(kept))
+    return ToolEnd(tool.returncode, "".join(kept))
 
 
 def _copy(lines: IO[bytes], kept: list[str], show: bool) -> None:

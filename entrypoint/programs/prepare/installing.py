@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from files import read
+from code_files import read
 from first_line import check_first_line
 from unusable import Unusable, reason
 

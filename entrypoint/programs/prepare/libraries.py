@@ -1,5 +1,6 @@
 """Find which shared libraries can be loaded here, and where a library looks for others."""
 
+import ctypes
 import mmap
 import struct
 from pathlib import Path
@@ -10,8 +11,6 @@ STRINGS, RPATH, RUNPATH = 5, 15, 29
 
 def loads(library: str) -> bool:
     """Return whether the linker finds a library, with all that it needs. It is loaded into this short-lived process."""
-    import ctypes  # here, since few jobs need it
-
     try:
         ctypes.CDLL(library)
     except OSError:

@@ -49,7 +49,7 @@ OURS = str(PACKAGES) if PACKAGES.name == "packages" else ""  # a folder that onl
 
 
 class Installed(NamedTuple):
-    """Hold a distribution that Python finds: its folder of metadata, and what that says."""
+    """Hold a distribution that Python finds, with its folder of metadata."""
 
     name: str
     version: str
@@ -77,7 +77,7 @@ class Installed(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Hold what is asked of another distribution by one that stays, and why."""
+    """Hold the versions of a distribution that a pinned one asks for, and why."""
 
     name: str
     specifier: str
@@ -86,7 +86,7 @@ class Range(NamedTuple):
 
 
 class Pins(NamedTuple):
-    """Hold what stays at its version, and what may be replaced although it would stay."""
+    """Hold the distributions that stay at their versions, and those that may be replaced all the same."""
 
     versions: Mapping[str, str]  # distribution -> version
     ranges: tuple[Range, ...] = ()
@@ -137,7 +137,7 @@ def installed(path: Iterable[str] | None = None) -> dict[str, Installed]:
 
 
 def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
-    """Return what stays of these distributions. `replace` names what may change, with what it asks for itself."""
+    """Return which of these distributions stay. `replace` names those that may change, with what they ask for."""
     kept = {name: each for name, each in there.items() if name in KEPT or KEPT_FAMILIES.match(name)}
     free = _freed(kept, replace)
     kept = {name: each for name, each in kept.items() if name not in free}

@@ -62,8 +62,12 @@ def _literal(text: str) -> str:
 
 
 def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder: Path | str = "") -> Uv | str:
-    """Return how uv does the same; or, if it cannot, what is pip's own. Relative paths are read from `folder`."""
+    """Return pip's options in uv's words; or the name of one that uv lacks. Relative paths are read from `folder`."""
     uv = Uv([], [], {})
+    trusted = [words[1] for words in in_files if words[0] == "--trusted-host" and len(words) == 2]
+    trusted += options.get("trusted-host", "").split()
+    if trusted:
+        uv.environment["UV_INSECURE_HOST"] = " ".join(trusted)
     indexes = [words for words in in_files if words[0] in ("--index-url", "-i", "--pypi-url")]
     if len(indexes) > 1:
         return "--index-url twice in requirements"
@@ -71,8 +75,8 @@ def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder
         match words:
             case ["--pre"]:
                 uv.arguments.append("--prerelease=allow")
-            case ["--trusted-host", host]:
-                uv.environment["UV_INSECURE_HOST"] = f"{uv.environment.get('UV_INSECURE_HOST', '')} {host}".strip()
+            case ["--trusted-host", _]:
+                pass
             case [name, *_] if name not in IN_FILES:
                 return f"{name} in requirements"
     for name, value in options.items():
@@ -94,9 +98,6 @@ def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder
                 uv.arguments += [word for each in values for word in ("--constraints", each)]
             case "pre":
                 uv.arguments += [] if off else ["--prerelease=allow"]
-            case "trusted-host":
-                known = uv.environment.get("UV_INSECURE_HOST", "").split()
-                uv.environment["UV_INSECURE_HOST"] = " ".join([*known, *values])
             case "no-build-isolation":  # for pip, "false" turns isolation off, and "true" leaves it on
                 uv.arguments += ["--no-build-isolation"] if off else []
             case "no-deps" | "break-system-packages":
@@ -116,7 +117,7 @@ def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder
                 uv.environment["UV_NO_CACHE"] = "1"
             case "keyring-provider" if value in ("disabled", "subprocess"):
                 uv.environment["UV_KEYRING_PROVIDER"] = value
-            case "index-url":
+            case "index-url" | "trusted-host":
                 pass
             case _ if name not in IGNORED:
                 return f"PIP_{name.upper().replace('-', '_')}"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from packaging.requirements import Requirement
 from packaging.version import Version
 from pins import TENSORFLOWS, Installed, Pins, Range, normalized
+from unusable import masked
 from wanted import Wanted
 
 LINES = Path(__file__).with_name("image_lines.json")  # line of our images -> name -> version
@@ -22,10 +23,8 @@ _OUTPUTS = re.compile(r"lines? of output\]\n(.*?)\[end of output\]|\[stderr\]\n(
 # Which of its lines is the reason, the surest first: a pattern, and which of several.
 _REASONS = (
     (r": fatal error: |: error: (?!ld returned)|/ld: cannot find|undefined reference to", 0),  # compilers
-    (
-        r"^CMake Error|^configuration error: |^error(\[E\d+\])?: (?![Cc]ommand )",
-        0,
-    ),  # setuptools without a compiler, too
+    # of setuptools without a compiler, too
+    (r"^CMake Error|^configuration error: |^error(\[E\d+\])?: (?![Cc]ommand )", 0),
     (r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|NotFound|Invalid\w*|Failed)(: |$)", -1),  # Python
     (r"^error: ", -1),
 )
@@ -40,14 +39,12 @@ _BUILT = (
 SHOWN = 3  # of several refusals
 
 
-class Resolve(NamedTuple):
-    """Hold a function that resolves requirements beside what is installed: name -> version to come, None if none."""
-
-    versions: Callable[[Iterable[str]], dict[str, str] | None]
+# Resolves requirements beside what is installed: name -> version to come, None if there is no solution.
+Resolve = Callable[[Iterable[str]], dict[str, str] | None]
 
 
 class Wish(NamedTuple):
-    """Hold what a line asks of a distribution that stays, or of one of which those that stay ask something, too."""
+    """Hold what a line asks of a distribution that stays, or of one that such a distribution depends on."""
 
     wanted: Wanted
     name: str
@@ -92,7 +89,7 @@ def _is_met(name: str, specifier: str, pins: Pins) -> bool:
 
 
 def _against(requirement: Any, pins: Pins) -> list[Range]:
-    """Return what those that stay ask of a distribution, where no version can meet both."""
+    """Return the wishes of pinned distributions that no version of the required one can meet."""
     return [
         each
         for each in pins.ranges
@@ -125,7 +122,7 @@ def _exclude(first: Any, second: Any) -> bool:
 
 
 def _state(wish: Wish, pins: Pins, there: Mapping[str, Installed]) -> str:
-    """Return what stands against a wish."""
+    """Return why a wish cannot be met."""
     own = next((name for name in TENSORFLOWS if name in pins.versions), "")
     if wish.name in pins.barred:
         return f"{own} {pins.versions[own]} is here, whose files it would overwrite"
@@ -217,7 +214,7 @@ def _instead(blamed: Wanted, there: Mapping[str, Installed], resolve: Resolve) -
     requirement = blamed.requirement
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     name = normalized(requirement.name)
-    found = resolve.versions([f"{requirement.name}{extras}"])
+    found = resolve([f"{requirement.name}{extras}"])
     version = (found or {}).get(name) or (there[name].version if found is not None and name in there else "")
     if version:
         return f"write {requirement.name}{extras}=={version}, which fits"
@@ -250,3 +247,25 @@ def built(text: str) -> tuple[str, str]:
     named = [found.strip("'") for pattern in _BUILT for found in re.findall(pattern, text, re.MULTILINE)]
     name, _, url = (named[-1] if named else "").partition(" @ ")
     return ("", name) if "://" in name else (name, url)
+
+
+def of_own_build(text: str, code: Path, wanted: Sequence[Wanted]) -> str:
+    """Return why the code's own setup.py or pyproject.toml could not be built; "" if another build failed.
+
+    While they ask for metadata, the tools do not know the name, and while they build, pip tells nothing else.
+    """
+    (name, url), why = built(text), of_build(text)
+    files = [each for each in ("setup.py", "setup.cfg", "pyproject.toml") if (code / each).is_file()]
+    if url:
+        is_own = url == code.as_uri()
+    elif name:
+        words = re.findall(r"[\w.-]+", " ".join((code / each).read_text(errors="replace") for each in files))
+        is_own = normalized(name) in map(normalized, words)
+    else:
+        is_own = all(each.requirement and not each.requirement.url for each in wanted)
+    if not (why and is_own):
+        return ""
+    file = next(iter(files), "the package")
+    is_empty = file == "setup.py" and not (code / file).read_bytes().strip()
+    said = f"is empty: {why}; wanted one that calls it, or none" if is_empty else f"cannot be installed: {why}"
+    return f"{file} in {code} {masked(said)}"

@@ -23,7 +23,7 @@ from typing import Any
 from installer import NO_CONNECTION, Installation, find_uv, resolved
 from pins import Installed, Pins, add_aliases, installed, pins
 from pip_options import configured, for_uv
-from refusals import LINES, Resolve, of_pins, of_uv
+from refusals import LINES, of_pins, of_uv
 from unusable import masked
 from wanted import Files, Requirement, Wanted, as_wanted, read
 
@@ -83,7 +83,7 @@ def image(line: str, folder: Path) -> dict[str, Installed]:
 
 
 def _on_image(wanted: Iterable[Wanted]) -> Iterable[tuple[Wanted, Wanted]]:
-    """Yield each that counts on the image, as it is and without its marker, which this Python may judge otherwise."""
+    """Yield each requirement that counts on the image, as it is and without its marker, which it has met."""
     for each in wanted:
         marker = each.requirement and each.requirement.marker
         if not marker:
@@ -102,7 +102,7 @@ class _Planned(Installation):
         self.before, self.pins = dict(there), kept
 
     def resolved(self, paths: Sequence[str], of_job: Mapping[str, str], scratch: Path) -> dict[str, Any]:
-        """Return the part of the answer that takes an index."""
+        """Return the part of the answer for which a package index is asked."""
         if "CA_REPOSITORY_ARN" in of_job:
             return {"unresolved": "their index is CodeArtifact's (CA_REPOSITORY_ARN), which takes the job's role"}
         mine = configured(self.environment)
@@ -132,8 +132,11 @@ class _Planned(Installation):
                 return {"coming": len(coming)}
             if UNREACHED.search(text) or (os.environ.get("UV_OFFLINE") and ["--no-index"] not in self.files.options):
                 return {"unresolved": "no package index was reached"}
-            resolve = Resolve(lambda requirements: resolved(plan(["-r", str(in_files), *requirements])))
-            why = masked(of_uv(text, self.files.wanted, self.pins, self.before, resolve))
+
+            def versions(requirements: Iterable[str]) -> dict[str, str] | None:
+                return resolved(plan(["-r", str(in_files), *requirements]))
+
+            why = masked(of_uv(text, self.files.wanted, self.pins, self.before, versions))
         except subprocess.TimeoutExpired:
             return {"unresolved": f"that took more than {SECONDS:.0f} s"}
         if "No solution found" not in text or "pre-release" in text:  # pip may find one, or a host build what we do not

@@ -1,8 +1,10 @@
 """Bring the user's code into its folder, unless it is there: from a folder, an archive, S3 or channel `code`."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+from code_files import below, refuse_special
 from unusable import Unusable, missing, reason, shown
 
 UNFINISHED = ".entrypoint-unfinished"  # in the code folder while it is being filled
@@ -51,8 +53,6 @@ def check(program: str, code: Path, origin: str, is_package: bool) -> None:
 
 
 def _from(source: str, program: str, code: Path) -> None:
-    import shutil  # here and below: most jobs have their code in its folder
-
     place = Path(source)
     if source.startswith("s3://"):
         import tempfile
@@ -88,11 +88,8 @@ def _from_channel(channel: Path, program: str, code: Path) -> None:
 
 
 def _copy(folder: Path, code: Path) -> None:
-    """Copy a folder, as what its links lead to. Raise Unusable before anything is written that would not end."""
-    import shutil
-
-    from archives import check_space
-    from files import below, refuse_special
+    """Copy a folder, with what its links lead to. Raise Unusable before anything is written if that would not end."""
+    from archives import check_space  # imports tarfile, and most jobs have their code in its folder
 
     size = 0
     for entry in below(folder, follows=True):
@@ -110,8 +107,6 @@ def _unpack(archive: Path, code: Path, shown: str) -> None:
 
 
 def _empty(folder: Path) -> None:
-    import shutil
-
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

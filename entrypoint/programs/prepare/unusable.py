@@ -11,7 +11,7 @@ class Unusable(Exception):
 
 
 def missing(module: str | None, what: str) -> Unusable:
-    """Return the refusal of what takes a package of the extra `aws` that is not installed."""
+    """Return the refusal of a job that needs a package of the extra `aws`, which is not installed."""
     return Unusable(f"{what} takes {module}, which is not installed: pip install 'sagemaker-tf-entrypoint[aws]'")
 
 

@@ -6,6 +6,8 @@ tests/unit/launcher/plan/test_parity.py compares both, and 4.9.0.
 
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +89,8 @@ def _of_job(task: dict[str, Any]) -> dict[str, Any]:
         "is_hetero": len(groups) > 1,
         "is_master": resources["current_host"] == (trains or hosts)[0],
         "is_modelparallel_enabled": split_model and split_model != "{}",
-        "is_smddpmprun_installed": _is_installed("smddpmprun"),
-        "is_smddprun_installed": _is_installed("smddprun"),
+        "is_smddpmprun_installed": bool(shutil.which("smddpmprun")),
+        "is_smddprun_installed": bool(shutil.which("smddprun")),
         "job_name": os.environ.get("TRAINING_JOB_NAME"),
         "log_level": hyperparameters.get("sagemaker_container_log_level", LOG_LEVEL),
         "master_hostname": (trains or hosts)[0],
@@ -116,19 +118,11 @@ def _neurons(instance_type: str) -> int:
 
 
 def _output(*command: str) -> str:
-    """Return what a program prints; "" if it does not exist, or fails."""
-    if not _is_installed(command[0]):
+    """Return the output of a program; "" if it does not exist, or fails."""
+    if not shutil.which(command[0]):
         return ""
-    import subprocess  # here, since few hosts have one of these, and the import delays every script
-
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return "" if done.returncode else done.stdout
-
-
-def _is_installed(program: str) -> bool:
-    """Return whether a program is on PATH. The import of shutil would take longer than all of these."""
-    places = (Path(folder) / program for folder in os.get_exec_path())
-    return any(place.is_file() and os.access(place, os.X_OK) for place in places)
 
 
 def _region(hyperparameters: dict[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from files import read as text_of
+from code_files import read as text_of
 from packaging.requirements import InvalidRequirement, Requirement
 from unusable import Unusable
 

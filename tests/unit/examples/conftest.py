@@ -12,6 +12,8 @@ import pytest
 @pytest.fixture(scope="module")
 def load(request: pytest.FixtureRequest) -> Iterator[Callable[[str], ModuleType]]:
     """Import a module of the test's EXAMPLE; remove it from `sys.modules` afterwards, since its name is common."""
+    if request.node.get_closest_marker("tensorflow"):
+        pytest.importorskip("tensorflow")
     folder: Path = request.module.EXAMPLE
     before = set(sys.modules)
     sys.path.insert(0, str(folder))

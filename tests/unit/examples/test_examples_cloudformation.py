@@ -85,7 +85,7 @@ def test_s3_is_reached_without_the_internet(resources):
     assert [(rule["FromPort"], rule["CidrIp"]) for rule in out] == [(443, "0.0.0.0/0")]
 
 
-def test_what_costs_by_the_hour_comes_only_when_asked_for(template, resources):
+def test_resources_billed_by_the_hour_are_made_only_if_asked_for(template, resources):
     costs = {
         name: each.get("Condition") for name, each in resources.items()
         if each["Type"] in ("AWS::EC2::NatGateway", "AWS::EC2::EIP")
@@ -95,7 +95,7 @@ def test_what_costs_by_the_hour_comes_only_when_asked_for(template, resources):
     assert template["Parameters"]["Outbound"]["Default"] == "none"
 
 
-def test_sagemaker_takes_the_role_and_may_do_little_with_it(resources):
+def test_sagemaker_alone_may_take_the_role_which_permits_little(resources):
     role = resources["Role"]["Properties"]
     (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "sagemaker.amazonaws.com"}
@@ -116,7 +116,7 @@ def test_sagemaker_takes_the_role_and_may_do_little_with_it(resources):
     assert "ManagedPolicyArns" not in role
 
 
-def test_the_stack_says_what_submit_takes(template):
+def test_the_stack_puts_out_the_arguments_of_submit(template):
     from_stack = template["Outputs"]["Arguments"]["Value"]["Sub"]
     for argument in ("--role ", "--subnets ", "--security-groups ", "--channel training=efs://"):
         assert argument in from_stack

@@ -41,7 +41,7 @@ def calls_after_init(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("where", WITH_HOROVOD)
-def test_it_pins_its_gpu(where):
+def test_each_script_pins_its_gpu_before_tensorflow_does_anything(where):
     calls = calls_after_init(WITH_HOROVOD[where])
     assert "pin_gpu" in calls, f"{where}: each rank would take all GPUs of its host"
     before = calls[: calls.index("pin_gpu")]

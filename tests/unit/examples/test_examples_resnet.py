@@ -1,52 +1,40 @@
-"""Test examples/resnet: learning rate, averages of batch normalizations, images into files or an error on one."""
+"""Test examples/resnet: learning rate, averages of batch normalizations, images into files and into batches."""
 
-import importlib
-import sys
+import json
+import os
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from named_pipes import feeding
 
-RESNET = Path(__file__).resolve().parents[3] / "examples" / "resnet"
-
-
-def load(name):
-    """Return a module of the example, and remove it from `sys.modules` afterwards, since its name is a common one."""
-    sys.path.insert(0, str(RESNET))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(RESNET))
-        sys.modules.pop(name, None)
+pytestmark = pytest.mark.tensorflow
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "resnet"
 
 
 # --- the learning rate
 
 
-def rates(schedule, *epochs, ranks=8):
-    args = SimpleNamespace(learning_rate=0.1, batch_size=32, epochs=90, warmup_epochs=5.0, schedule=schedule)
-    learning_rate = load("schedule").learning_rate
-    return [learning_rate(each, args, ranks) for each in epochs]
-
-
-def test_the_learning_rate_is_warmed_up_from_that_of_one_rank_to_that_of_all():
+@pytest.mark.parametrize(
+    ("schedule", "ranks", "rates"),
+    [
+        ("step", 8, {0: 0.0125, 2.5: 0.05625, 5: 0.1, 29.9: 0.1, 30: 0.01, 59.9: 0.01, 60: 0.001, 80: 0.0001}),
+        ("cosine", 8, {0: 0.0125, 2.5: 0.05625, 5: 0.1, 47.5: 0.05, 90: 0}),
+        ("step", 1, {0: 0.0125, 2.5: 0.0125, 5: 0.0125}),
+    ],
+)
+def test_the_learning_rate_is_warmed_up_from_that_of_one_rank_to_that_of_all_and_falls(load, schedule, ranks, rates):
     """0.1 for 256 images in a step: eight ranks have as many, one an eighth of it."""
-    assert rates("step", 0, 2.5, 5, 29.9) == pytest.approx([0.0125, 0.05625, 0.1, 0.1])
-    assert rates("cosine", 0, 2.5, 5) == pytest.approx([0.0125, 0.05625, 0.1])
-    assert rates("step", 0, 2.5, 5, ranks=1) == pytest.approx([0.0125] * 3)
-
-
-def test_steps_to_a_tenth_and_a_cosine_to_zero():
-    assert rates("step", 30, 59.9, 60, 80, 89.9) == pytest.approx([0.01, 0.01, 0.001, 0.0001, 0.0001])
-    assert rates("cosine", 47.5, 90) == pytest.approx([0.05, 0])
+    args = SimpleNamespace(learning_rate=0.1, batch_size=32, epochs=90, warmup_epochs=5.0, schedule=schedule)
+    assert [load("schedule").learning_rate(each, args, ranks) for each in rates] == pytest.approx([*rates.values()])
 
 
 # --- from folders of images to files
 
 
 @pytest.fixture(scope="module")
-def converter():
-    pytest.importorskip("tensorflow")  # here and not above: collecting the tests stays quick
+def converter(load):
     return load("folder_to_tfrecord")
 
 
@@ -67,7 +55,6 @@ def run(converter, source, output, *more):
     return converter.main([str(source), "--output", str(output), "--shards", "2", *more])
 
 
-@pytest.mark.tensorflow
 def test_jpegs_survive_and_classes_are_numbered_by_name(converter, photos, tmp_path):
     import tensorflow as tf
 
@@ -88,8 +75,7 @@ def test_jpegs_survive_and_classes_are_numbered_by_name(converter, photos, tmp_p
     assert run(converter, photos, tmp_path / "data/validation") == 1  # numbered as the first time, or not at all
 
 
-@pytest.mark.tensorflow
-def test_whoever_looks_before_the_end_sees_no_file(converter, photos, tmp_path, monkeypatch):
+def test_files_have_their_names_only_when_all_are_complete(converter, photos, tmp_path, monkeypatch):
     output, serialize, seen = tmp_path / "data/training", converter.serialize, []
 
     def watched(*row):
@@ -101,8 +87,7 @@ def test_whoever_looks_before_the_end_sees_no_file(converter, photos, tmp_path, 
     assert seen == [(2, [])] * 6
 
 
-@pytest.mark.tensorflow
-def test_errors_name_the_file_and_leave_none(converter, photos, tmp_path, capsys):
+def test_errors_name_the_file_and_leave_no_shards(converter, photos, tmp_path, capsys):
     def fails(source, message, *more):
         assert run(converter, source, tmp_path / "data/training", *more) == 1
         error = capsys.readouterr().err
@@ -118,8 +103,7 @@ def test_errors_name_the_file_and_leave_none(converter, photos, tmp_path, capsys
     fails(photos, "does not name the class 'dog'")
 
 
-@pytest.mark.tensorflow
-def test_does_not_mix_with_another_conversion(converter, photos, tmp_path, capsys):
+def test_a_folder_with_other_shards_is_refused(converter, photos, tmp_path, capsys):
     assert run(converter, photos, tmp_path / "data") == run(converter, photos, tmp_path / "data") == 0
     assert run(converter, photos, tmp_path / "data", "--shards=3") == 1
     assert (
@@ -162,7 +146,7 @@ def flat(tmp_path, monkeypatch):
     return folder
 
 
-def sort(flat, form, *more):
+def sort(load, flat, form, *more):
     files, arguments = FORMS[form] if isinstance(form, str) else form
     for name, content in files.items():
         (flat.parent / name).write_text(content)
@@ -182,19 +166,19 @@ WHERE = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_validation_images_get_the_folders_of_their_classes(form, flat, capsys):
-    assert sort(flat, form, "--dry-run") == 0
+def test_validation_images_get_the_folders_of_their_classes(load, form, flat, capsys):
+    assert sort(load, flat, form, "--dry-run") == 0
     said = capsys.readouterr().out
     assert said.endswith("sorted: 4 images, 3 classes, if done\n") and f"{KIT_FOX}: 2 images" in said
     assert not Path("sorted").exists()
 
-    assert sort(flat, form) == sort(flat, form) == 0  # what is done already is no error
+    assert sort(load, flat, form) == sort(load, flat, form) == 0  # what is done already is no error
     assert sorted_images() == WHERE
     assert len([*flat.iterdir()]) == 5  # nothing has left its place
     assert capsys.readouterr().out.endswith("sorted: 4 images, 3 classes\n")
 
 
-def test_moving_images_loses_none_when_it_is_interrupted(flat, monkeypatch):
+def test_an_interrupted_move_loses_no_image(load, flat, monkeypatch):
     module, rename, done = load("sort_into_classes"), Path.rename, []
 
     def twice(self, target):
@@ -205,30 +189,30 @@ def test_moving_images_loses_none_when_it_is_interrupted(flat, monkeypatch):
 
     monkeypatch.setattr(Path, "rename", twice)
     with pytest.raises(KeyboardInterrupt):
-        sort(flat, "Kaggle's", "--move")
+        sort(load, flat, "Kaggle's", "--move")
     assert len(sorted_images()) == 2 and len([*flat.glob("*.JPEG")]) == 2
     monkeypatch.undo()
     monkeypatch.chdir(flat.parent)
-    assert sort(flat, "Kaggle's", "--move") == 0
+    assert sort(load, flat, "Kaggle's", "--move") == 0
     assert sorted_images() == WHERE
     assert [path.name for path in flat.iterdir()] == ["readme.txt"]
     assert module.sort(flat, "sorted", "LOC_val_solution.csv") == {TENCH: 1, SETTER: 1, KIT_FOX: 2}
 
 
-def test_where_there_are_no_links_images_are_copied(flat, monkeypatch):
+def test_images_are_copied_if_links_are_impossible(load, flat, monkeypatch):
     def no_links(*_):
         raise OSError("Operation not permitted")
 
     monkeypatch.setattr(Path, "hardlink_to", no_links)
-    assert sort(flat, "of names") == 0
+    assert sort(load, flat, "of names") == 0
     assert sorted_images() == WHERE
 
 
-def test_ground_truth_that_does_not_fit_is_refused_before_anything_is_done(flat, capsys):
+def test_ground_truth_that_does_not_fit_is_refused_before_any_image_is_sorted(load, flat, capsys):
     def fails(message, form, **changed):
         files, arguments = FORMS[form]
         files = {**files, **{f"{name}.txt": content for name, content in changed.items()}}
-        assert sort(flat, (files, arguments)) == 1
+        assert sort(load, flat, (files, arguments)) == 1
         error = capsys.readouterr().err
         assert error.startswith("sort_into_classes: ") and message in error and error.count("\n") == 1, error
         assert sorted_images() in ({}, {f"{SETTER}/ILSVRC2012_val_00000001.JPEG": b"another"})
@@ -244,11 +228,11 @@ def test_ground_truth_that_does_not_fit_is_refused_before_anything_is_done(flat,
     fails("is another image than", "Kaggle's")
     Path("sorted", SETTER, "ILSVRC2012_val_00000001.JPEG").unlink()
     (flat / "ILSVRC2012_val_00000004.JPEG").unlink()
-    assert sort(flat, "Kaggle's", "--partial") == 0
+    assert sort(load, flat, "Kaggle's", "--partial") == 0
     assert len(sorted_images()) == 3
 
 
-def test_numbers_of_the_development_kits_meta_mat(flat):
+def test_numbers_are_read_from_the_development_kits_meta_mat(load, flat):
     scipy_io, np = pytest.importorskip("scipy.io"), pytest.importorskip("numpy")
     rows = [(1, KIT_FOX, "kit fox"), (2, SETTER, "English setter"), (3, TENCH, "tench")]
     kinds = [("ILSVRC2012_ID", object), ("WNID", object), ("words", object)]
@@ -258,7 +242,6 @@ def test_numbers_of_the_development_kits_meta_mat(flat):
     assert sorted_images() == WHERE
 
 
-@pytest.mark.tensorflow
 def test_validation_images_go_straight_into_shards(converter, photos, tmp_path, capsys):
     """Of TFRecord and of RecordIO, numbered as the training images were; a dry run writes nothing."""
     import tensorflow as tf
@@ -301,9 +284,9 @@ def test_validation_images_go_straight_into_shards(converter, photos, tmp_path, 
 # --- the averages of batch normalizations
 
 
-@pytest.mark.tensorflow
-def test_the_averages_become_those_of_the_batches():
-    tf = pytest.importorskip("tensorflow")
+def test_averages_of_batch_normalizations_become_those_of_the_batches(load):
+    import tensorflow as tf
+
     layers = tf.keras.layers
     inner = tf.keras.Sequential([layers.BatchNormalization(momentum=0.9, input_shape=[4, 4, 3])])
     pixels = tf.keras.Input([4, 4, 3])
@@ -320,3 +303,125 @@ def test_the_averages_become_those_of_the_batches():
     means, variances = ([found[part].numpy() for found in moments] for part in (0, 1))
     assert norm.moving_mean.numpy() == pytest.approx(sum(means) / 2, rel=1e-4)
     assert norm.moving_variance.numpy() == pytest.approx(sum(variances) / 2, rel=0.02)  # n or n - 1
+
+
+# --- from files to batches
+
+FILES = {"tfrecord": "part-{}.tfrecords", "rec": "part-{}.rec"}
+GRAYS = [10 * number for number in range(12)]  # one image of each; its label is its number
+ARGS = SimpleNamespace(batch_size=2, classes=12, first_label=0, format="auto", image_size=8, shuffle=4)
+
+
+@pytest.fixture(scope="module")
+def shards(converter, tmp_path_factory):
+    """Return format -> contents of three files of four images each, as the example's converter writes them."""
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("shards")
+    made = {}
+    for form in FILES:
+        made[form] = []
+        for number in range(3):
+            path = folder / FILES[form].format(number)
+            with converter.WRITERS[form](path) as writer:
+                for label in range(4 * number, 4 * number + 4):
+                    jpeg = tf.io.encode_jpeg(tf.fill([10, 12, 3], tf.constant(GRAYS[label], tf.uint8))).numpy()
+                    writer.write(converter.serialize(jpeg, label, "gray", path, form))
+            made[form].append(path.read_bytes())
+    return made
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """Make this process rank `index` of `count` in a job with channel `training` in that mode; return its folder."""
+    for name in list(os.environ):
+        if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+
+    def make(mode="File", index=0, count=1, content_type=""):
+        folder = tmp_path / "input/data/training"
+        (folder.parent if mode == "Pipe" else folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "input/config").mkdir(exist_ok=True)
+        channel = {"TrainingInputMode": mode, "ContentType": content_type}
+        (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"training": channel}))
+        part = {"channel": "training", "mode": mode, "count": count, "index": index}
+        monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps({"training": part}))
+        return folder
+
+    return make
+
+
+def labels(batches):
+    """Return the labels that came; each batch's pixels must be those of its labels."""
+    found = []
+    for pixels, numbers in batches:
+        assert pixels.shape[1:] == (8, 8, 3)
+        for image, label in zip(pixels.numpy(), numbers.numpy(), strict=True):
+            assert abs(image.astype(int) - GRAYS[label]).max() <= 2, label
+            found.append(int(label))
+    return found
+
+
+@pytest.mark.parametrize("form", FILES)
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        pytest.param(1, marks=pytest.mark.more, id="alone"),
+        pytest.param(3, marks=pytest.mark.more, id="files dealt out"),
+        pytest.param(2, id="records dealt out"),
+    ],
+)
+def test_ranks_together_see_each_image_once(load, shards, job, form, ranks):
+    for number in range(3):
+        (job() / FILES[form].format(number)).write_bytes(shards[form][number])
+    (job() / "part-0.lst").write_text("what im2rec writes beside its files")
+    training, judged = [], []
+    for rank in range(ranks):
+        job(index=rank, count=ranks)
+        assert load("images").steps("training", ARGS) == 12 // ranks // 2
+        training.append(labels(load("images").training_batches("training", ARGS)))
+        judged.append(labels(load("images").evaluation_batches("training", ARGS)))
+    assert [len(each) for each in training] == [12 // ranks] * ranks
+    assert sorted(chain(*training)) == sorted(chain(*judged)) == list(range(12))
+
+
+@pytest.mark.parametrize(
+    "form, content_type, asked",
+    [
+        pytest.param("rec", "application/x-recordio", "auto", id="rec by its content type"),
+        pytest.param("rec", "", "rec", marks=pytest.mark.more, id="rec by the option"),
+        pytest.param("tfrecord", "", "auto", marks=pytest.mark.more, id="tfrecord"),
+    ],
+)
+def test_pipes_are_read_with_a_part_for_each_rank(load, shards, job, form, content_type, asked):
+    args = SimpleNamespace(**{**vars(ARGS), "format": asked})
+    folder = job("Pipe", index=1, count=2, content_type=content_type)
+    with feeding(folder, b"".join(shards[form])):
+        assert labels(load("images").evaluation_batches("training", args)) == list(range(1, 12, 2))
+
+
+def test_a_channel_without_files_of_one_format_is_refused(load, shards, job):
+    from sagemaker_tf_data import DataError
+
+    job()
+    with pytest.raises(DataError, match=r"has neither \*\.tfrecord\* nor \*\.rec in "):
+        load("images").steps("training", ARGS)
+    for form in FILES:
+        (job() / FILES[form].format(0)).write_bytes(shards[form][0])
+    with pytest.raises(DataError, match=r"has \*\.tfrecord\* and \*\.rec in .*; wanted files of one format"):
+        load("images").steps("training", ARGS)
+    for form in FILES:
+        args = SimpleNamespace(**{**vars(ARGS), "format": form})
+        assert sorted(labels(load("images").training_batches("training", args))) == [0, 1, 2, 3]
+
+
+@pytest.mark.more
+def test_a_label_beyond_the_classes_is_an_error_of_both_formats(load, shards, job):
+    import tensorflow as tf
+
+    for form in FILES:
+        args = SimpleNamespace(**{**vars(ARGS), "format": form, "classes": 3})
+        (job() / FILES[form].format(0)).write_bytes(shards[form][0])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="wanted 3 labels from 0 on"):
+            labels(load("images").evaluation_batches("training", args))

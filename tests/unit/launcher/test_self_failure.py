@@ -11,7 +11,7 @@ PROGRAM = (
 )
 
 
-def test_a_fault_without_a_log_is_told_and_ends_though_nobody_reads_stdout(tmp_path):
+def test_a_fault_without_a_log_ends_though_nobody_reads_stdout(tmp_path):
     (tmp_path / "output").mkdir()
     reader, writer = os.pipe()
     os.write(writer, b"-" * fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
@@ -26,7 +26,7 @@ def test_a_fault_without_a_log_is_told_and_ends_though_nobody_reads_stdout(tmp_p
     assert "no log" in (tmp_path / "output" / "failure").read_text()
 
 
-def test_a_fault_without_a_log_is_told_on_stdout(tmp_path):
+def test_a_fault_without_a_log_is_printed_to_stdout(tmp_path):
     (tmp_path / "output").mkdir()
     environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path)}
     ended = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env=environment, timeout=240)

@@ -48,13 +48,13 @@ def test_channels_are_in_the_order_of_sm_channels():
     assert str(found["training-2"].fifo(3)) == "/none/data/training-2_3"
 
 
-def test_what_local_mode_leaves_out_has_defaults():
+def test_channels_of_local_mode_have_defaults():
     config = {"train": {"TrainingInputMode": "File"}, "test": None, "x.y": {"ContentType": None}}
     for each in channels.all_channels(environ(config)).values():
         assert (each.mode, each.distribution, each.record_wrapper) == ("File", REPLICATED, "None")
 
 
-def test_a_config_file_or_only_folders_or_only_variables(tmp_path):
+def test_channels_are_found_by_config_file_folders_or_variables(tmp_path):
     for name in ("train", "eval"):
         (tmp_path / "data" / name).mkdir(parents=True)
     (tmp_path / "data" / "train-manifest").write_text("")
@@ -67,7 +67,7 @@ def test_a_config_file_or_only_folders_or_only_variables(tmp_path):
     assert channels.all_channels(here)["stream"].mode == "Pipe"
 
 
-def test_a_missing_channel_names_those_that_are_there():
+def test_missing_channel_is_told_with_those_that_are_there():
     here = environ(several("training", "evaluation", mode="File"))
     with pytest.raises(DataError, match=r"the job has 'evaluation', 'training'\. Did you mean 'training'"):
         channels.channel("trainig", here)
@@ -75,13 +75,13 @@ def test_a_missing_channel_names_those_that_are_there():
         channels.channel("training", environ({}))
 
 
-def test_the_wrong_mode_says_which_and_what_to_do():
+def test_wrong_mode_of_a_channel_is_told_with_a_remedy():
     here = environ(several("training", mode="File"))
     with pytest.raises(DataError, match=r"in File mode; wanted Pipe mode: read its files, or .*input_mode='Pipe'"):
         channels.channel("training", here).need("Pipe")
 
 
-def test_the_channel_that_is_meant_where_none_is_named():
+def test_default_channel_is_train_or_the_only_one():
     assert channels.key(None, environ(several("anything"))) == "anything"
     assert channels.key(None, environ(several("train", "test"))) == "train"
     assert channels.key(None, environ(several("rows", "code", "sm_drivers"))) == "rows"
@@ -89,14 +89,14 @@ def test_the_channel_that_is_meant_where_none_is_named():
         channels.key(None, environ(several("a", "b")))
 
 
-def test_the_first_of_several_names():
+def test_first_of_takes_the_first_name_that_exists():
     here = environ(several("trainval", "test", "evaluation-1", "evaluation-2"), **ranks(4, 1, 2))
     assert channels.first_of("evaluation", "test", environ=here) == "evaluation"  # a group
     assert channels.first_of("validation", "test", "evaluation", environ=here) == "test"
     assert channels.first_of("training", "train", environ=here) is None  # trainval is another
 
 
-def test_the_first_of_several_names_where_only_the_workers_have_groups():
+def test_first_of_takes_the_same_name_on_chief_and_worker():
     cluster = {"chief": ["a:1"], "ps": ["a:9"], "worker": ["b:1", "b:2"]}
     config = several("train-1", "train-2", "trainval")
 
@@ -108,13 +108,13 @@ def test_the_first_of_several_names_where_only_the_workers_have_groups():
 
 
 @pytest.mark.parametrize("text", ["[]", "nonsense", '{"a": 1}', '{"a": {"channel": "a"}}', '{"a": {"count": "x"}}'])
-def test_shards_that_cannot_be_understood(text):
+def test_malformed_shards_are_refused(text):
     with pytest.raises(DataError, match="ENTRYPOINT_SHARDS is"):
         channels.parts({"ENTRYPOINT_SHARDS": text})
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"cluster": {"worker": ["a:1"]}}', '{"cluster": 1, "task": {}}'])
-def test_tf_config_that_cannot_be_understood(text):
+def test_malformed_tf_config_is_refused(text):
     with pytest.raises(DataError, match="TF_CONFIG is"):
         places.here({"TF_CONFIG": text})
 
@@ -122,7 +122,7 @@ def test_tf_config_that_cannot_be_understood(text):
 # --- what of them this process reads
 
 
-def test_the_launcher_has_the_last_word():
+def test_shards_of_the_launcher_win():
     said = {"training": {"channel": "training-2", "mode": "Pipe", "count": 3, "index": 2}}
     here = environ(several("training", "training-2"), ENTRYPOINT_SHARDS=json.dumps(said), **ranks(4, 1, 2))
     assert channels.part("training", here) == Part(channel="training-2", mode="Pipe", count=3, index=2)
@@ -130,7 +130,7 @@ def test_the_launcher_has_the_last_word():
     assert channels.channel("training", here).name == "training-2"
 
 
-def test_a_channel_of_another_local_rank():
+def test_channel_of_another_local_rank_is_refused():
     here = environ(several("training", "training-2"), **ranks(4, 1, 2))
     said = {name: {"channel": "training-2", "mode": "Pipe", "count": 1, "index": 0} for name in ["training"]}
     here["ENTRYPOINT_SHARDS"] = json.dumps(said)
@@ -148,7 +148,7 @@ def test_a_channel_of_another_local_rank():
         (("train",), REPLICATED, [(4, 0), (4, 1), (4, 2), (4, 3)]),
     ],
 )
-def test_the_matrix_of_the_seeds(names, distribution, expected):
+def test_shards_follow_distribution_and_number_of_channels(names, distribution, expected):
     config = several(*names, distribution=distribution)
     parts = [channels.part("train", environ(config, **ranks(4, rank, 2))) for rank in range(4)]
     assert parts == [channels.part("train", environ(config, **processes(4, rank, 2))) for rank in range(4)]
@@ -156,7 +156,7 @@ def test_the_matrix_of_the_seeds(names, distribution, expected):
     assert [part.channel for part in parts] == [names[rank % 2 % len(names)] for rank in range(4)]
 
 
-def test_places_by_tf_config():
+def test_place_follows_tf_config():
     def place(kind, index, **cluster):
         return places.here({"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})})
 
@@ -206,7 +206,7 @@ def channel_with_rests(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("pattern", ["*", "*.tfrecord", "**/*.tfrecord"])
-def test_what_is_no_data_is_left_out_and_said_once(channel_with_rests, caplog, pattern):
+def test_files_that_are_no_data_are_left_out_and_told_once(channel_with_rests, caplog, pattern):
     for _ in range(2):
         files("train", ".part*")
         with caplog.at_level(logging.WARNING):
@@ -225,20 +225,20 @@ def test_what_is_no_data_is_left_out_and_said_once(channel_with_rests, caplog, p
      (".ipynb_checkpoints/*.tfrecord", ".ipynb_checkpoints/a-checkpoint.tfrecord"),
      ("_temporary/**/*.tfrecord", "_temporary/0/part-0.tfrecord")],
 )  # fmt: skip
-def test_what_is_asked_for_by_name_is_found(channel_with_rests, pattern, name):
+def test_hidden_files_are_found_by_their_names(channel_with_rests, pattern, name):
     assert files("train", pattern) == [f"{channel_with_rests}/{name}"]
 
 
-def test_a_channel_of_rests_alone_says_so(channel_with_rests):
+def test_channel_without_data_is_refused(channel_with_rests):
     with pytest.raises(DataError, match=r"\*\.crc, but ignored, as they are not data: \.part-0\.tfrecord\.crc"):
         files("train", "*.crc")
 
 
-def test_an_empty_file_has_no_records(channel_with_rests):
+def test_empty_file_has_no_records(channel_with_rests):
     assert count_records([path for path in files("train") if path.endswith("empty.tfrecord")]) == 0
 
 
-def test_a_hidden_folder_is_no_channel(tmp_path):
+def test_hidden_folder_is_no_channel(tmp_path):
     for name in ("train", ".ipynb_checkpoints"):
         (tmp_path / "data" / name).mkdir(parents=True)
     assert list(channels.all_channels({"SM_INPUT_DIR": str(tmp_path)})) == ["train"]

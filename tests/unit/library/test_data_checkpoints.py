@@ -1,9 +1,6 @@
 """Test sagemaker_tf_data: where checkpoints go, which process writes, and what is resumed from."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,7 @@ def config(folder, text):
     return {"SM_INPUT_DIR": str(folder)}
 
 
-def test_the_folder_is_the_one_that_sagemaker_copies(tmp_path):
+def test_checkpoints_go_to_the_folder_that_sagemaker_copies(tmp_path):
     assert checkpoints.folder({}) == Path("/opt/ml/checkpoints")
     assert checkpoints.folder({"SM_INPUT_DIR": "/opt/ml/input"}) == Path("/opt/ml/checkpoints")
     here = tmp_path / "ml"  # a host that is no container
@@ -26,12 +23,12 @@ def test_the_folder_is_the_one_that_sagemaker_copies(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"LocalPath": 3}'])
-def test_a_folder_that_cannot_be_understood(tmp_path, text):
+def test_malformed_checkpoint_config_is_refused(tmp_path, text):
     with pytest.raises(DataError, match=r"checkpointconfig\.json holds .*; wanted"):
         checkpoints.folder(config(tmp_path, text))
 
 
-def test_one_process_writes():
+def test_one_process_of_a_job_writes_checkpoints():
     def writes(kind, index, **cluster):
         return checkpoints.writer(
             {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
@@ -88,7 +85,7 @@ DATA, INDEX = "ckpt-3.data-00000-of-00001", "ckpt-3.index"
         (lambda folder: [path.unlink() for path in folder.iterdir()], 0),
     ],
 )
-def test_the_latest_whole_checkpoint_is_resumed_from(saved, harm, resumed):
+def test_training_resumes_from_the_latest_whole_checkpoint(saved, harm, resumed):
     _, value, folder = saved
     harm(folder)
     (folder / "ckpt-4_temp").mkdir()  # of a save that was cut off
@@ -104,7 +101,7 @@ def test_the_latest_whole_checkpoint_is_resumed_from(saved, harm, resumed):
 
 
 @pytest.mark.tensorflow
-def test_a_checkpoint_of_another_model_is_an_error(saved):
+def test_checkpoint_of_another_model_is_refused(saved):
     import tensorflow as tf
 
     other = tf.train.Checkpoint(value=tf.Variable([1.0]))
@@ -113,7 +110,7 @@ def test_a_checkpoint_of_another_model_is_an_error(saved):
 
 
 @pytest.mark.tensorflow
-def test_places_that_tensorflow_cannot_write_to(saved):
+def test_place_that_tensorflow_cannot_write_to_is_refused(saved):
     with pytest.raises(DataError, match=r"cannot go to s3://bucket/x: .* no file system for s3://.*tensorflow-io"):
         checkpoints.manager(saved[0].checkpoint, "s3://bucket/x")
     (saved[2] / "file").write_text("")
@@ -122,7 +119,7 @@ def test_places_that_tensorflow_cannot_write_to(saved):
 
 
 @pytest.mark.tensorflow
-def test_a_slash_at_the_end_of_a_folder_changes_nothing(saved):
+def test_slash_at_the_end_of_a_folder_changes_nothing(saved):
     import tensorflow as tf
 
     _, value, folder = saved
@@ -132,7 +129,7 @@ def test_a_slash_at_the_end_of_a_folder_changes_nothing(saved):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", ["lr=[0.1, 0.2]", "a[1]b", "x[", "st*r", "wh?t", r"back\slash"])
-def test_folders_whose_names_read_like_patterns(tmp_path, monkeypatch, name):
+def test_folders_may_have_names_that_read_like_patterns(tmp_path, monkeypatch, name):
     """TensorFlow's own functions find nothing there, and would delete files of another folder."""
     tf = pytest.importorskip("tensorflow")
     for variable in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
@@ -155,50 +152,27 @@ def test_folders_whose_names_read_like_patterns(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.tensorflow
-def test_a_uri_that_reads_like_a_pattern_is_refused(saved):
+def test_uri_that_reads_like_a_pattern_is_refused(saved):
     with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow reads .* as a pattern"):
         checkpoints.manager(saved[0].checkpoint, "s3://bucket/[x]")
 
 
-REPLICAS = """
-import json, sys
-import tensorflow as tf
-from sagemaker_tf_data import DataError, checkpoints
-
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
-)
-strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(4)])
-with strategy.scope():
-    saver = checkpoints.manager(tf.train.Checkpoint(value=tf.Variable(1.0)), sys.argv[1])
-    for number in json.loads(sys.argv[2]):
-        print(number, saver.save(number), saver.restore())
-"""
+def summed(numbers):
+    """Return what the workers sum up of their numbers of checkpoints: pieces, and squares of pieces."""
+    each = [checkpoints.squared(number) for number in numbers]
+    return [[sum(values) for values in zip(*column, strict=True)] for column in zip(*each, strict=True)]
 
 
-@pytest.mark.more  # small ones: tests/local/test_data.py
-@pytest.mark.tensorflow
-def test_large_numbers_of_equal_checkpoints_are_equal(tmp_path):
-    """Four replicas compare the step: its square, four times, is more than 64 bits hold from 1.6e9 on."""
-    pytest.importorskip("tensorflow")
-    numbers = [0, 1, 1_700_000_000, 4_000_000_000, 1 << 42, (1 << 63) - 1]
-    config = {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}}
-    ran = subprocess.run(
-        [sys.executable, "-c", REPLICAS, tmp_path, json.dumps(numbers)],
-        env={**os.environ, "TF_CONFIG": json.dumps(config), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert ran.returncode == 0, ran.stderr
-    prefixes = [f"{tmp_path}/ckpt-{number}" for number in numbers]
-    assert ran.stdout.splitlines() == [f"{n} {prefix} {prefix}" for n, prefix in zip(numbers, prefixes, strict=True)]
+@pytest.mark.parametrize("number", [0, 1, 1_700_000_000, 4_000_000_000, 1 << 42, (1 << 63) - 1])
+def test_equal_checkpoints_are_equal_and_their_sums_exact(number):
+    """The square of 1.6e9, four times, is more than 64 bits hold; tests/local/test_data.py has small ones."""
+    plain, squares = summed([number] * 1000)
+    assert checkpoints.are_equal(plain, squares, 1000)
+    assert max(plain + squares) < 1 << 63
 
 
 @pytest.mark.parametrize("others", [[1, 1, 1, 2], [0, 7, 7, 7], [3, 1 << 21, 1 << 42, 0], [1 << 62, (1 << 62) + 1] * 2])
-def test_checkpoints_that_differ_are_told_apart(others):
+def test_different_checkpoints_of_workers_are_told_apart(others):
     """What the workers sum up: equal only if all are."""
-    sums = [checkpoints.squared(number) for number in others]
-    plain, squares = ([sum(values) for values in zip(*column, strict=True)] for column in zip(*sums, strict=True))
+    plain, squares = summed(others)
     assert not checkpoints.are_equal(plain, squares, len(others))

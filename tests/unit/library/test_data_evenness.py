@@ -40,7 +40,7 @@ def test_records_are_counted_by_their_headers(tmp_path, lengths):
 
 
 @pytest.mark.parametrize("cut", range(1, 21))
-def test_a_file_that_is_cut_off_is_no_count(tmp_path, cut):
+def test_count_of_a_cut_file_is_refused(tmp_path, cut):
     file = tmp_path / "x"
     file.write_bytes(records(9, 5)[:-cut])
     with pytest.raises(DataError, match="x ends within record 1: cut off, compressed, or not a TFRecord file"):
@@ -66,7 +66,7 @@ def test_recordio_is_counted_by_its_headers_too(tmp_path):
         count_records(file)
 
 
-def test_steps_of_a_shard_of_records_and_of_files(train):
+def test_even_steps_are_the_fewest_of_all_ranks(train):
     for rank, expected in enumerate([3, 3, 2, 2]):  # ten records
         train(rank, a=records(*[1] * 7), b=records(2, 2), c=records(3))
         assert even_steps("train") == expected
@@ -76,20 +76,20 @@ def test_steps_of_a_shard_of_records_and_of_files(train):
     assert even_steps("train", batch_size=2, drop_remainder=True) == 1
 
 
-def test_a_shard_without_a_batch_is_an_error_with_the_numbers(train):
+def test_shard_without_a_batch_is_refused_with_the_numbers(train):
     train(3, a=records(1), b=records(1))
     with pytest.raises(DataError, match=r"no batch of 1 for rank 0: .*rank 0: 0 \(0 records, 0 files\)"):
         even_steps("train", by="files")
 
 
-def test_the_line_on_uneven_ranks():
+def test_warning_of_uneven_ranks_lists_their_numbers():
     line = uneven([(31, 2), (19, 1)], [8, 5])
     assert "5 to 8: rank 0: 8 (31 records, 2 files); rank 1: 5 (19 records, 1 files)" in line
     long = uneven([(1, 1)] * 99 + [(2, 1)], [1] * 99 + [2])
     assert "and 84 more" in long and len(long) < 900
 
 
-def test_ranks_without_horovod_are_not_left_alone(monkeypatch):
+def test_ranks_without_horovod_are_refused(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with pytest.raises(DataError, match=r"2 ranks, but Horovod is not initialised: call hvd.init\(\)"):
         end_together(None)

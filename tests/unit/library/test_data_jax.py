@@ -51,7 +51,7 @@ class Jax:
         self.state.client = object()
 
 
-def test_a_script_alone_joins_nobody(monkeypatch, capsys):
+def test_script_alone_initializes_nothing(monkeypatch, capsys):
     jax = Jax(monkeypatch)
     assert initialize_jax({}) == places.Place()
     assert (jax.calls, capsys.readouterr().out) == ([], "")
@@ -73,19 +73,19 @@ def test_keras_initializes_jax_if_it_is_there_and_only_once(monkeypatch, capsys,
         ({"late": True}, r"was called too late: .* call it first, before jax\.devices\(\)"),
     ],
 )
-def test_what_cannot_be_joined_says_what_to_do(monkeypatch, options, error):
+def test_refusal_to_join_tells_the_remedy(monkeypatch, options, error):
     Jax(monkeypatch, **options)
     with pytest.raises(DataError, match=error):
         initialize_jax(VARIABLES)
 
 
-def test_without_jax_it_says_what_is_wanted(monkeypatch):
+def test_missing_jax_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(DataError, match=r"needs jax .* wanted it in the image or in requirements\.txt"):
         initialize_jax(VARIABLES)
 
 
-def test_processes_that_have_not_joined_are_not_left_alone(monkeypatch, tmp_path):
+def test_processes_that_have_not_joined_are_refused(monkeypatch, tmp_path):
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delitem(sys.modules, "jax._src.distributed", raising=False)

@@ -87,7 +87,7 @@ def test_recordio_comes_back_whatever_it_holds_and_however_it_is_cut(
 
 
 @given(st.lists(st.binary(max_size=50).map(lambda line: line.replace(b"\n", b"\r"))), st.booleans())
-def test_lines_are_what_line_feeds_end(lines: list[bytes], last_is_ended: bool) -> None:
+def test_lines_end_at_line_feeds(lines: list[bytes], last_is_ended: bool) -> None:
     stream = b"\n".join(lines) + (b"\n" if last_is_ended and lines else b"")
     wanted = lines if last_is_ended or not lines or lines[-1] else lines[:-1]
     middle = len(stream) // 2
@@ -98,7 +98,7 @@ def test_lines_are_what_line_feeds_end(lines: list[bytes], last_is_ended: bool) 
 
 
 @given(st.lists(st.binary(max_size=100), min_size=1))
-def test_where_tfrecords_end(records: list[bytes]) -> None:
+def test_ends_of_tfrecords_are_found(records: list[bytes]) -> None:
     stream = tf_record(records)
     assert tfrecord.whole(stream, len(stream)) == (len(records), len(stream))
     assert tfrecord.whole(stream, len(stream) - 1) == (len(records) - 1, len(stream) - 16 - len(records[-1]))
@@ -109,7 +109,7 @@ def test_where_tfrecords_end(records: list[bytes]) -> None:
 
 @settings(max_examples=20)
 @given(st.integers(0), st.integers(1, 40), st.sampled_from([10, 3000, 300_000]))
-def test_records_through_a_pipe(tmp_path_factory: Any, seed: int, number: int, size: int) -> None:
+def test_records_come_through_a_pipe(tmp_path_factory: Any, seed: int, number: int, size: int) -> None:
     """Records much shorter than a piece, and longer ones."""
     chance = random.Random(seed)
     records = [chance.randbytes(chance.randrange(size * 2)) for _ in range(number)]
@@ -134,19 +134,19 @@ def test_records_through_a_pipe(tmp_path_factory: Any, seed: int, number: int, s
         (in_parts(b"abcdefgh", [4])[:12], "after 0 records, at byte 0: the pass ends there"),
     ],
 )
-def test_what_is_wrong_with_a_stream_is_said(stream: bytes, words: str, tmp_path: Path) -> None:
+def test_damaged_stream_is_told(stream: bytes, words: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         pieces(stream, recordio.split, "RecordIO", tmp_path)
     assert words in str(caught.value)
     assert str(tmp_path / "pipe_0") in str(caught.value)
 
 
-def test_an_empty_pass_is_no_records(tmp_path: Path) -> None:
+def test_empty_pass_has_no_records(tmp_path: Path) -> None:
     assert pieces(b"", recordio.split, "RecordIO", tmp_path) == []
     assert pieces(b"", chunks.split_lines, "TextLine", tmp_path) == []
 
 
-def test_a_slow_pipe_holds_no_record_back(tmp_path: Path) -> None:
+def test_slow_pipe_holds_no_record_back(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe_0")
     descriptor = os.open(tmp_path / "pipe_0", os.O_RDONLY | os.O_NONBLOCK)
     with open(tmp_path / "pipe_0", "wb", buffering=0) as writer:
@@ -188,7 +188,7 @@ def test_each_opening_takes_the_next_pipe_and_leaves_its_number_as_the_operator_
         assert read_all(source) == b"eighth"
 
 
-def test_a_pipe_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+def test_late_pipe_is_waited_for(tmp_path: Path) -> None:
     source, content = passes(tmp_path), []
     reader = threading.Thread(target=lambda: content.append(read_all(source)), daemon=True)
     reader.start()
@@ -199,7 +199,7 @@ def test_a_pipe_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     assert content == [b"late"]
 
 
-def test_a_writer_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+def test_late_writer_is_waited_for(tmp_path: Path) -> None:
     """A pipe without a writer reads like one at its end."""
     source, content = passes(tmp_path), []
     (tmp_path / "data").mkdir(exist_ok=True)
@@ -222,7 +222,7 @@ def test_waiting_is_bounded_and_says_since_when(tmp_path: Path) -> None:
         read_all(passes(tmp_path, patience=0.3))
 
 
-def test_waiting_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_waiting_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(fifo, "FIRST_WORD", 0.1)
     with pytest.raises(DataError):
         read_all(passes(tmp_path, patience=0.6))
@@ -231,7 +231,7 @@ def test_waiting_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     ]
 
 
-def test_who_was_killed_between_opening_a_pipe_and_counting_it_is_made_up_for(
+def test_pipe_that_a_killed_reader_did_not_count_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fifo, "GRACE", 0.2)
@@ -243,7 +243,7 @@ def test_who_was_killed_between_opening_a_pipe_and_counting_it_is_made_up_for(
     assert (tmp_path / "state" / ".train-pipe_mode-state").read_text() == "2"
 
 
-def test_odd_state_is_named(tmp_path: Path) -> None:
+def test_malformed_state_is_told(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / ".train-pipe_mode-state").write_text("many")
     with pytest.raises(DataError, match=r"\.train-pipe_mode-state holds 'many'; wanted the number"):
@@ -268,7 +268,7 @@ with fifo.Passes(channel, folder / "state", 30).next() as pipe:
 """
 
 
-def test_one_process_reads_a_channel(tmp_path: Path) -> None:
+def test_second_reader_of_a_channel_is_refused(tmp_path: Path) -> None:
     """The second one fails even between two passes of the first, and may read when the first has ended."""
     source = passes(tmp_path)
     for number in range(2):
@@ -309,7 +309,7 @@ def encoded(records: list[bytes], record_format: str, folder: Path) -> bytes:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("record_format", ["TFRecord", "RecordIO", "TextLine"])
-def test_three_passes_of_a_channel(
+def test_each_pass_of_a_channel_has_its_records(
     record_format: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several pieces, records longer than a piece among them; each round of repeat() is a pass of its own."""
@@ -332,7 +332,7 @@ def test_three_passes_of_a_channel(
 
 
 @pytest.mark.tensorflow
-def test_a_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
+def test_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
     """A few records at a time, of sizes that their memory grows for: it is cut far short, and filled again."""
     records = [b"%d " % n * size for n, size in enumerate([1, 1000, 3_000_000, 0, 10, 6_000_000, 1, 1, 1])]
     sent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -356,7 +356,7 @@ def test_a_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.tensorflow
-def test_leaving_a_pass_early_goes_on_with_the_next(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pass_left_early_is_followed_by_the_next(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
     records = [b"%d " % n + bytes(1000) for n in range(3000)]
     stream = encoded(records, "TFRecord", tmp_path)
@@ -400,7 +400,7 @@ def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(
         ("garbage behind", "after 8 records, at byte 8128: wanted a TFRecord's length"),
     ],
 )
-def test_what_is_wrong_with_a_dataset_is_said(stream: bytes | str, words: str, job: Path, tmp_path: Path) -> None:
+def test_damaged_pass_is_told_after_whole_records(stream: bytes | str, words: str, job: Path, tmp_path: Path) -> None:
     import tensorflow as tf
 
     got, good = 0, encoded([bytes(1000)] * 8, "TFRecord", tmp_path)
@@ -416,7 +416,7 @@ def test_what_is_wrong_with_a_dataset_is_said(stream: bytes | str, words: str, j
 
 
 @pytest.mark.tensorflow
-def test_what_cannot_be_read_is_said_at_once(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_of_a_pipe_are_told_at_once(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"no channel 'trian'; the job has 'plain', 'train'\. Did you mean 'train'"):
         pipe_dataset("trian", "TFRecord")
     with pytest.raises(DataError, match="channel 'plain' is in File mode; wanted Pipe mode"):
@@ -431,7 +431,7 @@ def test_what_cannot_be_read_is_said_at_once(job: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.tensorflow
-def test_the_shard_of_a_pipe(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_is_sharded(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sagemaker_tf_data.sharding import shard
 
     share = {"channel": "train", "mode": "Pipe", "count": 3, "index": 1}
@@ -465,6 +465,6 @@ def test_examples_of_several_records_are_dealt_out_whole(job: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("record_format", "attributes"), [("TFRecord", ["a", "b"]), ("RecordIO", "label"), ("RecordIO", ["a", "a"])]
 )
-def test_attributes_that_make_no_examples(record_format: str, attributes: Any) -> None:
+def test_wrong_attributes_are_refused(record_format: str, attributes: Any) -> None:
     with pytest.raises(DataError, match=r"attributes=.* wanted a list of different names, and RecordIO"):
         pipe_dataset("train", record_format, attributes=attributes)

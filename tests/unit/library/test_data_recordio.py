@@ -57,7 +57,7 @@ def test_frames_are_those_of_mxnets_writer() -> None:
     assert recordio.frame(b"a" + magic) == magic + struct.pack("<I", 5) + b"a" + magic + b"\0\0\0"
 
 
-def test_a_record_too_long_for_recordio_is_refused() -> None:
+def test_record_too_long_for_recordio_is_refused() -> None:
     class Long(bytes):
         def __len__(self) -> int:
             return 1 << 29
@@ -123,7 +123,7 @@ def protobufs_own() -> Any:
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_tensors_are_what_protobuf_itself_writes_and_reads(name: str) -> None:
+def test_tensors_are_those_that_protobuf_writes_and_reads(name: str) -> None:
     pytest.importorskip("google.protobuf")
     record_of, dtype = protobufs_own(), FIELDS[name][1]
     values = np.array([0, -1, 2**31 - 1, -(2**31), 127, 128, 3], dtype)
@@ -157,7 +157,7 @@ def test_tensors_are_what_protobuf_itself_writes_and_reads(name: str) -> None:
         assert (label.shape, float(label), picture) == ((), 4.0, b"pixels")
 
 
-def test_values_that_are_not_packed_are_read_too() -> None:
+def test_unpacked_values_are_read_too() -> None:
     """Protobuf's readers take both forms, whatever the schema says."""
 
     def block(field: int, content: bytes) -> bytes:
@@ -170,7 +170,7 @@ def test_values_that_are_not_packed_are_read_too() -> None:
     assert (keys_found.tolist(), found.tolist()) == ([1, 3], [1.5, 2.5])
 
 
-def test_a_tensor_comes_in_the_form_that_is_asked_for() -> None:
+def test_tensor_comes_dense_or_sparse_as_asked_for() -> None:
     sparse = protobuf_record.pack({"values": ([5, 1], np.float32([0.5, 0.1]), [2, 3])})
     assert protobuf_record.unpack(sparse, [column([2, 3])])[0].tolist() == [
         [0, pytest.approx(0.1), 0],
@@ -193,13 +193,13 @@ def test_a_tensor_comes_in_the_form_that_is_asked_for() -> None:
         (np.float32([1]), column([1], of="label"), "found features['values']; wanted label['values']"),
     ],
 )
-def test_what_is_wrong_with_a_tensor_is_said(tensor: Any, wanted: Column, words: str) -> None:
+def test_wrong_tensor_is_told(tensor: Any, wanted: Column, words: str) -> None:
     with pytest.raises(DataError) as caught:
         protobuf_record.unpack(protobuf_record.pack({"values": tensor}), [wanted])
     assert words in str(caught.value)
 
 
-def test_an_unknown_tensor_type_is_named() -> None:
+def test_unknown_tensor_type_is_told() -> None:
     record = bytearray(protobuf_record.pack({"values": np.float32([1])}))
     at = bytes(record).index(b"\x12", 10)  # the tag of Float32Tensor, field 2
     record[bytes(record).index(b"\x12", at + 1)] = 4 << 3 | 2
@@ -210,7 +210,7 @@ def test_an_unknown_tensor_type_is_named() -> None:
 
 
 @given(st.data())
-def test_damage_is_a_data_error_or_other_numbers_but_never_anything_else(data: st.DataObject) -> None:
+def test_damaged_record_raises_nothing_but_a_data_error(data: st.DataObject) -> None:
     record = bytearray(protobuf_record.pack({"values": ([1, 200], np.int32([-1, 5]), [300])}, {"values": b"x"}))
     for _ in range(data.draw(st.integers(1, 3))):
         record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
@@ -239,7 +239,9 @@ def pictures(number: int) -> list[bytes]:
 
 
 @pytest.mark.tensorflow
-def test_images_of_im2rec_in_file_and_in_pipe_mode(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_of_im2rec_are_read_in_file_and_pipe_mode(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Shards of records and of files, of labels that are one, several, or any number."""
     import tensorflow as tf
 
@@ -279,7 +281,9 @@ def test_images_of_im2rec_in_file_and_in_pipe_mode(job: Path, tmp_path: Path, mo
 
 
 @pytest.mark.tensorflow
-def test_tensors_of_sagemakers_algorithms_in_file_and_in_pipe_mode(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_of_sagemakers_algorithms_are_read_in_file_and_pipe_mode(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import tensorflow as tf
 
     monkeypatch.setattr(chunks, "SIZE", 1 << 10)
@@ -343,7 +347,7 @@ def test_tensors_of_sagemakers_algorithms_in_file_and_in_pipe_mode(job: Path, mo
     ],
     ids=["cut off", "no frame", "no image", "too short", "more labels", "no protobuf", "no such tensor"],
 )  # fmt: skip
-def test_what_is_wrong_with_a_file_is_said_after_what_is_right(
+def test_damaged_file_is_told_after_its_whole_records(
     reader: str, stream: bytes, words: str, whole: int, tmp_path: Path
 ) -> None:
     tf = pytest.importorskip("tensorflow")
@@ -363,7 +367,7 @@ def test_what_is_wrong_with_a_file_is_said_after_what_is_right(
 
 
 @pytest.mark.tensorflow
-def test_what_cannot_be_asked_for_is_said_at_once(job: Path) -> None:
+def test_wrong_arguments_are_told_at_once(job: Path) -> None:
     import tensorflow as tf
 
     with pytest.raises(DataError, match=r"no channel 'plane'; the job has 'plain', 'stream'\. Did you mean 'plain'"):

@@ -56,20 +56,20 @@ def tensorflow(monkeypatch):
         (0, None, []),
     ],
 )
-def test_this_process_has_its_gpus(tensorflow, visible, local_rank, expected):
+def test_process_sees_its_own_gpus(tensorflow, visible, local_rank, expected):
     config = tensorflow(Config(visible))
     environ = {} if local_rank is None else {"OMPI_COMM_WORLD_LOCAL_RANK": str(local_rank)}
     wanted = [f"/physical_device:GPU:{number}" for number in expected]
     assert pin_gpu(environ) == config.visible == config.growing == wanted
 
 
-def test_too_late(tensorflow):
+def test_pin_gpu_after_tensorflow_began_is_refused(tensorflow):
     tensorflow(Config(2, started=True))
     with pytest.raises(DataError, match=r"was called too late.*call it first"):
         pin_gpu({"OMPI_COMM_WORLD_LOCAL_RANK": "0"})
 
 
 @pytest.mark.tensorflow
-def test_the_real_one_without_gpus():
+def test_pin_gpu_without_gpus_does_nothing():
     pytest.importorskip("tensorflow")
     assert pin_gpu({"OMPI_COMM_WORLD_LOCAL_RANK": "1"}) == []

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import write_files
 
 PROGRAM = Path(__file__).resolve().parents[3] / "entrypoint/programs/as_jax.py"
 PACKAGES = {
@@ -100,16 +101,12 @@ print("goes on")
 
 @pytest.fixture
 def run(tmp_path):
-    for folder, files in (("packages", PACKAGES), ("code", CODE)):
-        for name, text in files.items():
-            path = tmp_path / folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+    packages, code = write_files(tmp_path / "packages", PACKAGES), write_files(tmp_path / "code", CODE)
 
     def run_it(*words: str, **variables: str) -> subprocess.CompletedProcess:
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{tmp_path / 'code'}:{tmp_path / 'packages'}",
+            "PYTHONPATH": f"{code}:{packages}",
             "JAX_COORDINATOR_ADDRESS": "algo-1:8476",
             "JAX_NUM_PROCESSES": "2",
             "JAX_PROCESS_ID": "1",
@@ -117,9 +114,7 @@ def run(tmp_path):
             **variables,
         }
         command = [sys.executable, str(PROGRAM), *words]
-        return subprocess.run(
-            command, cwd=tmp_path / "code", env=environment, capture_output=True, text=True, timeout=200, check=False
-        )
+        return subprocess.run(command, cwd=code, env=environment, capture_output=True, text=True, timeout=200)
 
     return run_it
 

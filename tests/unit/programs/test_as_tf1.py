@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import write_files
 
 PROGRAM = Path(__file__).resolve().parents[3] / "entrypoint/programs/as_tf1.py"
 V1 = """import os
@@ -94,14 +95,12 @@ print(S == tf.Session == import_module("tensorflow").Session, __import__("tensor
 
 @pytest.fixture
 def run(tmp_path: Path):
+    packages, code = write_files(tmp_path / "packages", PACKAGES), write_files(tmp_path / "code", CODE)
+
     def run(*words: str, **more: str) -> str:
-        for folder, files in (("packages", PACKAGES), ("code", CODE)):
-            for name, text in files.items():
-                (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (tmp_path / folder / name).write_text(text)
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages"), **more}
+        environment = {**os.environ, "PYTHONPATH": str(packages), **more}
         command = [sys.executable, str(PROGRAM), *words]
-        done = subprocess.run(command, cwd=tmp_path / "code", env=environment, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=code, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -115,7 +114,7 @@ def test_a_script_has_version_1_and_libraries_have_version_2(run):
     assert run("train.py", "--a", "b c") == f"{SAID}True True ['train.py', '--a', 'b c'] __main__ code\n"
 
 
-def test_a_module(run, tmp_path):
+def test_module_runs_with_version_1(run, tmp_path):
     said = run("-m", "train", "--a")
     assert said.startswith(f"{SAID}True True [") and said.endswith("/code/train.py', '--a'] __main__ code\n")
 
@@ -125,7 +124,7 @@ def test_python_programs_that_it_starts_have_it_too(run):
     assert run("starts.py", EARLY="yes").splitlines() == ["True True True", "True True True", "Session of version 1"]
 
 
-def test_nothing_of_it_is_left_for_runs_without(run, tmp_path):
+def test_shim_leaves_no_compiled_files(run, tmp_path):
     run("-m", "train")
     assert not [*(tmp_path / "code").rglob("*.pyc")]
 

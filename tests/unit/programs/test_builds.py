@@ -94,7 +94,7 @@ def test_the_builds_own_line_is_the_reason(printed: str) -> None:
         (by_uv(NO_COMPILER, "rows==1.0"), "rows==1.0", ""),
     ],
 )
-def test_what_could_not_be_built_is_named_as_far_as_the_tool_names_it(text: str, name: str, url: str) -> None:
+def test_package_that_could_not_be_built_is_named_if_the_tool_names_it(text: str, name: str, url: str) -> None:
     assert built(text) == (name, url)
 
 

@@ -46,7 +46,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         ("", {"FI_PROVIDER": "efa"}),
     ],
 )
-def test_what_the_toolkit_sets_for_a_type_is_set_where_the_device_is(host, instance_type, variables):
+def test_variables_of_an_instance_type_are_set_where_the_device_is(host, instance_type, variables):
     found = host.add("rdmap16s27").add("efa_1").add_plugin().look(instance_type)
     assert found.variables == variables
     assert found.describe(quiet=False) == [
@@ -54,7 +54,7 @@ def test_what_the_toolkit_sets_for_a_type_is_set_where_the_device_is(host, insta
     ]
 
 
-def test_what_the_job_sets_stays(host):
+def test_variables_of_the_job_stay(host):
     found = host.add("efa_0").add_plugin().look("ml.p4d.24xlarge", FI_PROVIDER="tcp", NCCL_PROTO="LL,LL128,Simple")
     assert found.variables == {"FI_EFA_USE_DEVICE_RDMA": "1"}
     found = host.look("ml.p4d.24xlarge", **P4D)
@@ -71,7 +71,7 @@ def test_what_the_job_sets_stays(host):
         ([("efa_0", "0x1d0f", True)], "NCCL does not find EFA without aws-ofi-nccl, and libnccl-net.so cannot be"),
     ],
 )
-def test_traffic_that_goes_by_tcp_unawares_is_told(host, devices, doubt, mode):
+def test_traffic_by_tcp_in_place_of_efa_is_warned_of(host, devices, doubt, mode):
     for device in devices:
         host.add(*device)
     found = host.look("ml.p4d.24xlarge", mode)
@@ -81,14 +81,14 @@ def test_traffic_that_goes_by_tcp_unawares_is_told(host, devices, doubt, mode):
     assert bool(found.variables) == bool(found.devices)
 
 
-def test_where_nothing_uses_nccl_there_is_nothing_to_warn_of(host):
+def test_mode_without_nccl_is_not_warned(host):
     assert host.look("ml.p4d.24xlarge", "ps").describe(quiet=False) == []
 
 
-def test_a_host_without_it_is_not_spoken_of(host):
+def test_host_without_efa_logs_nothing(host):
     assert host.look("ml.c5.xlarge").describe(quiet=False) == []
     assert host.look("local").variables == {}
 
 
-def test_a_job_with_a_plugin_of_its_own_knows_what_it_does(host):
+def test_plugin_of_the_jobs_own_is_not_doubted(host):
     assert host.add("efa_0").look("ml.p5.48xlarge", NCCL_NET_PLUGIN="ofi").doubts == ()

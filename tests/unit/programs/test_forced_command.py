@@ -63,7 +63,7 @@ USERS = {
 }
 
 
-def test_what_mpirun_sends_is_let_through():
+def test_command_of_open_mpi_4_is_allowed():
     assert complaint(shlex.split(PLAIN), set()) == ""
 
 
@@ -80,7 +80,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", ["", *PLACES.values()])
-def test_the_profile_of_a_user_of_sh_is_not_read(place):
+def test_profile_of_a_user_of_sh_is_not_read(place):
     command = f"( test ! -r ./.profile || . ./.profile; {place}{PLAIN.lstrip()} )"
     assert split(command) == shlex.split(PLAIN)
     assert complaint(split(f"( . ./.profile; {PLAIN} )"), set())
@@ -88,7 +88,7 @@ def test_the_profile_of_a_user_of_sh_is_not_read(place):
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_where_open_mpi_lies_is_said_before_it_and_not_believed(place, tmp_path):
+def test_place_of_open_mpi_in_the_command_is_ignored(place, tmp_path):
     assert split(place + PLAIN.lstrip()) == shlex.split(PLAIN)
     result = started(f"{place}orted -mca ess env", tmp_path)  # there is none in that folder
     assert (result.returncode, result.stderr) == (0, "")
@@ -101,7 +101,7 @@ def test_where_open_mpi_lies_is_said_before_it_and_not_believed(place, tmp_path)
         assert complaint(split(refused), set())
 
 
-def test_what_mpirun_of_open_mpi_5_sends_is_let_through(tmp_path):
+def test_command_of_open_mpi_5_is_allowed(tmp_path):
     assert complaint(shlex.split(PRTED), set()) == ""
     for command in (PRTED, ELSEWHERE + PRTED):
         result = started(command, tmp_path)
@@ -116,7 +116,7 @@ def test_what_mpirun_of_open_mpi_5_sends_is_let_through(tmp_path):
 
 
 @pytest.mark.parametrize("options, sent", USERS.items(), ids=USERS)
-def test_what_the_users_options_become_is_let_through(options, sent):
+def test_users_options_are_allowed(options, sent):
     assert complaint(shlex.split(f"{PLAIN} {sent}"), set(shlex.split(options))) == ""
 
 
@@ -179,12 +179,12 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("command", OTHERS.values(), ids=OTHERS)
-def test_all_else_is_refused(command):
+def test_other_commands_are_refused(command):
     assert complaint(shlex.split(command), set())
 
 
 @pytest.mark.parametrize("command", ["a program of the user's", "other values"])
-def test_what_the_job_asks_for_is_no_licence_for_more(command):
+def test_users_options_allow_nothing_else(command):
     asked = {"--mca", "orte_fork_agent", "/usr/bin/strace", "--tune", "am.conf"}
     bad = {"a program of the user's": "/usr/bin/strace", "other values": PLAIN + " --mca orte_fork_agent /bin/evil"}
     assert complaint(shlex.split(bad[command]), asked)
@@ -229,13 +229,13 @@ def test_control_characters_and_open_quotes_are_refused(command, tmp_path):
 
 
 @pytest.mark.parametrize("options", [None, "", "{", "5", "null", "[5, null, []]"])
-def test_without_its_file_nothing_but_refusals(options, tmp_path):
+def test_without_the_file_of_options_every_command_is_refused(options, tmp_path):
     result = started(PLAIN + " --mca orte_fork_agent t", tmp_path, options)
     assert (result.returncode, result.stdout) == (126, "")
     assert "Traceback" not in result.stderr
 
 
-def test_the_line_that_binds_the_key_to_it(monkeypatch):
+def test_key_is_restricted_to_the_forced_command(monkeypatch):
     line = key_line("authorized_keys", "algo-1", key_in("ssh-ed25519 AAAA client_key"))
     assert line.startswith('restrict,command="')
     assert line.endswith('forced_command.py" ssh-ed25519 AAAA')
@@ -249,6 +249,6 @@ def test_the_line_that_binds_the_key_to_it(monkeypatch):
     "before",
     ["LD_PRELOAD=/tmp/x;export LD_PRELOAD;", "PRTE_PREFIX=/x;id;", "PRTE_PREFIX=$(id);export PRTE_PREFIX;", "id;"],
 )
-def test_before_prted_stands_nothing_but_where_it_is(before, tmp_path):
+def test_other_words_before_prted_are_refused(before, tmp_path):
     result = started(before + PRTED, tmp_path)
     assert (result.returncode, result.stdout) == (126, "")

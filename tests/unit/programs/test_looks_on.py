@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from builders import write_files
 from ports import unused_port
 
 from entrypoint.base.secrets import NONE
@@ -198,10 +199,7 @@ SEEN = {
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """Return what was seen of each run, and what the monitor received of the last."""
-    folder = tmp_path_factory.mktemp("looks_on")
-    for name, text in {**HOROVOD, "train.py": PROGRAM}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    folder = write_files(tmp_path_factory.mktemp("looks_on"), {**HOROVOD, "train.py": PROGRAM})
     marks = Marks(folder / "marks.sock", NONE.mask)
     environment = {
         **os.environ, "PYTHONPATH": f"{folder}:{ON_PATH}", "ENTRYPOINT_MARKS": str(folder / "marks.sock"),
@@ -221,7 +219,7 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("run", SEEN)
-def test_what_is_trained_and_reduced_is_seen(told, run):
+def test_training_and_reductions_are_seen(told, run):
     assert {name: told[0][run][name] for name in SEEN[run]} == SEEN[run]
 
 
@@ -229,7 +227,7 @@ def test_a_loop_outside_of_the_strategy_is_known_by_its_line(told):
     assert told[0]["never run"]["trained_at"].startswith(f"train.py:{APPLIED} (called at ")
 
 
-def test_it_comes_to_the_monitor(told):
+def test_facts_come_to_the_monitor(told):
     assert told[1].keys() == {"rank 3"}
     assert {name: told[1]["rank 3"][name] for name in FIT} == FIT
 
@@ -260,22 +258,21 @@ def python(*path: Path, monitor: bool = True) -> str:
 LOOKS_ON, LOOKS_NOT = "[] True False\n", "[] False False\n"
 
 
-def test_a_python_of_the_job_looks_on_and_no_other(tmp_path):
+def test_only_a_python_of_the_job_looks_on(tmp_path):
     assert python(ON_PATH) == LOOKS_ON
     assert python(ON_PATH, monitor=False) == LOOKS_NOT
 
 
-def test_another_sitecustomize_runs_as_it_would_without(tmp_path):
+def test_other_sitecustomize_runs_as_it_would_without(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("print('of the image', __name__, __file__)\n")
     said = f"of the image sitecustomize {tmp_path}/sitecustomize.py\n"
     assert python(ON_PATH, tmp_path) == said + LOOKS_ON
     assert python(tmp_path, ON_PATH) == said + LOOKS_NOT, "one of the user's comes first, and nobody looks on"
 
 
-def test_what_cannot_look_on_is_no_fault(tmp_path):
-    for name in ("sitecustomize.py", "entrypoint_looks_on.py"):
-        (tmp_path / name).write_text((ON_PATH / name).read_text())
-    (tmp_path / "entrypoint_looks_on.py").write_text("raise RuntimeError('broken')\n")
+def test_python_starts_though_looking_on_fails(tmp_path):
+    sitecustomize = (ON_PATH / "sitecustomize.py").read_text()
+    write_files(tmp_path, {"sitecustomize.py": sitecustomize, "entrypoint_looks_on.py": "raise RuntimeError\n"})
     assert python(tmp_path) == LOOKS_NOT
 
 
@@ -302,20 +299,9 @@ print(names.count("horovod") >= 1, "horovod" not in names[:2])
 
 
 def test_horovods_threads_have_a_name(tmp_path):
-    for name, text in {
-        "horovod/__init__.py": "",
-        "horovod/common/__init__.py": "",
-        "horovod/common/basics.py": BASICS,
-    }.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{tmp_path}:{ON_PATH}",
-        "ENTRYPOINT_MARKS": "x",
-        "ENTRYPOINT_PROCESS": "rank 0",
-    }
+    packages = {"horovod/__init__.py": "", "horovod/common/__init__.py": "", "horovod/common/basics.py": BASICS}
+    path = f"{write_files(tmp_path, packages)}:{ON_PATH}"
+    environment = {**os.environ, "PYTHONPATH": path, "ENTRYPOINT_MARKS": "x", "ENTRYPOINT_PROCESS": "rank 0"}
     done = subprocess.run([sys.executable, "-c", INITS], env=environment, capture_output=True, text=True, timeout=240)
     assert done.stdout.split() == ["True", "True"], done.stderr
 
@@ -344,39 +330,28 @@ def test_the_strategy_leaves_sigterm_as_the_script_has_it(words, code, monitor):
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
 
 
-def test_a_distribution_of_keras_3_on_jax_is_a_strategy(monkeypatch):
+@pytest.mark.parametrize(
+    "mesh, strategy",
+    [
+        (None, ("DataParallel", 3)),
+        (4, ("DataParallel", 3)),
+        (2, ("", 0)),  # DataParallel(devices=...) of jax.local_devices(): each process trains alone
+        ("no distribution", ("", 0)),
+    ],
+)
+def test_distribution_of_keras_3_over_all_devices_of_jax_is_a_strategy(monkeypatch, mesh, strategy):
     """Only with a client of jax's coordinator: without it, each process is alone."""
     spec = importlib.util.spec_from_file_location("looks_on", ON_PATH / "entrypoint_looks_on.py")
     looks_on = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(looks_on)
 
     class DataParallel:
-        pass
+        device_mesh = mesh and SimpleNamespace(devices=SimpleNamespace(size=mesh))
 
+    made = None if mesh == "no distribution" else DataParallel()
+    keras = SimpleNamespace(distribution=SimpleNamespace(distribution=lambda: made))
     state = SimpleNamespace(client=object(), num_processes=3)
-    set_to: list[object] = [DataParallel()]
-    keras = SimpleNamespace(distribution=SimpleNamespace(distribution=lambda: set_to[0]))
-    monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace(global_state=state))
-    monkeypatch.setitem(sys.modules, "keras", keras)
-    assert looks_on.strategy() == ("DataParallel", 3)
-    set_to[0] = None
-    assert looks_on.strategy() == ("", 0)
-
-
-def test_a_distribution_over_devices_of_one_process_is_no_strategy(monkeypatch):
-    """Keras' DataParallel(devices=...) of jax.local_devices(): each process trains alone."""
-    spec = importlib.util.spec_from_file_location("looks_on", ON_PATH / "entrypoint_looks_on.py")
-    looks_on = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(looks_on)
-
-    class DataParallel:
-        device_mesh = SimpleNamespace(devices=SimpleNamespace(size=2))
-
-    keras = SimpleNamespace(distribution=SimpleNamespace(distribution=DataParallel))
-    state = SimpleNamespace(client=object(), num_processes=2)
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(device_count=lambda: 4))
     monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace(global_state=state))
     monkeypatch.setitem(sys.modules, "keras", keras)
-    assert looks_on.strategy() == ("", 0)
-    DataParallel.device_mesh.devices.size = 4
-    assert looks_on.strategy() == ("DataParallel", 2)
+    assert looks_on.strategy() == strategy

@@ -49,7 +49,7 @@ def test_libraries_for_gpus_stay_with_the_tensorflow_that_is_built_for_them(tmp_
     ("replace", "freed"),
     [("numpy", {"numpy"}), ("TensorFlow", {"tensorflow", "tensorflow-cpu", "numpy", "keras"}), ("pandas", set())],
 )
-def test_what_may_be_replaced_takes_along_what_it_is_built_with(tmp_path: Path, replace: str, freed: set[str]) -> None:
+def test_replacing_a_package_frees_what_it_is_built_with(tmp_path: Path, replace: str, freed: set[str]) -> None:
     there = installed(site(tmp_path, *CPU, tensorflow_cpu="numpy<2|keras<2.15|wrapt<1.15"))
     before, after = pins(there), pins(there, [replace])
     assert before.versions.keys() - after.versions.keys() == freed

@@ -37,7 +37,7 @@ IN_UVS_WORDS = {
 
 
 @pytest.mark.parametrize("option, value", IN_UVS_WORDS)
-def test_an_option_in_uvs_words(option: str, value: str) -> None:
+def test_pips_option_is_put_in_uvs_words(option: str, value: str) -> None:
     found = for_uv({option: value}, [], "/code")
     assert isinstance(found, Uv)
     assert (found.lines, found.arguments, found.environment) == IN_UVS_WORDS[option, value]
@@ -60,7 +60,7 @@ PIPS_OWN = {
 
 
 @pytest.mark.parametrize("options, in_files, named", PIPS_OWN.values(), ids=PIPS_OWN)
-def test_what_is_pips_own_is_named(options: dict[str, str], in_files: list[list[str]], named: str) -> None:
+def test_option_that_only_pip_has_is_named(options: dict[str, str], in_files: list[list[str]], named: str) -> None:
     assert for_uv(options, in_files) == named
 
 

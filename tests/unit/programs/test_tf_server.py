@@ -44,7 +44,7 @@ def test_a_parameter_server_does_not_import_all_of_tensorflow(packages):
         assert line == f"serving ps 0 at grpc://localhost:{port}\n"
 
 
-def test_a_worker_server_does(packages):
+def test_worker_server_imports_all_of_tensorflow(packages):
     with serving(packages, "worker") as (line, _, _):
         assert line == "whole\n"
 

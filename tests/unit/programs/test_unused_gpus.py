@@ -5,10 +5,17 @@ from pathlib import Path
 
 import gpus
 import pytest
+from builders import write_files
 
 CPU = "build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', False)])"
 CUDA = "build_info = collections.OrderedDict([('cudnn_version', '8'), ('is_cuda_build', True)])"
 ROCM = "build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', True)])"
+CUDA_12 = "build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True)}"
+
+
+def bring(path: list[str], names: list[str]) -> None:
+    """Put libraries where pip puts NVIDIA's."""
+    write_files(Path(path[0]), {f"nvidia/{name.partition('.')[0]}/lib/lib{name}": "" for name in names})
 
 
 @pytest.fixture
@@ -17,18 +24,14 @@ def packages(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def make(build_info: str, *names: str) -> list[str]:
-        folder = tmp_path / "tensorflow" / "python" / "platform"
-        folder.mkdir(parents=True)
-        (tmp_path / "tensorflow" / "__init__.py").touch()
-        (folder / "build_info.py").write_text(build_info)
-        for name in names:
-            (tmp_path / name).mkdir()
-        return [str(tmp_path)]
+        tensorflow = {"tensorflow/__init__.py": "", "tensorflow/python/platform/build_info.py": build_info}
+        metadata = {f"{name}/METADATA": "" for name in names}
+        return [str(write_files(tmp_path, {**tensorflow, **metadata}))]
 
     return make
 
 
-def test_without_tensorflow_there_is_nothing_to_say(tmp_path):
+def test_host_without_tensorflow_is_not_warned(tmp_path):
     assert gpus.unused(8, "ml.p4d.24xlarge", [str(tmp_path)]) == ""
 
 
@@ -42,13 +45,11 @@ def test_a_build_for_amd_is_left_alone(packages):
     assert gpus.unused(2, "", packages(ROCM)) == ""
 
 
-def test_what_a_build_for_cuda_does_not_find_is_named(packages, monkeypatch):
+def test_libraries_that_a_build_for_cuda_lacks_are_named(packages, monkeypatch):
     path = packages(CUDA)
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcudnn.so.8"
-    library = Path(path[0]) / "nvidia" / "cudnn" / "lib" / "libcudnn.so.8"  # as pip brings it
-    library.parent.mkdir(parents=True)
-    library.touch()
-    (library.parent / "libcuda.so.1").touch()  # no driver: that is of the host
+    # As pip brings it; the second is no driver, which is of the host.
+    write_files(Path(path[0]) / "nvidia/cudnn/lib", {"libcudnn.so.8": "", "libcuda.so.1": ""})
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1"
     monkeypatch.setattr(gpus, "DRIVER", "libc.so.6")  # a library that the linker finds
     assert gpus.unused(1, "", path) == ""
@@ -56,22 +57,15 @@ def test_what_a_build_for_cuda_does_not_find_is_named(packages, monkeypatch):
 
 def test_every_library_that_such_a_build_loads_is_looked_for(packages):
     """One that lacks is enough: TensorFlow then skips registering GPUs, and trains on."""
-    path = packages("build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True)}")
-    brought = ["cudart.so.12", "cublas.so.12", "cublasLt.so.12", "cufft.so.11", "cusolver.so.11", "cudnn.so.9"]
-    for name in brought:
-        library = Path(path[0]) / "nvidia" / name.partition(".")[0] / "lib" / f"lib{name}"
-        library.parent.mkdir(parents=True)
-        library.touch()
+    path = packages(CUDA_12)
+    bring(path, ["cudart.so.12", "cublas.so.12", "cublasLt.so.12", "cufft.so.11", "cusolver.so.11", "cudnn.so.9"])
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcusparse.so.12"
 
 
 def test_a_library_counts_where_tensorflow_looks(packages):
     """TensorFlow 2.21.0 opens cuSOLVER from a library whose RUNPATH lacks its folder, and uses no GPU for it."""
-    path = packages("build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True)}")
-    for name in (f"{name}.so.{version}" for name, version in {**gpus.WITH_CUDA["12"], "cudnn": "9"}.items()):
-        folder = Path(path[0]) / "nvidia" / name.partition(".")[0] / "lib"
-        folder.mkdir(parents=True)
-        (folder / f"lib{name}").touch()
+    path = packages(CUDA_12)
+    bring(path, [f"{name}.so.{version}" for name, version in {**gpus.WITH_CUDA["12"], "cudnn": "9"}.items()])
     looked_in = [folder for folder in sorted(Path(path[0]).glob("nvidia/*/lib")) if "cusolver" not in folder.parts]
     relative = ":".join(f"$ORIGIN/../{folder.relative_to(path[0])}" for folder in looked_in)
     opens = Path(path[0]) / "tensorflow" / gpus.OPENS_OTHERS
@@ -91,13 +85,13 @@ TYPES = {
 
 
 @pytest.mark.parametrize("instance_type, is_told", TYPES.items())
-def test_instance_types_tell_of_gpus_that_the_container_does_not_see(packages, instance_type, is_told):
+def test_instance_type_shows_gpus_that_the_container_does_not_see(packages, instance_type, is_told):
     said = gpus.unused(0, instance_type, packages(CPU))
     assert said == (f"{instance_type}: TensorFlow is built without CUDA" if is_told else "")
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
-def test_a_job_may_hide_its_gpus(packages, monkeypatch, hidden):
+def test_gpus_that_the_job_hides_are_not_reported(packages, monkeypatch, hidden):
     path = packages(CPU)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert gpus.unused(2, "ml.p3.2xlarge", path) == ""
@@ -107,16 +101,10 @@ def test_a_job_may_hide_its_gpus(packages, monkeypatch, hidden):
 @pytest.mark.parametrize(
     ("given", "seen", "visible"),
     [
-        (None, 4, 4),
-        (None, 0, 0),
-        ("0", 4, 1),
-        ("2,3", 4, 2),
-        ("-1", 4, 0),
-        ("", 4, 0),
-        ("MIG-1,MIG-2", 1, 2),
+        (None, 4, 4), (None, 0, 0), ("0", 4, 1), ("2,3", 4, 2), ("-1", 4, 0), ("", 4, 0), ("MIG-1,MIG-2", 1, 2),
         ("0", 0, 0),
     ],
-)
+)  # fmt: skip
 def test_programs_see_what_the_job_lets_them_see(monkeypatch, given, seen, visible):
     monkeypatch.setattr(gpus, "_count", lambda _: seen)  # whatever this machine has
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -14,6 +14,7 @@ import installing
 import pytest
 import sources
 import wanted
+from builders import write_files
 from unusable import Unusable
 
 TRAIN = b"print('hello')\n"
@@ -74,7 +75,7 @@ def unchanged(place: Path) -> bool:
 # ---- archives -------------------------------------------------------------------------------------------------------
 
 
-def test_an_archive_with_all_that_is_allowed(any_python, place):
+def test_archive_with_all_that_is_allowed_is_unpacked(any_python, place):
     whole = tarball(
         place.parent / "a.tar.gz",
         other(".", tarfile.DIRTYPE),
@@ -165,7 +166,7 @@ def contents(tmp_path: Path) -> dict[str, tuple[bytes, str]]:
     }
 
 
-def test_what_is_no_whole_archive_is_refused(any_python, place):
+def test_damaged_archive_is_refused(any_python, place):
     for what, (content, said) in contents(place.parent).items():
         (place.parent / "bad.tar.gz").write_bytes(content)
         with pytest.raises(Unusable) as refused:
@@ -174,7 +175,7 @@ def test_what_is_no_whole_archive_is_refused(any_python, place):
         assert "\n" not in str(refused.value) and "wanted a .tar.gz" in str(refused.value), what
 
 
-def test_code_that_does_not_fit(tmp_path):
+def test_code_that_does_not_fit_is_refused(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small], capture_output=True)
@@ -206,29 +207,56 @@ def fetch(place: Path, source: str = "", program: str = "train.py", channel: str
     return {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()}
 
 
-def test_a_folder_with_links(place, tmp_path):
+def test_links_in_a_folder_are_followed(place, tmp_path):
     """Links are followed, as sagemaker-training does; those that lead nowhere are left out."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real/lib.py").touch()
+    write_files(tmp_path, {"real/lib.py": "", "source/train.py": ""})
     source = tmp_path / "source"
-    source.mkdir()
-    (source / "train.py").touch()
     (source / "lib").symlink_to(tmp_path / "real")
     (source / "gone").symlink_to(tmp_path / "nowhere")
     assert fetch(place, str(source)) == {"train.py", "lib/lib.py"}
     assert not (place / "code/lib").is_symlink()
 
 
-def test_an_archive_of_any_name(place, tmp_path):
-    assert fetch(place, str(tarball(tmp_path / "model-code", file("train.py")))) == {"train.py"}
+FETCHED = {
+    # where it is: what makes that in a folder and returns the source, if the job names one; what comes of it
+    "an archive of any name": (lambda base: tarball(base / "model-code", file("train.py")), {"train.py"}),
+    "the program itself": (lambda base: write_files(base, {"train.py": ""}) / "train.py", {"train.py"}),
+    # As SDK v3 makes it. An archive beside the program is data.
+    "channel code, files": (
+        lambda base: write_files(base / "channel", {"train.py": "", "lib/x.py": "", "weights.tar.gz": "none"}) and "",
+        {"train.py", "lib/x.py", "weights.tar.gz"},
+    ),
+    "channel code, an archive": (
+        lambda base: tarball(base / "channel/sourcedir.tar.gz", file("train.py")) and "",
+        {"train.py", "sourcedir.tar.gz"},
+    ),
+    # SDK v2 sends it as sagemaker_submit_directory.
+    "network isolation, the archive in the channel": (
+        lambda base: tarball(base / "channel/sourcedir.tar.gz", file("train.py")),
+        {"train.py"},
+    ),
+    "an archive beside a channel, which is for jobs that name nothing": (
+        lambda base: tarball(write_files(base, {"channel/other.py": ""}) / "a.tar.gz", file("train.py")),
+        {"train.py"},
+    ),
+    # A container was killed while it fetched.
+    "an archive, and half a folder is there": (
+        lambda base: tarball(
+            write_files(base, {f"place/code/{sources.UNFINISHED}": "", "place/code/half/a.py": ""}) / "a.tar.gz",
+            file("train.py"),
+        ),
+        {"train.py"},
+    ),
+}
 
 
-def test_the_program_itself(place, tmp_path):
-    (tmp_path / "train.py").touch()
-    assert fetch(place, str(tmp_path / "train.py")) == {"train.py"}
+@pytest.mark.parametrize("make, found", FETCHED.values(), ids=FETCHED)
+def test_code_is_fetched(place, tmp_path, make, found):
+    (tmp_path / "channel").mkdir()
+    assert fetch(place, str(make(tmp_path))) == found
 
 
-def test_code_that_is_there_wins(place, tmp_path):
+def test_code_that_is_there_is_kept(place):
     (place / "code/train.py").write_text("mine")
     assert fetch(place, "s3://no/such") == {"train.py"}
     assert (place / "code/train.py").read_text() == "mine"
@@ -239,49 +267,6 @@ def test_code_in_s3_names_the_extra_of_the_wheel_that_fetches_it(place, monkeypa
     monkeypatch.delitem(sys.modules, "s3", raising=False)
     with pytest.raises(Unusable, match=r"s3://bucket/code takes boto3.*pip install 'sagemaker-tf-entrypoint\[aws\]'"):
         fetch(place, "s3://bucket/code")
-
-
-@pytest.fixture
-def channel(tmp_path):
-    folder = tmp_path / "channel"
-    folder.mkdir()
-    return folder
-
-
-def test_channel_code_with_files(place, channel):
-    """As SDK v3 makes it. An archive beside the program is data."""
-    (channel / "train.py").touch()
-    (channel / "lib").mkdir()
-    (channel / "lib/x.py").touch()
-    (channel / "weights.tar.gz").write_bytes(b"none of ours")
-    assert fetch(place) == {"train.py", "lib/x.py", "weights.tar.gz"}
-
-
-def test_channel_code_with_an_archive(place, channel):
-    tarball(channel / "sourcedir.tar.gz", file("train.py"))
-    assert "train.py" in fetch(place)
-
-
-def test_channel_code_is_for_jobs_that_name_no_other_place(place, channel, tmp_path):
-    (channel / "train.py").write_text("of the channel")
-    tarball(tmp_path / "a.tar.gz", file("train.py"))
-    fetch(place, str(tmp_path / "a.tar.gz"))
-    assert (place / "code/train.py").read_bytes() == TRAIN
-
-
-def test_network_isolation_names_the_archive_in_the_channel(place, channel):
-    """SDK v2 sends it as sagemaker_submit_directory."""
-    source = tarball(channel / "sourcedir.tar.gz", file("train.py"))
-    assert fetch(place, str(source)) == {"train.py"}
-
-
-def test_half_a_folder_is_not_taken_for_the_users_code(place, tmp_path):
-    """It is left when a container was killed while it fetched."""
-    code = place / "code"
-    (code / sources.UNFINISHED).touch()
-    (code / "half").mkdir()
-    (code / "half/train.py").write_text("prin")
-    assert fetch(place, str(tarball(tmp_path / "a.tar.gz", file("train.py")))) == {"train.py"}
 
 
 def test_nothing_is_left_of_code_that_could_not_be_had(place, tmp_path):
@@ -303,14 +288,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("source, said", WRONG.items(), ids=WRONG)
-def test_a_source_that_is_none(place, source, said):
+def test_source_that_is_none_is_refused(place, source, said):
     with pytest.raises(Unusable) as refused:
         fetch(place, source)
     assert said in str(refused.value)
     assert "geheim" not in str(refused.value)
 
 
-def test_a_name_that_is_no_utf_8_beside_a_missing_program(tmp_path):
+def test_name_that_is_no_utf_8_is_escaped_beside_a_missing_program(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/tr\xe4in\n.py")).touch()
     with pytest.raises(Unusable) as refused:
         sources.check("train.py", tmp_path, "is from there", False)
@@ -334,11 +319,7 @@ def deep(folder: Path) -> None:
 
 ENDLESS = {
     # what is beside train.py: what is said where it is copied, and where it lies in the code folder already
-    "a named pipe": (
-        lambda folder: os.mkfifo(folder / "data.py"),
-        "data.py is a named pipe",
-        "data.py is a named pipe",
-    ),
+    "a named pipe": (lambda folder: os.mkfifo(folder / "data.py"), "py is a named pipe", "py is a named pipe"),
     "a device": (lambda folder: (folder / "x.py").symlink_to("/dev/zero"), "x.py is a device", "x.py is a device"),
     "circles of links": (circle, "is a link to a folder that it is in", ""),
     "a link to itself": (lambda folder: (folder / "x.py").symlink_to("x.py"), "", ""),
@@ -348,11 +329,9 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("make, copied, there", ENDLESS.values(), ids=ENDLESS)
-def test_what_has_no_end_is_refused_at_once(place, tmp_path, make, copied, there):
+def test_code_without_an_end_is_refused_at_once(place, tmp_path, make, copied, there):
     """The folder is the job's source first, then its code folder, in which nothing is copied."""
-    folder = tmp_path / "source"
-    folder.mkdir()
-    (folder / "train.py").write_bytes(TRAIN)
+    folder = write_files(tmp_path / "source", {"train.py": TRAIN})
     make(folder)
     for said, work in ((copied, lambda: fetch(place, str(folder))), (there, lambda: list(findings.texts(folder)))):
         with pytest.raises(Unusable, match=said) if said else contextlib.nullcontext():
@@ -363,9 +342,7 @@ def test_what_has_no_end_is_refused_at_once(place, tmp_path, make, copied, there
 
 
 def test_links_to_the_null_device_are_empty_files(place, tmp_path):
-    folder = tmp_path / "source"
-    folder.mkdir()
-    (folder / "train.py").write_bytes(TRAIN)
+    folder = write_files(tmp_path / "source", {"train.py": TRAIN})
     for name in (".bash_history", "local_settings.py", "local.sh"):
         (folder / name).symlink_to("/dev/null")
     assert [name for name, _ in findings.texts(folder)] == ["local_settings.py", "train.py"]
@@ -386,9 +363,7 @@ def test_a_folder_that_cannot_be_read_or_is_gone_is_skipped(tmp_path, monkeypatc
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    for name in ("lost+found", "package"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.py").touch()
+    write_files(tmp_path, {"lost+found/a.py": "", "package/a.py": ""})
     assert [name for name, _ in findings.texts(tmp_path)] == ["package/a.py"]
     assert findings.digest_of_code(tmp_path)
 
@@ -401,7 +376,7 @@ def test_a_file_that_is_too_large_to_be_read_is_refused(tmp_path, name, reads):
         reads(*(("train", tmp_path) if reads is installing.is_package else (tmp_path / name,)))
 
 
-def test_code_without_the_program(place, tmp_path):
+def test_code_without_the_program_is_refused(place, tmp_path):
     (place / "code/other.py").touch()
     with pytest.raises(Unusable, match=r"train\.py is not in .*, which holds other\.py and was there before the job;"):
         fetch(place, str(tarball(tmp_path / "a.tar.gz", file("train.py"))))
@@ -425,13 +400,12 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("program, files, package", PACKAGES.values(), ids=PACKAGES)
-def test_what_is_a_package(tmp_path, program, files, package):
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+def test_package_is_recognised(tmp_path, program, files, package):
+    write_files(tmp_path, files)
     assert installing.is_package(program, tmp_path) is package
 
 
-def test_a_pyproject_that_is_no_toml(tmp_path):
+def test_pyproject_that_is_no_toml_is_refused(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project\n")
     with pytest.raises(Unusable, match=r"pyproject\.toml is no TOML: .*line 1"):
         installing.is_package("pkg", tmp_path)
@@ -466,13 +440,8 @@ def test_a_program_of_another_users_runs_if_it_is_executable(tmp_path, monkeypat
     ],
 )
 def test_a_program_in_folders_runs_as_the_module_of_its_package(tmp_path, program, files, installed, module):
-    code, site = tmp_path / "code", tmp_path / "site"
-    for path in [code / (program.removesuffix(".py") + ".py"), *(code / name for name in files)]:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    for name in installed:
-        (site / name).mkdir(parents=True)
-        (site / name / "__init__.py").touch()
+    code = write_files(tmp_path / "code", dict.fromkeys([program.removesuffix(".py") + ".py", *files], ""))
+    site = write_files(tmp_path / "site", {f"{name}/__init__.py": "" for name in installed})
     found = installing.module_of(program, code, [str(code), str(site)])
     assert found == (module or "project.training.model")
 
@@ -492,10 +461,9 @@ def run_script(code: Path, program: str = "train.sh") -> str:
 
 
 def test_scripts_with_line_ends_of_windows_run(tmp_path, capsys):
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/more.sh").write_bytes(b'said() {\r\n  echo "told $1"\r\n}\r\n')
-    (tmp_path / "train.sh").write_bytes(b"\xef\xbb\xbf#!/bin/bash\r\nset -e\r\n. lib/more.sh\r\nsaid here\r\n")
-    (tmp_path / "data.bat").write_bytes(b"echo\r\n")
+    train = b"\xef\xbb\xbf#!/bin/bash\r\nset -e\r\n. lib/more.sh\r\nsaid here\r\n"
+    more = 'said() {\r\n  echo "told $1"\r\n}\r\n'
+    write_files(tmp_path, {"train.sh": train, "lib/more.sh": more, "data.bat": "echo\r\n"})
     assert run_script(tmp_path) == "told here\n"
     assert "removed line ends of Windows, which no shell accepts, from train.sh, lib/more.sh" in capsys.readouterr().out
     assert (tmp_path / "data.bat").read_bytes() == b"echo\r\n"
@@ -516,7 +484,7 @@ def test_scripts_of_linux_stay_as_they_are(tmp_path, capsys, content):
      ("#!/no/zsh\r", "/no/zsh, which")],
 )  # fmt: skip
 @pytest.mark.parametrize("program", ["train.sh", "train"])
-def test_an_interpreter_that_is_not_here_is_told_with_its_line(tmp_path, first, asked, program):
+def test_interpreter_that_is_not_here_is_named_with_its_line(tmp_path, first, asked, program):
     (tmp_path / program).write_text(f"{first}\necho told\n", newline="")
     with pytest.raises(Unusable) as wrong:
         installing.install(program, tmp_path)
@@ -527,7 +495,7 @@ def test_an_interpreter_that_is_not_here_is_told_with_its_line(tmp_path, first, 
 @pytest.mark.parametrize(
     "first", ["#!/bin/sh", "#! /bin/sh -e", "#!/usr/bin/env sh", "#!/usr/bin/env -S sh -e", "# no shebang", "#!./own"]
 )
-def test_an_interpreter_that_is_here(tmp_path, first):
+def test_script_runs_with_an_interpreter_that_is_here(tmp_path, first):
     (tmp_path / "own").symlink_to("/bin/sh")
     (tmp_path / "train.sh").write_text(f"{first}\necho told\n")
     assert run_script(tmp_path) == "told\n"
@@ -540,8 +508,8 @@ def test_a_script_in_utf_16_is_refused(tmp_path):
 
 
 def test_files_of_the_user_that_are_called_like_pips_are_not_taken_for_them(tmp_path):
-    for name in ("pip.py", "runpy.py", "logging.py", "queue.py"):
-        (tmp_path / name).write_text("raise SystemExit('the wrong one')\n")
+    names = ("pip.py", "runpy.py", "logging.py", "queue.py")
+    write_files(tmp_path, dict.fromkeys(names, "raise SystemExit('the wrong one')\n"))
     pip = Path(installing.__file__).parents[1] / "run_pip.py"
     done = subprocess.run([sys.executable, pip, "--version"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,14 +1,13 @@
-"""Test programs/prepare/s3.py against moto's S3 server, and against a server that misbehaves as S3 can."""
+"""Test programs/prepare/s3.py against a server that answers, and misbehaves, as S3 can."""
 
 import hashlib
 import os
 import re
 import threading
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
-import moto_server
 import pytest
 import s3
 from unusable import Unusable
@@ -19,8 +18,6 @@ SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "geheim-secret",
     "AWS_SESSION_TOKEN": "geheim-token",
 }
-
-KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
 
 
 @pytest.fixture(autouse=True)
@@ -40,18 +37,6 @@ def others_credentials(monkeypatch):
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
 
 
-@pytest.fixture(scope="module")
-def moto():
-    import boto3
-
-    with moto_server.moto() as url:
-        client = boto3.client("s3", **KEYS, endpoint_url=url)
-        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        client.put_object(Bucket="bucket", Key="job/source/sourcedir.tar.gz", Body=CONTENT)
-        client.put_object(Bucket="bucket", Key="odd ?key#+%2F.tar.gz", Body=CONTENT)
-        yield url
-
-
 def refused(uri: str, target: Path) -> str:
     """Return the error of an object that cannot be had: one line, with its URI and without secrets."""
     with pytest.raises(Unusable) as error:
@@ -62,67 +47,22 @@ def refused(uri: str, target: Path) -> str:
     return text
 
 
-@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"])
-def test_the_usual_variables_name_the_endpoint(moto, monkeypatch, tmp_path, variable):
-    monkeypatch.setenv(variable, moto)
-    for key in ("job/source/sourcedir.tar.gz", "odd ?key#+%2F.tar.gz"):
-        s3.download(f"s3://bucket/{key}", tmp_path / "a")
-        assert (tmp_path / "a").read_bytes() == CONTENT
-
-
-def test_an_object_that_is_missing(moto, monkeypatch, tmp_path):
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
-    said = refused("s3://bucket/no/such.tar.gz", tmp_path / "a")
-    assert "there is no such object" in said and "in bucket bucket" in said and "S3 answered NoSuchKey" in said
-
-
-def test_a_bucket_that_is_missing(moto, monkeypatch, tmp_path):
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", moto)
-    assert "there is no bucket nobodys;" in refused("s3://nobodys/a.tar.gz", tmp_path / "a")
-
-
-def test_a_role_that_may_not(moto, monkeypatch, others_credentials, tmp_path):
-    """moto with IAM's rules: a user without a policy."""
-    import boto3
-
-    iam = boto3.client("iam", **KEYS, endpoint_url=moto)
-    iam.create_user(UserName="nobody")
-    theirs = iam.create_access_key(UserName="nobody")["AccessKey"]
-    monkeypatch.setenv("AWS_ENDPOINT_URL", moto)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", theirs["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", theirs["SecretAccessKey"])
-
-    def unchecked(requests: int) -> None:
-        plain = {"Content-Type": "text/plain"}
-        order = urllib.request.Request(f"{moto}/moto-api/reset-auth", str(requests).encode(), plain, method="POST")
-        urllib.request.urlopen(order, timeout=60).close()
-
-    unchecked(0)
-    try:
-        said = refused("s3://bucket/job/source/sourcedir.tar.gz", tmp_path / "a")
-    finally:
-        unchecked(10**9)
-    assert "access is denied; wanted s3:GetObject on arn:aws:s3:::bucket/job/source/sourcedir.tar.gz" in said
-    assert "execution role" in said and theirs["SecretAccessKey"] not in said
-
-
-# ---- a server that misbehaves ---------------------------------------------------------------------------------------
-
-
 class Server:
-    """A server of one object.
+    """A server of one object, at any path; `paths` are those that were asked for.
 
     `breaks`: how many downloads are cut off; `answer`: status and error code for every request.
     """
 
     def __init__(self, breaks: int = 0, answer: tuple[int, str, str] | None = None, headers=None) -> None:
         self.breaks, self.answer, self.headers, self.gets = breaks, answer, headers or {}, 0
+        self.paths: set[str] = set()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_HEAD(self) -> None:
+                outer.paths.add(unquote(self.path))
                 if outer.answer:
                     self.reply(outer.answer[0], b"")
                 else:
@@ -165,7 +105,17 @@ class Server:
         self.http.server_close()
 
 
-def test_an_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"])
+@pytest.mark.parametrize("key", ["job/source/sourcedir.tar.gz", "odd ?key#+%2F.tar.gz"])
+def test_object_is_downloaded_from_the_endpoint_of_the_usual_variables(monkeypatch, tmp_path, variable, key):
+    with Server() as server:
+        monkeypatch.setenv(variable, server.url)
+        s3.download(f"s3://bucket/{key}", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    assert server.paths == {f"/bucket/{key}"}
+
+
+def test_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
     with Server(breaks=2) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         s3.download("s3://bucket/a.tar.gz", tmp_path / "a")
@@ -173,7 +123,7 @@ def test_an_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_a_download_that_is_always_interrupted(monkeypatch, tmp_path):
+def test_download_that_is_always_interrupted_is_given_up(monkeypatch, tmp_path):
     with Server(breaks=10**9) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         assert "the download was interrupted 4 times" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
@@ -181,41 +131,47 @@ def test_a_download_that_is_always_interrupted(monkeypatch, tmp_path):
 
 
 USER = 'User: arn:aws:sts::123456789012:assumed-role/role/SageMaker is not authorized to perform: kms:Decrypt on "arn"'
+MOVED = {"x-amz-bucket-region": "eu-west-1"}
 ANSWERS = {
-    # status, code, message, headers: what is said
-    "denied": (403, "AccessDenied", "Access Denied", {}, "wanted s3:GetObject on arn:aws:s3:::bucket/a.tar.gz for"),
-    "denied, with a reason": (403, "AccessDenied", USER, {}, f"S3 answered AccessDenied: {USER}"),
-    "unknown key": (403, "InvalidAccessKeyId", "The key id does not exist", {}, "the credentials are not accepted"),
-    "wrong key": (403, "SignatureDoesNotMatch", "The signature differs", {}, "the credentials are not accepted"),
-    "expired": (400, "ExpiredToken", "The provided token has expired.", {}, "the credentials are not accepted"),
-    "another region": (
-        301,
-        "PermanentRedirect",
-        "Use the specified endpoint",
-        {"x-amz-bucket-region": "eu-west-1"},
-        "bucket bucket is not in region eu-west-1",
-    ),
-    "wrong region": (400, "AuthorizationHeaderMalformed", "The region is wrong", {}, "bucket bucket is not in region"),
-    "archived": (403, "InvalidObjectState", "Not valid for the storage class", {}, "S3 answered InvalidObjectState"),
-    "no reason": (403, "403", "Forbidden", {}, "access is denied"),
-}
+    # status, code and message of the answer; its headers, or variables of the job: what is said
+    "no such object": (
+        (404, "NoSuchKey", "no"), {}, "there is no such object; wanted the key of an archive that is in bucket bucket"),
+    "no such bucket": ((404, "NoSuchBucket", "no"), {}, "there is no bucket bucket;"),
+    "denied": (
+        (403, "AccessDenied", "Access Denied"), {},
+        "access is denied; wanted s3:GetObject on arn:aws:s3:::bucket/a.tar.gz for the job's execution role"),
+    "denied, with a reason": ((403, "AccessDenied", USER), {}, f"S3 answered AccessDenied: {USER}"),
+    "denied in China": (
+        (403, "AccessDenied", "no"), {"AWS_REGION": "cn-north-1"}, "s3:GetObject on arn:aws-cn:s3:::bucket/a.tar.gz"),
+    "unknown key": ((403, "InvalidAccessKeyId", "The key id does not exist"), {}, "the credentials are not accepted"),
+    "wrong key": ((403, "SignatureDoesNotMatch", "The signature differs"), {}, "the credentials are not accepted"),
+    "expired": ((400, "ExpiredToken", "The token has expired."), {}, "the credentials are not accepted"),
+    "another region": ((301, "PermanentRedirect", "no"), MOVED, "bucket bucket is not in region eu-west-1"),
+    "another region than sagemaker-training's": (
+        (301, "PermanentRedirect", "no"), {**MOVED, "AWS_REGION": "", "SAGEMAKER_REGION": "us-west-2"},
+        "is not in region us-west-2;"),
+    "another region than that of both": (
+        (301, "PermanentRedirect", "no"), {**MOVED, "SAGEMAKER_REGION": "us-west-2"}, "is not in region eu-west-1;"),
+    "another region than none": (
+        (301, "PermanentRedirect", "no"), {**MOVED, "AWS_REGION": ""}, "is not in region us-east-1;"),
+    # It asks itself without end.
+    "elsewhere, but not where": ((301, "PermanentRedirect", "no"), {}, "RecursionError"),
+    "wrong region": ((400, "AuthorizationHeaderMalformed", "The region is wrong"), {}, "bucket is not in region"),
+    "archived": ((403, "InvalidObjectState", "Not valid for it"), {}, "S3 answered InvalidObjectState"),
+    "no reason": ((403, "403", "Forbidden"), {}, "access is denied"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("status, code, message, headers, said", ANSWERS.values(), ids=ANSWERS)
-def test_what_s3_answers_is_told(monkeypatch, tmp_path, status, code, message, headers, said):
-    with Server(answer=(status, code, message), headers=headers) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+@pytest.mark.parametrize("answer, more, said", ANSWERS.values(), ids=ANSWERS)
+def test_answer_of_s3_is_explained(monkeypatch, tmp_path, answer, more, said):
+    headers = {name: value for name, value in more.items() if name.startswith("x-")}
+    with Server(answer=answer, headers=headers) as server:
+        for name, value in {**more, "AWS_ENDPOINT_URL_S3": server.url}.items():
+            monkeypatch.setenv(name, value)
         assert said in refused("s3://bucket/a.tar.gz", tmp_path / "a")
 
 
-def test_the_partition_of_china(monkeypatch, tmp_path):
-    monkeypatch.setenv("AWS_REGION", "cn-north-1")
-    with Server(answer=(403, "AccessDenied", "Access Denied")) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
-        assert "s3:GetObject on arn:aws-cn:s3:::bucket/a.tar.gz" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
-
-
-def test_nobody_answers(monkeypatch, tmp_path):
+def test_silence_is_explained_without_the_endpoints_password(monkeypatch, tmp_path):
     """After some attempts. The endpoint's password is not shown."""
     with Server() as server:
         port = server.http.server_port
@@ -225,13 +181,13 @@ def test_nobody_answers(monkeypatch, tmp_path):
     assert re.search(rf"127\.0\.0\.1:{port}", said)
 
 
-def test_no_credentials(monkeypatch, others_credentials, tmp_path):
+def test_missing_credentials_are_explained(monkeypatch, others_credentials, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     assert "there are no credentials; wanted the job's execution role" in refused("s3://bucket/a", tmp_path / "a")
 
 
-def test_a_role_whose_credentials_cannot_be_had(monkeypatch, others_credentials, tmp_path):
+def test_role_whose_credentials_cannot_be_had_is_explained(monkeypatch, others_credentials, tmp_path):
     """They come from an address that SageMaker names; here it has none to give."""
     with Server(answer=(400, "x", "y")) as server:
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/credentials")
@@ -240,40 +196,14 @@ def test_a_role_whose_credentials_cannot_be_had(monkeypatch, others_credentials,
 
 
 @pytest.mark.parametrize(
-    "name, value, said",
+    "variables, uri, said",
     [
-        ("AWS_ENDPOINT_URL_S3", "no url", "Invalid endpoint"),
-        ("AWS_REGION", "no region!", "region"),
+        ({"AWS_ENDPOINT_URL_S3": "no url"}, "s3://bucket/a.tar.gz", "Invalid endpoint"),
+        ({"AWS_REGION": "no region!"}, "s3://bucket/a.tar.gz", "region"),
+        ({}, "s3://a b/a.tar.gz", "Invalid bucket name"),
     ],
 )
-def test_settings_that_make_no_sense(monkeypatch, tmp_path, name, value, said):
-    monkeypatch.setenv(name, value)
-    assert said in refused("s3://bucket/a.tar.gz", tmp_path / "a")
-
-
-def test_a_bucket_name_that_is_none(monkeypatch, tmp_path):
-    assert "Invalid bucket name" in refused("s3://a b/a.tar.gz", tmp_path / "a")
-
-
-@pytest.mark.parametrize(
-    "given, region",
-    [
-        ({"AWS_REGION": "eu-west-1", "SAGEMAKER_REGION": "us-west-2"}, "eu-west-1"),
-        ({"SAGEMAKER_REGION": "us-west-2"}, "us-west-2"),
-        ({}, "us-east-1"),
-    ],
-    ids=["platform", "sagemaker-training", "none"],
-)
-def test_the_region(monkeypatch, tmp_path, given, region):
-    monkeypatch.delenv("AWS_REGION")
-    with Server(answer=(301, "PermanentRedirect", "no"), headers={"x-amz-bucket-region": "eu-north-1"}) as server:
-        for name, value in {**given, "AWS_ENDPOINT_URL_S3": server.url}.items():
-            monkeypatch.setenv(name, value)
-        assert f"is not in region {region};" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
-
-
-def test_a_server_that_confuses_boto3(monkeypatch, tmp_path):
-    """Elsewhere, but not where: it asks itself without end."""
-    with Server(answer=(301, "PermanentRedirect", "no")) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
-        assert "RecursionError" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
+def test_senseless_settings_are_named(monkeypatch, tmp_path, variables, uri, said):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert said in refused(uri, tmp_path / "a")

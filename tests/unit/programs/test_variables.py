@@ -19,7 +19,7 @@ def test_a_folder_on_the_path_is_no_program(tmp_path, monkeypatch):
     assert variables._neurons("ml.inf2.xlarge") == 0
 
 
-def test_the_region_of_a_user_without_a_home(monkeypatch):
+def test_region_is_known_without_a_home(monkeypatch):
     def nobody(number):
         raise KeyError(number)
 

@@ -36,7 +36,7 @@ def test_files_that_are_named_in_a_file_are_read_from_its_folder(tmp_path: Path)
     assert found.missing == [str(tmp_path / "none.txt")]
 
 
-def test_options_are_kept_apart(tmp_path: Path) -> None:
+def test_options_in_requirements_are_kept_apart(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(
         "--index-url=file:///a\n-ihttps://b\n--pre\n-f 'my wheels'\n-c https://limits/x.txt\n--hash\n"
     )
@@ -60,7 +60,7 @@ WHAT = {
 
 
 @pytest.mark.parametrize("line", WHAT)
-def test_what_a_line_asks_for(tmp_path: Path, line: str) -> None:
+def test_line_of_requirements_is_read(tmp_path: Path, line: str) -> None:
     (tmp_path / "requirements.txt").write_text(line)
     [found] = read(tmp_path / "requirements.txt").wanted
     assert isinstance(found, Wanted)
@@ -75,7 +75,7 @@ def test_variables_are_filled_in_as_far_as_they_are_set(tmp_path: Path, monkeypa
     ]  # fmt: skip
 
 
-def test_a_pipe_is_refused_as_it_has_no_end(tmp_path: Path) -> None:
+def test_pipe_among_requirements_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "more.txt")
     with pytest.raises(Unusable, match=r"more\.txt is a named pipe"):
         lines(tmp_path, "-r more.txt\n")

@@ -9,6 +9,7 @@ import json
 import math
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from entrypoint.record.read import texts_of
 HERE = Path(__file__).resolve()
 PAGE = HERE.parents[3] / "entrypoint/record/README.md"
 RECORDS = sorted((HERE.parents[1] / "observe/report/records").glob("*.jsonl.gz"))
+HUGE = "1" + "0" * 400
 BETWEEN = re.compile(r"(<!-- lines:begin -->\n).*(<!-- lines:end -->)", re.DOTALL)
 
 
@@ -91,11 +93,11 @@ def test_lines_of_jobs_make_the_same_bytes() -> None:
         '["outcome",1.5,{"kind":"succeeded","exit_code":0,"cause":null,"there":["algo-2"]}]',
     ],
 )
-def test_a_line_of_each_kind(text: str) -> None:
+def test_a_line_of_each_kind_makes_the_same_bytes(text: str) -> None:
     assert line_of(json.loads(text)).to_json().decode() == text
 
 
-def test_a_kind_that_is_not_known_has_its_time() -> None:
+def test_a_line_of_an_unknown_kind_has_its_time() -> None:
     assert line_of(["later", 3.5, {"x": 1}]) == Line(at=3.5)
     assert set(KINDS) == {
         kind.KIND for kind in vars(lines).values() if inspect.isclass(kind) and issubclass(kind, Line)
@@ -113,17 +115,35 @@ def test_a_kind_that_is_not_known_has_its_time() -> None:
         '["host",1,{"cpus":"8"}]', '["host",1,{"limits":{"stop":null}}]', '["weights",1,"a",1,"x",2]',
         '[["ended"],1,"a","b"]', '["host",1,{"hosts":{"a":1}}]', '["lines",1,"a",{"b":"c"}]',
         '["host",1,{"channels":{"a":{"mode":5}}}]', '["host",1,{"channels":{"a":{"files":NaN}}}]',
-        '["decided",1,{"events":{"Due":{}}}]',
+        '["decided",1,{"events":{"Due":{}}}]', '["sample",1,1,{"cpu":["x"]},{},{}]',
+        '["sample",1,1,{"net":[null,1]},{},{}]',
+        '["sample",1,1,[],[],[]]', '["sample",1,1.0,{"gpus":[5]},{},{}]', '["sample",1,1.0,{"fifos":[1]},{},{}]',
+        '["sample",1,1,{},{"a":7},{}]', '["sample",1e300,1,{},{},{}]', f'["sample",1,1,{{"cpu":[{HUGE}]}},{{}},{{}}]',
+        f'["metric",1,"a",{{"step":{HUGE}}}]', '["metric",1,"a",{"step":"7"}]', '["metric",1,{},{"loss":1}]',
+        '["metric",1,"a","loss"]', '["metric",1,"a",{"steps_per_second":Infinity}]', '["process",1,null,{}]',
+        '["still",1,{"a":"long"}]', '["still",1,{"a":["x"]}]', '["still",1,{"a":[NaN,1]}]',
+        '["stacks",1,"a",{"text":7}]',
+        '["outcome",1,{"kind":["x"]}]', '["outcome",1,{"kind":"failed","exit_code":1,"cause":"because"}]',
+        '["host",1,{"rank":"first"}]', '["host",1,{"hosts":7}]', '["host",1,{"job":[1]}]', '["phase","x","running"]',
+        '["host",1,{"memory_limit":true}]', '["host",1,{"channels":[1]}]', '["model",[],{}]', '["said"]',
     ],
 )  # fmt: skip
-def test_a_malformed_line(text: str) -> None:
+def test_a_malformed_line_is_refused(text: str) -> None:
     with pytest.raises(WRONG):
         line_of(json.loads(text))
 
 
+@pytest.mark.parametrize("by", [60.0, -60.0, 3600.0])
+def test_a_wall_clock_that_is_set_moves_no_line(by: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by NTP: forward, it made a straggler of the host; back, the host lost what followed, such as its outcome."""
+    real, before = time.time, lines.now()
+    monkeypatch.setattr(time, "time", lambda: real() + by)
+    assert before <= lines.now() < before + 30 and before <= lines.Said(text="").at < before + 30
+
+
 def test_later_facts_replace_earlier_ones() -> None:
-    first = lines.Host(at=1.0, host="algo-1", cpus=8)
-    both = first.updated(lines.Host(at=2.0, memory_limit=16, cpus=4))
+    first = lines.HostLine(at=1.0, host="algo-1", cpus=8)
+    both = first.updated(lines.HostLine(at=2.0, memory_limit=16, cpus=4))
     assert (both.host, both.cpus, both.memory_limit, both.disk_size) == ("algo-1", 4, 16, None)
     assert math.isclose(both.at, 1.0)
 

@@ -25,15 +25,14 @@ from werkzeug.test import Client
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 from entrypoint.serving.__main__ import _answer
 from entrypoint.serving.app import Service, make_app
-from entrypoint.serving.config import Serving, find_model, free_memory, read_serving
-from entrypoint.serving.front import Front
+from entrypoint.serving.bodies import read, unpacked
+from entrypoint.serving.front import Front, ModelThreads, connect
+from entrypoint.serving.http_server import Server, _RequestParser
 from entrypoint.serving.memory import Memory, cost
-from entrypoint.serving.model import Refused, Signature, Tensor
 from entrypoint.serving.model_process import _listen_to_handlers, work
-from entrypoint.serving.request import read, unpacked
-from entrypoint.serving.server import Server, _Parser
+from entrypoint.serving.served_model import Declined, Signature, Tensor
+from entrypoint.serving.serving_config import Serving, find_model, free_memory, read_serving
 from entrypoint.serving.user_code import load_user_code
-from entrypoint.serving.workers import Workers, connect
 
 FLOAT, INT, TEXT = np.dtype(np.float32), np.dtype(np.int64), np.dtype(object)
 ONE = Signature("one", (Tensor("x", FLOAT, (None, 2)),), (Tensor("y", FLOAT, (None,)),))
@@ -47,7 +46,7 @@ IMAGE = Signature("image", (Tensor("pixels", FLOAT, (None, 2, 2, 1)),), (Tensor(
 
 
 class Adds:
-    """A model as `Model` describes it, of numpy."""
+    """A model as `ServedModel` describes it, of numpy."""
 
     name, version = "adds", "3"
 
@@ -72,13 +71,13 @@ def client(*signatures: Signature, model: Adds | None = None, environment: dict[
     return make_app(service).test_client()
 
 
-def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, Workers]:
+def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, ModelThreads]:
     """Return a client of what listens, with the threads of the model behind it, here in one process."""
     serving = read_serving({"SAGEMAKER_BASE_DIR": str(base), **environment})
     service = Service(serving)
     service.model, service.code = model, load_user_code(serving)
     ours, theirs = connect(serving.threads, serving.timeout)
-    workers = Workers(ours, serving.timeout)
+    workers = ModelThreads(ours, serving.timeout)
     workers.is_loaded = True
     for connection in theirs:
         threading.Thread(target=work, args=(connection, make_app(service), {}), daemon=True).start()
@@ -115,7 +114,7 @@ def ask(signature: Signature, body, content_type="application/json", **headers):
         (IMAGE, [[[1], [2]], [[3], [4]]], {"predictions": [[1, 2]]}),
     ],
 )
-def test_json_as_tensorflow_serving_takes_it(signature, body, answer):
+def test_json_is_taken_as_by_tensorflow_serving(signature, body, answer):
     response = ask(signature, body)
     assert (response.status_code, response.content_type) == (200, "application/json")
     assert response.json == answer
@@ -126,7 +125,7 @@ def test_nan_and_infinity_stand_in_json_as_in_tensorflow_serving():
     assert response.data == b'{"predictions": [NaN, Infinity]}'
 
 
-def test_without_a_content_type_it_is_json():
+def test_body_without_content_type_is_json():
     assert ask(ONE, "[1, 2]", content_type="").json == {"predictions": [3]}
     assert ask(ONE, "[1, 2]", content_type="application/json; charset=utf-8").json == {"predictions": [3]}
 
@@ -168,7 +167,7 @@ def test_without_a_content_type_it_is_json():
     (WORDS, {"instances": [{"b64": "é"}]}, "examples holds a b64 that is no base64"),
     (WORDS, {"instances": [["a"], ["a", "b"]]}, "examples holds lists of different lengths"),
     ])  # fmt: skip
-def test_bad_json_is_400_and_says_what_is_wanted(signature, body, complaint):
+def test_bad_json_is_400_with_what_is_wanted(signature, body, complaint):
     response = ask(signature, body)
     assert response.status_code == 400
     assert complaint in response.json["error"]
@@ -180,14 +179,14 @@ def test_bad_json_is_400_and_says_what_is_wanted(signature, body, complaint):
     (np.uint64, 2**63, True), (np.uint64, -1, False), (np.int32, 2**31, False), (np.float16, 70000, False),
     (np.bool_, True, True), (np.bool_, 1, False), (np.int64, float("nan"), False), (np.float64, float("nan"), True),
 ])  # fmt: skip
-def test_numbers_are_never_bent_to_fit(dtype, value, fits):
+def test_numbers_that_do_not_fit_are_refused(dtype, value, fits):
     signatures = {"s": Signature("s", (Tensor("x", np.dtype(dtype), (None,)),), ())}
     body = json.dumps({"instances": [value]}).encode()
     if fits:
         (array,) = read(body, "application/json", signatures).inputs.values()
         assert array.dtype == dtype and str(array[0]) == str(dtype(value))
     else:
-        with pytest.raises(Refused, match=f"wanted x: {np.dtype(dtype).name}"):
+        with pytest.raises(Declined, match=f"wanted x: {np.dtype(dtype).name}"):
             read(body, "application/json", signatures)
 
 
@@ -196,14 +195,14 @@ def test_whole_numbers_keep_all_their_digits():
     for dtype, row in zip((np.int64, np.uint64), large, strict=True):
         signatures = {"s": Signature("s", (Tensor("x", np.dtype(dtype), (None,)),), ())}
         assert read(json.dumps(row).encode(), "", signatures).inputs["x"].tolist() == row
-    with pytest.raises(Refused, match=r"x holds 9007199254740992\.0, which as a float may have lost digits"):
+    with pytest.raises(Declined, match=r"x holds 9007199254740992\.0, which as a float may have lost digits"):
         read(b"9007199254740993\n1.0\n", "text/csv", {"ids": Signature("ids", (Tensor("x", INT, (None,)),), ())})
 
 
-def test_the_default_signature_is_serving_default():
+def test_default_signature_is_serving_default():
     default = Signature("serving_default", ONE.inputs, ONE.outputs)
     assert read(b"[1, 2]", "", {"two": TWO, default.name: default}).signature is default
-    with pytest.raises(Refused, match="wanted signature_name to be two or one"):
+    with pytest.raises(Declined, match="wanted signature_name to be two or one"):
         read(b"[1, 2]", "", {"two": TWO, "one": ONE})
 
 
@@ -228,7 +227,7 @@ def test_the_default_signature_is_serving_default():
     (TWO, "text/csv", "1,2,3", "text/csv cannot name several inputs; wanted application/json; two wants ids"),
     (ONE, "application/jsonlines", "[1, 2]\n[", "line 2 is not JSON"),
 ])  # fmt: skip
-def test_lines_and_csv(signature, kind, body, answer):
+def test_json_lines_and_csv_are_taken(signature, kind, body, answer):
     response = ask(signature, body, kind)
     if isinstance(answer, dict):
         assert (response.status_code, response.json) == (200, answer)
@@ -255,7 +254,7 @@ def test_ids_in_csv_keep_all_their_digits():
         (TWO, "text/csv", 406, b"text/csv cannot name several outputs (sum, rows); wanted Accept: application/json"),
     ],
 )
-def test_the_answer_comes_as_it_is_asked_for(signature, accept, status, body):
+def test_answer_comes_in_the_accepted_form(signature, accept, status, body):
     rows = {
         "one": [[1, 2], [3, 4]],
         "image": [[[[1], [2]], [[3], [4]]]],
@@ -268,7 +267,7 @@ def test_the_answer_comes_as_it_is_asked_for(signature, accept, status, body):
         assert response.content_type == accept
 
 
-def test_the_default_for_accept_is_settable():
+def test_default_for_accept_is_settable():
     app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "text/csv"})
     assert app.post("/invocations", data="[1, 2]", content_type="application/json").data == b"3.0\n"
     app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "application/json; charset=utf-8"})
@@ -293,7 +292,7 @@ PACKED = gzip.compress(b'{"instances": [[1, 2], [3, 4]]}')
     ],
     ids=["gzip", "unsaid", "two members", "deflate", "plain", "cut off", "no gzip", "brotli", "bomb"],
 )
-def test_a_body_may_be_compressed(body, headers, status, told):
+def test_body_may_be_compressed(body, headers, status, told):
     app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "1"})
     for address in ("/invocations", "/v1/models/adds:predict"):
         answer = app.post(address, data=body, content_type="application/json", headers=headers)
@@ -319,25 +318,25 @@ def test_empty_members_of_gzip_take_time_in_proportion():
     (WORDS, "text/csv", "10," * 40 + "1\n"),
 ])  # fmt: skip
 @pytest.mark.parametrize("size", [3_000, 250_000])
-def test_to_read_a_body_takes_no_more_memory_than_is_counted(signature, kind, row, size):
+def test_reading_a_body_takes_no_more_memory_than_is_counted(signature, kind, row, size):
     text = row * (size // len(row))
     body = (f"[{text[:-1]}]" if text.endswith(",") else text).encode()
     tracemalloc.start()
-    with suppress(Refused):
+    with suppress(Declined):
         read(body, kind, {signature.name: signature})
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < cost([body], len(body), kind == "text/csv") + (1 << 18)
 
 
-def test_a_body_that_would_take_too_much_memory_is_refused(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.config.free_memory", lambda: 1 << 30)
+def test_body_that_would_take_too_much_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 1 << 30)
     app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
     response = app.post("/invocations", data=(body := b"[[" + b"1," * 12_000_000 + b"1]]"))
     assert response.status_code == 413
     assert "may take 640 MB of memory; wanted 512 MB at most: send fewer values at once" in response.json["error"]
     with monkeypatch.context() as patch:  # much memory is no reason to expand so much
-        patch.setattr("entrypoint.serving.config.free_memory", lambda: 64 << 30)
+        patch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 64 << 30)
         app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
         bomb = app.post("/invocations", data=gzip.compress(body))
     assert bomb.status_code == 413 and "expands to what may take 640 MB to read" in bomb.json["error"]
@@ -346,8 +345,8 @@ def test_a_body_that_would_take_too_much_memory_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("text", ["1,0,25\n", "0.5,1.2\n", "1\n", "[1,2]\n", '{"x":[1]}\n', "[1,2],"])
 @pytest.mark.parametrize("payload", [6, 100])
-def test_a_body_of_numbers_may_have_the_size_that_the_payload_may_have(monkeypatch, text, payload):
-    monkeypatch.setattr("entrypoint.serving.config.free_memory", lambda: 64 << 30)
+def test_body_of_numbers_may_be_as_large_as_the_payload(monkeypatch, text, payload):
+    monkeypatch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 64 << 30)
     serving = read_serving({"SAGEMAKER_MAX_PAYLOAD_IN_MB": str(payload)})
     piece = text.encode() * 1000
     count = serving.max_payload // len(piece)
@@ -369,7 +368,7 @@ def test_free_memory_is_that_of_the_machine_or_of_the_container(tmp_path: Path, 
     assert free_memory(tmp_path, tmp_path / "meminfo") == free
 
 
-def test_who_would_take_too_much_memory_at_once_waits():
+def test_request_waits_for_memory():
     memory, order = Memory(100), []
 
     def second() -> None:
@@ -387,7 +386,7 @@ def test_who_would_take_too_much_memory_at_once_waits():
     assert order == ["small", "reduced", "second"]
 
 
-def test_bodies_wait_where_they_come_from_until_there_is_memory(monkeypatch):
+def test_bodies_are_not_read_until_there_is_memory(monkeypatch):
     monkeypatch.setattr(Serving, "bodies", 300_000)
     body = b" " * 199_994 + b"[1, 2]"
     head = b"POST /invocations HTTP/1.1\r\nContent-Length: 200000\r\n\r\n"
@@ -404,13 +403,13 @@ def test_bodies_wait_where_they_come_from_until_there_is_memory(monkeypatch):
         sends.join(60)
 
 
-def test_a_handler_gets_a_compressed_body_as_it_came(tmp_path: Path):
+def test_handler_gets_a_compressed_body_as_it_came(tmp_path: Path):
     text = "def handler(data, context): return data.read(), 'a/b'"
     app = with_code(tmp_path, text, Adds(ONE))
     assert app.post("/invocations", data=PACKED, headers={"Content-Encoding": "gzip"}).data == PACKED
 
 
-def test_a_pip_py_of_the_user_is_not_taken_for_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_pip_py_of_the_user_is_not_taken_for_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     code = tmp_path / "model/code"
     code.mkdir(parents=True)
@@ -429,7 +428,7 @@ def test_requirements_that_cannot_be_met_are_named(tmp_path: Path):
         load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)}))
 
 
-def test_lines_are_for_rows():
+def test_json_lines_of_columns_are_refused():
     response = ask(ONE, {"inputs": [[1, 2]]}, Accept="application/jsonlines")
     assert response.status_code == 406 and response.json["error"].endswith("wanted Accept: application/json")
 
@@ -437,7 +436,7 @@ def test_lines_are_for_rows():
 # ---- the rest of HTTP
 
 
-def test_what_is_not_there_is_said_in_json():
+def test_errors_of_http_are_json():
     app = client(ONE)
     missing, wrong = app.get("/nothing"), app.get("/invocations")
     assert missing.status_code == 404 and "POST /invocations" in missing.json["error"]
@@ -450,14 +449,14 @@ def test_what_is_not_there_is_said_in_json():
     assert ask(ONE, [1, 2], **attributes).status_code == 200
 
 
-def test_a_fault_of_the_model_is_500_without_its_traceback(caplog):
+def test_fault_of_the_model_is_500_without_its_traceback(caplog):
     response = ask(ONE, '{"instances": [[-Infinity, 1]]}')
     assert response.status_code == 500
     assert "ZeroDivisionError" in response.json["error"] and "secret" not in response.json["error"]
     assert "a secret of the model" in caplog.text
 
 
-def test_a_model_that_is_not_loaded_yet_is_503():
+def test_unloaded_model_is_503():
     front, workers = front_of(Adds(ONE))
     assert front.get("/ping").status_code == 200
     workers.is_loaded = False
@@ -465,7 +464,7 @@ def test_a_model_that_is_not_loaded_yet_is_503():
         assert (response.status_code, response.json) == (503, {"error": "the model is still being loaded"})
 
 
-def test_the_address_of_tensorflow_serving():
+def test_addresses_of_tensorflow_serving_are_answered():
     app = client(ONE)
     assert app.post("/v1/models/adds:predict", data='{"instances": [[1, 2]]}').json == {"predictions": [3]}
     assert app.post("/v1/models/other:predict", data='{"instances": [[1, 2]]}').status_code == 404
@@ -479,7 +478,7 @@ def test_the_address_of_tensorflow_serving():
         ("POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[1,", b"HTTP/1.1 503"),  # never comes to its end
     ],
 )
-def test_at_its_end_the_server_answers_what_has_begun(sent, answer):
+def test_ending_server_answers_requests_that_have_begun(sent, answer):
     server, port = server_of(Adds(ONE))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as asks:
         asks.sendall(sent.encode())
@@ -501,22 +500,22 @@ def test_at_its_end_the_server_answers_what_has_begun(sent, answer):
     (b"GET /ping HTTP/1.1\r\nA: \0", 400, "Invalid header"),
     (b"GET /ping HTTP/1.1\r\nA: " + b"x" * 99_999, 431, "exceeds max_header"),
 ])  # fmt: skip
-def test_what_cannot_be_parsed_is_refused_with_the_reason(sent, status, why):
+def test_malformed_request_is_refused_with_the_reason(sent, status, why):
     with running(Adds(ONE), SAGEMAKER_MAX_PAYLOAD_IN_MB="1") as port, connected(port) as asks:
         asks.sendall(sent + b"\r\n\r\n")
         assert answer_of(asks, status)["error"].count(why) == 1
 
 
-def test_a_header_padded_with_spaces_takes_no_time():
+def test_padded_header_takes_time_in_proportion():
     def parse(count):
-        parser = _Parser(Adjustments())
+        parser = _RequestParser(Adjustments())
         parser.received(b"GET /ping HTTP/1.1\r\nA:" + b" " * count + b"x  y\r\n\r\n")
         assert parser.headers == {"A": "x  y"}
 
     grows_no_faster_than_its_input(parse, 4000)
 
 
-def test_a_body_that_is_too_large_is_refused_to_who_sends_it_whole():
+def test_client_that_sends_too_large_a_body_reads_the_refusal():
     with running(Adds(ONE), SAGEMAKER_MAX_PAYLOAD_IN_MB="1") as port:
         assert invoke(port, " " * (8 << 20)) == (
             413,
@@ -525,7 +524,7 @@ def test_a_body_that_is_too_large_is_refused_to_who_sends_it_whole():
 
 
 def test_idle_connections_make_room_for_others(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.server.MOST_CONNECTIONS", 12)
+    monkeypatch.setattr("entrypoint.serving.http_server.MOST_CONNECTIONS", 12)
     with running(Adds(ONE)) as port, ExitStack() as stack:
         half = stack.enter_context(connected(port))
         half.sendall(b"POST /invocations HTTP/1.1\r\nContent-Le")
@@ -540,7 +539,7 @@ def turned(server: Server, is_so) -> None:
     eventually(lambda: server._turn(0.01) or is_so(), 60)
 
 
-def test_connections_that_wait_for_an_answer_or_have_just_got_it_are_not_closed_for_silence():
+def test_connections_in_use_are_not_closed_for_silence():
     gate = threading.Event()
 
     class Waits(Adds):
@@ -566,7 +565,7 @@ def test_connections_that_wait_for_an_answer_or_have_just_got_it_are_not_closed_
     wasyncore.close_all(server._map)
 
 
-def test_a_client_that_reads_its_answer_slowly_is_not_cut_off():
+def test_slow_reader_of_an_answer_is_not_cut_off():
     server, port = server_of(Adds(ONE))
     with connected(port) as asks:
         turned(server, lambda: server.active_channels)
@@ -583,7 +582,7 @@ def test_a_client_that_reads_its_answer_slowly_is_not_cut_off():
     wasyncore.close_all(server._map)
 
 
-def test_ping_does_not_wait_for_what_only_looks_like_it():
+def test_ping_does_not_wait_for_other_requests():
     reached, gate = threading.Event(), threading.Event()
 
     class Waits(Adds):
@@ -604,7 +603,7 @@ def test_ping_does_not_wait_for_what_only_looks_like_it():
             assert asks.recv(12) == b"HTTP/1.0 200"
 
 
-def test_few_descriptors_are_an_error_that_says_so(monkeypatch):
+def test_too_few_descriptors_are_told(monkeypatch):
     serving = read_serving({"SAGEMAKER_BIND_TO_PORT": str(unused_port())})
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
     with pytest.raises(ConfigError, match=r"may have 8 open files \(ulimit -n\); wanted [0-9]+ at least"):
@@ -614,7 +613,7 @@ def test_few_descriptors_are_an_error_that_says_so(monkeypatch):
 # ---- the model's process
 
 
-def test_threads_that_are_late_are_logged_and_shown_by_ping_only_if_they_hang(caplog, monkeypatch):
+def test_ping_fails_if_threads_hang_and_not_if_they_are_late(caplog, monkeypatch):
     gate = threading.Event()
 
     class Hangs(Adds):
@@ -622,7 +621,7 @@ def test_threads_that_are_late_are_logged_and_shown_by_ping_only_if_they_hang(ca
             gate.wait()
             return super().predict(signature, inputs)
 
-    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 10**6)
+    monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 10**6)
     two = {"SAGEMAKER_MODEL_SERVER_WORKERS": "2", "SAGEMAKER_MODEL_SERVER_TIMEOUT": "1"}
     front, _ = front_of(Hangs(ONE), **two)
     try:
@@ -634,7 +633,7 @@ def test_threads_that_are_late_are_logged_and_shown_by_ping_only_if_they_hang(ca
         assert front.get("/ping").status_code == 200  # all are late, and may be slow only
         busy = front.post("/invocations", data="[1, 2]")
         assert (busy.status_code, busy.json) == (503, {"error": "all threads have been busy for 1 s"})
-        monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 1)
+        monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 1)
         for response in (front.get("/ping"), front.post("/invocations", data="[1, 2]")):
             assert response.status_code == 503 and "2 of 2 threads hang" in response.json["error"]
         assert "POST '/invocations' has no answer after 1 s, and may hang, as 2 of 2 threads do" in caplog.text
@@ -645,20 +644,20 @@ def test_threads_that_are_late_are_logged_and_shown_by_ping_only_if_they_hang(ca
     assert "came to an end" in caplog.text
 
 
-def test_one_thread_that_hangs_for_long_is_shown_by_ping(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 1)
+def test_ping_fails_if_one_thread_hangs_for_long(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 1)
     ours, theirs = connect(2, 1)
-    workers = Workers(ours, 1)
+    workers = ModelThreads(ours, 1)
     workers.is_loaded = True
     assert workers.ask({"wsgi.input": io.BytesIO()})[0] == "503 Service Unavailable"
     eventually(lambda: "1 of 2 threads hang" in workers.unwell(), 60)
     [connection.close() for connection in theirs]
 
 
-def test_a_thread_whose_answer_cannot_be_read_is_counted(monkeypatch):
-    monkeypatch.setattr("entrypoint.serving.workers.HOPELESS", 0)
+def test_thread_with_an_unreadable_answer_counts_as_hanging(monkeypatch):
+    monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 0)
     ours, theirs = connect(2, 60)
-    workers = Workers(ours, 60)
+    workers = ModelThreads(ours, 60)
     workers.is_loaded = True
     theirs[0].send_bytes(b"no JSON")
     with pytest.raises(ValueError, match="Expecting value"):
@@ -666,7 +665,7 @@ def test_a_thread_whose_answer_cannot_be_read_is_counted(monkeypatch):
     assert "1 of 2 threads hang" in workers.unwell()
 
 
-def test_the_end_of_the_models_process_is_noticed_though_its_children_keep_the_connection(monkeypatch):
+def test_end_of_the_models_process_is_noticed_though_children_keep_the_connection(monkeypatch):
     servers: list[Server] = []
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("entrypoint.serving.__main__.Server", lambda *a: servers.append(Server(*a)) or servers[0])
@@ -675,7 +674,7 @@ def test_the_end_of_the_models_process_is_noticed_though_its_children_keep_the_c
     model = subprocess.Popen(["sh", "-c", f"exit {ExitCode.CODE}"])
     codes: list[int] = []
     act = threading.Thread(
-        target=lambda: codes.append(_answer(serving, Workers([], 60), model.pid, ready, [])), daemon=True
+        target=lambda: codes.append(_answer(serving, ModelThreads([], 60), model.pid, ready, [])), daemon=True
     )
     act.start()
     act.join(60)
@@ -687,7 +686,7 @@ def test_the_end_of_the_models_process_is_noticed_though_its_children_keep_the_c
 FORKS = """
 import multiprocessing, signal, threading
 from entrypoint.serving.model_process import _prepare_forks
-from entrypoint.serving.workers import connect
+from entrypoint.serving.front import connect
 
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda *_: None)
@@ -707,7 +706,7 @@ child.kill()
 """
 
 
-def test_what_a_handler_forks_ends_by_signals_and_has_none_of_our_connections():
+def test_forked_children_of_a_handler_end_by_signals_and_hold_no_connection():
     done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=300)
     assert (done.stdout.split(), done.stderr) == (["True", "-15"], "")
 
@@ -724,7 +723,7 @@ def test_handlers_may_have_many_connections_to_the_model():
 
 def test_requests_are_refused_if_the_process_of_the_model_has_ended():
     ours, theirs = connect(1, 60)
-    workers = Workers(ours, 60)
+    workers = ModelThreads(ours, 60)
     workers.is_loaded = True
     theirs[0].close()
     status, _, body = workers.ask({"wsgi.input": io.BytesIO()})
@@ -735,7 +734,7 @@ def test_requests_are_refused_if_the_process_of_the_model_has_ended():
 # ---- environment
 
 
-def test_batch_transform_is_told_what_fits():
+def test_execution_parameters_fit_payload_and_threads():
     def told_with(**environment: str):
         return front_of(Adds(ONE), **environment)[0].get("/execution-parameters").json
 
@@ -746,7 +745,7 @@ def test_batch_transform_is_told_what_fits():
     assert told_with(SAGEMAKER_MAX_CONCURRENT_TRANSFORMS="5")["MaxConcurrentTransforms"] == 5
 
 
-def test_variables_of_the_platform():
+def test_variables_of_the_platform_are_read():
     environment = {"SAGEMAKER_SAFE_PORT_RANGE": "x", "SAGEMAKER_MAX_PAYLOAD_IN_MB": "6"}
     serving = read_serving({"SAGEMAKER_BIND_TO_PORT": "9000", **environment})
     assert (serving.port, serving.max_payload) == (9000, 6 << 20)
@@ -778,7 +777,7 @@ def test_variables_of_the_platform():
         (["a/saved_model.pb", "chosen/saved_model.pb"], "chosen", "chosen", "1"),
     ],
 )
-def test_models_are_found(tmp_path: Path, files, path, name, version):
+def test_model_is_found_where_tools_leave_it(tmp_path: Path, files, path, name, version):
     put(tmp_path / "model", files)
     found = find_model(tmp_path / "model", "chosen")
     assert (found.path, found.name, found.version) == (tmp_path / "model" / path, name, version)
@@ -791,7 +790,7 @@ def test_models_are_found(tmp_path: Path, files, path, name, version):
     (["a.h5", "b.keras"], "found 2 models without a number"),
     (["a.h5", "chosen.h5", "chosen.keras"], "found 2 models without a number in .*: chosen.h5, chosen.keras; wanted"),
 ])  # fmt: skip
-def test_no_model_or_too_many_is_an_error(tmp_path: Path, files, complaint):
+def test_missing_or_ambiguous_model_is_refused(tmp_path: Path, files, complaint):
     put(tmp_path / "model", files)
     with pytest.raises(ConfigError, match=complaint):
         find_model(tmp_path / "model", "chosen")
@@ -818,7 +817,7 @@ def with_code(tmp_path: Path, text: str, model: Adds, **environment: str):
     return make_app(service).test_client()
 
 
-def test_handlers_around_the_model(tmp_path: Path):
+def test_handlers_run_around_the_model(tmp_path: Path):
     app = with_code(
         tmp_path,
         """
@@ -863,7 +862,7 @@ def handler(data, context):
     ("two lines", "ValueError: the handler returned the content type 'text/plain\\nX: y'; wanted one that a header can "
                   "hold"),
 ])  # fmt: skip
-def test_whatever_a_handler_raises_is_answered_and_the_server_lives(tmp_path: Path, what, why):
+def test_server_survives_whatever_a_handler_raises(tmp_path: Path, what, why):
     (tmp_path / "model/code").mkdir(parents=True)
     (tmp_path / "model/code/inference.py").write_text(LEAVES)
     with running(Adds(ONE), tmp_path) as port:
@@ -871,7 +870,7 @@ def test_whatever_a_handler_raises_is_answered_and_the_server_lives(tmp_path: Pa
         assert [invoke(port, "hi")[0] for _ in range(20)] == [200] * 20
 
 
-def test_a_model_that_leaves_is_answered_and_the_server_lives():
+def test_server_survives_a_model_that_exits():
     """A SavedModel may hold Python of its user's; Flask and waitress let exceptions pass that are no Exception."""
 
     class Leaves(Adds):
@@ -926,26 +925,26 @@ def invoke(port: int, text: str):
     return response.status, json.loads(body) if response.status != 200 else body.decode()
 
 
-def test_code_that_leaves_while_it_is_imported(tmp_path: Path):
+def test_code_that_exits_while_it_is_imported_is_refused(tmp_path: Path):
     with pytest.raises(CodeError, match="cannot be imported: KeyboardInterrupt"):
         with_code(tmp_path, "raise KeyboardInterrupt", Adds(ONE))
 
 
-def test_long_attributes_of_a_client_take_no_time():
+def test_long_attributes_of_a_client_take_time_in_proportion():
     def ask_with(count):
         ask(ONE, [1, 2], **{"X-Amzn-SageMaker-Custom-Attributes": "tfs-" * count})
 
     grows_no_faster_than_its_input(ask_with, 4000)
 
 
-def test_one_handler_for_all(tmp_path: Path):
+def test_one_handler_may_do_all(tmp_path: Path):
     text = 'def handler(data, context): return data.read() + context.rest_uri.encode(), "a/b"'
     app = with_code(tmp_path, text, Adds(ONE))
     response = app.post("/invocations", data="hi ", content_type="text/plain")
     assert response.data == b"hi http://127.0.0.1:8080/v1/models/adds:predict" and response.content_type == "a/b"
 
 
-def test_the_default_for_accept_is_told_to_handlers(tmp_path: Path):
+def test_handlers_get_the_default_for_accept(tmp_path: Path):
     text = "def handler(data, context): return 'x', context.accept_header"
     app = with_code(tmp_path, text, Adds(ONE), SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT="image/png")
     assert app.post("/invocations", data="").content_type == "image/png"
@@ -958,12 +957,12 @@ def test_the_default_for_accept_is_told_to_handlers(tmp_path: Path):
     ("def input_handler(data, context): pass", "has input_handler alone; wanted input_handler and output_handler, or"),
     ("def output_handler(data, context): pass", "has output_handler alone; wanted input_handler and output_handler,"),
 ])  # fmt: skip
-def test_code_that_cannot_be_used(tmp_path: Path, text, complaint):
+def test_code_that_cannot_be_used_is_refused(tmp_path: Path, text, complaint):
     with pytest.raises(CodeError, match=complaint):
         with_code(tmp_path, text, Adds(ONE))
 
 
-def test_a_program_that_was_named_must_be_there(tmp_path: Path):
+def test_named_program_must_exist(tmp_path: Path):
     environment = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "mine.py"}
     complaint = r"SAGEMAKER_PROGRAM is 'mine\.py', which is neither in .* give source_dir, too, so that the SDK repacks"
     with pytest.raises(CodeError, match=complaint):
@@ -971,7 +970,7 @@ def test_a_program_that_was_named_must_be_there(tmp_path: Path):
     assert load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)})) is None
 
 
-def test_the_script_of_an_image_for_training_is_not_run(tmp_path: Path):
+def test_script_of_a_training_image_is_not_run(tmp_path: Path):
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text("raise SystemExit('trains')")
     environment = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "train.py"}

@@ -14,9 +14,9 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.cli.main import run
 from entrypoint.simulate.docker_engine import DockerEngine
 from entrypoint.simulate.engine import FaultFailed, HostsFiles
-from entrypoint.simulate.engines import refuse_faults
 from entrypoint.simulate.fault import ALL, FOLDERS, Action, Fault, parse_fault
 from entrypoint.simulate.injector import Injector
+from entrypoint.simulate.run import refuse_faults
 from entrypoint.simulate.spec import LocalJob
 
 HOSTS = ("algo-1", "algo-2", "algo-3")
@@ -63,7 +63,7 @@ seconds = st.floats(0.001, 1e4).map(lambda value: float(f"{value:g}"))
 
 
 @given(st.sampled_from(Action), st.sampled_from(HOSTS), names, st.none() | seconds, st.none() | names, seconds)
-def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, lasts):
+def test_printed_fault_is_read_as_the_same(action, host, process, at, when, lasts):
     ends = action in (Action.PAUSE, Action.STALL, Action.CUT, Action.LATE, Action.HIDE)
     from_start = action is Action.LATE or (action is Action.HIDE and not (at or when))
     fault = Fault(
@@ -112,7 +112,7 @@ def test_what_is_printed_is_read_as_the_same(action, host, process, at, when, la
         ("kill algo-2 when 'two\nlines'", "wanted text of one line"),
     ],
 )
-def test_what_is_no_fault_is_refused_in_one_line(text, found):
+def test_malformed_fault_is_refused_in_one_line(text, found):
     with pytest.raises(ConfigError) as refused:
         parse(text)
     message = str(refused.value)
@@ -121,13 +121,13 @@ def test_what_is_no_fault_is_refused_in_one_line(text, found):
     assert message.startswith("--fault ") and message.endswith(grammar)
 
 
-def test_many_hosts_are_not_all_listed():
+def test_message_lists_some_of_many_hosts():
     with pytest.raises(ConfigError) as refused:
         parse_fault("cut me", [f"algo-{number}" for number in range(250)])
     assert "wanted algo-0, algo-1, algo-2, algo-3, algo-4, algo-5, ..., algo-249 (" in str(refused.value)
 
 
-def test_an_engine_refuses_what_it_cannot_do_and_names_those_that_can():
+def test_fault_that_an_engine_cannot_inject_is_refused_with_those_that_can():
     with pytest.raises(ConfigError) as refused:
         refuse_faults([parse("kill algo-2"), parse("cut algo-2 for 3")], "process")
     assert str(refused.value) == (
@@ -137,7 +137,7 @@ def test_an_engine_refuses_what_it_cannot_do_and_names_those_that_can():
         refuse_faults([parse(f"{action} algo-2:output") for action in ("fill", "readonly")], engine)
 
 
-def test_without_root_namespaces_are_refused(tmp_path, monkeypatch, capsys):
+def test_namespaces_without_root_are_refused(tmp_path, monkeypatch, capsys):
     program = tmp_path / "code" / "train.py"
     program.parent.mkdir()
     program.touch()
@@ -183,7 +183,7 @@ class Story:
         return list(self.engine.done)
 
 
-def test_a_fault_is_injected_once_when_its_time_has_come():
+def test_fault_is_injected_once_at_its_time():
     story = Story("kill algo-2 at 3")
     assert story.injector.next_look() == 3.0
     assert story.at(2.99) == []
@@ -200,7 +200,7 @@ def test_all_hosts_are_frozen_before_the_first_is_killed():
     assert sorted(done[3:]) == [("kill", host) for host in HOSTS]
 
 
-def test_a_fault_that_lasts_is_ended():
+def test_temporary_fault_is_ended():
     story = Story("cut algo-2 at 1 for 2")
     assert story.at(1.5) == [("cut", "algo-2")]
     assert story.injector.next_look() == 3.5
@@ -211,7 +211,7 @@ def test_a_fault_that_lasts_is_ended():
     assert story.injector.report() == ["fault: cut algo-2 at 1 for 2, from 1.50 s to 3.50 s"]
 
 
-def test_a_text_is_waited_for_on_any_host():
+def test_fault_waits_for_a_text_of_any_host():
     story = Story("kill algo-2 when 'epoch 2'")
     assert story.injector.next_look() == inf
     assert not story.injector.note_output(b"[algo-1 script] epoch 1\n[algo-1 script] epoch 11")
@@ -221,7 +221,7 @@ def test_a_text_is_waited_for_on_any_host():
     assert not story.injector.note_output(b"[algo-3 script] epoch 21")  # nobody waits for it any more
 
 
-def test_what_is_not_there_yet_is_looked_for_now_and_then():
+def test_missing_target_is_looked_for_again():
     story = Story("kill algo-2:orted", there=())
     assert story.at(1.0) == [] and story.injector.next_look() == pytest.approx(1.05)
     story.engine.there.add("orted")
@@ -229,7 +229,7 @@ def test_what_is_not_there_yet_is_looked_for_now_and_then():
     assert story.at(1.06) == [("kill", "algo-2")]
 
 
-def test_what_never_was_there_is_said_in_the_end():
+def test_fault_that_never_happened_is_reported():
     story = Story("kill algo-2:nobody", "stop algo-1 when never", there=())
     story.at(5.0)
     assert story.said == []
@@ -239,7 +239,7 @@ def test_what_never_was_there_is_said_in_the_end():
     ]
 
 
-def test_a_fault_on_all_reaches_each_host_once():
+def test_fault_on_all_reaches_each_host_once():
     story = Story("stop all at 1", there=("algo-1", "algo-3"))
     assert story.at(1.0) == [("stop", "algo-1"), ("stop", "algo-3")]
     story.engine.there.add("algo-2")
@@ -247,20 +247,20 @@ def test_a_fault_on_all_reaches_each_host_once():
     assert story.injector.report() == ["fault: stop all at 1, after 1.00 s"]
 
 
-def test_a_fault_on_all_whose_last_host_ends_of_the_others_end_has_happened():
+def test_fault_on_all_has_happened_though_the_last_host_ended_first():
     story = Story("stop all at 1", there=("algo-1",))
     story.at(1.0)
     story.injector.act(1.1, {})
     assert story.injector.report() == ["fault: stop all at 1, after 1.00 s; the others ended before it reached them"]
 
 
-def test_a_host_that_is_not_running_is_waited_for():
+def test_fault_waits_for_its_host_to_run():
     story = Story("kill algo-2")
     assert story.at(0.0, "algo-1", "algo-3") == []
     assert story.at(2.0) == [("kill", "algo-2")]
 
 
-def test_late_hosts_start_late_and_hidden_ones_are_shown():
+def test_late_hosts_start_late_and_hidden_ones_are_shown_again():
     story = Story("late algo-2 for 3", "hide algo-3 for 2")
     assert [story.injector.starts_at(host) for host in HOSTS] == [0.0, 3.0, 0.0]
     assert story.at(0.01, "algo-1") == []
@@ -275,7 +275,7 @@ def test_late_hosts_start_late_and_hidden_ones_are_shown():
     ]
 
 
-def test_while_a_host_stalls_nobody_is_to_read_its_output():
+def test_output_of_a_stalled_host_is_not_read():
     story = Story("stall algo-2 at 1 for 2")
     assert not story.injector.stalls("algo-2")
     assert story.at(1.0) == []  # no engine is asked
@@ -285,7 +285,7 @@ def test_while_a_host_stalls_nobody_is_to_read_its_output():
     assert story.injector.report() == ["fault: stall algo-2 at 1 for 2, from 1.00 s to 3.00 s"]
 
 
-def test_a_fault_that_cannot_be_done_is_said():
+def test_fault_that_fails_is_reported():
     story = Story("cut algo-2", "kill algo-3")
     plain = story.engine.inject
 
@@ -301,7 +301,7 @@ def test_a_fault_that_cannot_be_done_is_said():
     assert "fault failed: cut algo-2: the knife is blunt" in story.said
 
 
-def test_who_is_frozen_for_good():
+def test_permanently_paused_hosts_are_known():
     story = Story("pause algo-1", "pause algo-2 for 3", "pause algo-3:script", there=(*HOSTS, "script"))
     assert story.injector.frozen_for_good() == set()
     story.at(0.0)
@@ -311,7 +311,7 @@ def test_who_is_frozen_for_good():
 # --- names that are hidden ---
 
 
-def test_a_hidden_name_is_in_no_hosts_file_but_its_own_until_it_is_shown(tmp_path):
+def test_hidden_name_is_in_its_own_hosts_file_alone(tmp_path):
     job = LocalJob(program="t.py", source=tmp_path, hosts=3, output=tmp_path, faults=(parse("hide algo-2 for 3"),))
     files = HostsFiles(job, {host: [f"10.0.1.{number}", f"fd00::{number}"] for number, host in enumerate(HOSTS, 1)})
     for host in HOSTS[:2]:
@@ -344,7 +344,7 @@ exit {then}
 
 
 @pytest.mark.parametrize("then, there", [(0, True), (75, False)])
-def test_a_container_that_begins_is_asked_again(tmp_path, monkeypatch, then, there):
+def test_starting_container_is_asked_again(tmp_path, monkeypatch, then, there):
     (tmp_path / "docker").write_text(DOCKER.format(known=tmp_path / "known", then=then))
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -371,7 +371,7 @@ processes.main()
 
 
 @pytest.mark.parametrize("killed_at_work", [True, False], ids=["it was at work", "it had not begun"])
-def test_a_fault_that_ends_its_container_has_happened(tmp_path, monkeypatch, killed_at_work):
+def test_fault_that_ends_its_container_has_happened(tmp_path, monkeypatch, killed_at_work):
     says = ""
     if killed_at_work:  # what our helper says before a signal that ends it, too
         helper = subprocess.run([sys.executable, "-c", SENDS_TO_ITSELF], capture_output=True, text=True)

@@ -17,7 +17,14 @@ from waiting import eventually
 from entrypoint.base.errors import ConfigError
 from entrypoint.cli import main
 from entrypoint.launcher.job.channels import Distribution, Wrapper
-from entrypoint.simulate.channels import Channel, Compression, InputMode, check_together, is_data, parse_channel
+from entrypoint.simulate.local_channels import (
+    ChannelMode,
+    Compression,
+    LocalChannel,
+    check_together,
+    is_data,
+    parse_channel,
+)
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.tree import deliver, shown
 from sagemaker_tf_data import hidden
@@ -26,8 +33,8 @@ LONG = 60.0  # seconds; says when to give up
 SHARDED = Distribution.SHARDED
 
 
-def pipe(folder: Path, **options) -> Channel:
-    return Channel(name="train", source=folder, mode=InputMode.PIPE, **options)
+def pipe(folder: Path, **options) -> LocalChannel:
+    return LocalChannel(name="train", source=folder, mode=ChannelMode.PIPE, **options)
 
 
 @pytest.fixture
@@ -46,10 +53,10 @@ KEYS = ["B", "a/y", "a/z", "a0", "b"]
 # --- what is asked for ---
 
 
-def test_options_stand_behind_the_folder(tmp_path):
+def test_options_of_a_channel_follow_its_folder(tmp_path):
     word = "train=rows,mode=Pipe,distribution=ShardedByS3Key,shuffle=7,compression=Gzip,wrapper=RecordIO"
-    assert parse_channel(word) == Channel(
-        name="train", source=Path("rows").absolute(), mode=InputMode.PIPE, distribution=SHARDED, shuffle=7,
+    assert parse_channel(word) == LocalChannel(
+        name="train", source=Path("rows").absolute(), mode=ChannelMode.PIPE, distribution=SHARDED, shuffle=7,
         compression=Compression.GZIP, wrapper=Wrapper.RECORD_IO,
     )  # fmt: skip
     assert parse_channel("a=m.jsonl,mode=Pipe,attributes=x-ref:y").attributes == ("x-ref", "y")
@@ -59,13 +66,13 @@ def test_options_stand_behind_the_folder(tmp_path):
     ("train=rows", "rows"), ("train=a,b", "a,b"), ("train=a=b,c=d/e", "a=b,c=d/e"), ("train=,", ","),
     ("train=odd,mode=Pipe/", "odd,mode=Pipe"), ("train=a,b=c/,mode=File", "a,b=c"), ("train=x,Y=z", "x,Y=z"),
 ])  # fmt: skip
-def test_a_folder_may_be_called_anything(word, folder):
-    assert parse_channel(word) == Channel(name="train", source=Path(folder).absolute())
+def test_folder_of_a_channel_may_have_any_name(word, folder):
+    assert parse_channel(word) == LocalChannel(name="train", source=Path(folder).absolute())
 
 
-def test_a_mode_for_all_who_say_none():
-    assert parse_channel("train=rows", InputMode.PIPE).mode is InputMode.PIPE
-    assert parse_channel("train=rows,mode=FastFile", InputMode.PIPE).mode is InputMode.FAST_FILE
+def test_input_mode_holds_for_channels_without_a_mode():
+    assert parse_channel("train=rows", ChannelMode.PIPE).mode is ChannelMode.PIPE
+    assert parse_channel("train=rows,mode=FastFile", ChannelMode.PIPE).mode is ChannelMode.FAST_FILE
 
 
 @pytest.mark.parametrize(
@@ -85,41 +92,41 @@ def test_a_mode_for_all_who_say_none():
         ("train=m,mode=Pipe,attributes=a::b", "wanted 1 to 16 names"),
     ],
 )
-def test_a_channel_that_is_asked_for_wrongly(word, says):
+def test_malformed_channel_is_refused(word, says):
     with pytest.raises(ConfigError) as error:
         parse_channel(word)
     assert says in str(error.value)
 
 
-def test_channels_that_are_in_one_another_s_way(rows):
-    def check(*channels: tuple[str, InputMode]) -> None:
-        check_together([Channel(name=name, source=rows, mode=mode) for name, mode in channels])
+def test_channels_with_clashing_names_are_refused(rows):
+    def check(*channels: tuple[str, ChannelMode]) -> None:
+        check_together([LocalChannel(name=name, source=rows, mode=mode) for name, mode in channels])
 
-    check(("train", InputMode.PIPE), ("train_1", InputMode.PIPE), ("train_x", InputMode.FILE))
-    check(("train", InputMode.FILE), ("train_1", InputMode.FILE))
+    check(("train", ChannelMode.PIPE), ("train_1", ChannelMode.PIPE), ("train_x", ChannelMode.FILE))
+    check(("train", ChannelMode.FILE), ("train_1", ChannelMode.FILE))
     for other in ("train_1", "train-manifest"):
         with pytest.raises(ConfigError, match="wanted another name"):
-            check(("train", InputMode.PIPE), (other, InputMode.FILE))
+            check(("train", ChannelMode.PIPE), (other, ChannelMode.FILE))
     with pytest.raises(ConfigError, match="train twice"):
-        check(("train", InputMode.PIPE), ("train", InputMode.FILE))
+        check(("train", ChannelMode.PIPE), ("train", ChannelMode.FILE))
 
 
 @pytest.mark.parametrize(
-    "channel, mode", [(InputMode.FILE, "File"), (InputMode.FAST_FILE, "File"), (InputMode.PIPE, "Pipe")]
+    "channel, mode", [(ChannelMode.FILE, "File"), (ChannelMode.FAST_FILE, "File"), (ChannelMode.PIPE, "Pipe")]
 )
-def test_what_the_program_reads_of_it(rows, channel, mode):
-    described = Channel(name="train", source=rows, mode=channel, distribution=SHARDED).described()
+def test_launcher_reads_what_a_channel_describes(rows, channel, mode):
+    described = LocalChannel(name="train", source=rows, mode=channel, distribution=SHARDED).described()
     assert described == {"TrainingInputMode": mode, "S3DistributionType": "ShardedByS3Key", "RecordWrapperType": "None"}
 
 
 # --- who gets what ---
 
 
-def keys(channel: Channel, *where: int) -> list[str]:
+def keys(channel: LocalChannel, *where: int) -> list[str]:
     return [entry.key for entry in channel.of_host(*where)]
 
 
-def test_objects_in_order_of_keys_are_dealt_out_to_hosts(rows):
+def test_objects_are_dealt_to_hosts_in_order_of_keys(rows):
     assert keys(pipe(rows), 1, 2) == KEYS
     sharded = pipe(rows, distribution=SHARDED)
     assert [keys(sharded, rank, 2) for rank in range(2)] == [["B", "a/z", "b"], ["a/y", "a0"]]
@@ -138,7 +145,7 @@ def test_each_object_goes_to_one_host_in_each_pass(tmp_path_factory, hosts, seed
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
-def test_a_seed_means_one_order_on_all_hosts_and_another_in_each_pass(tmp_path):
+def test_seed_gives_all_hosts_one_order_and_each_pass_another(tmp_path):
     for name in map(str, range(20)):
         (tmp_path / name).touch()
     passes = [keys(pipe(tmp_path, shuffle=7), 0, 2, number) for number in range(3)]
@@ -147,9 +154,9 @@ def test_a_seed_means_one_order_on_all_hosts_and_another_in_each_pass(tmp_path):
     assert keys(pipe(tmp_path, shuffle=8), 0, 2) != passes[0]
 
 
-def test_files_and_lists_of_one_host(rows, tmp_path):
-    whole = Channel(name="whole", source=rows)
-    part = Channel(name="part", source=rows, distribution=SHARDED)
+def test_host_gets_its_files_and_manifests(rows, tmp_path):
+    whole = LocalChannel(name="whole", source=rows)
+    part = LocalChannel(name="part", source=rows, distribution=SHARDED)
     data = tmp_path / "data"
     data.mkdir()
     channels = [whole, part, pipe(rows)]
@@ -171,17 +178,17 @@ def leave_behind(folder: Path) -> None:
         (folder / name).write_text("x")
 
 
-def test_what_is_no_data_is_neither_streamed_nor_dealt_out_and_is_told(rows, tmp_path):
+def test_files_that_are_no_data_are_told_and_not_dealt(rows, tmp_path):
     assert pipe(rows).summary == ""
     leave_behind(rows)
-    sharded = Channel(name="train", source=rows, distribution=SHARDED)
+    sharded = LocalChannel(name="train", source=rows, distribution=SHARDED)
     for channel in (pipe(rows), sharded):
         assert keys(channel, 0, 1) == KEYS
         assert channel.summary == (
             "channel train: .ipynb_checkpoints/B-checkpoint, _SUCCESS, a/.y.crc and 1 more are ignored, as they are "
             "not data: SageMaker would deliver them, so keep them out of S3"
         )
-    whole = Channel(name="train", source=rows)
+    whole = LocalChannel(name="train", source=rows)
     assert whole.is_whole  # it is shown as it is
     assert "are in the folder, as on SageMaker: sagemaker_tf_data ignores them" in whole.summary
 
@@ -192,19 +199,19 @@ def test_examples_of_several_records_are_told(tmp_path):
     assert pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref",)).summary == ""
 
 
-def test_a_pipe_of_nothing_but_rests_is_refused(tmp_path):
+def test_pipe_without_data_is_refused(tmp_path):
     leave_behind(tmp_path)
     with pytest.raises(ConfigError, match="holds no file with data"):
         pipe(tmp_path).check()
 
 
 @pytest.mark.parametrize("name", [*KEYS, *LEFT_BEHIND, "a_b", "a.b/c.d", "Thumbs.db/x", "d/THUMBS.DB", "_a/b", "é/_"])
-def test_the_library_of_scripts_has_the_same_rule(name):
+def test_library_has_the_same_rule_of_what_is_data(name):
     in_library = re.fullmatch(hidden.data("*"), f"/{name}") and not re.fullmatch(hidden.OF_WINDOWS, f"/{name}")
     assert is_data(name) == bool(in_library)
 
 
-def test_an_empty_object_beside_gzip_does_no_harm(fed, tmp_path):
+def test_empty_object_beside_gzip_is_streamed(fed, tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows/a").touch()
     (tmp_path / "rows/b").write_bytes(gzip.compress(b"two"))
@@ -214,28 +221,28 @@ def test_an_empty_object_beside_gzip_does_no_harm(fed, tmp_path):
         assert job.read(0) == b"two"
 
 
-def test_a_manifest_names_the_objects(rows, tmp_path):
+def test_manifest_names_the_objects(rows, tmp_path):
     manifest = tmp_path / "list.json"
     manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "a/z"]))
-    channel = Channel(name="train", source=manifest, distribution=SHARDED)
+    channel = LocalChannel(name="train", source=manifest, distribution=SHARDED)
     channel.check()
     assert keys(channel, 0, 2) == ["b"]
     deliver([channel], tmp_path, tmp_path / "parts", 1, 2)
     assert (tmp_path / "parts/train/a/z").read_text() == "<a/z>"
 
 
-def test_a_manifest_may_name_an_object_twice(rows, tmp_path):
+def test_manifest_may_name_an_object_twice(rows, tmp_path):
     manifest = tmp_path / "list.json"
     manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "b"]))
-    deliver([Channel(name="train", source=manifest)], tmp_path, tmp_path / "parts", 0, 1)
+    deliver([LocalChannel(name="train", source=manifest)], tmp_path, tmp_path / "parts", 0, 1)
     assert [path.name for path in (tmp_path / "parts/train").iterdir()] == ["b"]
 
 
-def test_a_manifest_of_s3_names_copies_beside_it(rows, tmp_path):
+def test_manifest_of_s3_names_copies_beside_it(rows, tmp_path):
     (tmp_path / "bucket").symlink_to(rows)
     manifest = tmp_path / "list.json"
     manifest.write_text(json.dumps([{"prefix": "s3://bucket/a/"}, "z"]))
-    assert Channel(name="train", source=manifest).entries[0].parts == (tmp_path / "bucket/a/z",)
+    assert LocalChannel(name="train", source=manifest).entries[0].parts == (tmp_path / "bucket/a/z",)
 
 
 AUGMENTED = """\
@@ -245,7 +252,7 @@ AUGMENTED = """\
 """
 
 
-def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> Channel:
+def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> LocalChannel:
     (tmp_path / "lines").write_text(text)
     return pipe(tmp_path / "lines", attributes=("label", "row-ref", "text"), **options)
 
@@ -253,11 +260,11 @@ def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> Channel:
 @pytest.mark.parametrize(
     "make, says",
     [
-        (lambda t: Channel(name="train", source=t / "absent"), "no such folder"),
+        (lambda t: LocalChannel(name="train", source=t / "absent"), "no such folder"),
         (lambda t: pipe(t / "absent", attributes=("a",)), "no such file; wanted an augmented manifest"),
         (lambda t: pipe(t / "empty"), "holds no file"),
         (lambda t: pipe(t / "rows", compression=Compression.GZIP), "B is not a gzip file"),
-        (lambda t: Channel(name="train", source=t / "rows/b", mode=InputMode.FAST_FILE), "its mode is FastFile"),
+        (lambda t: LocalChannel(name="train", source=t / "rows/b", mode=ChannelMode.FAST_FILE), "its mode is FastFile"),
         (lambda t: pipe(t / "rows/b"), "not JSON"),
         (lambda t: pipe(t / "huge", wrapper=Wrapper.RECORD_IO), "larger than a record may be"),
         (lambda t: augmented(t, "[1]"), "has [1] in line 1; wanted a JSON object"),
@@ -267,7 +274,7 @@ def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> Channel:
         (lambda t: augmented(t, '{"label": 1, "row-ref": 5, "text": ""}'), "wanted the URI of an object"),
     ],
 )
-def test_a_source_that_is_not_what_the_options_say(rows, tmp_path, make, says):
+def test_source_that_does_not_fit_the_options_is_refused(rows, tmp_path, make, says):
     (tmp_path / "empty").mkdir()
     (tmp_path / "huge").mkdir()
     with (tmp_path / "huge/file").open("wb") as file:
@@ -282,16 +289,16 @@ def test_a_source_that_is_not_what_the_options_say(rows, tmp_path, make, says):
     "content",
     ['{"prefix": "rows/"}', '["a"]', '[{"prefix": "rows/"}, 5]', '[{"prefix": "rows/"}, "absent"]', "[" * 100_000],
 )
-def test_a_manifest_that_is_none(rows, tmp_path, content):
+def test_malformed_manifest_is_refused(rows, tmp_path, content):
     (tmp_path / "list").write_text(content)
     with pytest.raises(ConfigError, match=r"--channel train=.*(; wanted|and there is no file)"):
         pipe(tmp_path / "list").check()
 
 
-def test_a_key_that_leads_out_of_the_channel(rows, tmp_path):
+def test_key_that_leads_out_of_the_channel_is_refused(rows, tmp_path):
     (tmp_path / "list").write_text(json.dumps([{"prefix": "rows/a/"}, "../b"]))
     with pytest.raises(ConfigError, match="leads out"):
-        deliver([Channel(name="train", source=tmp_path / "list")], tmp_path, tmp_path / "parts", 0, 1)
+        deliver([LocalChannel(name="train", source=tmp_path / "list")], tmp_path, tmp_path / "parts", 0, 1)
 
 
 # --- what comes out of the FIFOs ---
@@ -306,7 +313,7 @@ def fed(tmp_path):
     problems: list[str] = []
 
     class Fed:
-        def __init__(self, channel: Channel) -> None:
+        def __init__(self, channel: LocalChannel) -> None:
             self.channel, self.problems = channel, problems
             self.around = feeding([Stream(channel=channel, folder=folder, rank=0, hosts=1)], problems.append)
 
@@ -344,13 +351,13 @@ def records(stream: bytes) -> list[bytes]:
     return found
 
 
-def test_a_fifo_for_each_pass(fed, rows):
+def test_each_pass_has_its_fifo(fed, rows):
     with fed(pipe(rows)) as job:
         for number in range(3):
             assert job.read(number) == b"<B><a/y><a/z><a0><b>"
 
 
-def test_another_order_in_each_pass(fed, rows):
+def test_each_pass_is_streamed_in_another_order(fed, rows):
     channel = pipe(rows, shuffle=3)
     with fed(channel) as job:
         streams = [job.read(number) for number in range(4)]
@@ -380,14 +387,14 @@ def test_gzip_is_expanded(fed, tmp_path, wrapper):
     )
 
 
-def test_attributes_come_in_the_order_asked_for_and_references_as_content(fed, rows, tmp_path):
+def test_attributes_are_streamed_in_the_order_asked_for(fed, rows, tmp_path):
     with fed(augmented(tmp_path, wrapper=Wrapper.RECORD_IO)) as job:
         assert records(job.read(0)) == [b'{"a": [1, 2]}', b"<b>", "é".encode(), b"3", b"<B>", b""]
     with fed(augmented(tmp_path)) as job:
         assert job.read(0) == '{"a": [1, 2]}<b>é3<B>'.encode()
 
 
-def test_who_closes_early_gets_the_next_pass(fed, tmp_path):
+def test_reader_that_closes_early_gets_the_next_pass(fed, tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows/large").write_bytes(bytes(8_000_000))
     with fed(pipe(tmp_path / "rows")) as job:
@@ -398,7 +405,7 @@ def test_who_closes_early_gets_the_next_pass(fed, tmp_path):
             pass
 
 
-def test_nobody_waits_for_a_reader_at_the_end(fed, tmp_path, rows):
+def test_end_of_feeding_waits_for_no_reader(fed, tmp_path, rows):
     with fed(pipe(rows)):
         pass
     (tmp_path / "rows/large").write_bytes(bytes(8_000_000))
@@ -409,7 +416,7 @@ def test_nobody_waits_for_a_reader_at_the_end(fed, tmp_path, rows):
         file.close()  # in the midst of it, as by a process that is killed
 
 
-def test_an_object_that_ends_too_early_is_told(fed, tmp_path):
+def test_object_that_ends_too_early_is_told(fed, tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows/a").write_bytes(gzip.compress(os.urandom(100_000))[:50_000])
     with fed(pipe(tmp_path / "rows", compression=Compression.GZIP)) as job:
@@ -417,14 +424,14 @@ def test_an_object_that_ends_too_early_is_told(fed, tmp_path):
         assert "channel train, pass 0" in eventually(lambda: "".join(job.problems), LONG)
 
 
-def test_no_thread_where_nothing_is_streamed(rows, tmp_path):
+def test_feeding_without_pipes_starts_no_thread(rows, tmp_path):
     before = threading.active_count()
-    stream = Stream(channel=Channel(name="train", source=rows), folder=tmp_path, rank=0, hosts=1)
+    stream = Stream(channel=LocalChannel(name="train", source=rows), folder=tmp_path, rank=0, hosts=1)
     with feeding([stream], print):
         assert threading.active_count() == before
 
 
-def test_a_plan_of_a_job_that_is_made_up_may_have_channels(capsys):
+def test_plan_of_a_made_up_job_may_have_channels(capsys):
     words = ["--hosts", "2", "--channel", "train=rows,distribution=ShardedByS3Key", "--input-mode", "Pipe"]
     assert main.run(["plan", *words], {}) == 0
     assert "train        Pipe, ShardedByS3Key" in capsys.readouterr().out

@@ -21,7 +21,7 @@ def folder(root: Path, *verdicts: str) -> SimpleNamespace:
     return SimpleNamespace(host="algo-1", **paths)
 
 
-def test_that_the_hosts_trained_apart_comes_first_and_in_red_and_the_exit_code_stays(tmp_path: Path) -> None:
+def test_hosts_that_trained_apart_are_told_first_in_red(tmp_path: Path) -> None:
     folders, exits = [folder(tmp_path, APART, IDLE)], {"algo-1": Exit(code=0)}
     lines = summary(folders, exits).split("\n")
     assert lines[1] == f"error: {APART.removeprefix('error: apart: ')}" and f"report: {IDLE}" in lines
@@ -29,6 +29,6 @@ def test_that_the_hosts_trained_apart_comes_first_and_in_red_and_the_exit_code_s
     assert shown(lines[1], {"FORCE_COLOR": "1"}, 0).startswith("\x1b[31merror\x1b[0m: the hosts trained apart")
 
 
-def test_other_verdicts_stand_below(tmp_path: Path) -> None:
+def test_other_verdicts_stand_below_the_table(tmp_path: Path) -> None:
     lines = summary([folder(tmp_path, IDLE)], {"algo-1": Exit(code=0)}).split("\n")
     assert lines[1].startswith("host ") and f"report: {IDLE}" in lines

@@ -10,12 +10,12 @@ import pytest
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.simulate import run
-from entrypoint.simulate.channels import lies_in
+from entrypoint.simulate.local_channels import lies_in
 from entrypoint.simulate.spec import LocalJob
 
 
 class Hosts:
-    """Stand in for `Watch`: each host writes its log."""
+    """Stand in for `HostRunner`: each host writes its log."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -48,8 +48,8 @@ class Fails:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the hosts", "after the hosts"])
-def test_what_hosts_have_left_stays_if_the_end_fails(tmp_path, monkeypatch, before):
-    monkeypatch.setattr(run, "Watch", Hosts)
+def test_logs_of_hosts_stay_if_the_engine_fails_at_its_end(tmp_path, monkeypatch, before):
+    monkeypatch.setattr(run, "HostRunner", Hosts)
     monkeypatch.setattr(run, "Injector", lambda *_: SimpleNamespace(report=list))
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
@@ -61,7 +61,7 @@ def test_what_hosts_have_left_stays_if_the_end_fails(tmp_path, monkeypatch, befo
     assert (tmp_path / "out/algo-1").exists() is not before
 
 
-def test_a_link_leads_into_a_folder(tmp_path: Path):
+def test_links_are_followed_to_see_whether_a_path_lies_in_a_folder(tmp_path: Path):
     (tmp_path / "ml/data").mkdir(parents=True)
     (tmp_path / "to_data").symlink_to("ml/data")
     (tmp_path / "to_ml").symlink_to("ml")

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from einops import rearrange
 from einops.layers.keras import EinMix, Rearrange, Reduce, keras_custom_objects
-from shown import agree, falls, loads, model_dir, rank
+from shown import loads, model_dir, rank, trains
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 draws = np.random.default_rng(rank())
@@ -24,9 +24,7 @@ with strategy.scope():
     ]
     model = tf.keras.Sequential(layers)
     model.compile(tf.keras.optimizers.Adam(0.02), "binary_crossentropy")
-found = model.fit(data, epochs=5, steps_per_epoch=16, verbose=0).history["loss"]
-falls(found[0], found[-1])
-agree(model.get_weights())
+trains(model, data, epochs=5, steps_per_epoch=16)
 path = model_dir() / "model.keras"
 model.save(path)
 loads(model(x[:16]), tf.keras.models.load_model(path, keras_custom_objects)(x[:16]))

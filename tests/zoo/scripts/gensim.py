@@ -4,7 +4,7 @@ import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 from gensim.models import Word2Vec
-from shown import agree, falls, loads, model_dir
+from shown import loads, model_dir, trains
 
 hvd.init()
 draws = np.random.default_rng(0)
@@ -24,9 +24,7 @@ layers = [
 model = tf.keras.Sequential(layers)
 model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.02)), "binary_crossentropy")
 starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-found = model.fit(numbers[mine], kinds[mine], epochs=8, verbose=0, callbacks=[starts]).history["loss"]
-falls(found[0], found[-1])
-agree(model.get_weights())
+trains(model, numbers[mine], kinds[mine], epochs=8, callbacks=[starts])
 folder = model_dir()
 model.save(folder / "model.keras")
 vectors.save(str(folder / "vectors.kv"))

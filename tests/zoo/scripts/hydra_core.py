@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from shown import agree, falls, loads, model_dir, wrote
+from shown import survives, trains, wrote
 
 
 @hydra.main(version_base=None)
@@ -22,12 +22,8 @@ def main(config):
     model = tf.keras.Sequential([tf.keras.Input((8,)), *layers])
     model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(config.optimizer.rate)), "mse")
     starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-    found = model.fit(x, x.sum(1), epochs=config.epochs, verbose=0, callbacks=[starts]).history["loss"]
-    falls(found[0], found[-1])
-    agree(model.get_weights())
-    path = model_dir() / "model.keras"
-    model.save(path)
-    loads(model.predict(x[:8], verbose=0), tf.keras.models.load_model(path, compile=False).predict(x[:8], verbose=0))
+    trains(model, x, x.sum(1), epochs=config.epochs, callbacks=[starts])
+    survives(model, x[:8])
 
 
 at = sys.argv.index("--overrides")  # a hyperparameter, since SageMaker passes all as --name value

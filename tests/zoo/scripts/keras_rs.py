@@ -3,7 +3,7 @@
 import keras
 import keras_rs
 import numpy as np
-from shown import agree, falls, loads, model_dir
+from shown import loads, model_dir, trains
 
 from sagemaker_tf_data import initialize_jax
 
@@ -20,9 +20,7 @@ dots = keras_rs.layers.DotInteraction()(embedded)
 scores = keras.layers.Dense(1)(keras.layers.Concatenate()([crossed, dots]))
 model = keras.Model(inputs, scores)
 model.compile(keras.optimizers.Adam(0.02), keras.losses.BinaryCrossentropy(from_logits=True), jit_compile=True)
-found = model.fit([users, films], ratings, batch_size=32, epochs=4, verbose=0).history["loss"]
-falls(found[0], found[-1])
-agree(model.get_weights())
+trains(model, [users, films], ratings, batch_size=32, epochs=4)
 path, rows = str(model_dir() / "cross.keras"), [np.arange(8), np.arange(8)]  # the same in all processes
 model.save(path)
 loads(model(rows), keras.saving.load_model(path)(rows))

@@ -32,10 +32,27 @@ def agree(weights):
     _print(f"weights {digest} on {socket.gethostname()}")
 
 
+def trains(model, *data, **how):
+    """Fit a Keras model; assert that its loss becomes smaller, and print a digest of its weights."""
+    losses = model.fit(*data, verbose=0, **how).history["loss"]
+    falls(losses[0], losses[-1])
+    agree(model.get_weights())
+
+
 def loads(before, after):
     """Assert that a model that was loaded again predicts the same."""
     np.testing.assert_allclose(np.asarray(after), np.asarray(before), rtol=1e-3, atol=1e-4)
     _print("loads")
+
+
+def survives(model, x):
+    """Save a Keras model, and assert that it predicts the same after it was loaded."""
+    import tensorflow as tf  # not above: scripts for JAX do without it
+
+    path = model_dir() / "model.keras"
+    model.save(path)
+    again = tf.keras.models.load_model(path, compile=False)
+    loads(model.predict(x, verbose=0), again.predict(x, verbose=0))
 
 
 def wrote(folder, pattern="*"):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 import tensorflow_text as text
-from shown import agree, falls, loads, model_dir, rank
+from shown import loads, model_dir, rank, trains
 
 PIECES = ["[PAD]", "[UNK]", "good", "bad", "##ly", "film", "it", "was"]
 
@@ -32,9 +32,7 @@ with strategy.scope():
     layers = [tf.keras.layers.Embedding(len(PIECES) + 1, 8), tf.keras.layers.GlobalAveragePooling1D()]
     network = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1)])
     network.compile(tf.keras.optimizers.Adam(0.02), tf.keras.losses.BinaryCrossentropy(from_logits=True))
-found = network.fit(data.repeat().batch(8), epochs=4, steps_per_epoch=8, verbose=0).history["loss"]
-falls(found[0], found[-1])
-agree(network.get_weights())
+trains(network, data.repeat().batch(8), epochs=4, steps_per_epoch=8)
 classifier, folder = Classifier(network), str(model_dir() / "1")
 tf.saved_model.save(classifier, folder)
 loads(classifier(texts), tf.saved_model.load(folder)(texts))

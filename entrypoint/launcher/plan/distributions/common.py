@@ -45,7 +45,7 @@ def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) 
 
 
 def _prepare(job: Job, host: Host, rows: Sequence[ProcessSpec]) -> ProcessSpec:
-    """Return the step that fetches and installs the code and computes SM_*. Only this host's has its long input."""
+    """Return the step that fetches and installs the code and computes SM_*. Only that of this host has its input."""
     return ProcessSpec(
         host=host.name,
         name=PREPARE,
@@ -147,21 +147,19 @@ def evaluator(job: Job, cluster: str) -> list[ProcessSpec]:
     return [script(job, job.evaluator, "evaluator/0", Role.EVALUATOR, Duty.SIDECAR, cluster=cluster, **more)]
 
 
-def _outside(job: Job) -> list[ProcessSpec]:
-    """Return the script alone on the hosts outside of the distribution, as AWS's toolkit runs it there.
-
-    The job is over when the distribution is: programs that serve it, such as tf.data workers, would never end.
-    """
-    more: dict[str, Any] = {"task": OUTSIDE, "lingers": job.settings.outside_grace}
-    hosts = [host.name for host in job.cluster.outside if host.name != job.evaluator]
-    return [script(job, host, "script", Role.SCRIPT, Duty.SIDECAR, **more) for host in hosts]
-
-
 def whole(job: Job, title: str, rows: Sequence[ProcessSpec], **more: Any) -> Plan:
-    """Return the plan of these rows, with what all ways of distributing have."""
+    """Return the plan of these rows, with the steps that all ways of distributing have."""
     hosts = tuple(host.name for host in job.cluster.hosts)
     steps = [_prepare(job, host, rows) for host in job.cluster.hosts]
-    return Plan(title=title, hosts=hosts, processes=(*steps, *rows, *_outside(job)), notes=job.warnings, **more)
+    # Hosts outside of the distribution run the script alone, as with AWS's toolkit. The job is over when the
+    # distribution is: programs that serve it, such as tf.data workers, would never end.
+    alone: dict[str, Any] = {"task": OUTSIDE, "lingers": job.settings.outside_grace}
+    outside = [
+        script(job, host.name, "script", Role.SCRIPT, Duty.SIDECAR, **alone)
+        for host in job.cluster.outside
+        if host.name != job.evaluator
+    ]
+    return Plan(title=title, hosts=hosts, processes=(*steps, *rows, *outside), notes=job.warnings, **more)
 
 
 def where(job: Job, detail: str = "") -> str:

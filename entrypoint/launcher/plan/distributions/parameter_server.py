@@ -34,7 +34,11 @@ def plan(job: Job) -> Plan:
     renamed = (Flag.TF1_MASTER, '"chief"', '"master"') if may_be_master else None
     serving = job.cluster.serving
     ps = _places([serving[index % len(serving)] for index in range(job.settings.ps_count or len(serving))], PS_PORT)
-    at_script = _places([hosts[0], *_worker_hosts(hosts, job.processes_per_host, servers)], SCRIPT_PORT)
+    # The chief is one of the processes of its host.
+    worker_hosts = [host for host in hosts for local in range(job.processes_per_host) if (host.rank, local) != (0, 0)]
+    if servers and not worker_hosts:  # a strategy needs a worker to train on: beside the chief, on a single host
+        worker_hosts = [hosts[0]]
+    at_script = _places([hosts[0], *worker_hosts], SCRIPT_PORT)
     chief, workers = at_script[:1], at_script[1:]
     tasks = {chief_name: chief, "worker": workers, "ps": ps}
     cluster = json.dumps({task: [host.at(port) for host, port in places] for task, places in tasks.items() if places})
@@ -51,6 +55,11 @@ def plan(job: Job) -> Plan:
         "duty": Duty.SERVER, "argv": common.child("tf_server"), "program": None, "cwd": None,
     }  # fmt: skip
 
+    needs = common.rendezvous(job.cluster)
+    if job.settings.ps_chief_first is not When.NEVER:  # in TF1, a worker that starts first loses 30 s
+        only_if = None if job.settings.ps_chief_first is When.ALWAYS else Flag.TF1_SESSIONS
+        needs += (Need(host=hosts[0].name, process="chief/0", only_if=only_if, at_most=CHIEF_FIRST_SECONDS),)
+
     def worker(index: int) -> ProcessSpec:
         if servers:
             # Its imports take as long as the script's, so it does not wait for other hosts. The chief's
@@ -58,7 +67,6 @@ def plan(job: Job) -> Plan:
             prepared = Need(host=workers[index][0].name, process=PREPARE)
             return task(Role.WORKER, index, workers, needs=(prepared,), restart=Restart.ALONE, **as_server)
         # TensorFlow 2's tutorial lets a worker's script join its server, which never returns.
-        needs = (*common.rendezvous(job.cluster), *_chief_first(job, hosts[0]))
         return task(Role.WORKER, index, workers, needs=needs, ends=job.settings.ps_worker_end)
 
     as_ps = {"duty": Duty.SERVER} if job.settings.ps_servers is PsProgram.SCRIPT else as_server
@@ -76,22 +84,7 @@ def plan(job: Job) -> Plan:
     return common.whole(job, title, rows)
 
 
-def _worker_hosts(hosts: Sequence[Host], per_host: int, servers: bool) -> list[Host]:
-    """Return the host of each worker task. The chief is one of the processes of its host."""
-    workers = [host for host in hosts for local in range(per_host) if (host.rank, local) != (0, 0)]
-    # A strategy needs a worker to train on: on a single host, the chief gets a server beside it.
-    return workers or ([hosts[0]] if servers else [])
-
-
 def _places(hosts: Sequence[Host], first: int) -> Places:
     """Return a host and a port for each task."""
     ports = {host.name: itertools.count(host.port(first), step=2) for host in hosts}
     return [(host, next(ports[host.name])) for host in hosts]
-
-
-def _chief_first(job: Job, chief: Host) -> tuple[Need, ...]:
-    """Return the need that makes a worker wait for the chief: in TF1, one that starts first loses 30 s."""
-    if job.settings.ps_chief_first is When.NEVER:
-        return ()
-    only_if = None if job.settings.ps_chief_first is When.ALWAYS else Flag.TF1_SESSIONS
-    return (Need(host=chief.name, process="chief/0", only_if=only_if, at_most=CHIEF_FIRST_SECONDS),)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
-from entrypoint.observe.report.host import Host
-from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.verdict import Verdict, well_judged
+from entrypoint.observe.report.host_figures import HostFigures
+from entrypoint.observe.report.job_record import JobRecord
+from entrypoint.observe.report.rules.judging import Verdict, well_judged
 
 LEAST_SECONDS = 2.0  # seconds that were looked at
 EMPTY = 0.05  # share of a pipe's capacity, below which it counts as empty
@@ -28,7 +28,7 @@ def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
             )  # fmt: skip
 
 
-def _marked(host: Host) -> Iterator[_Found]:
+def _marked(host: HostFigures) -> Iterator[_Found]:
     for process in host.trainers:
         waited = sum(mark.seconds for mark in process.marks if mark.what == "data_wait")
         runs = sum((host.end if run.end is None else run.end) - run.start for run in process.runs)
@@ -39,7 +39,7 @@ def _marked(host: Host) -> Iterator[_Found]:
             yield share, f"waits for data for {percent(share)} of its training ({duration(waited)})", process.name
 
 
-def _pipes(host: Host, start: float, end: float) -> Iterator[_Found]:
+def _pipes(host: HostFigures, start: float, end: float) -> Iterator[_Found]:
     columns = host.columns
     busy = _busy(host)
     for key in columns.amounts:
@@ -56,7 +56,7 @@ def _pipes(host: Host, start: float, end: float) -> Iterator[_Found]:
                 yield share, words, ""
 
 
-def _busy(host: Host) -> list[float | None]:
+def _busy(host: HostFigures) -> list[float | None]:
     """Return how busy the host's CPUs are in each piece, from 0 to 1; or its GPUs, if these are busier."""
     columns = host.columns
     parts = [columns.per_second(("cpu", "user")), columns.per_second(("cpu", "system"))]
@@ -70,7 +70,7 @@ def _busy(host: Host) -> list[float | None]:
     return found
 
 
-def _disks(host: Host, start: float, end: float) -> Iterator[_Found]:
+def _disks(host: HostFigures, start: float, end: float) -> Iterator[_Found]:
     seconds = host.columns.observed(start, end)
     for process in host.trainers:
         waited = host.columns.total(("process", process.name, "wait"), start, end)

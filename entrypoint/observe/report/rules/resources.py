@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
-from entrypoint.observe.report.host import Host
-from entrypoint.observe.report.job import JobRecord
-from entrypoint.observe.report.rules.verdict import (
+from entrypoint.observe.report.host_figures import HostFigures
+from entrypoint.observe.report.job_record import JobRecord
+from entrypoint.observe.report.rules.judging import (
     LEAST_SECONDS,
     Verdict,
     hung,
@@ -89,7 +89,7 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         yield Verdict(rule="gpu_starved", host=host.name, text=text, advice=advice, weight=weight)
 
 
-def _beside(host: Host, gpus: list[str], start: float, end: float) -> str:
+def _beside(host: HostFigures, gpus: list[str], start: float, end: float) -> str:
     """Describe the power and memory of GPUs: "busy" shows only that something ran, and not how much."""
     columns = host.columns
     watts = columns.total(("gpu watts",), start, end) / max(columns.observed(start, end), 1e-9) / len(gpus)
@@ -152,7 +152,7 @@ def disk(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         yield Verdict(rule="disk", host=host.name, severity=severity, text=text, advice=advice, weight=weight)
 
 
-def busy_cpus(host: Host, start: float, end: float) -> float:
+def busy_cpus(host: HostFigures, start: float, end: float) -> float:
     """Return the share of its CPUs that a host used in this time, from 0 to 1."""
     seconds = host.columns.observed(start, end)
     used = sum(host.columns.total(("cpu", name), start, end) for name in ("user", "system"))

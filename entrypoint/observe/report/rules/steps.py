@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, listed, percent
 from entrypoint.observe.report.columns import Series
-from entrypoint.observe.report.host import Process
-from entrypoint.observe.report.job import JobRecord
+from entrypoint.observe.report.host_figures import ProcessFigures
+from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.observe.report.phases import IDLE
-from entrypoint.observe.report.rules.verdict import STEADY_SECONDS, Verdict, went_well
+from entrypoint.observe.report.rules.judging import STEADY_SECONDS, Verdict, went_well
 
 LEAST_IDLE = 2.0  # host-seconds below which no waiting is reported
 APART = 1e9  # weight of the worst verdict on a job that has succeeded
@@ -18,7 +18,7 @@ LEAST = 20  # steps, and values of a loss, needed for a judgement
 POINTS = 6  # twice as many reports of steps, or three times as many marks, are needed to judge growth
 
 
-def seconds_per_step(process: Process) -> float | None:
+def seconds_per_step(process: ProcessFigures) -> float | None:
     """Return the mean of the last attempt; None if the process reports no steps or too few."""
     if len(process.step_marks) >= 3:
         return statistics.fmean(process.step_marks.values)
@@ -28,7 +28,7 @@ def seconds_per_step(process: Process) -> float | None:
     return (times[-1] - times[0]) / (steps[-1] - steps[0])
 
 
-def _span(process: Process) -> float:
+def _span(process: ProcessFigures) -> float:
     """Return the seconds over which a process has reported steps."""
     times = process.step_marks.times if len(process.step_marks) >= 3 else _last_rise(process.steps)[0]
     return times[-1] - times[0] if len(times) else 0.0

@@ -1,4 +1,4 @@
-"""Share a fixture that saves a process for each script that the doctor examines."""
+"""Share a fixture that saves a process for each script with requirements, and keep tests from indexes."""
 
 import contextlib
 import importlib
@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from entrypoint.check.doctor import check_imports, requirements
+from entrypoint.check.doctor import requirements
 
 
 @pytest.fixture
-def looks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the launcher's own programs look at a script in this process: their start is most of the time of a script."""
+def resolves_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let resolve.py run in this process: its start would be most of the time of a script with requirements."""
     before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(check_imports.LOOK.parent))
+    monkeypatch.syspath_prepend(str(requirements.RESOLVE.parent))
 
     def run(command: list[str], *, input: str, **_: object) -> SimpleNamespace:
         program = importlib.import_module(Path(command[1]).stem)
@@ -29,11 +29,10 @@ def looks_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             program.main()
         return SimpleNamespace(stdout=out.getvalue())
 
-    for module in (check_imports, requirements):
-        monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run))
+    monkeypatch.setattr(requirements, "subprocess", SimpleNamespace(run=run))
     yield
     for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == check_imports.LOOK.parent:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == requirements.RESOLVE.parent:
             del sys.modules[name]
 
 

@@ -1,13 +1,18 @@
-"""Run `entrypoint doctor` on a request and a script of a few lines."""
+"""Run `entrypoint doctor` on a request and a script of a few lines, as examples.toml and corpus/ describe them."""
 
-import copy
 import json
-import re
+import sys
 from pathlib import Path
 from typing import Any
 
-from entrypoint.check.doctor.doctor import Report, examine
+from entrypoint.check.doctor.doctor import DoctorReport, examine
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).parent
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:2.14.1-cpu-py311"
 # Nothing is amiss with these.
 REQUEST: dict[str, Any] = {
@@ -26,144 +31,125 @@ REQUEST: dict[str, Any] = {
     "ResourceConfig": {"InstanceType": "ml.c5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30},
     "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
 }
-SCRIPT = """
-import argparse
-import os
-import signal
-
-import tensorflow as tf
-from sagemaker_tf_data import checkpoints, file_names, shard
-
-signal.signal(signal.SIGTERM, lambda *_: stop())
-parser = argparse.ArgumentParser()
-parser.add_argument("--epochs", type=int, default=1)
-args = parser.parse_args()
-rows = shard(file_names("training")).batch(32).take(10)
-model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-saver = checkpoints.manager(tf.train.Checkpoint(model=model))
-saver.restore()
-model.compile("sgd", "mse")
-model.fit(rows, epochs=args.epochs)
-saver.save()
-model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))
-"""
-HOROVOD = """
-import os
-import signal
-
-import horovod.tensorflow.keras as hvd
-import tensorflow as tf
-from sagemaker_tf_data import checkpoints, end_together, file_names, pin_gpu, shard
-
-signal.signal(signal.SIGTERM, lambda *_: stop())
-hvd.init()
-pin_gpu()
-rows = end_together(shard(tf.data.TFRecordDataset(file_names("training"))).batch(32))
-model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.01 * hvd.size()))
-saver = checkpoints.manager(tf.train.Checkpoint(model=model))
-saver.restore()
-model.compile(optimizer, "mse")
-model.fit(rows, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
-saver.save()
-if hvd.rank() == 0:
-    model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))
-"""
-WORKERS = """
-import os
-import signal
-import tempfile
-
-import tensorflow as tf
-from sagemaker_tf_data import checkpoints, file_names, shard
-
-signal.signal(signal.SIGTERM, lambda *_: stop())
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-rows = shard(file_names("training")).batch(32 * strategy.num_replicas_in_sync)
-with strategy.scope():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    saver = checkpoints.manager(tf.train.Checkpoint(model=model))
-    saver.restore()
-model.fit(rows)
-saver.save()
-is_chief = strategy.cluster_resolver.task_id == 0
-folder = os.path.join(os.environ["SM_MODEL_DIR"], "1") if is_chief else tempfile.mkdtemp()
-model.save(folder)
-"""
-SERVERS = """
-import os
-import signal
-
-import tensorflow as tf
-from sagemaker_tf_data import checkpoints
-
-signal.signal(signal.SIGTERM, lambda *_: stop())
-resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-if resolver.task_type == "worker":
-    tf.distribute.Server(resolver.cluster_spec(), job_name="worker", task_index=resolver.task_id).join()
-strategy = tf.distribute.ParameterServerStrategy(resolver)
-with strategy.scope():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-saver = checkpoints.manager(tf.train.Checkpoint(model=model))
-saver.restore()
-model.fit(tf.keras.utils.experimental.DatasetCreator(rows), steps_per_epoch=10)
-saver.save()
-model.save(os.path.join(os.environ["SM_MODEL_DIR"], "1"))
-"""
 MPI = {"Environment": {"ENTRYPOINT_MODE": "mpi"}, "ResourceConfig": {"InstanceCount": 2}}
-MWMS = {"Environment": {"ENTRYPOINT_MODE": "mwms"}, "ResourceConfig": {"InstanceCount": 2}}
-PS = {"Environment": {"ENTRYPOINT_MODE": "ps"}, "ResourceConfig": {"InstanceCount": 2}}
+# Changes of the request, by the names of jobs.
+JOBS: dict[str, Any] = {
+    "none": None,
+    "one": {},
+    **{mode: {**MPI, "Environment": {"ENTRYPOINT_MODE": mode}} for mode in ("mpi", "mwms", "ps", "jax")},
+}
 
 
-PAGE = Path(__file__).resolve().parents[4] / "docs/doctor.md"
+def script(name: str) -> str:
+    """Return one of the scripts that others are made of: nothing is amiss with them."""
+    return (HERE / f"scripts/{name}.txt").read_text()
 
 
-def checks() -> dict[str, tuple[str, str]]:
-    """Return (kind of file, severities) of each check, from the tables of docs/doctor.md."""
-    found, kind = {}, ""
-    for line in PAGE.read_text().splitlines():
-        if head := re.match(r"\| in the (.*?) \| severity \|", line):
-            kind = head[1]
-        elif kind and (row := re.match(r"\| `(.*?)` \| (.*?) \|", line)):
-            found[row[1]] = (kind, row[2])
-        elif not line:
-            kind = ""
-    return found
+SCRIPT, HOROVOD = script("single"), script("mpi")
 
 
-def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Return a request with other values; None takes a key away."""
-    made = copy.deepcopy(base)
-    for key, value in change.items():
-        if isinstance(value, dict) and isinstance(made.get(key), dict):
-            made[key] = merged(made[key], value)
-        elif value is None:
-            made.pop(key, None)
-        else:
-            made[key] = value
+def read_toml(name: str) -> dict[str, Any]:
+    return tomllib.loads((HERE / name).read_text())
+
+
+def channel(name: str, **source: Any) -> dict[str, Any]:
+    place = {"S3DataType": "S3Prefix", "S3Uri": f"s3://bucket/{name}/", **source}
+    return {"ChannelName": name, "DataSource": {"S3DataSource": place}}
+
+
+def manifest(name: str, attributes: list[str]) -> dict[str, Any]:
+    """Return a channel in Pipe mode with an augmented manifest of these attributes."""
+    kind = {"S3DataType": "AugmentedManifestFile", "AttributeNames": attributes}
+    return {**channel(name, **kind), "InputMode": "Pipe", "RecordWrapperType": "RecordIO"}
+
+
+def change_of(example: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how the request of an example differs from the standard one; None if it has none.
+
+    Keys are `job`, of JOBS; `environment`, `hyperparameters`, `tag` or `image`, `instance`, `hosts`; `channels`, their
+    names; `sharded`, whether the channel's files are dealt out to the hosts; `manifests`, the attributes of each
+    channel; and `request`, for all else, in which "none" takes a key away.
+    """
+    image = f"{IMAGE.rpartition(':')[0]}:{example['tag']}" if "tag" in example else example.get("image")
+    channels = [channel(name) for name in example.get("channels", ())]
+    channels += [manifest(name, attributes) for name, attributes in example.get("manifests", {}).items()]
+    channels += [channel("training", S3DataDistributionType="ShardedByS3Key")] if example.get("sharded") else []
+    given = {
+        "Environment": example.get("environment"),
+        "HyperParameters": example.get("hyperparameters"),
+        "AlgorithmSpecification": image and {"TrainingImage": image},
+        "ResourceConfig": {
+            name: example[key]
+            for key, name in (("instance", "InstanceType"), ("hosts", "InstanceCount"))
+            if key in example
+        },
+        "InputDataConfig": channels,
+    }
+    job = JOBS[example.get("job", "one")]
+    if job is None:
+        return None
+    return joined(job, {key: value for key, value in given.items() if value}, example.get("request", {}))
+
+
+def script_of(example: dict[str, Any]) -> str:
+    """Return an example's script, if it has one: its `text`, or `script`, one of scripts/, with changes.
+
+    `put` has pairs of what is there once and what stands there instead; `add` stands at the end.
+    """
+    text: str = script(example["script"]) if "script" in example else example.get("text", "")
+    for old, new in example.get("put", ()):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text + example.get("add", "").rstrip("\n") + "\n" * ("add" in example)
+
+
+def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
+    """Examine an example, on the image `on` if it has that, with the `files` beside its script."""
+    for name, text in example.get("files", {}).items():
+        (folder / name).write_text(text)
+    options = {"image": example["on"]} if "on" in example else {}
+    named = {"name": example["file"]} if "file" in example else {}
+    return look(folder, script_of(example), change_of(example), example.get("requirements", ""), **named, **options)
+
+
+def joined(*changes: dict[str, Any]) -> dict[str, Any]:
+    """Return several dictionaries as one; where they have the same key, so are the dictionaries below it."""
+    made: dict[str, Any] = {}
+    for key, value in (item for change in changes for item in change.items()):
+        made[key] = joined(made[key], value) if isinstance(made.get(key), dict) and isinstance(value, dict) else value
     return made
 
 
+def without_none(value: Any) -> Any:
+    """Return a request without what is "none"."""
+    if not isinstance(value, dict):
+        return value
+    return {key: without_none(inside) for key, inside in value.items() if inside != "none"}
+
+
 def look(
-    folder: Path, script: str = "", change: dict[str, Any] | None = None, requirements: str = "", **options: Any
-) -> Report:
+    folder: Path,
+    script: str = "",
+    change: dict[str, Any] | None = None,
+    requirements: str = "",
+    name: str = "train.py",
+    **options: Any,
+) -> DoctorReport:
     """Examine a script, the standard request with a change, or both. A change of {} is the request as it stands."""
     files = []
     if change is not None:
         path = folder / "request.json"
-        path.write_text(json.dumps(merged(REQUEST, change), indent=1))
+        path.write_text(json.dumps(without_none(joined(REQUEST, change)), indent=1))
         files.append(str(path))
     if script:
-        path = folder / "train.py"
-        path.write_text(script)
+        path = folder / name
+        path.write_bytes(script.encode())
         files.append(str(path))
     if requirements:
         (folder / "requirements.txt").write_text(requirements)
     return examine(files, **options)
 
 
-def found(report: Report, check: str) -> list[tuple[str, int]]:
+def found(report: DoctorReport, check: str) -> list[tuple[str, int]]:
     """Return (severity, line) of each finding of a check."""
     return [(str(each.severity), each.place.line) for each in report.findings if each.check == check]

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from corpus_launches import BOTO3, DEFAULT, OF_BOTO3
-from corpus_v3 import SCRIPTS
+from corpus_launches import BOTO3, DEFAULT, OF_BOTO3, with_model_trainers
 from looking import REQUEST
 
 from entrypoint.base.severity import Severity
@@ -26,27 +25,27 @@ def written(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", OF_BOTO3)
-def test_it_is_known_for_a_launch_script(name: str, tmp_path: Path) -> None:
+def test_script_that_submits_is_a_launch_script(name: str, tmp_path: Path) -> None:
     assert sort_out([str(written(tmp_path, name))]).launches
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_what_is_told_of_a_launch_script(name: str, tmp_path: Path) -> None:
+def test_launch_script_has_its_labels(name: str, tmp_path: Path) -> None:
     report = examine([str(written(tmp_path, name))])
     worse = {each.check for each in report.findings if each.severity > Severity.NOTE}
     assert (worse, len(report.jobs)) == (OF_BOTO3[name][2], OF_BOTO3[name][3]), report.findings
 
 
-def test_launch_scripts_of_sdk_v3_are_known(tmp_path: Path) -> None:
+def test_scripts_with_model_trainers_are_launch_scripts(tmp_path: Path) -> None:
     """tests/sdk, where the SDK is, tests the findings on them."""
-    for at, script in enumerate(SCRIPTS.values()):
+    for at, script in enumerate(with_model_trainers().values()):
         path = tmp_path / f"submit{at}.py"
         path.write_text(script.text)
         assert sort_out([str(path)]).launches, script.text
 
 
 @pytest.mark.parametrize("package", ["sagemaker/train", "sagemaker/modules/train"])
-def test_a_model_trainer_is_heard(package: str, tmp_path: Path) -> None:
+def test_model_trainer_tells_its_arguments(package: str, tmp_path: Path) -> None:
     """A class of a few lines stands in for SDK v3's, and for that of late releases of v2."""
     folder = tmp_path / package
     folder.mkdir(parents=True)

@@ -27,7 +27,7 @@ def test_examples_are_clean(path: Path) -> None:
     assert [each for each in report.findings if each.severity > Severity.NOTE] == []
 
 
-def test_a_launch_script_is_known_by_what_it_calls() -> None:
+def test_launch_script_is_known_by_its_calls() -> None:
     files = sort_out([str(ROOT / "examples/submit.py"), str(ROOT / "examples/tf_launcher/__init__.py")])
     assert [Path(each).name for each in files.launches] == ["submit.py"]
     assert [Path(each).name for each in files.programs] == ["__init__.py"]

@@ -13,9 +13,9 @@ from waiting import eventually
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.doctor import examine
+from entrypoint.check.doctor.launch_script import CAUGHT, launched
 from entrypoint.check.doctor.output import as_json, as_text
 from entrypoint.check.doctor.planned_job import described
-from entrypoint.check.doctor.run_launch_script import CAUGHT, launched
 from entrypoint.cli.main import run
 from entrypoint.launcher.job.job import Mode
 
@@ -36,7 +36,7 @@ def launch(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_launch_becomes_a_job(tmp_path: Path) -> None:
+def test_launch_becomes_a_job(tmp_path: Path) -> None:
     did = launched(launch(tmp_path, SUBMITS), "submit.py", ())
     job = described(did.requests[0])
     assert did.problem == ""
@@ -45,13 +45,13 @@ def test_a_launch_becomes_a_job(tmp_path: Path) -> None:
     assert job.request.line == SUBMITS.splitlines().index("client.create_training_job(**request)") + 1
 
 
-def test_the_program_of_a_launch_is_looked_at(tmp_path: Path) -> None:
+def test_program_of_a_launch_is_checked(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HOROVOD.replace("hvd.init()", ""))
     report = examine([str(launch(tmp_path, SUBMITS)), str(tmp_path / "train.py")])
     assert [each.check for each in report.findings] == ["hvd-no-init"]
 
 
-def test_an_sdk_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_sdk_is_told_by_its_import(tmp_path: Path) -> None:
     text = "\nimport no_sdk_here\nimport boto3\nboto3.client('sagemaker').create_training_job()\n"
     report = examine([str(launch(tmp_path, text.replace("no_sdk_here", "sagemaker.estimator")))])
     assert found(report, "no-sdk") == [("error", 2)]
@@ -59,7 +59,7 @@ def test_an_sdk_that_is_not_there(tmp_path: Path) -> None:
     assert (found(report, "no-sdk"), found(report, "launch-failed")) == ([], [("error", 2)])
 
 
-def test_a_launch_that_fails_before_and_after_its_job(tmp_path: Path) -> None:
+def test_failure_of_a_launch_is_an_error_before_its_job_and_a_note_after(tmp_path: Path) -> None:
     report = examine([str(launch(tmp_path, f"import boto3\nraise ValueError('which?')\n{SUBMITS}"))])
     assert found(report, "launch-failed") == [("error", 2)]
     assert "ValueError: which?" in report.findings[0].found
@@ -68,7 +68,7 @@ def test_a_launch_that_fails_before_and_after_its_job(tmp_path: Path) -> None:
     assert len(report.jobs) == 1
 
 
-def test_a_launch_that_misses_arguments(tmp_path: Path) -> None:
+def test_missing_arguments_of_a_launch_are_told(tmp_path: Path) -> None:
     asks = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--image', required=True)\n"
     path = launch(tmp_path, f"{asks}parser.parse_args()\n{SUBMITS}")
     report = examine([str(path)])
@@ -79,10 +79,10 @@ def test_a_launch_that_misses_arguments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["in namespaces", "without"])
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that never ends"])
-def test_what_a_launch_has_forked_is_gone(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
+def test_processes_that_a_launch_has_forked_are_killed(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
     """Though it has a session of its own, as a daemon has."""
     if not sealed:
-        monkeypatch.setattr("entrypoint.check.doctor.run_launch_script.CAUGHT", without_namespaces(tmp_path))
+        monkeypatch.setattr("entrypoint.check.doctor.launch_script.CAUGHT", without_namespaces(tmp_path))
     forked = tmp_path / "forked"
     forks = f"""
 import os, pathlib, signal, time
@@ -111,7 +111,7 @@ def without_namespaces(folder: Path) -> Path:
     return changed
 
 
-def test_what_goes_past_pythons_sockets_is_refused_by_the_kernel_or_it_is_said(tmp_path: Path, monkeypatch) -> None:
+def test_kernel_refuses_connections_beside_pythons_sockets_or_the_report_says_so(tmp_path: Path, monkeypatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0)
         connects = f"""
@@ -126,17 +126,17 @@ libc.connect(libc.socket(2, 1, 0), address, 16)
         if not report.unsealed:
             with pytest.raises(BlockingIOError):
                 server.accept()
-        monkeypatch.setattr("entrypoint.check.doctor.run_launch_script.CAUGHT", without_namespaces(tmp_path))
+        monkeypatch.setattr("entrypoint.check.doctor.launch_script.CAUGHT", without_namespaces(tmp_path))
         assert "gave the launch script no network of its own" in as_text(examine([str(path)]))
 
 
-def test_a_launch_without_a_job(tmp_path: Path) -> None:
+def test_launch_without_a_job_is_told(tmp_path: Path) -> None:
     report = examine([str(launch(tmp_path, SUBMITS.replace("client.create", "if False: client.create")))])
     assert [each.check for each in report.findings] == ["no-request"]
     assert found(examine([str(launch(tmp_path, SUBMITS))]), "no-request") == []
 
 
-def test_what_the_api_refuses_ends_the_launch(tmp_path: Path) -> None:
+def test_request_that_the_api_refuses_ends_the_launch(tmp_path: Path) -> None:
     report = examine([str(launch(tmp_path, SUBMITS.replace("'ml.c5.xlarge'", "3")))])
     assert found(report, "launch-failed") == [
         ("error", SUBMITS.splitlines().index("client.create_training_job(**request)") + 1)
@@ -168,7 +168,7 @@ def test_nothing_leaves_the_machine(way_out: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_real_credentials_are_not_seen(tmp_path: Path) -> None:
+def test_launch_sees_no_real_credentials(tmp_path: Path) -> None:
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/config").write_text("[profile work]\nregion = eu-north-1\ncredential_process = /bin/false\n")
     text = f"""
@@ -183,44 +183,37 @@ assert "AWS_SESSION_TOKEN" not in os.environ
     assert (did.problem, len(did.requests)) == ("", 1)
 
 
-def test_the_jobs_of_a_tuning(tmp_path: Path) -> None:
-    text = f"""
+TUNES = f"""
 import boto3
 request = {REQUEST!r}
-definition = {{key: request[key] for key in ("AlgorithmSpecification", "RoleArn", "InputDataConfig", "OutputDataConfig",
-    "ResourceConfig", "StoppingCondition")}} | {{"StaticHyperParameters": request["HyperParameters"]}}
+names = ("AlgorithmSpecification", "RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition")
+definition = {{**{{key: request[key] for key in names}}, "StaticHyperParameters": request["HyperParameters"], **MORE}}
 boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning_job(
-    HyperParameterTuningJobName="t", TrainingJobDefinition=definition,
-    HyperParameterTuningJobConfig={{"Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}}})
+    HyperParameterTuningJobName="t", TrainingJobDefinition=definition, HyperParameterTuningJobConfig={{
+    "Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}, "ParameterRanges": RANGES}})
 """
+
+
+def test_tuning_makes_a_job(tmp_path: Path) -> None:
+    text = f"MORE, RANGES = {{'ResourceConfig': {REQUEST['ResourceConfig']!r}}}, {{}}\n{TUNES}"
     (request,) = launched(launch(tmp_path, text), "submit.py", ()).requests
     job = described(request)
     assert job.job is not None and job.job.program.name == "train.py"
 
 
-def test_a_trial_has_the_hosts_of_the_tuning_and_what_is_tuned(tmp_path: Path) -> None:
+def test_trial_has_hosts_and_hyperparameters_of_its_tuning(tmp_path: Path) -> None:
     """SDK v2 names hosts in a place of its own; each trial also has the tuned hyperparameters."""
-    (tmp_path / "train.py").write_text(
-        SCRIPT.replace("args =", 'parser.add_argument("--rate", type=float, required=True)\nargs =')
-    )
-    text = f"""
-import boto3
-request = {REQUEST!r}
-definition = {{key: request[key] for key in ("AlgorithmSpecification", "RoleArn", "InputDataConfig", "OutputDataConfig",
-    "StoppingCondition")}} | {{"StaticHyperParameters": request["HyperParameters"]}}
-hosts = {{"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}}
-definition["HyperParameterTuningResourceConfig"] = hosts
-ranges = {{"ContinuousParameterRanges": [{{"Name": "rate", "MinValue": "0.1", "MaxValue": "1"}}]}}
-boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning_job(
-    HyperParameterTuningJobName="t", TrainingJobDefinition=definition, HyperParameterTuningJobConfig={{
-    "Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}, "ParameterRanges": ranges}})
-"""
+    required = 'parser.add_argument("--rate", type=float, required=True)\nargs ='
+    (tmp_path / "train.py").write_text(SCRIPT.replace("args =", required))
+    hosts = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    ranges = {"ContinuousParameterRanges": [{"Name": "rate", "MinValue": "0.1", "MaxValue": "1"}]}
+    text = f"MORE, RANGES = {{'HyperParameterTuningResourceConfig': {hosts!r}}}, {ranges!r}\n{TUNES}"
     report = examine([str(launch(tmp_path, text)), str(tmp_path / "train.py")])
     assert [each.check for each in report.findings] == ["nothing-shared"]
     assert "2 hosts" in report.findings[0].found
 
 
-def test_a_launch_that_asks_what_spot_instances_saved(tmp_path: Path) -> None:
+def test_launch_may_ask_what_spot_instances_saved(tmp_path: Path) -> None:
     """`fit` of SDK v2 asks that at the end of each job; the jobs after it must be seen, too."""
     asks = "told = client.describe_training_job(TrainingJobName='job')\n"
     text = f"{SUBMITS}{asks}print(1 - told['BillableTimeInSeconds'] / told['TrainingTimeInSeconds'])\n"
@@ -228,21 +221,7 @@ def test_a_launch_that_asks_what_spot_instances_saved(tmp_path: Path) -> None:
     assert (did.problem, len(did.requests)) == ("", 2)
 
 
-def test_a_program_that_is_not_in_its_folder(tmp_path: Path) -> None:
-    """As SDK v3 uploads it: what it names is in the files of its driver."""
-    from entrypoint.check.doctor.doctor import _entry_missing
-    from entrypoint.check.doctor.request import Launch, Request
-
-    (tmp_path / "other.py").touch()
-    where = {"entry_point": "train.py", "source_dir": str(tmp_path)}
-    ill = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(**where)))
-    (missing,) = _entry_missing(ill)
-    assert missing.check == "entry-missing" and "other.py" in missing.instead
-    well = described(Request(body=REQUEST, file="submit.py", line=3, launch=Launch(entry_point="train.py")))
-    assert _entry_missing(well) == []
-
-
-def test_a_notebook_is_to_be_exported(tmp_path: Path) -> None:
+def test_notebook_must_be_exported(tmp_path: Path) -> None:
     (tmp_path / "submit.ipynb").touch()
     with pytest.raises(ConfigError, match="nbconvert"):
         examine([str(tmp_path / "submit.ipynb")])
@@ -251,7 +230,9 @@ def test_a_notebook_is_to_be_exported(tmp_path: Path) -> None:
 # --- the command ---
 
 
-def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_is_1_for_errors_and_2_for_files_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "train.py"
     script.write_text("parser.add_argument('--flag', type=bool)\n")
     assert run(["doctor", str(script)]) == 0
@@ -268,12 +249,12 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", str(tmp_path / "data.csv")]) == 2
 
 
-def test_without_a_file_it_is_about_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_without_a_file_checks_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor"]) == 0
     assert "mode single: ready" in capsys.readouterr().out
 
 
-def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_numbers_and_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "train.py"
     script.write_text("\nparser.add_argument('--flag', type=bool)\n")
     assert run(["doctor", "--json", str(script)]) == 0
@@ -288,7 +269,7 @@ def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_a_program_that_was_not_looked_at_is_told_to_programs_too(tmp_path: Path) -> None:
+def test_json_says_whether_the_program_was_seen(tmp_path: Path) -> None:
     """Otherwise a run of CI would take missing findings for a healthy script."""
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -297,7 +278,7 @@ def test_a_program_that_was_not_looked_at_is_told_to_programs_too(tmp_path: Path
         assert job["program_seen"] is seen
 
 
-def test_what_runs_comes_first(tmp_path: Path) -> None:
+def test_report_begins_with_what_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "entrypoint", "doctor", str(launch(tmp_path, SUBMITS)), "--args", "--more"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines()[0].endswith("MPI: 2 ranks on 2 hosts, 1 on each"), done.stdout + done.stderr
@@ -312,7 +293,7 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["camel", "snake"])
-def test_other_spellings_of_a_request(spelling: str, tmp_path: Path) -> None:
+def test_request_may_have_other_spellings(spelling: str, tmp_path: Path) -> None:
     import re
 
     def other(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from entrypoint.check.rehearse import runs
-from entrypoint.check.rehearse.triggers import Progress
+from entrypoint.check.rehearse.runs import TrainingTime
 from entrypoint.record import lines
 from entrypoint.record.write import Record
 
@@ -26,19 +26,19 @@ def set_if(request, monkeypatch):
     return set_clock
 
 
-def test_the_seconds_of_training(tmp_path, set_if):
+def test_seconds_of_training_do_not_follow_the_wall_clock(tmp_path, set_if):
     set_if(tmp_path / "set")
     began = time.monotonic()
     folder = tmp_path / "algo-1/ml/output/data/record"
     record = Record(folder / "algo-1.jsonl.gz", pytest.fail)
-    record.add(lines.Process(process="script", role="script"))
+    record.add(lines.ProcessLine(process="script", role="script"))
     record.close()
-    progress = Progress(tmp_path, by_steps=False)
+    progress = TrainingTime(tmp_path, by_steps=False)
     (tmp_path / "set").touch()
     assert -0.01 <= progress.seconds <= time.monotonic() - began + 0.01
 
 
-def test_when_a_run_was_stopped_kept_a_file_and_ended(tmp_path, set_if, monkeypatch):
+def test_times_of_a_run_do_not_follow_the_wall_clock(tmp_path, set_if, monkeypatch):
     kept = tmp_path / "kept"
     kept.mkdir()
     set_if(kept / "checkpoint")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.rehearse.request import Asked, RehearsedJob, asked_for, groups_of, job_for
+from entrypoint.check.rehearse.rehearsed_request import Asked, RehearsedJob, asked_for, groups_of, job_for
 from entrypoint.check.rehearse.runs import files_in, own_files, shows_reads
 from entrypoint.cli.main import run
 
@@ -49,7 +49,7 @@ def job(folder: Path, **changes: Any) -> RehearsedJob:
     return job_for(asked(folder, **changes), hosts=2, checkpoints=checkpoints, output=output, mounted=False)
 
 
-def test_a_launch_script_is_asked(tmp_path: Path) -> None:
+def test_request_of_launch_script_is_read(tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     (tmp_path / "submit.py").write_text(SUBMITS.format(request=json.dumps(REQUEST)))
     found = asked_for(str(tmp_path / "submit.py"), ("a-job",), sys.executable, {"PATH": "/usr/bin:/bin"})
@@ -57,7 +57,7 @@ def test_a_launch_script_is_asked(tmp_path: Path) -> None:
     assert found.described.request.body["TrainingJobName"] == "a-job"
 
 
-def test_hyperparameters_and_environment_are_those_of_the_request(tmp_path: Path) -> None:
+def test_job_has_hyperparameters_and_environment_of_request(tmp_path: Path) -> None:
     found = job(tmp_path)
     told = found.config_files("algo-1")["hyperparameters.json"]
     assert json.loads(told["sagemaker_program"]) == "train.py"
@@ -76,7 +76,7 @@ def test_nothing_is_written_to_s3(tmp_path: Path) -> None:
     assert (tmp_path / "kept/model_dir").is_dir()
 
 
-def test_what_outlasts_the_hosts(tmp_path: Path) -> None:
+def test_folders_that_outlast_hosts_are_those_of_checkpoints_or_moved_places(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     assert asked(tmp_path).kept(kept) == [kept / "model_dir"]
     assert asked(tmp_path, CheckpointConfig={"S3Uri": "s3://bucket/kept"}).kept(kept) == [kept]
@@ -92,7 +92,7 @@ parser.add_argument("--kept", default="/opt/ml/checkpoints")
 """
 
 
-def test_where_the_path_of_a_real_host_is_written_out(tmp_path: Path) -> None:
+def test_literal_paths_of_opt_ml_are_found(tmp_path: Path) -> None:
     """With hosts as processes it would be the machine's own path: such a script takes another engine, or is refused."""
     values = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/opt/ml/checkpoints"'}}
     assert asked(tmp_path, **values).fixed == ("kept",)
@@ -106,7 +106,7 @@ def test_where_the_path_of_a_real_host_is_written_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("steps", "same"), [("100", True), ("args.steps", True), ("rows // 32", False)])
-def test_whether_epochs_are_as_long_with_all_data(steps: str, same: bool, tmp_path: Path) -> None:
+def test_epochs_of_fixed_steps_are_as_long_with_all_data(steps: str, same: bool, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f"model.fit(rows, steps_per_epoch={steps})\n")
     assert asked(tmp_path).same_epochs is same
 
@@ -131,13 +131,13 @@ def test_instance_groups_keep_one_host_each(tmp_path: Path) -> None:
         ("import boto3\n1 / 0\nboto3.client('sagemaker').create_training_job()", "division by zero"),
     ],
 )
-def test_what_asks_for_nothing(tmp_path: Path, text: str, words: str) -> None:
+def test_launch_without_a_training_job_is_refused(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "submit.py").write_text(text)
     with pytest.raises(ConfigError, match=words):
         asked_for(str(tmp_path / "submit.py"), (), sys.executable, {"PATH": "/usr/bin:/bin"})
 
 
-def test_a_program_that_is_not_here(tmp_path: Path) -> None:
+def test_missing_program_is_refused_and_found_in_source(tmp_path: Path) -> None:
     found = asked(tmp_path)
     (tmp_path / "train.py").rename(tmp_path / "elsewhere.py")
     with pytest.raises(ConfigError, match=r"the program of the job, train\.py, is not found.*wanted --source FOLDER"):
@@ -149,12 +149,12 @@ def test_a_program_that_is_not_here(tmp_path: Path) -> None:
     assert asked_for(str(tmp_path / "request.json"), (), "python", {}, tmp_path / "src").source == tmp_path / "src"
 
 
-def test_a_job_that_our_launcher_refuses(tmp_path: Path) -> None:
+def test_job_that_our_launcher_refuses_is_not_rehearsed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"our launcher refuses the job: .*ENTRYPOINT_MODE"):
         asked(tmp_path, Environment={"ENTRYPOINT_MODE": "fast"})
 
 
-def test_which_files_a_host_reads_is_seen(tmp_path: Path) -> None:
+def test_access_times_show_which_files_a_host_reads(tmp_path: Path) -> None:
     if not shows_reads(tmp_path):
         pytest.skip("this file system does not note when a file was read")
     assert list(tmp_path.iterdir()) == []
@@ -169,7 +169,7 @@ def test_which_files_a_host_reads_is_seen(tmp_path: Path) -> None:
     assert (tmp_path / "part/rows").stat().st_atime > before
 
 
-def test_what_is_kept_holds_something_and_is_no_summary(tmp_path: Path) -> None:
+def test_empty_unfinished_and_event_files_are_no_checkpoints(tmp_path: Path) -> None:
     for name in ("ckpt-1.index", "ckpt-2.index.tmp", "events.out.tfevents.1"):
         (tmp_path / name).write_text("x")
     (tmp_path / "empty").touch()
@@ -186,14 +186,16 @@ def test_what_is_kept_holds_something_and_is_no_summary(tmp_path: Path) -> None:
         (["request.json", "--channel", "training=x"], "the request has no channel"),
     ],
 )
-def test_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, words: list[str], told: str) -> None:
+def test_wrong_arguments_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, words: list[str], told: str
+) -> None:
     asked(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert run(["rehearse", *words], {}) == 2
     assert told in capsys.readouterr().err
 
 
-def test_an_output_that_holds_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_output_folder_with_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     asked(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").touch()

@@ -18,7 +18,7 @@ REQUEST = {
 }
 
 
-def test_nothing_runs_with_requirements_that_the_image_cannot_meet(tmp_path: Path, monkeypatch) -> None:
+def test_requirements_that_the_image_cannot_meet_are_refused_before_any_run(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
     (tmp_path / "train.py").write_text("print('trains')\n")

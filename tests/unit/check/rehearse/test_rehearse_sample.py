@@ -3,17 +3,17 @@
 import gzip
 import json
 import os
-import struct
 from pathlib import Path
 
 import pytest
+from epochs import tfrecord
 from moto_server import moto
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.request import Request
 from entrypoint.check.rehearse.data_sources import origins
 from entrypoint.check.rehearse.sample import spread, take
-from sagemaker_tf_data import recordio, tfrecord
+from sagemaker_tf_data import recordio
 
 KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
 
@@ -30,14 +30,8 @@ def sample(folder: Path, data: Path, records: int, room: int = 1 << 20):
     return take(origin, records, room)
 
 
-def tf_record(content: bytes) -> bytes:
-    header = struct.pack("<Q", len(content))
-    checksums = [struct.pack("<I", tfrecord.masked_crc32c(each)) for each in (header, content)]
-    return header + checksums[0] + content + checksums[1]
-
-
 RECORDS = {
-    "rows.tfrecord": ("TFRecord", [tf_record(bytes([number]) * number) for number in range(1, 60)]),
+    "rows.tfrecord": ("TFRecord", [tfrecord(bytes([number]) * number) for number in range(1, 60)]),
     "images.rec": ("RecordIO", [recordio.frame(bytes([number]) * number) for number in range(1, 60)]),
     "split.rec": ("RecordIO", [recordio.frame(b"abcd" + recordio.WORD + bytes([number])) for number in range(60)]),
     "rows.csv": ("lines", [f"{number},{number}\n".encode() for number in range(60)]),
@@ -47,7 +41,7 @@ RECORDS = {
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", RECORDS)
-def test_files_are_cut_at_records(tmp_path: Path, name: str, packed: bool) -> None:
+def test_files_are_cut_between_records(tmp_path: Path, name: str, packed: bool) -> None:
     kind, records = RECORDS[name]
     content = b"".join(records)
     (tmp_path / "data").mkdir()
@@ -60,7 +54,7 @@ def test_files_are_cut_at_records(tmp_path: Path, name: str, packed: bool) -> No
     assert packed or taken.part == pytest.approx(len(cut) / len(content))
 
 
-def test_all_of_what_is_little_is_taken(tmp_path: Path) -> None:
+def test_small_file_is_taken_whole(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/rows.csv").write_text("1\n2\n3")
     taken = sample(tmp_path, tmp_path / "data", 2000)
@@ -68,7 +62,7 @@ def test_all_of_what_is_little_is_taken(tmp_path: Path) -> None:
     assert (tmp_path / "samples/training/rows.csv").read_text() == "1\n2\n3"
 
 
-def test_each_file_gives_by_its_size_and_one_record_at_least(tmp_path: Path) -> None:
+def test_each_file_gives_records_by_its_size_and_one_at_least(tmp_path: Path) -> None:
     (tmp_path / "data/deep").mkdir(parents=True)
     for name, rows in {"a.csv": 600, "b.csv": 300, "deep/c.csv": 100, "d.csv": 1}.items():
         (tmp_path / "data" / name).write_text("row\n" * rows)
@@ -91,7 +85,7 @@ def test_more_files_than_records_are_taken_evenly(tmp_path: Path) -> None:
     assert [entry.key[:4] for entry in taken.channel.entries] == ["cats"] * 5 + ["dogs"] * 5
 
 
-def test_spread_takes_all_of_few() -> None:
+def test_few_files_are_all_taken() -> None:
     assert spread((), 5) == ()
     assert spread("abc", 5) == "abc"  # type: ignore[arg-type]
 
@@ -108,7 +102,7 @@ def test_whole_files_beyond_the_room_are_left_out(tmp_path: Path) -> None:
         sample(tmp_path / "again", tmp_path / "data", 10, room=1000)
 
 
-def test_what_is_no_data_is_left_out_and_empty_files_do_no_harm(tmp_path: Path) -> None:
+def test_files_that_are_no_data_are_left_out_and_empty_ones_kept(tmp_path: Path) -> None:
     data = tmp_path / "data"
     (data / ".ipynb_checkpoints").mkdir(parents=True)
     (data / ".ipynb_checkpoints/a-checkpoint.csv").write_text("1\n2\n")
@@ -123,14 +117,14 @@ def test_what_is_no_data_is_left_out_and_empty_files_do_no_harm(tmp_path: Path) 
     assert taken.no_data == (".ipynb_checkpoints/a-checkpoint.csv", "_SUCCESS")
 
 
-def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
+def test_record_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/rows.tfrecord").write_bytes(b"".join(RECORDS["rows.tfrecord"][1])[:-3])
     with pytest.raises(ConfigError, match=r"rows\.tfrecord: record 58 is cut off"):
         sample(tmp_path, tmp_path / "data", 1000)
 
 
-def test_channels_are_as_the_request_has_them(tmp_path: Path) -> None:
+def test_sample_is_distributed_as_the_request_says(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     for number in range(4):
         (tmp_path / "data" / f"{number}.csv").write_text("1\n")
@@ -152,12 +146,12 @@ def test_channels_are_as_the_request_has_them(tmp_path: Path) -> None:
         ("fsx://somewhere", {}, "not an S3 path; pass a local copy"),
     ],
 )
-def test_what_cannot_be_sampled(tmp_path: Path, uri: str, given: dict[str, str], words: str) -> None:
+def test_channel_that_cannot_be_sampled_is_refused(tmp_path: Path, uri: str, given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         origins(request(uri), {name: tmp_path / path for name, path in given.items()}, tmp_path)
 
 
-def test_manifests_are_named_as_not_sampled(tmp_path: Path) -> None:
+def test_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a ManifestFile, and cannot be sampled"):
         origins(request(S3DataType="ManifestFile"), {}, tmp_path)
 
@@ -184,7 +178,7 @@ class TestOfS3:
             monkeypatch.setenv(name, value)
         monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
 
-    def test_objects_are_begun_to_be_read(self, tmp_path: Path, answered: None) -> None:
+    def test_objects_of_s3_are_read_in_part(self, tmp_path: Path, answered: None) -> None:
         (origin,) = origins(request(), {}, tmp_path / "samples")
         taken = take(origin, 30)
         assert (taken.records, taken.files, taken.of_files, taken.of_size) == (30, 3, 3, 30_000)
@@ -192,12 +186,12 @@ class TestOfS3:
         assert (tmp_path / "samples/training/part-2.csv").read_bytes() == b"row of s3\n" * 10
 
     @pytest.mark.parametrize("uri", ["s3://rehearsed/nothing/here", "s3://no-such-bucket/rows"])
-    def test_what_is_not_there(self, tmp_path: Path, answered: None, uri: str) -> None:
+    def test_missing_objects_are_told(self, tmp_path: Path, answered: None, uri: str) -> None:
         words = r"(no object below it|NoSuchBucket).*--channel training=FOLDER"
         with pytest.raises(ConfigError, match=words):
             origins(request(uri), {}, tmp_path / "samples")
 
-    def test_no_credentials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_credentials_are_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("HOME", str(tmp_path))

@@ -19,13 +19,14 @@ from entrypoint.launcher.control.access import BURST, PAID_BY_BYTES
 from entrypoint.launcher.control.client import Unreachable, post
 from entrypoint.launcher.control.handlers import Control
 from entrypoint.launcher.control.links import LONGEST_BYTES, Links, messages
+from entrypoint.launcher.control.names import Names
 from entrypoint.launcher.control.peers import Peers
 from entrypoint.launcher.control.server import ControlServer
 from entrypoint.launcher.control.wire import to_json
 from entrypoint.launcher.host.resource_limits import Shortage
 from entrypoint.launcher.job.cluster import Cluster, Host
 from entrypoint.launcher.job.settings import Settings
-from entrypoint.launcher.policy.events import Answered, Informed, LinkEnded, News, Report, Reported, Unreached
+from entrypoint.launcher.policy.events import Answered, Event, Informed, LinkEnded, News, Report, Reported, Unreached
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 
@@ -59,7 +60,7 @@ def ask(address: tuple[str, int], *words, **named):
     return post([address[0]], address[1], *words, **named)
 
 
-def test_a_poll_and_its_answer():
+def test_a_post_returns_the_answer_and_its_times():
     server = Answering(ANSWER[:20], ANSWER[20:], pause=0.01)
     answer = ask(server.address, "/news", b'{"a": 1}', 20, headers="X-Token: t\r\n")
     assert (answer.status, answer.body) == (200, b"{}")
@@ -71,7 +72,7 @@ def test_a_poll_and_its_answer():
 @pytest.mark.parametrize(
     "blocks", [(), (b"",), (b"hello\r\n\r\n",), (b"HTTP/1.1 200 OK\r\n",), (b"HTTP/1.1 x\r\n\r\n",)]
 )
-def test_what_is_no_answer_is_an_error(blocks):
+def test_what_is_no_http_answer_is_an_error(blocks):
     with pytest.raises(ConnectionError):
         ask(Answering(*blocks).address, "/news", b"{}", 20)
 
@@ -85,30 +86,39 @@ def test_an_answer_that_never_ends_is_given_up():
         ask(endless.address, "/news", b"{}", 60)
 
 
-def test_nobody_there_is_an_error():
+def test_a_closed_port_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = gone.getsockname()
     with pytest.raises(OSError):
         ask(address, "/news", b"{}", 5)
 
 
-def test_a_host_that_takes_no_connection_is_told_of():
+def test_a_coordinator_that_takes_no_connection_is_an_event():
     net = Net(2)
     net.peers(1).report(Report(host="algo-2"))
     eventually(lambda: Unreached(host="algo-1") in net.heard["algo-2"], within=60)
+
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection
+
+
+def pair(server_address: str = "127.0.0.1", source: str = "") -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a connection: ours, and the one that a server has accepted."""
+    with socket.create_server((server_address, 0)) as server:
+        end = socket.create_connection(server.getsockname(), 20, (source, 0) if source else None)
+        return end, server.accept()[0]
 
 
 def linked():
     """Return a coordinator that has a link of a follower, without the rest of that follower."""
     net = Net(2)
     coordinator, follower = net.peers(0), net.hosts[1]
-    with socket.create_server((net.hosts[0].address, 0)) as door:
-        link = socket.create_connection(door.getsockname(), 20, (follower.address, 0))
-        coordinator._links.keep("algo-2", door.accept()[0], bytes)
+    link, taken = pair(net.hosts[0].address, follower.address)
+    coordinator._links.keep("algo-2", taken, bytes)
     return net, coordinator, follower, link
 
 
-def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
+def test_a_host_that_is_killed_while_it_is_checked_takes_no_connection(monkeypatch):
     """Its kernel closes one socket after another: connections that it accepts before the listener closes are reset."""
     monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK_SECONDS", 60.0)
     net, coordinator, follower, link = linked()
@@ -128,7 +138,7 @@ def test_who_is_killed_while_we_knock_is_not_there(monkeypatch):
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_who_hung_up_and_takes_another_connection_is_there(is_there):
+def test_a_host_that_closed_its_link_is_checked_by_a_new_connection(is_there):
     """A launcher may be busy, or have no thread left for a link: its kernel still accepts connections."""
     net, coordinator, follower, link = linked()
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
@@ -157,7 +167,7 @@ def heard_of(net: "Net", host: str) -> list[News]:
     return [event.news for event in net.heard[host] if isinstance(event, Informed)]
 
 
-def test_the_last_news_are_heard_by_all_who_have_come():
+def test_the_last_news_reach_all_hosts_that_have_come():
     """Most hosts have not come. Older news may arrive after the last, or not at all: that changes nothing."""
     net = Net(250)
     coordinator, there = net.peers(0), range(1, 12)
@@ -171,7 +181,7 @@ def test_the_last_news_are_heard_by_all_who_have_come():
 
 
 @pytest.mark.parametrize("delay", [step / 10_000 for step in range(12)])
-def test_news_that_cross_the_answer_to_a_first_report_are_heard_at_once(delay):
+def test_news_that_cross_the_answer_to_a_first_report_arrive_at_once(delay):
     """The next heartbeat is a minute away: news from before the link exists must be sent over it."""
     net = Net(2)
 
@@ -221,87 +231,54 @@ def test_of_several_addresses_the_one_that_works_is_used(others):
         assert (answer.status, answer.address) == (200, "127.0.0.1")
 
 
-def test_where_no_address_works_it_is_unreachable():
+def test_a_host_none_of_whose_addresses_works_is_unreachable():
     with silent_port() as port, pytest.raises(Unreachable):
         post(["127.0.0.8", "127.0.0.9"], port, "/news", b"{}", 20)
 
 
-class Names:
-    """A stand-in for getaddrinfo: the names' addresses, and whether the resolver hangs."""
-
-    def __init__(self, monkeypatch, **found: str) -> None:
-        self.found, self.real = found, socket.getaddrinfo
-        self.answers = threading.Event()
-        self.answers.set()
-        monkeypatch.setattr("entrypoint.launcher.control.client.socket.getaddrinfo", self)
-
-    def __call__(self, name, *words, **named):
-        if name.replace(".", "").isdigit():
-            return self.real(name, *words, **named)
-        self.answers.wait()
-        if name not in self.found:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return self.real(self.found[name], *words, **named)
-
-
-@pytest.fixture
-def names(monkeypatch):
-    made = Names(monkeypatch, n2="127.0.0.1")
-    yield made
-    made.answers.set()
-
-
-class Calls:
-    """The calls of n1's Peers to n2, by name. Peers itself would listen on the port as soon as it is free."""
-
-    def __init__(self, port: int) -> None:
-        me, self.other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
-        cluster = Cluster(hosts=(me, self.other), me=me)
-        self._call = client.Calls(cluster, Settings(control_port=port))
-
-    def call(self) -> int:
-        return self._call(self.other, "/news", b"{}", timeout=20).status
-
-
-@pytest.mark.parametrize("gone", ["does not resolve", "takes for ever to resolve"])
-def test_a_host_stays_where_it_was_when_its_name_goes(names, gone):
-    """It may be unreachable for a while: a network that was cut takes the name servers with it."""
+def test_a_host_that_has_moved_is_called_at_its_new_address(monkeypatch):
+    where, real = {"n2": "127.0.0.1"}, socket.getaddrinfo
+    monkeypatch.setattr(
+        "entrypoint.launcher.control.names.socket.getaddrinfo",
+        lambda name, *words, **named: real(where.get(name, name), *words, **named),
+    )
+    me, other = Host(name="algo-1", rank=0, address="127.0.0.1"), Host(name="algo-2", rank=1, address="n2")
     server = Answering(ANSWER, port=unused_port())
-    n1 = Calls(server.address[1])
-    assert n1.call() == 200
-    names.found.clear()
-    if gone == "takes for ever to resolve":
-        names.answers.clear()
+    call = client.Calls(Cluster(hosts=(me, other), me=me), Settings(control_port=server.address[1]))
+    assert call(other, "/news", b"{}", timeout=20).status == 200
     server.close()
-    for _ in range(3):
-        with pytest.raises(Unreachable):
-            n1.call()
-    again = Answering(ANSWER, port=server.address[1])
-    assert n1.call() == 200
-    again.close()
-
-
-def test_a_host_that_has_moved_is_found(names):
-    server = Answering(ANSWER, port=unused_port())
-    n1 = Calls(server.address[1])
-    assert n1.call() == 200
-    server.close()
-    names.found["n2"] = "127.0.0.2"
+    where["n2"] = "127.0.0.2"
     moved = Answering(ANSWER, host="127.0.0.2", port=server.address[1])
 
     def reached() -> bool:
         with contextlib.suppress(Unreachable):
-            return n1.call() == 200
+            return call(other, "/news", b"{}", timeout=20).status == 200
         return False
 
     eventually(reached, within=60)
     moved.close()
 
 
-def test_a_name_that_nobody_knows_is_waited_for_a_moment_only(names):
-    names.answers.clear()
-    with pytest.raises(Unreachable, match="n2"):
-        Calls(1).call()
+def follower_of(port: int, heard: list, count: int = 2, **settings) -> Peers:
+    """Return a follower that reports to a stand-in for the coordinator at this port, and puts events into `heard`."""
+    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"127.0.0.{1 + (n == 1)}") for n in range(count))
+    given = {"heartbeat": 60, "peer_timeout": 300, **settings}
+    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), Settings(control_port=port, **given), heard.append, dict, print)
+    follower.report(Report(host="algo-2"))
+    return follower
+
+
+def kept(body: bytes) -> bytes:
+    """Return an answer that keeps the connection."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n%b" % (len(body), body)
+
+
+def report_in_json(host: str) -> bytes:
+    return json.dumps(to_json(Report(host=host))).encode()
+
+
+def news_in_json(**facts) -> bytes:
+    return json.dumps(to_json(News(**facts))).encode()
 
 
 def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
@@ -328,9 +305,8 @@ class Link:
         self.end = self.another()
 
     def another(self) -> socket.socket:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            end = socket.create_connection(server.getsockname(), timeout=20)
-            self.links.keep("algo-2", server.accept()[0], lambda report: report.upper() if report != b"bad" else b"")
+        end, taken = pair()
+        self.links.keep("algo-2", taken, lambda report: report.upper() if report != b"bad" else b"")
         self.ends.append(end)
         return end
 
@@ -344,23 +320,21 @@ def link():
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_news_come_over_a_kept_connection_and_its_end_is_told(link, reset):
+def test_news_come_over_a_link_and_its_end_is_an_event(link, reset):
     assert link.links.send("algo-2", b"news")
     assert next(messages(link.end, b"")) == b"news"
     assert not link.heard and not link.links.send("algo-3", b"news")
     if reset:
-        link.end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        link.end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     link.end.close()
     eventually(lambda: link.heard == [LinkEnded(host="algo-2")], within=60)
     assert not link.links.send("algo-2", b"news")
 
 
-def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_told():
+def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_an_event():
     heard = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        end = socket.create_connection(server.getsockname(), timeout=20)
-        taken = server.accept()[0]
-    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end, taken = pair()
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     end.close()
     select.select([taken], [], [], 60)
     with pytest.raises(OSError):
@@ -369,15 +343,13 @@ def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_told():
     eventually(lambda: heard == [LinkEnded(host="algo-2")], within=60)
 
 
-def test_the_end_of_a_connection_that_an_answer_meets_first_is_told():
+def test_the_end_of_a_link_that_an_answer_meets_first_is_an_event():
     """As of a launcher that is killed after its report, while the report is answered."""
     heard, links = [], Links(lambda event: heard.append(event))
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        end = socket.create_connection(server.getsockname(), timeout=20)
-        taken = server.accept()[0]
+    end, taken = pair()
 
     def answer(report: bytes) -> bytes:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         end.close()
         return report
 
@@ -386,7 +358,7 @@ def test_the_end_of_a_connection_that_an_answer_meets_first_is_told():
     eventually(lambda: heard == [LinkEnded(host="algo-2")], within=60)
 
 
-def test_a_new_connection_takes_the_place_of_an_old_one(link):
+def test_a_new_link_takes_the_place_of_an_old_one(link):
     new = link.another()
     assert not list(messages(link.end, b""))  # it is closed
     assert link.links.send("algo-2", b"news")
@@ -395,7 +367,7 @@ def test_a_new_connection_takes_the_place_of_an_old_one(link):
     eventually(lambda: link.heard == [LinkEnded(host="algo-2")], within=60)
 
 
-def test_reports_over_it_are_answered_in_order_and_one_that_is_refused_ends_it(link):
+def test_reports_over_a_link_are_answered_in_order_and_one_that_is_refused_ends_it(link):
     for part in (b"a\nb\nc", b"d", b"\n", b"e\nbad\nf\n"):
         link.end.sendall(part)
     assert list(messages(link.end, b"")) == [b"A", b"B", b"CD", b"E"]
@@ -411,7 +383,7 @@ def test_a_report_that_never_ends_is_not_read_for_ever(link):
     assert not link.heard
 
 
-def test_who_does_not_read_keeps_nobody_waiting(link):
+def test_a_host_that_does_not_read_keeps_nobody_waiting(link):
     """It gets whole messages, and then its end."""
     assert not link.links.send("algo-2", b"x" * (LONGEST_BYTES + 1))
     told = [b"%d" % number * (LONGEST_BYTES // 8) for number in range(100)]
@@ -436,10 +408,10 @@ def by_hand(net: "Net", report: bytes):
         yield answer
 
 
-def test_whose_connection_it_is_may_report_over_it_and_nobody_else():
+def test_only_the_host_of_a_link_may_report_over_it():
     net = Net(3)
     coordinator = net.peers(0)
-    own, others = (json.dumps(to_json(Report(host=host.name))).encode() for host in net.hosts[1:])
+    own, others = (report_in_json(host.name) for host in net.hosts[1:])
     with by_hand(net, own) as answer:
         heard = messages(answer.link, answer.rest)
         answer.link.sendall(own + b"\n")
@@ -452,10 +424,10 @@ def test_whose_connection_it_is_may_report_over_it_and_nobody_else():
     del coordinator
 
 
-def test_over_it_nobody_reports_more_than_a_host_may():
+def test_reports_over_a_link_are_limited():
     net = Net(2)
     coordinator = net.peers(0)
-    own = json.dumps(to_json(Report(host="algo-2"))).encode()
+    own = report_in_json("algo-2")
     with by_hand(net, own) as answer:
         with contextlib.suppress(OSError):
             answer.link.sendall((own + b"\n") * 5000)
@@ -466,11 +438,10 @@ def test_over_it_nobody_reports_more_than_a_host_may():
     del coordinator
 
 
-def test_a_follower_reports_over_its_connection():
+def test_a_follower_reports_over_its_link_alone():
     """No other connection is accepted."""
-    first, news = threading.Event(), json.dumps(to_json(News()))[:-1]
-    answer = f'{news}, "clock": 5.0}}'.encode()
-    reports: list[bytes] = []
+    first, answer = threading.Event(), news_in_json()[:-1] + b', "clock": 5.0}'
+    reports, heard = list[bytes](), list[Event]()
 
     def serve(server: socket.socket) -> None:
         connection, _ = server.accept()
@@ -478,20 +449,15 @@ def test_a_follower_reports_over_its_connection():
         with connection:
             while not connection.recv(1 << 16).endswith(b"}"):
                 pass
-            head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(answer)
-            connection.sendall(head + answer)
+            connection.sendall(kept(answer))
             first.set()
             for line in connection.makefile("rb"):
                 reports.append(line)
                 connection.sendall(answer + b"\n")
 
     server = socket.create_server(("127.0.0.1", 0))
-    settings = Settings(control_port=server.getsockname()[1], heartbeat=60, peer_timeout=300)
     threading.Thread(target=serve, args=(server,), daemon=True).start()
-    heard: list = []
-    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
-    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, heard.append, dict, print)
-    follower.report(Report(host="algo-2"))
+    follower = follower_of(server.getsockname()[1], heard)
     assert first.wait(60)
     for ready in ("a", "b", "c"):
         follower.report(Report(host="algo-2", ready=frozenset({ready})))
@@ -501,87 +467,67 @@ def test_a_follower_reports_over_its_connection():
     assert len(answers) == 4 and answers[-1].offset is not None
 
 
-def test_a_coordinator_that_does_not_know_the_followers_address_is_there_nevertheless():
+def test_a_coordinator_that_refuses_an_unknown_address_has_answered():
     """Its name does not resolve there, perhaps only for a moment."""
     net = Net(2)
     elsewhere = (net.hosts[0], Host(name="algo-2", rank=1, address=net.hosts[1].address[:-1] + "9"))
-    control = Control(Cluster(hosts=elsewhere, me=elsewhere[0]), "", print, dict, lambda: b"{}")
+    there = Cluster(hosts=elsewhere, me=elsewhere[0])
+    control = Control(there, Names(there), "", print, dict, lambda: b"{}")
     door = ControlServer(control, Shortage(print), elsewhere[0].address, net.settings.control_port)
     threading.Thread(target=door.run, daemon=True).start()
     net.peers(1).report(Report(host="algo-2"))
     eventually(lambda: net.heard["algo-2"].count(Answered(host="algo-1")) > 1, within=60)
 
 
-def test_a_follower_keeps_its_connection_and_hears_the_news_there():
-    """Its own port is closed, so that the news cannot be delivered there."""
-    net = Net(2)
-    with socket.create_server((net.hosts[1].address, net.settings.control_port)):
-        coordinator, follower = net.peers(0), net.peers(1)
-        follower.report(Report(host="algo-2"))
+class Times(list):
+    """Take events, and keep the times of those of one kind."""
 
-        def is_told() -> bool:  # the connection is kept when the answer is out
-            coordinator.announce(News(poll=1))
-            return News(poll=1) in [event.news for event in net.heard["algo-2"] if isinstance(event, Informed)]
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self._kind = kind
 
-        eventually(is_told, within=60)
+    def append(self, event: Event) -> None:
+        if isinstance(event, self._kind):
+            super().append(time.monotonic())
 
 
 @pytest.mark.parametrize(("count", "least", "most"), [(2, 0.05, 0.3), (1000, 0.5, 1.0)])
-def test_many_followers_together_do_not_ask_a_coordinator_that_is_not_there_too_often(count, least, most):
-    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address=f"127.0.0.{1 + (n == 1)}") for n in range(count))
-    times: list[float] = []
-
-    def note(event):
-        if isinstance(event, Unreached):
-            times.append(time.monotonic())
-
-    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), Settings(control_port=unused_port()), note, dict, print)
-    follower.report(Report(host="algo-2"))
+def test_followers_of_a_large_job_retry_more_slowly(count, least, most):
+    """The best gap counts: a busy machine makes gaps longer, and none shorter."""
+    times = Times(Unreached)
+    follower_of(unused_port(), times, count, heartbeat=1, peer_timeout=5)
 
     def least_gap() -> float:
         return min(later - sooner for sooner, later in itertools.pairwise(times[5:]))
 
-    # The best counts: a busy machine makes gaps longer, and none shorter.
     eventually(lambda: len(times) >= 9 and least_gap() <= most, within=60)
     assert least_gap() >= least
 
 
 def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordinator_for_lost():
     """As when the network is down for a second: a coordinator that cannot deliver its answer closes the connection."""
-    patience, times, kept = 12.0, [], []
-    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    patience, times = 12.0, []
+    with contextlib.ExitStack() as held:
+        server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
         server.settimeout(60)
-        settings = Settings(control_port=server.getsockname()[1], heartbeat=0.2, peer_timeout=patience)
-        follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, lambda event: None, dict, print)
-        follower.report(Report(host="algo-2"))
+        follower_of(server.getsockname()[1], [], heartbeat=0.2, peer_timeout=patience)
         while len(times) < 2:
-            connection, _ = server.accept()
-            kept.append(connection)
+            connection = held.enter_context(server.accept()[0])
             if connection.recv(1 << 16).startswith(b"POST /report"):
                 times.append(time.monotonic())
-    for connection in kept:
-        connection.close()
     assert times[1] - times[0] < patience
 
 
-def test_a_follower_whose_connection_ends_says_so_and_asks_at_once():
+def test_a_follower_whose_link_ends_reports_again_at_once():
     """The next heartbeat is a minute away."""
-    news = json.dumps(to_json(News())).encode()
-    pushed = json.dumps(to_json(News(poll=3))).encode()
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(news)
-    server = Answering(head, news + pushed + b"\n")
-    heard: list = []
-    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
-    settings = Settings(control_port=server.address[1], heartbeat=60, peer_timeout=300)
-    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, heard.append, dict, print)
-    follower.report(Report(host="algo-2"))
+    server, heard = Answering(kept(news_in_json()), news_in_json(poll=3) + b"\n"), list[Event]()
+    follower_of(server.address[1], heard)
     eventually(lambda: LinkEnded(host="algo-1") in heard and len(server.asked) >= 2, within=60)
     assert Informed(news=News(poll=3)) in heard
     assert b"keep-alive" in server.asked[0] and b"keep-alive" not in server.asked[1]  # not as fast as it can
 
 
-def test_a_connection_whose_end_a_report_meets_first_has_ended_too(monkeypatch):
+def test_the_end_of_a_link_that_a_report_meets_first_is_an_event(monkeypatch):
     """On a busy machine the thread that reads comes later. Without the event, only silence would tell."""
     reads, asked = threading.Event(), threading.Event()
 
@@ -592,12 +538,10 @@ def test_a_connection_whose_end_a_report_meets_first_has_ended_too(monkeypatch):
     def serve() -> None:
         connection, _ = server.accept()
         connection.recv(1 << 16)
-        news = json.dumps(to_json(News())).encode()
-        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n" % len(news)
-        connection.sendall(head + news)
+        connection.sendall(kept(news_in_json()))
         assert asked.wait(60)
         server.close()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         connection.close()  # as of a launcher that was killed: what it had not read resets the connection
         follower.report(Report(host="algo-2", ready=frozenset({"a"})))
         eventually(lambda: follower._asked, within=60)
@@ -606,12 +550,9 @@ def test_a_connection_whose_end_a_report_meets_first_has_ended_too(monkeypatch):
 
     monkeypatch.setattr("entrypoint.launcher.control.peers.messages", late)
     server = socket.create_server(("127.0.0.1", 0))
-    heard: list = []
-    hosts = tuple(Host(name=f"algo-{n + 1}", rank=n, address="127.0.0.1") for n in range(2))
-    settings = Settings(control_port=server.getsockname()[1], heartbeat=60, peer_timeout=300)
+    heard = list[Event]()
     threading.Thread(target=serve, daemon=True).start()
-    follower = Peers(Cluster(hosts=hosts, me=hosts[1]), settings, heard.append, dict, print)
-    follower.report(Report(host="algo-2"))
+    follower = follower_of(server.getsockname()[1], heard)
     eventually(lambda: any(isinstance(event, Informed) for event in heard), within=60)
     asked.set()
     eventually(lambda: LinkEnded(host="algo-1") in heard, within=60)
@@ -619,7 +560,7 @@ def test_a_connection_whose_end_a_report_meets_first_has_ended_too(monkeypatch):
 
 
 @pytest.mark.parametrize("hosts, heartbeat, timeout", [(1, 1, 5), (250, 1, 5), (300, 1.2, 5), (1000, 4, 12)])
-def test_heartbeats_of_many_hosts_are_further_apart(hosts, heartbeat, timeout):
+def test_hosts_of_a_large_job_have_slower_heartbeats(hosts, heartbeat, timeout):
     paced = Settings().paced(hosts)
     assert (paced.heartbeat, paced.peer_timeout) == (heartbeat, timeout)
     patient = Settings(heartbeat=5, peer_timeout=60)

@@ -32,53 +32,53 @@ def close(folder: Path) -> None:
     folder.write_text("no folder")
 
 
-def test_nothing_is_said_or_moved_where_all_can_be_written_to(job: Job) -> None:
-    assert folders.settled(job) == (job, [])
+def test_open_folders_are_used_without_a_word(job: Job) -> None:
+    assert folders.settled(job, {}) == (job, [])
 
 
-def test_what_cannot_be_kept_is_said_in_one_line_and_the_record_lies_elsewhere(job: Job) -> None:
+def test_a_closed_data_folder_is_one_warning_and_the_record_lies_elsewhere(job: Job) -> None:
     close(job.paths.data)
-    found, (line,) = folders.settled(job)
+    found, (line,) = folders.settled(job, {})
     assert f"cannot write to {job.paths.data}, so the report cannot be kept; wanted" in line
     for path in (found.paths.records, found.paths.report, found.paths.evidence("algo-1")):
         assert job.paths.run in path.parents
     assert found.paths.failure == job.paths.failure
 
 
-def test_checkpoints_are_said_only_where_the_job_has_them(job: Job) -> None:
+def test_checkpoints_are_warned_of_only_where_the_job_has_them(job: Job) -> None:
     close(job.paths.model)
-    _, (line,) = folders.settled(job)
+    _, (line,) = folders.settled(job, {})
     assert "so the model cannot be kept" in line
     (job.paths.base / "checkpoints").write_text("no folder")
-    _, (line,) = folders.settled(job)
+    _, (line,) = folders.settled(job, {})
     assert f"{job.paths.model}, {job.paths.base / 'checkpoints'}, so the model, checkpoints cannot be kept" in line
 
 
 @pytest.mark.parametrize("source", ["", "s3://bucket/sourcedir.tar.gz"])
-def test_code_that_is_to_come_lies_where_it_can(job: Job, tmp_path: Path, source: str) -> None:
+def test_code_lies_in_the_run_folder_where_its_own_is_closed(job: Job, tmp_path: Path, source: str) -> None:
     close(job.paths.code)
     named = {"sagemaker_submit_directory": source} if source else {}
-    found, (line,) = folders.settled(read(tmp_path, hyperparameters=named))
+    found, (line,) = folders.settled(read(tmp_path, hyperparameters=named), {})
     code = job.paths.run / "code"
     assert (found.paths.code, found.program.source) == (code, source or str(code))
     assert line.endswith(f"the code lies in {code}")
 
 
-def test_a_program_that_cannot_be_run_from_there_is_named(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_on_a_noexec_disk_is_warned_of(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     close(job.paths.code)
     flags = SimpleNamespace(f_flag=os.ST_NOEXEC)
     monkeypatch.setattr(folders.os, "statvfs", lambda path: flags)
-    assert len(folders.settled(job)[1]) == 1
-    _, (_, line) = folders.settled(replace(job, program=replace(job.program, name="train.sh")))
+    assert len(folders.settled(job, {})[1]) == 1
+    _, (_, line) = folders.settled(replace(job, program=replace(job.program, name="train.sh")), {})
     assert line.startswith("warning: train.sh cannot be run there")
 
 
-def test_keys_and_sockets_lie_in_a_folder_for_nobody_else(job: Job, tmp_path: Path) -> None:
+def test_keys_and_sockets_lie_in_a_private_folder(job: Job, tmp_path: Path) -> None:
     made = folders.private_folder(job.paths, {"TMPDIR": str(tmp_path / "code")})
     assert made.parent == tmp_path / "code" and stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
-def test_without_any_place_one_line_names_those_that_were_tried(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_place_the_error_names_those_that_were_tried(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("TEMPORARY", ("/proc/no/tmp",)), ("MEMORY", "/proc/no/memory")):
         monkeypatch.setattr(folders, name, value)
     made = folders.private_folder(job.paths, {})
@@ -98,12 +98,12 @@ def test_without_any_place_one_line_names_those_that_were_tried(job: Job, monkey
         ({"TMPDIR": f"{__file__}/closed", "TEMP": HERE}, HERE),
     ],
 )
-def test_programs_have_a_place_for_temporary_files(tmp_path: Path, given: dict[str, str], place: str) -> None:
+def test_programs_get_a_tmpdir_only_where_theirs_is_closed(tmp_path: Path, given: dict[str, str], place: str) -> None:
     assert folders.place_for_others(tmp_path, given) == place
     assert not list(tmp_path.iterdir())
 
 
-def test_or_one_beside_our_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tmp_programs_have_a_tmpdir_in_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "TEMPORARY", ("/proc/no/tmp",))
     place = folders.place_for_others(tmp_path, {})
     assert place == str(tmp_path / "tmp") and os.path.isdir(place)  # noqa: PTH112

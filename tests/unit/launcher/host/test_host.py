@@ -14,11 +14,12 @@ from waiting import eventually
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.host.host import ThisHost
+from entrypoint.launcher.host.inbox import ChildrenChanged, Inbox, RankEnded
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec, Ready, Role
 from entrypoint.launcher.policy import events
-from entrypoint.record.lines import Line, Process
+from entrypoint.record.lines import Line, ProcessLine
 
 HOST, OTHER = "algo-1", "algo-2"
 NOBODY = 2**22 + 1  # no process has this number
@@ -54,7 +55,7 @@ def start(tmp_path: Path, log: Log, monkeypatch):
     def make(*specs: ProcessSpec) -> ThisHost:
         plan = Plan(title="", hosts=(HOST, OTHER), processes=specs)
         told.clear()
-        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, record=told.append))
+        hosts.append(ThisHost(read(tmp_path), plan, os.environ, log, Inbox(), told.append))
         return hosts[-1]
 
     yield make
@@ -67,15 +68,11 @@ def start(tmp_path: Path, log: Log, monkeypatch):
 told: list[Line] = []
 
 
-def act(host: ThisHost, *actions: events.Action) -> None:
-    assert list(host.carry_out(actions)) == []
-
-
 def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[ProcessSpec, ...] = ()):
     """Return the next event of a kind; others are dropped."""
 
     def come():
-        host.inbox.put(events.ChildrenChanged())
+        host.inbox.put(ChildrenChanged())
         came = [each for some in host.next_events(0.0, awaited, 0, hold_ranks) for each in some]
         return next((each for each in came if isinstance(each, kind)), None)
 
@@ -85,27 +82,19 @@ def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[P
 def test_a_process_starts_and_its_end_comes_with_its_output(start: Callable) -> None:
     script = spec("script", "echo restarted $ENTRYPOINT_RESTART_COUNT; exit 3")
     host = start(script)
-    act(host, events.Start(spec=script, restarted=2))
+    host.start(script, 2)
     ended = event(host, events.Ended)
     assert (ended.name, ended.exit, ended.output) == ("script", Exit(code=3), "restarted 2\n")
     assert [replace(line, at=0.0) for line in told] == [
-        Process(at=0.0, process="script", pid=host.processes["script"].pid, role="script")
+        ProcessLine(at=0.0, process="script", pid=host.processes["script"].pid, role="script")
     ]
 
 
 def test_what_cannot_be_started_is_an_event(start: Callable) -> None:
     script = spec("script").but(argv=("/no/such/program",))
     host = start(script)
-    act(host, events.Start(spec=script))
+    host.start(script, 0)
     assert event(host, events.NotStarted).why.startswith("/no/such/program: No such file")
-
-
-def test_other_actions_come_back_in_their_turn(start: Callable) -> None:
-    host = start(script := spec("script", "exit 0"))
-    knock, probe = events.Knock(host=OTHER), events.Probe(hosts=(OTHER,))
-    left = host.carry_out([knock, events.Start(spec=script), probe])
-    assert next(left) == knock and not host.processes
-    assert next(left) == probe and host.processes
 
 
 def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypatch) -> None:
@@ -114,10 +103,11 @@ def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypat
     held = script.but(argv=("sleep", "600"))
     host = start(script)
     monkeypatch.setattr(host._evidence._meter, "killed_since", lambda: "the kernel did it")
-    act(host, events.Start(spec=held), events.Force(name="script"))
+    host.start(held, 0)
+    host.force("script")
     ended = event(host, events.Ended)
     assert (ended.exit, ended.memory) == (KILLED, "")
-    act(host, events.Start(spec=script))
+    host.start(script, 0)
     ended = event(host, events.Ended)
     assert (ended.exit, ended.memory) == (KILLED, "the kernel did it")
 
@@ -125,7 +115,7 @@ def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypat
 def test_a_rank_that_has_ended_is_held_from_mpirun_only_while_it_must_be(start: Callable) -> None:
     host = start(spec("rank 0", duty=Duty.RANK))
     gone = threading.Event()
-    host.inbox.put(events.RankEnded(name="rank 0", exit=WELL, let_go=gone.set))
+    host.inbox.put(RankEnded(name="rank 0", exit=WELL, let_go=gone.set))
     assert event(host, events.Ended, hold_ranks=True).name == "rank 0" and not gone.is_set()
     host.next_events(0.0, (), 0, hold_ranks=False)
     assert gone.is_set()
@@ -135,7 +125,7 @@ def test_a_rank_that_the_plan_has_on_another_host_ends_here_too(start: Callable)
     host = start(spec("rank 0", duty=Duty.RANK, host=OTHER))
     host.inbox.put(events.RankStarted(name="rank 7", pid=NOBODY))
     assert event(host, events.RankStarted).name == "rank 7"
-    host.inbox.put(events.RankEnded(name="rank 7", exit=WELL, let_go=lambda: None))
+    host.inbox.put(RankEnded(name="rank 7", exit=WELL, let_go=lambda: None))
     assert event(host, events.Ended).name == "rank 7"
 
 
@@ -148,22 +138,22 @@ def test_a_rank_of_another_attempt_is_refused(start: Callable, attempt: int | No
     assert host._spawner.order(0, 1, None, ()) == {"refused": f"{HOST} has not prepared the user's code"}
 
 
-def test_an_awaited_process_is_looked_at_until_it_listens(start: Callable, monkeypatch) -> None:
+def test_an_awaited_process_is_checked_until_it_listens(start: Callable, monkeypatch) -> None:
     server = spec("ps/0", "sleep 600", ready=Ready.LISTENING, ports=(7000,))
     host = start(server)
-    act(host, events.Start(spec=server))
+    host.start(server, 0)
     looks = iter([False, False, True])
     monkeypatch.setattr("entrypoint.launcher.host.process.listening", lambda port: next(looks))
     assert host.next_events(inf, (server,), 0, hold_ranks=False) == [(events.Due(),)]
     assert event(host, events.Listening, awaited=(server,)).name == "ps/0" and list(looks) == []
 
 
-def test_who_is_about_to_end_is_said_once_more_when_nobody_is(start: Callable, monkeypatch) -> None:
+def test_that_no_process_is_about_to_end_any_more_is_an_event_once(start: Callable, monkeypatch) -> None:
     host = start(script := spec("script", "exit 0"))
     outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
     monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))
     for _ in range(4):
-        act(host, events.Look(names=(script.name,)))
+        host.look_for_dying([script.name])
     (first,), *others = [host.inbox.take(0.0) for _ in range(3)]
     assert first.found[0][:2] == ("script", "ValueError: bad")
     assert others == [(events.Looked(found=()),), (events.Due(),)]

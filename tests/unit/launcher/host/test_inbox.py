@@ -15,7 +15,7 @@ CLOSED = LinkEnded(host="algo-3")
 STOP = Signalled(number=15)
 
 
-def test_what_is_heard_of_other_hosts_comes_together_and_nothing_is_lost():
+def test_reports_and_ends_of_links_that_wait_are_taken_together():
     inbox = Inbox()
     for event in (STOP, REPORTED, CLOSED, REPORTED, STOP, REPORTED):
         inbox.put(event)
@@ -23,7 +23,7 @@ def test_what_is_heard_of_other_hosts_comes_together_and_nothing_is_lost():
     assert taken == [(STOP,), (REPORTED, CLOSED, REPORTED), (STOP,), (REPORTED,), (Due(),)]
 
 
-def test_a_poll_is_answered_by_who_takes_it():
+def test_a_question_is_answered_by_the_thread_that_takes_it():
     inbox, heard = Inbox(), queue.SimpleQueue()
 
     def ask() -> None:
@@ -36,18 +36,18 @@ def test_a_poll_is_answered_by_who_takes_it():
     assert heard.get(timeout=60) == {"thread": threading.main_thread().name}
 
 
-def test_who_asks_is_not_kept_for_ever():
+def test_a_question_that_nobody_answers_raises_after_its_patience():
     with pytest.raises(queue.Empty):
         Inbox().ask(dict, patience=0.01)
 
 
 SCRIPT = """
 import os, signal, threading, time
-from entrypoint.launcher.host.inbox import Inbox
-from entrypoint.launcher.policy.events import ChildrenChanged
+from entrypoint.launcher.host.inbox import ChildrenChanged, Inbox
 
 inbox = Inbox()
-inbox.catch_signals([])
+inbox.catch_signals()
+inbox.end_waits_by_signals()
 threading.Thread(target=time.sleep, args=(100,), daemon=True).start()  # whom the kernel takes in place of us
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
 if os.fork() == 0:
@@ -59,5 +59,5 @@ os._exit(0)
 """
 
 
-def test_a_signal_that_another_thread_gets_ends_a_wait():
+def test_a_signal_to_another_thread_ends_a_wait():
     subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=240)

@@ -55,150 +55,135 @@ def write_and_close(fd: int, data: bytes) -> None:
         file.write(data)
 
 
+class Logged:
+    """A log that is read all the time, and the output of a process `p` in it."""
+
+    def __init__(self, **options) -> None:
+        self.sink = Reader()
+        self.log = Log("h", fd=self.sink.fd, **options)
+        self.out = self.process("p")
+
+    def process(self, name: str) -> int:
+        """Return the stdout of a process, whose stderr is closed."""
+        out, err = self.log.open_pipes(name)
+        os.close(err)
+        return out
+
+    def prints(self, data: bytes) -> None:
+        os.write(self.out, data)
+
+    def shows(self, text: bytes) -> None:
+        eventually(lambda: self.sink.text() == text, within=240, what=f"{text!r} in {self.sink.text()!r}")
+
+    def ends(self) -> bytes:
+        """Let the process end. Return everything that was written."""
+        os.close(self.out)
+        self.log.drain()
+        return self.sink.close(self.log)
+
+
 def logged(outputs: dict[str, bytes], **options) -> bytes:
     """Return what a Log makes of the stdout of some processes that write at the same time."""
-    sink = Reader()
-    log = Log("algo-1", fd=sink.fd, **options)
-    writers = []
-    for process, data in outputs.items():
-        out, err = log.open_pipes(process)
-        os.close(err)
-        writers.append(threading.Thread(target=write_and_close, args=(out, data)))
+    job = Logged(**options)
+    writers = [
+        threading.Thread(target=write_and_close, args=(job.process(name), data)) for name, data in outputs.items()
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join(timeout=240)
-    log.drain()
-    return sink.close(log)
+    return job.ends()
 
 
 def test_many_lines_of_five_writers_stay_whole_and_in_order():
-    count = 40_000
-    names = [f"rank {number}" for number in range(5)]
+    lines = [b"line %d %s\n" % (number, b"x" * (number % 50)) for number in range(40_000)]
     outputs = {
-        name: b"".join(b"%s line %d %s\n" % (name.encode(), i, b"x" * (i % 50)) for i in range(count)) for name in names
+        name: b"".join(name.encode() + b" " + line for line in lines) for name in map("rank {}".format, range(5))
     }
-    text = logged(outputs)
-    got: dict[bytes, list[bytes]] = {name.encode(): [] for name in names}
-    for line in text.splitlines(keepends=True):
-        assert line.startswith(b"[algo-1 ")
-        label, _, rest = line[len(b"[algo-1 ") :].partition(b"] ")
-        got[label].append(rest)
-    for name in names:
-        assert b"".join(got[name.encode()]) == outputs[name]
+    got: dict[str, list[bytes]] = {name: [] for name in outputs}
+    for line in logged(outputs).splitlines(keepends=True):
+        label, _, rest = line.removeprefix(b"[h ").partition(b"] ")
+        got[label.decode()].append(rest)
+    assert {name: b"".join(lines) for name, lines in got.items()} == outputs
 
 
 CASES = {
     # what a process writes: what the log shows
-    "one line": (b"hello\n", b"[algo-1 script] hello\n"),
-    "no end of line": (b"a\nb", b"[algo-1 script] a\n[algo-1 script] b\n"),
-    "empty lines": (b"\n\na\n", b"[algo-1 script] \n[algo-1 script] \n[algo-1 script] a\n"),
+    "one line": (b"hello\n", b"[h p] hello\n"),
+    "no end of line": (b"a\nb", b"[h p] a\n[h p] b\n"),
+    "empty lines": (b"\n\na\n", b"[h p] \n[h p] \n[h p] a\n"),
     "nothing": (b"", b""),
-    "not UTF-8": (b"caf\xe9 \xff\n", "[algo-1 script] caf\ufffd \ufffd\n".encode()),
-    "UTF-8": ("é😀\n".encode(), "[algo-1 script] é😀\n".encode()),
-    "line separators that are none": ("a\u2028b\x0bc\n".encode(), "[algo-1 script] a\u2028b\x0bc\n".encode()),
-    "progress bar": (b"1/3\r2/3\r3/3\n", b"[algo-1 script] 1/3\r2/3\r3/3\n"),
-    "a line of 3 million": (b"x" * 3_000_000 + b"\n", b"[algo-1 script] " + b"x" * 3_000_000 + b"\n"),
+    "not UTF-8": (b"caf\xe9 \xff\n", "[h p] caf\ufffd \ufffd\n".encode()),
+    "UTF-8": ("é😀\n".encode(), "[h p] é😀\n".encode()),
+    "line separators that are none": ("a\u2028b\x0bc\n".encode(), "[h p] a\u2028b\x0bc\n".encode()),
+    "progress bar": (b"1/3\r2/3\r3/3\n", b"[h p] 1/3\r2/3\r3/3\n"),
+    "a line of 3 million": (b"x" * 3_000_000 + b"\n", b"[h p] " + b"x" * 3_000_000 + b"\n"),
 }
 
 
 @pytest.mark.parametrize("written, shown", CASES.values(), ids=CASES)
-def test_lines(written, shown):
-    assert logged({"script": written}) == shown
+def test_lines_are_whole_and_labelled_if_wanted(written, shown):
+    assert logged({"p": written}) == shown
+    assert logged({"p": written}, prefix=False) == shown.replace(b"[h p] ", b"")
 
 
-@pytest.mark.parametrize("written", [case[0] for case in CASES.values()], ids=CASES)
-def test_without_prefix_text_passes_as_it_is(written):
-    shown = written.decode("utf-8", "replace").encode()
-    assert logged({"script": written}, prefix=False) == shown + (
-        b"" if written.endswith(b"\n") or not written else b"\n"
-    )
-
-
-def test_a_character_that_arrives_in_two_halves_is_one():
-    sink = Reader()
-    log = Log("h", fd=sink.fd)
-    out, err = log.open_pipes("p")
-    os.close(err)
+def test_a_character_that_arrives_in_parts_is_one():
+    job = Logged()
     for byte in "é😀\n".encode():
-        os.write(out, bytes([byte]))
-    os.close(out)
-    log.drain()
-    assert sink.close(log) == "[h p] é😀\n".encode()
+        job.prints(bytes([byte]))
+    assert job.ends() == "[h p] é😀\n".encode()
 
 
 def test_a_line_without_end_is_not_kept_in_memory_for_ever():
-    text = logged({"script": b"x" * 30_000_000})
-    assert text.replace(b"[algo-1 script] ", b"").replace(b"\n", b"") == b"x" * 30_000_000
+    text = logged({"p": b"x" * 30_000_000})
+    assert text.replace(b"[h p] ", b"").replace(b"\n", b"") == b"x" * 30_000_000
     assert text.count(b"\n") > 1
 
 
-def test_streams_are_told_apart_if_asked():
-    sink = Reader()
-    log = Log("h", fd=sink.fd, streams=True)
-    out, err = log.open_pipes("worker/0")
+def test_streams_have_labels_of_their_own_if_wanted():
+    job = Logged(streams=True)
+    out, err = job.log.open_pipes("worker/0")
     write_and_close(out, b"to stdout\n")
     write_and_close(err, b"to stderr\n")
-    log.drain()
-    assert sorted(sink.close(log).splitlines()) == [b"[h worker/0 stderr] to stderr", b"[h worker/0 stdout] to stdout"]
+    assert sorted(job.ends().splitlines()) == [b"[h worker/0 stderr] to stderr", b"[h worker/0 stdout] to stdout"]
 
 
 def test_stdout_and_stderr_of_a_process_keep_their_order():
-    sink = Reader()
-    log = Log("h", fd=sink.fd)
-    out, err = log.open_pipes("p")
+    job = Logged()
+    both = job.log.open_pipes("q")
     for number in range(1000):
-        os.write((out, err)[number % 2], b"%d\n" % number)
-    os.close(out)
-    os.close(err)
-    log.drain()
-    assert sink.close(log) == b"".join(b"[h p] %d\n" % number for number in range(1000))
+        os.write(both[number % 2], b"%d\n" % number)
+    for fd in both:
+        os.close(fd)
+    assert job.ends() == b"".join(b"[h q] %d\n" % number for number in range(1000))
 
 
 def test_the_tail_is_the_last_output_of_that_process():
-    sink = Reader()
-    log = Log("h", fd=sink.fd)
-    writers = []
-    for process, data in (("a", b"x\n" * 100_000 + b"the end\n"), ("b", b"other\n")):
-        out, err = log.open_pipes(process)
-        os.close(err)
-        writers.append(threading.Thread(target=write_and_close, args=(out, data)))
-        writers[-1].start()
-    for writer in writers:
-        writer.join(timeout=240)
-    log.drain()
-    assert log.tail("a").endswith("x\nthe end\n")
-    assert len(log.tail("a")) < 100_000
-    assert log.tail("b") == "other\n"
-    assert log.tail("never seen") == ""
-    sink.close(log)
+    job = Logged()
+    write_and_close(job.process("b"), b"other\n")
+    write_and_close(job.process("a"), b"x\n" * 100_000 + b"the end\n")
+    job.ends()
+    assert job.log.tail("a").endswith("x\nthe end\n") and len(job.log.tail("a")) < 100_000
+    assert (job.log.tail("b"), job.log.tail("never seen")) == ("other\n", "")
 
 
 def test_an_orphan_that_holds_the_pipe_does_not_hold_up_the_end():
-    sink = Reader()
-    log = Log("h", fd=sink.fd)
-    out, err = log.open_pipes("script")
-    other, other_err = log.open_pipes("other")
-    os.write(out, b"last words, no end of line")
-    for fd in (err, other, other_err):
-        os.close(fd)
-    log.drain("other")  # only `script` is held
+    job = Logged()
+    job.prints(b"last words, no end of line")
     began = time.monotonic()
-    log.drain("script")  # all that was printed is there, though the pipe is open
+    job.log.drain("p")  # all that was printed is there, though the pipe is open
     assert time.monotonic() - began < 60
-    assert log.tail("script") == "last words, no end of line"
-    log.flush_unfinished()
-    os.close(out)
-    log.drain()
-    assert sink.close(log) == b"[h script] last words, no end of line\n"
+    assert job.log.tail("p") == "last words, no end of line"
+    job.log.flush_unfinished()
+    assert job.ends() == b"[h p] last words, no end of line\n"
 
 
-def test_last_words_are_heard_however_slowly_our_output_is_read():
+def test_the_last_output_is_known_however_slowly_ours_is_read():
     reader, writer = os.pipe()
     log = Log("h", fd=writer)
     out, err = log.open_pipes("script")
     os.close(err)
-    fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, 1 << 20)  # so that several readings lie before them
+    fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, 1 << 20)  # so that several readings lie before it
     os.write(out, (b"." * 99 + b"\n") * 5000 + b"ValueError: the loss is not a number\n")
 
     def read_slowly() -> None:
@@ -269,7 +254,7 @@ def unread(request):
 LINE = b"." * 99 + b"\n"
 
 
-def test_nothing_waits_for_whoever_reads_our_output_and_what_was_not_written_is_counted(unread):
+def test_processes_do_not_wait_for_a_reader_of_our_output_and_what_was_not_written_is_counted(unread):
     log = Log("h", fd=unread.fd)
     writer = Writer(log, "p", LINE * 20_000)
     eventually(lambda: writer.done, within=240)
@@ -293,7 +278,7 @@ def test_beyond_a_bound_processes_wait_and_a_late_reader_gets_everything(unread)
     assert bytes(unread.got).replace(b"not held up\n", b"", 1) == LINE * 300_000
 
 
-def test_last_words_are_heard_though_nobody_reads_our_output(unread):
+def test_the_last_output_is_known_though_nobody_reads_ours(unread):
     log = Log("h", fd=unread.fd)
     flood = Writer(log, "p", LINE * 300_000)
     out, err = log.open_pipes("q")
@@ -366,29 +351,8 @@ def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path):
 # --- lines without an end ---
 
 
-class Bar:
-    """A process that prints a line bit by bit, and its part of the log."""
-
-    def __init__(self, **options) -> None:
-        self.sink = Reader()
-        self.log = Log("h", fd=self.sink.fd, **options)
-        self.out, err = self.log.open_pipes("p")
-        os.close(err)
-
-    def prints(self, data: bytes) -> None:
-        os.write(self.out, data)
-
-    def shows(self, text: bytes) -> None:
-        eventually(lambda: self.sink.text() == text, within=240, what=f"{text!r} in {self.sink.text()!r}")
-
-    def ends(self) -> bytes:
-        os.close(self.out)
-        self.log.drain()
-        return self.sink.close(self.log)
-
-
 def test_a_progress_bar_is_shown_while_it_grows_and_nothing_of_it_is_lost():
-    bar = Bar()
+    bar = Logged()
     bar.prints(b"\r 10%|# |\r 20%|##|")
     shown = b"[h p]  10%|# |\r 20%|##|\n"
     bar.shows(shown)
@@ -403,8 +367,8 @@ def test_a_progress_bar_is_shown_while_it_grows_and_nothing_of_it_is_lost():
     assert bar.log.tail("p") == "\r 10%|# |\r 20%|##|\r 30%|##|\r 40%|##|\r100%|##|\ndone\n"
 
 
-def test_keras_own_progress_bar_is_shown_state_by_state():
-    bar = Bar()
+def test_the_progress_bar_of_keras_is_shown_state_by_state():
+    bar = Logged()
     bar.prints(b"1/3 [===>....] - ETA: 1s - loss: 1.0000")
     shown = b"[h p] 1/3 [===>....] - ETA: 1s - loss: 1.0000\n"
     bar.shows(shown)
@@ -416,7 +380,7 @@ def test_keras_own_progress_bar_is_shown_state_by_state():
 
 
 def test_a_line_that_was_shown_before_its_end_came_is_whole_afterwards():
-    bar = Bar()
+    bar = Logged()
     bar.prints(b"one\nval_loss: 0.5")
     bar.shows(b"[h p] one\n[h p] val_loss: 0.5\n")
     bar.prints(b"43\ntwo\nthree")
@@ -428,7 +392,7 @@ def test_a_line_that_was_shown_before_its_end_came_is_whole_afterwards():
 
 
 def test_a_long_line_is_shown_in_parts():
-    bar = Bar(prefix=False)
+    bar = Logged(prefix=False)
     first, second = b"x" * 5000 + "é".encode()[:1], "é".encode()[1:] + b"y" * 5000
     bar.prints(first)
     bar.shows(b"x" * 5000 + b"\n")
@@ -440,7 +404,7 @@ def test_a_long_line_is_shown_in_parts():
 
 
 def test_the_tail_of_an_endless_line_is_short():
-    bar = Bar(secret=SECRET)
+    bar = Logged(secret=SECRET)
     writer = Writer(bar.log, "q", b"y" * (7 << 20) + KEY + b"x" * 16_370)
     eventually(lambda: writer.done, within=240)
     bar.log.drain()
@@ -453,7 +417,7 @@ def test_the_tail_of_an_endless_line_is_short():
 
 @pytest.mark.parametrize("cut", [1, 5, len(KEY) - 1])
 def test_a_secret_that_a_shown_line_cuts_does_not_appear(cut):
-    bar = Bar(secret=SECRET)
+    bar = Logged(secret=SECRET)
     bar.prints(b"key " + KEY[:cut])
     bar.shows(b"[h p] key \n")
     bar.prints(KEY[cut:] + b" end")
@@ -467,7 +431,7 @@ def test_a_secret_that_a_shown_line_cuts_does_not_appear(cut):
 @pytest.mark.parametrize("cut", [0, 1, 5, 9, 10, 12])
 def test_a_long_line_that_is_shown_in_parts_is_not_cut_between_a_name_and_its_secret(cut):
     line = b"API_TOKEN=disabled"
-    bar = Bar(secret=SECRET)
+    bar = Logged(secret=SECRET)
     bar.prints(b"x" * 5000 + line[:cut])
     bar.shows(b"[h p] " + b"x" * 5000 + b"\n")
     bar.prints(line[cut:] + b"\n")
@@ -476,7 +440,7 @@ def test_a_long_line_that_is_shown_in_parts_is_not_cut_between_a_name_and_its_se
 
 @pytest.mark.parametrize("cut", range(3, 18, 3))
 def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cut):
-    bar = Bar(secret=Secrets({"API_TOKEN": "disabled"}))
+    bar = Logged(secret=Secrets({"API_TOKEN": "disabled"}))
     line = b"API_TOKEN=disabled"
     bar.prints(b"y" * 1000 + line + b" " + b"x" * ((1 << 14) - 1 - len(line) + cut))
     bar.log.drain("p")
@@ -486,7 +450,7 @@ def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cu
 
 @pytest.mark.parametrize("line", [b"git+https://me:Zq7-Lw0Xk@x/a", b"https://x/?a=1&X-Amz-Signature=Zq7-Lw0Xk&b"])
 @pytest.mark.parametrize("before", [0, 5000], ids=["short", "long"])
-def test_a_url_that_a_shown_line_cuts_anywhere_tells_no_secret(before, line):
+def test_a_url_that_a_shown_line_cuts_anywhere_shows_no_secret(before, line):
     """In each part by itself, and in all together: nobody has told of this password."""
     for cut in range(1, len(line)):
         sink = Reader()
@@ -501,7 +465,7 @@ def test_a_url_that_a_shown_line_cuts_anywhere_tells_no_secret(before, line):
         assert "Xk" not in log._tails["p"].whole().decode()
 
 
-def test_what_we_say_is_labelled_line_by_line():
+def test_our_own_lines_are_labelled_one_by_one():
     sink = Reader()
     labelled, plain = Log("h", fd=sink.fd), Log("h", fd=sink.fd, prefix=False)
     labelled.print("one\ntwo")
@@ -509,19 +473,15 @@ def test_what_we_say_is_labelled_line_by_line():
     assert sink.close(labelled, plain) == b"[h] one\n[h] two\nthree\n"
 
 
-def test_what_we_say_does_not_cut_into_lines_of_processes():
-    sink = Reader()
-    log = Log("h", fd=sink.fd)
-    out, err = log.open_pipes("p")
-    os.close(err)
-    writer = threading.Thread(target=write_and_close, args=(out, (b"y" * 70_000 + b"\n") * 200))
+def test_our_own_lines_do_not_cut_into_lines_of_processes():
+    job = Logged()
+    writer = threading.Thread(target=write_and_close, args=(job.process("q"), (b"y" * 70_000 + b"\n") * 200))
     writer.start()
     for _ in range(500):
-        log.print("ours")
+        job.log.print("ours")
     writer.join(timeout=240)
-    log.drain()
-    lines = sink.close(log).splitlines()
-    assert set(lines) == {b"[h] ours", b"[h p] " + b"y" * 70_000}
+    lines = job.ends().splitlines()
+    assert set(lines) == {b"[h] ours", b"[h q] " + b"y" * 70_000}
     assert len(lines) == 700
 
 
@@ -558,65 +518,48 @@ def test_a_stdout_that_does_not_block_loses_nothing():
     log.drain()
 
 
-def test_many_processes_come_and_go_without_leaking_pipes():
-    sink = Reader()
-    log = Log("h", fd=sink.fd)
+def test_processes_that_come_and_go_leak_no_pipes():
+    job = Logged()
     before = len(list(Path("/proc/self/fd").iterdir()))
     for number in range(500):
-        out, err = log.open_pipes(f"p{number}")
-        os.close(err)
-        write_and_close(out, b"x\n")
-    log.drain()
+        write_and_close(job.process(f"p{number}"), b"x\n")
+    job.log.drain()
     eventually(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before, within=60)
-    assert sink.close(log).count(b"\n") == 500
+    assert job.ends().count(b"\n") == 500
 
 
 # --- secrets ---
 
 
 def test_secrets_of_processes_and_of_ours_are_masked():
-    sink = Reader()
-    log = Log("h", fd=sink.fd, secret=SECRET)
-    out, err = log.open_pipes("p")
-    write_and_close(out, b"AWS_SECRET_ACCESS_KEY=" + KEY + b"\nAPI_TOKEN=disabled\ndropout disabled\n")
-    write_and_close(err, b"")
-    log.print(f"running with {KEY.decode()}")
-    log.drain()
-    assert KEY.decode() not in log.tail("p")
-    assert sorted(sink.close(log).splitlines()) == [
+    job = Logged(secret=SECRET)
+    job.prints(b"AWS_SECRET_ACCESS_KEY=" + KEY + b"\nAPI_TOKEN=disabled\ndropout disabled\n")
+    job.log.print(f"running with {KEY.decode()}")
+    assert sorted(job.ends().splitlines()) == [
         b"[h p] API_TOKEN=***",
         b"[h p] AWS_SECRET_ACCESS_KEY=***",
         b"[h p] dropout disabled",
         b"[h] running with ***",
     ]
+    assert KEY.decode() not in job.log.tail("p")
 
 
 @pytest.mark.parametrize("cut", range(0, len(KEY) + 1, 5))
 def test_a_secret_that_arrives_in_two_parts_is_masked(cut):
-    sink = Reader()
-    log = Log("h", fd=sink.fd, secret=SECRET)
-    out, err = log.open_pipes("p")
-    os.close(err)
-    os.write(out, b"key " + KEY[:cut])
-    log.drain()
-    assert cut < len(KEY) or KEY.decode() not in log.tail("p")  # what is read so far is masked, too
-    os.write(out, KEY[cut:] + b" end\n")
-    os.close(out)
-    log.drain()
-    assert sink.close(log) == b"[h p] key *** end\n"
+    job = Logged(secret=SECRET)
+    job.prints(b"key " + KEY[:cut])
+    job.log.drain()
+    assert cut < len(KEY) or KEY.decode() not in job.log.tail("p")  # what is read so far is masked, too
+    job.prints(KEY[cut:] + b" end\n")
+    assert job.ends() == b"[h p] key *** end\n"
 
 
 def test_a_secret_without_end_of_line_is_masked_at_the_end():
-    sink = Reader()
-    log = Log("h", fd=sink.fd, secret=SECRET)
-    out, err = log.open_pipes("p")
-    os.write(out, KEY)
-    log.drain()
-    log.flush_unfinished()
-    for fd in (out, err):
-        os.close(fd)
-    log.drain()
-    assert sink.close(log) == b"[h p] ***\n"
+    job = Logged(secret=SECRET)
+    job.prints(KEY)
+    job.log.drain()
+    job.log.flush_unfinished()
+    assert job.ends() == b"[h p] ***\n"
 
 
 @pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
@@ -624,18 +567,12 @@ def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch)
     """Such a line is written in parts, cut wherever a read ends: the secret may lie across a cut."""
     monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE_BYTES", 100_000)
     data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
-    sink = Reader()
-    log = Log("h", fd=sink.fd, secret=SECRET)
-    out, err = log.open_pipes("p")
-    os.close(err)
+    job = Logged(secret=SECRET)
     for at in range(0, len(data), 1 << 12):  # as small as a read may be
-        os.write(out, data[at : at + (1 << 12)])
-        log.drain()
-    os.close(out)
-    log.drain()
-    text = sink.close(log)
-    joined = text.replace(b"[h p] ", b"").replace(b"\n", b"")
-    assert joined == data.replace(KEY, b"***")
+        job.prints(data[at : at + (1 << 12)])
+        job.log.drain()
+    text = job.ends()
+    assert text.replace(b"[h p] ", b"").replace(b"\n", b"") == data.replace(KEY, b"***")
     assert text.count(b"\n") > 2
 
 

@@ -37,7 +37,7 @@ MACHINES = {
 
 
 @pytest.mark.parametrize("mount, root, groups, folder, name, text", MACHINES.values(), ids=MACHINES)
-def test_growth_is_seen_once(tmp_path, mount, root, groups, folder, name, text):
+def test_a_new_kill_is_reported_once(tmp_path, mount, root, groups, folder, name, text):
     process = machine(tmp_path, mount=mount, root=root, groups=groups, folder=folder, files={name: text.format(3)})
     found = Meter(process)
     assert found.killed_since() == "", "what was killed before we came is not ours"
@@ -46,7 +46,7 @@ def test_growth_is_seen_once(tmp_path, mount, root, groups, folder, name, text):
     assert found.killed_since() == ""
 
 
-def test_the_figures(tmp_path):
+def test_a_kill_is_reported_with_limit_and_peak(tmp_path):
     files = {"memory.events": EVENTS.format(0), "memory.max": f"{512 << 20}\n", "memory.peak": f"{511 << 20}\n"}
     process = machine(tmp_path, mount=V2, root="/", groups="0::/\n", folder="", files=files)
     found = Meter(process)
@@ -57,7 +57,7 @@ def test_the_figures(tmp_path):
 
 
 @pytest.mark.parametrize("limit", ["max\n", "9223372036854771712\n", ""])
-def test_a_limit_that_is_none(tmp_path, limit):
+def test_a_missing_limit_is_not_shown(tmp_path, limit):
     files = {"memory.oom_control": CONTROL.format(0), "memory.limit_in_bytes": limit}
     process = machine(tmp_path, mount=V1, root="/", groups="5:memory:/\n", folder="", files=files)
     found = Meter(process)
@@ -66,12 +66,12 @@ def test_a_limit_that_is_none(tmp_path, limit):
 
 
 @pytest.mark.parametrize("files", [{}, {"memory.events": "garbage"}, {"memory.events": "oom_kill many\n"}])
-def test_a_kernel_that_does_not_tell(tmp_path, files):
+def test_a_kernel_without_the_counter_reports_no_kill(tmp_path, files):
     process = machine(tmp_path, mount=V2, root="/", groups="0::/\n", folder="", files=files)
     found = Meter(process)
     (tmp_path / "cgroup" / "memory.events").write_text(EVENTS.format(1))
     assert found.killed_since() == "", "it told nothing when we came: this need not have happened since then"
 
 
-def test_no_control_groups_at_all(tmp_path):
+def test_without_control_groups_no_kill_is_reported(tmp_path):
     assert Meter(tmp_path).killed_since() == ""

@@ -7,7 +7,7 @@ import pytest
 from entrypoint.launcher.host.process import scratch
 
 
-def test_a_file_without_a_name_where_none_can_lie_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nameless_file_lies_on_disk_where_none_can_lie_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> int:
         raise PermissionError(1, os.strerror(1))
 

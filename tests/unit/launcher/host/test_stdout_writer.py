@@ -8,7 +8,7 @@ from entrypoint.launcher.host.stdout_writer import Sink
 
 SIZE = 4096  # bytes that the pipe holds
 FULL = b"-" * SIZE
-FIRST, SECOND = b"first\n" * 5_000, b"second\n" * 5_000
+FIRST = b"first\n" * 5_000
 
 
 class Full:
@@ -28,36 +28,6 @@ class Full:
     def close(self) -> None:
         os.close(self.reader)
         os.close(self.writer)
-
-
-def test_two_threads_that_are_to_write_at_the_same_time_do_so_in_order(monkeypatch):
-    """The sink's own thread sees waiting data; before it takes them, the reading thread does."""
-    pipe, write = Full(), Sink._write_until
-    woken, comes, tries = threading.Event(), threading.Event(), threading.Event()
-
-    def late(sink: Sink, until: float | None) -> None:
-        if threading.current_thread().name == "sink" and not tries.is_set():
-            woken.set()
-            comes.wait(60)
-            tries.set()
-        if threading.current_thread().name == "reads":
-            comes.set()
-        write(sink, until)
-
-    monkeypatch.setattr(Sink, "_write_until", late)
-    sink = Sink(pipe.writer)
-    sink.put(FIRST)
-    sink.hand_over()
-    assert woken.wait(60)
-    reads = threading.Thread(target=sink.catch_up, args=(1.0,), name="reads", daemon=True)
-    reads.start()
-    assert tries.wait(60)
-    sink.put(SECOND)
-    sink.hand_over()
-    reads.join(60)
-    assert pipe.read(SIZE + len(FIRST) + len(SECOND)) == FULL + FIRST + SECOND
-    assert sink.finish() == 0
-    pipe.close()
 
 
 def no_more_threads(monkeypatch) -> None:
@@ -100,7 +70,7 @@ def test_without_a_thread_what_waits_is_written_when_somebody_reads(monkeypatch)
     pipe.close()
 
 
-def test_who_is_told_to_end_while_it_waits_for_a_reader_hurries(monkeypatch):
+def test_a_stop_shortens_the_wait_for_a_reader(monkeypatch):
     monkeypatch.setattr("entrypoint.launcher.host.stdout_writer.HURRY_SECONDS", 0.2)
     full, told, missing = Full(), [], []
     sink = Sink(full.writer)

@@ -12,7 +12,7 @@ from entrypoint.launcher.host.terminator import Terminator
 from entrypoint.launcher.policy.events import Survived
 
 
-def test_what_is_left_behind_is_told_before_the_end_of_what_has_left_it():
+def test_what_a_process_leaves_is_reported_before_its_own_end():
     """Something else may happen in between, which the loop handles first."""
     script = subprocess.Popen(
         ["sh", "-c", "trap '' TERM; sleep 600 & echo up; wait"],

@@ -28,7 +28,6 @@ from entrypoint.launcher.job.channels import (
 )
 from entrypoint.launcher.job.choices import ChannelGroup
 from entrypoint.launcher.job.config import read_job
-from entrypoint.launcher.plan.plan import Flag, Plan, Role
 from entrypoint.launcher.plan.planner import plan_for
 from sagemaker_tf_data import channels as library
 from sagemaker_tf_data.places import Place
@@ -44,13 +43,13 @@ def channels(*names: str, groups: tuple[tuple[str, str], ...] = (), **described:
 # --- what inputdataconfig.json says ---
 
 
-def test_what_is_missing_has_the_defaults_that_local_mode_needs():
+def test_missing_facts_of_a_channel_have_the_defaults_of_local_mode():
     found = read_channels({"a": {"TrainingInputMode": "File"}, "b": None, "c": {"S3DistributionType": None}}, "x")
     assert found.all == tuple(Channel(name=name) for name in "abc")
     assert (found.all[0].mode, found.all[0].distribution, found.all[0].wrapper) == ("File", "FullyReplicated", "None")
 
 
-def test_what_is_there_is_read():
+def test_facts_of_a_channel_are_read():
     (found,) = read_channels({"a": {**PIPE, **SHARDED, "RecordWrapperType": "RecordIO", "new": 1}}, "x").all
     assert (found.mode, found.distribution, found.wrapper) == ("Pipe", "ShardedByS3Key", "RecordIO")
 
@@ -64,7 +63,7 @@ def test_what_is_there_is_read():
         ("File", '"File" for channel "train"; wanted an object'),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path, described, said):
+def test_wrong_fact_of_a_channel_is_named(tmp_path, described, said):
     write_config(tmp_path, resources(["algo-1"]), PROGRAM, {"train": described})
     with pytest.raises(ConfigError) as caught:
         read_job(tmp_path, {}, tmp_path / "run")
@@ -88,7 +87,7 @@ def test_what_is_wrong_is_named(tmp_path, described, said):
     ],
     ids=" ".join,
 )
-def test_a_group_is_read_in_natural_order(listed):
+def test_channels_of_a_group_are_read_in_the_order_of_their_numbers(listed):
     (group,) = sources(channels(*listed), len(listed))
     in_order = sorted(listed, key=lambda name: int("".join(c for c in name if c.isdigit()) or -1))
     assert [channel.name for channel in group.channels] == in_order
@@ -112,7 +111,7 @@ def test_a_group_is_read_in_natural_order(listed):
     ],
     ids=str,
 )
-def test_no_group(listed, most):
+def test_other_channels_are_no_group(listed, most):
     assert [source.name for source in sources(channels(*listed), most)] == sorted(listed)
 
 
@@ -147,7 +146,7 @@ def test_no_channel_is_lost_and_none_is_there_twice(described, most):
         ("train=off,test=same", {"test": False}),
     ],
 )
-def test_the_setting(tmp_path, text, own):
+def test_setting_says_which_channels_are_groups(tmp_path, text, own):
     write_config(
         tmp_path, resources(["algo-1"]), PROGRAM, {name: {} for name in ("train", "train-1", "test", "test-1")}
     )
@@ -159,7 +158,7 @@ def test_the_setting(tmp_path, text, own):
 
 
 @pytest.mark.parametrize("text", ["yes", "train", "train=", "own,same", "train=own,train=same", "=", "a=own,,"])
-def test_a_setting_that_says_nothing(tmp_path, text):
+def test_senseless_channel_groups_are_refused(tmp_path, text):
     write_config(tmp_path, resources(["algo-1"]), PROGRAM)
     with pytest.raises(ConfigError, match=r"ENTRYPOINT_CHANNEL_GROUPS is .*; wanted own, same or off"):
         read_job(tmp_path, {"ENTRYPOINT_CHANNEL_GROUPS": text}, tmp_path / "run")
@@ -192,37 +191,26 @@ def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> C
     return times
 
 
-cells = st.sampled_from([*Distribution]), st.sampled_from([*InputMode])
-
-
-@given(hosts=st.integers(1, 5), local=st.integers(1, 4), distribution=cells[0], mode=cells[1])
-def test_shared_channels_are_read_once(hosts, local, distribution, mode):
-    found = channels("train", S3DistributionType=distribution, TrainingInputMode=mode)
+@given(
+    hosts=st.integers(1, 5),
+    local=st.integers(1, 4),
+    distribution=st.sampled_from([*Distribution]),
+    mode=st.sampled_from([*InputMode]),
+    kind=st.sampled_from(["shared", ChannelGroup.OWN, ChannelGroup.SAME]),
+)
+def test_processes_read_every_record_once(hosts, local, distribution, mode, kind):
+    """They share a channel, or each has one of a group, with data of its own or the same in all."""
+    listed = ["train"] if kind == "shared" else [f"train-{number + 1}" for number in range(local)]
+    groups = () if kind == "shared" else (("train", kind),)
+    found = channels(*listed, groups=groups, S3DistributionType=distribution, TrainingInputMode=mode)
     places = [name for name in names(hosts) for _ in range(local)]
-    assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
-
-
-@given(hosts=st.integers(1, 5), local=st.integers(2, 4), distribution=cells[0], mode=cells[1])
-def test_one_channel_per_local_rank_is_read_once(hosts, local, distribution, mode):
-    listed = [f"train-{number + 1}" for number in range(local)]
-    found = channels(*listed, S3DistributionType=distribution, TrainingInputMode=mode)
-    places = [name for name in names(hosts) for _ in range(local)]
-    data = data_in(found, same=False)
-    assert read_by_all(found, places, data) == Counter(record for each in data.values() for record in each)
-
-
-@given(hosts=st.integers(1, 5), local=st.integers(2, 4), distribution=cells[0], mode=cells[1])
-def test_channels_of_the_same_data_are_read_once_together(hosts, local, distribution, mode):
-    listed = [f"train-{number + 1}" for number in range(local)]
-    kind = {"S3DistributionType": distribution, "TrainingInputMode": mode}
-    found = channels(*listed, groups=(("train", ChannelGroup.SAME),), **kind)
-    places = [name for name in names(hosts) for _ in range(local)]
-    assert read_by_all(found, places, data_in(found, same=True)) == Counter(RECORDS)
+    data = data_in(found, same=kind is ChannelGroup.SAME)
+    assert read_by_all(found, places, data) == Counter(set().union(*data.values()))
 
 
 @given(local_sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), same=st.booleans())
-def test_hosts_with_different_numbers_of_processes(local_sizes, same):
-    """Fully replicated, every record is still read once; one channel per local rank is for the fullest host."""
+def test_hosts_with_different_numbers_of_processes_read_every_record_once(local_sizes, same):
+    """If it is fully replicated; one channel per local rank is for the fullest host."""
     most = max(local_sizes)
     listed = ["train", *(f"train-{number}" for number in range(1, most))]
     found = channels(*listed, groups=(("", ChannelGroup.SAME if same else ChannelGroup.OWN),))
@@ -232,7 +220,7 @@ def test_hosts_with_different_numbers_of_processes(local_sizes, same):
 
 
 @given(st.data())
-def test_a_rank_that_was_moved_by_mpirun(data):
+def test_ranks_that_mpirun_has_moved_read_every_record_once(data):
     """Ranks dealt out one host after the other (--map-by node) are not where the plan has them; all is read once."""
     hosts, local = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 4))
     found = channels(*(f"train-{n}" for n in range(1, local + 1)), "x", "y", "z")
@@ -246,134 +234,54 @@ def test_a_rank_that_was_moved_by_mpirun(data):
     assert times == Counter(record for each in records.values() for record in each)
 
 
-def test_a_rank_in_its_place_is_as_planned():
+def test_rank_in_its_place_reads_as_planned():
     for reader, host in zip(readers(["a", "a", "b"]), [0, 0, 1], strict=True):  # mpirun's numbers alone do not say it
         assert reader.at(host, reader.size, reader.rank, reader.local_size, reader.local_rank) is reader
 
 
-# --- who trains ---
-
-INPUTS = {"train": PIPE, "train-1": PIPE, "words": SHARDED, "all": {}}
+# --- what is said of it; which process reads what is in tests/configs/*/plan.txt ---
 
 
-def plan(base, count: int, environment: dict[str, str], inputs=INPUTS, **more) -> Plan:
-    write_config(base, resources(names(count), **more), PROGRAM, inputs)
-    return plan_for(read_job(base, {f"ENTRYPOINT_{key}": value for key, value in environment.items()}, base / "run"))
+def notes(base, environment: dict[str, str], inputs) -> list[str]:
+    """Return the notes on a plan for two hosts."""
+    write_config(base, resources(names(2)), PROGRAM, inputs)
+    job = read_job(base, {f"ENTRYPOINT_{key}": value for key, value in environment.items()}, base / "run")
+    return [note for note in plan_for(job).notes if "no distribution is configured" not in note]
 
 
-def shards(found: Plan, name: str, host: str = "", flags=()) -> dict[str, tuple[str, int, int]]:
-    spec = next(each for each in found.processes if each.name == name and host in ("", each.host))
-    read = found.channels.shards(spec.reader_with(flags))
-    return {key: (each["channel"], each["count"], each["index"]) for key, each in read.items()}
-
-
-EVERYTHING = {name: (name, 1, 0) for name in INPUTS}
-
-
-@pytest.mark.parametrize("mode, process", [("mpi", "rank"), ("mwms", "worker/"), ("jax", "worker/")])
-def test_ranks_and_mirrored_workers(tmp_path, mode, process):
-    found = plan(tmp_path, 3, {"MODE": mode, "PROCESSES_PER_HOST": "2"})
-    assert shards(found, f"{process} 3" if mode == "mpi" else f"{process}3") == {
-        "train": ("train-1", 3, 1),
-        "words": ("words", 2, 1),
-        "all": ("all", 6, 3),
-    }
-
-
-def test_scripts_that_share_nothing_are_told_nothing(tmp_path):
-    """They may start ranks or a cluster of their own, whose numbers would differ from ours."""
-    found = plan(tmp_path, 3, {"MODE": "single"})
-    assert not any(spec.reads for spec in found.processes)
-
-
-def test_worker_servers_read_and_their_chief_does_not(tmp_path):
-    found = plan(tmp_path, 3, {"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"})
-    assert shards(found, "chief/0") == EVERYTHING
-    # The chief's host has one worker, the others two: train-1 is read there only.
-    assert [shards(found, f"worker/{index}")["train"] for index in range(5)] == [
-        ("train", 3, 0),
-        ("train", 3, 1),
-        ("train-1", 2, 0),
-        ("train", 3, 2),
-        ("train-1", 2, 1),
-    ]
-    assert [shards(found, f"worker/{index}")["all"] for index in range(5)] == [("all", 5, n) for n in range(5)]
-    assert not any(spec.reads for spec in found.processes if spec.role in (Role.PS, Role.PREPARE))
-
-
-@pytest.mark.parametrize("name, flags, trains", [
-    ("auto", (), False), ("auto", (Flag.TF1_SESSIONS,), True), ("chief", (Flag.TF1_SESSIONS,), True),
-    ("master", (), True),
-])  # fmt: skip
-def test_a_chief_trains_if_it_is_tensorflow_1s(tmp_path, name, flags, trains):
-    found = plan(tmp_path, 3, {"MODE": "ps", "PS_CHIEF_NAME": name}, {"all": {}})
-    read = [shards(found, process, "", flags)["all"][1:] for process in ("chief/0", "worker/0", "worker/1")]
-    assert read == ([(3, 0), (3, 1), (3, 2)] if trains else [(1, 0), (2, 0), (2, 1)])
-
-
-def test_evaluators_and_hosts_outside_read_everything(tmp_path):
-    found = plan(tmp_path, 2, {"MODE": "mwms", "EVALUATOR": "first", "PROCESSES_PER_HOST": "2"})
-    assert shards(found, "evaluator/0") == EVERYTHING
-    groups = [
-        {"instance_group_name": "data", "hosts": ["algo-1"]},
-        {"instance_group_name": "gpus", "hosts": ["algo-2", "algo-3"]},
-    ]
-    write_config(
-        tmp_path,
-        resources(names(3), instance_groups=groups),
-        {**PROGRAM, "sagemaker_distribution_instance_groups": '["gpus"]'},
-        INPUTS,
-    )
-    found = plan_for(read_job(tmp_path, {"ENTRYPOINT_MODE": "mwms"}, tmp_path / "run"))
-    assert shards(found, "script", "algo-1") == EVERYTHING
-    assert [shards(found, f"worker/{n}")["all"] for n in range(2)] == [("all", 2, 0), ("all", 2, 1)]
-    assert not found.notes  # what ShardedByS3Key gives to algo-1 is read there
-
-
-# --- what is said of it ---
+TWO_RANKS = {"MODE": "mpi", "PROCESSES_PER_HOST": "2"}
+WORKER_SERVERS = {"MODE": "ps", "PS_WORKERS": "server"}
+TWO_SERVERS = {**WORKER_SERVERS, "PROCESSES_PER_HOST": "2"}
 
 
 @pytest.mark.parametrize(
     "environment, inputs, said",
     [
-        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": PIPE}, "channel eval is a pipe, which one process"),
+        (TWO_RANKS, {"eval": PIPE}, "channel eval is a pipe, which one process"),
         ({"MODE": "mpi"}, {"eval": PIPE}, None),
-        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2"}, {"eval": {}}, None),
+        (TWO_RANKS, {"eval": {}}, None),
+        (TWO_RANKS, {"eval": PIPE, "eval-1": PIPE}, "reads all of it: set ENTRYPOINT_CHANNEL_GROUPS=eval=same, and"),
+        ({**TWO_RANKS, "CHANNEL_GROUPS": "eval=own"}, {"eval": PIPE, "eval-1": PIPE}, None),
+        ({**TWO_RANKS, "CHANNEL_GROUPS": "same"}, {"eval": {}, "eval-1": {}}, None),
+        (WORKER_SERVERS, {"train": SHARDED}, "not all of the part of algo-1 is read"),
+        (WORKER_SERVERS, {"train": {}}, None),
+        (TWO_SERVERS, {"train": SHARDED}, None),
         (
-            {"MODE": "mpi", "PROCESSES_PER_HOST": "2"},
-            {"eval": PIPE, "eval-1": PIPE},
-            "every process reads all of it: set ENTRYPOINT_CHANNEL_GROUPS=eval=same, and",
-        ),
-        (
-            {"MODE": "mpi", "PROCESSES_PER_HOST": "2", "CHANNEL_GROUPS": "eval=own"},
-            {"eval": PIPE, "eval-1": PIPE},
-            None,
-        ),
-        ({"MODE": "mpi", "PROCESSES_PER_HOST": "2", "CHANNEL_GROUPS": "same"}, {"eval": {}, "eval-1": {}}, None),
-        ({"MODE": "ps", "PS_WORKERS": "server"}, {"train": SHARDED}, "not all of the part of algo-1 is read"),
-        ({"MODE": "ps", "PS_WORKERS": "server"}, {"train": {}}, None),
-        ({"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"}, {"train": SHARDED}, None),
-        (
-            {"MODE": "ps", "PS_WORKERS": "server", "PROCESSES_PER_HOST": "2"},
+            TWO_SERVERS,
             {"train": SHARDED, "train-1": SHARDED},
             "channel train is ShardedByS3Key, and not all of the part of algo-1 is read",
         ),
-        (
-            {"MODE": "mpi", "CHANNEL_GROUPS": "trian=same"},
-            {"train": {}},
-            'names "trian", and no group of channels is called so',
-        ),
+        ({"MODE": "mpi", "CHANNEL_GROUPS": "trian=same"}, {"train": {}}, 'names "trian", and no group of channels is'),
         ({"MODE": "single"}, {"train": {**PIPE, **SHARDED}}, None),
     ],
 )
-def test_what_is_not_read_as_one_may_think(tmp_path, environment, inputs, said):
-    found = plan(tmp_path, 2, environment, inputs).notes
-    notes = [note for note in found if "no distribution is configured" not in note]
-    assert said in notes[0] if said else not notes
+def test_unexpected_reading_of_channels_is_noted(tmp_path, environment, inputs, said):
+    found = notes(tmp_path, environment, inputs)
+    assert said in found[0] if said else not found
 
 
 @given(described=odd_channels, hosts=st.integers(1, 3), local=st.integers(1, 4))
-def test_the_library_of_scripts_comes_to_the_same(described, hosts, local):
+def test_library_of_scripts_computes_the_same_shards(described, hosts, local):
     """It reads ENTRYPOINT_SHARDS, or computes it by the same rules where a script runs without the launcher."""
     mine = read_channels(described, "x")
     theirs = [
@@ -384,13 +292,9 @@ def test_the_library_of_scripts_comes_to_the_same(described, hosts, local):
     ]
     for reader in readers([name for name in names(hosts) for _ in range(local)]):
         place = Place(
-            size=reader.size,
-            rank=reader.rank,
-            local_size=local,
-            local_rank=reader.local_rank,
-            hosts=hosts,
-            host=reader.host_index,
-        )
+            size=reader.size, rank=reader.rank, local_size=local, local_rank=reader.local_rank,
+            hosts=hosts, host=reader.host_index,
+        )  # fmt: skip
         environment = {library.SHARDS: json.dumps(mine.shards(reader))}
         assert library.parts(environment) == library.shares(theirs, place)
 

@@ -22,14 +22,14 @@ def folder(path: Path, *programs: str, mpirun: str = "") -> str:
 
 
 @pytest.mark.parametrize("daemon, expected", [("orted", ORTE), ("prted", PRRTE)])
-def test_the_daemon_tells_and_mpirun_is_not_asked(tmp_path, daemon, expected):
+def test_daemon_on_the_path_shows_the_version_of_open_mpi(tmp_path, daemon, expected):
     path = ":".join([folder(tmp_path / "a"), folder(tmp_path / "b", daemon), folder(tmp_path / "c", "mpirun")])
     assert major_version({"PATH": path}) == expected
 
 
 @pytest.mark.parametrize("daemons", [(), ("orted", "prted")], ids=len)
 @pytest.mark.parametrize("version, expected", [("4.1.8", ORTE), ("3.1.3", ORTE), ("5.0.7", PRRTE), ("6.0.0a1", PRRTE)])
-def test_where_the_daemons_do_not_tell_mpirun_is_asked(tmp_path, daemons, version, expected):
+def test_mpirun_is_asked_for_its_version_if_the_daemons_do_not_show_it(tmp_path, daemons, version, expected):
     path = folder(tmp_path / "bin", *daemons, mpirun=SAYS.format(version))
     assert major_version({"PATH": path}) == expected
 
@@ -46,7 +46,7 @@ def test_another_mpi_is_refused_by_what_it_says(tmp_path):
         read(tmp_path / "job", 2, MPI, {"PATH": path})
 
 
-def test_a_job_without_mpi_does_not_look(tmp_path):
+def test_job_without_mpi_looks_for_no_mpirun(tmp_path):
     path = folder(tmp_path / "bin", mpirun="HYDRA build details")
     assert read(tmp_path / "job", 2, {}, {"PATH": path}).open_mpi == ORTE
     assert read(tmp_path / "another", 2, MPI, {}).open_mpi == ORTE  # nothing is there, and nobody is asked

@@ -1,32 +1,38 @@
 """Test settings.py: the table of settings, and that it is true."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+from entrypoint.cli.main import run
 from entrypoint.launcher.host.descendants import MARK
 from entrypoint.launcher.job.channels import SHARDS
 from entrypoint.launcher.job.job import MARKS
-from entrypoint.launcher.job.settings import FOR_USERS, SET_BY_US, SETTINGS, Settings, read_settings, settings_table
+from entrypoint.launcher.job.settings import FOR_USERS, SET_BY_US, SETTINGS, Settings, read_settings
 from entrypoint.launcher.plan.plan import ADDRESS, ATTEMPT
 from entrypoint.launcher.plan.ssh import OPTIONS, RANKS_SOCKET
 from entrypoint.simulate.spec import settings_in
+
+ROOT = Path(__file__).resolve().parents[4]
+TABLE = (ROOT / "entrypoint/launcher/job/settings.md").read_text()
 
 
 def test_users_have_few_settings():
     assert len(FOR_USERS) <= 34
 
 
-def test_the_table_has_every_setting_of_users_once_with_its_default_and_meaning():
-    rows = settings_table().splitlines()
-    assert rows[0].startswith("| setting |")
-    body = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
-    assert [row[0].strip("` ") for row in body] == [f"ENTRYPOINT_{name.upper()}" for name in FOR_USERS]
-    defaults = {row[0].strip("` "): row[1].strip("` ") for row in body}
-    assert defaults["ENTRYPOINT_PEER_TIMEOUT"] == "5.0"
-    assert defaults["ENTRYPOINT_LOG_PREFIX"] == "true"
-    assert defaults["ENTRYPOINT_MODE"] == "auto"
-    assert all(len(row) == 3 and row[2] for row in body)
+def test_table_has_every_setting_of_users_with_its_default_and_meaning():
+    rows = [re.fullmatch(r"\| `ENTRYPOINT_(\w+)` \| (.*?) ?\| (.+) \|", row) for row in TABLE.splitlines()[2:]]
+    shown = {row[1].lower(): row[2] for row in rows}
+    assert list(shown) == FOR_USERS and len(rows) == len(FOR_USERS)
+    for name, text in shown.items():
+        default = SETTINGS[name].default
+        words = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        # Where the default depends on the job, the text gives it.
+        depends = default in ("", ()) or name in ("processes_per_host", "ps_count")
+        assert text == ("" if depends else json.dumps(words).strip('"')), name
 
 
 def wrong(environment: dict, hyperparameters: dict | None = None) -> str:
@@ -52,15 +58,15 @@ def test_grace_leaves_time_before_sagemaker_kills():
     assert Settings().stop_grace + Settings().failure_grace + 10 < 120
 
 
-def test_the_page_of_the_docs_is_what_the_command_prints():
-    page = Path(__file__).resolve().parents[4] / "docs" / "settings.md"
-    assert page.read_text().endswith("\n" + settings_table() + "\n")
+def test_page_of_the_docs_is_what_the_command_prints(capsys):
+    assert (ROOT / "docs/settings.md").read_text().endswith("\n" + TABLE)
+    assert run(["settings"]) == 0 and capsys.readouterr().out == TABLE
 
 
 @pytest.mark.parametrize("setting", ["run_dir", "heartbeat"])
-def test_an_internal_setting_is_no_hyperparameter_and_on_no_page(setting):
+def test_internal_setting_is_no_hyperparameter_and_on_no_page(setting):
     name = f"sagemaker_entrypoint_{setting}"
-    assert setting.upper() not in settings_table()
+    assert setting.upper() not in TABLE
     assert f"unknown hyperparameter {name}" in wrong({}, {name: "/tmp/x"})
 
 
@@ -74,19 +80,19 @@ def test_an_internal_setting_is_no_hyperparameter_and_on_no_page(setting):
         ("ENTRYPOINT_QQQQ", None),
     ],
 )
-def test_an_unknown_variable_is_warned_of_with_the_nearest_setting(variable, near):
+def test_unknown_variable_is_warned_of_with_the_nearest_setting(variable, near):
     settings, warnings, errors = read_settings({variable: "ps"}, {})
     assert settings == Settings() and not errors
     question = f"; did you mean {near}? `entrypoint settings` lists all" if near else ""
     assert warnings == [f"environment variable {variable} is not a setting of the launcher; ignored{question}"]
 
 
-def test_an_unknown_choice_gets_the_nearest_one():
+def test_unknown_choice_is_answered_with_the_nearest_one():
     text = "is 'allways'; wanted one of auto, always, never; did you mean always?"
     assert wrong({"ENTRYPOINT_PIN_GPUS": "allways"}).endswith(text)
 
 
-def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
+def test_variables_that_the_launcher_sets_are_no_settings():
     """As when a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
     assert {SHARDS, ADDRESS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
     environment = dict.fromkeys(SET_BY_US, "x")
@@ -94,11 +100,11 @@ def test_what_the_launcher_sets_for_its_children_is_not_warned_of():
     assert settings_in({**environment, "ENTRYPOINT_MODE": "ps"}) == {"ENTRYPOINT_MODE": "ps"}
 
 
-def test_a_peer_timeout_below_two_heartbeats_is_refused():
+def test_peer_timeout_below_two_heartbeats_is_refused():
     assert "at least twice" in wrong({"ENTRYPOINT_PEER_TIMEOUT": "1", "ENTRYPOINT_HEARTBEAT": "0.8"})
 
 
-def test_what_is_wrong_keeps_nothing_else_from_being_read():
+def test_wrong_setting_keeps_no_other_from_being_read():
     environment = {
         "ENTRYPOINT_MODE": "none such",
         "ENTRYPOINT_CONTROL_PORT": "8000",

@@ -59,7 +59,7 @@ def test_every_signal_is_128_more(number):
     assert str(exit).startswith("killed by ")
 
 
-def test_wait_statuses_are_the_kernels():
+def test_exit_is_read_from_a_wait_status_of_the_kernel():
     # Not forked: a copy of pytest whose exit goes wrong would go on with the tests.
     for command, exit in (("exit 3", Exit(code=3)), ("kill -KILL $$", Exit(code=137, signal=signal.SIGKILL))):
         pid = os.posix_spawn("/bin/sh", ["sh", "-c", command], {})
@@ -80,7 +80,7 @@ def test_a_cause_without_a_usable_code_still_fails(code):
 CAUSE = Cause(host="algo-2", process="worker/1", what="exit code 3", error="ValueError: x", details=RAISED, code=3)
 
 
-def test_failure_text():
+def test_failure_text_names_the_cause_first_and_ends_with_the_traceback():
     text = failed(CAUSE).failure_text()
     assert text.splitlines()[0] == "algo-2 worker/1 (exit code 3): ValueError: x"
     assert text.endswith("ValueError: too small")
@@ -104,7 +104,7 @@ def test_failure_text_keeps_the_end_of_a_long_traceback():
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3, 4, 10])
-def test_clip(limit):
+def test_clipped_text_keeps_the_limit(limit):
     assert len(clip("abcdefghijkl", limit)) <= max(limit, 3)
     assert clip("abc", 3) == "abc"
 
@@ -112,7 +112,7 @@ def test_clip(limit):
 # --- the failure file ---
 
 
-def test_failure_file(tmp_path):
+def test_failure_text_is_written_into_the_failure_file(tmp_path):
     path = tmp_path / "output" / "failure"  # the folder is made
     assert report.write_failure(path, failed(CAUSE)) == ""
     assert path.read_text() == failed(CAUSE).failure_text()
@@ -155,7 +155,7 @@ def test_a_failure_text_that_utf8_cannot_hold_is_written_nevertheless(tmp_path):
     assert (tmp_path / "failure").read_text().startswith("algo-2 worker/1 (exit code 3)")
 
 
-def test_a_success_leaves_its_marker_and_nothing_else_does(tmp_path):
+def test_only_a_success_leaves_the_marker_of_success(tmp_path):
     for outcome in (failed(CAUSE), stopped()):
         assert report.write_success(tmp_path / "success", outcome) == ""
     assert not (tmp_path / "success").exists()

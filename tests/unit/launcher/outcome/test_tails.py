@@ -1,11 +1,10 @@
-"""Test tails.py: what is kept of a process's output, so that its end can be explained."""
-
-from pathlib import Path
+"""Test Tail: what is kept of a process's output, so that its end can be explained."""
 
 import pytest
+from recorded import RECORDED, kept
 
 from entrypoint.launcher.outcome.explain import explain
-from entrypoint.launcher.outcome.outcome import LAST_BYTES, Exit, Tail
+from entrypoint.launcher.outcome.outcome import LAST_BYTES, Exit
 
 BEGIN = 'Traceback (most recent call last):\n  File "/opt/ml/code/train.py", line 7, in <module>\n    fit(d)\n'
 SAID = "ValueError: Attempt to convert a value (PerReplica:{\n"
@@ -13,16 +12,9 @@ END = "}) with an unsupported type (<class 'PerReplica'>) to a Tensor.\n"
 NUMBERS = "        [1.4317296, 1.7578462, 1.9654009, 1.2135609, 1.8406544, 1.2843541],\n"
 
 
-def kept(*texts: str, unfinished: str = "") -> str:
-    tail = Tail()
-    for text in texts:
-        tail.add(text.encode())
-    return tail.whole(unfinished.encode()).decode()
-
-
 @pytest.mark.parametrize("lines", [0, 10, 100, 300, 500, 5000])
 @pytest.mark.parametrize("piece", [1, 7, 1 << 10])
-def test_an_exception_with_a_long_message_is_told_by_its_beginning(lines, piece):
+def test_exception_with_a_long_message_is_told_by_its_beginning(lines, piece):
     text = "epoch 1\n" * 2000 + BEGIN + SAID + NUMBERS * lines + END
     parts = text.splitlines(keepends=True)
     found = explain(Exit(code=1), kept(*("".join(parts[at : at + piece]) for at in range(0, len(parts), piece))))
@@ -30,7 +22,7 @@ def test_an_exception_with_a_long_message_is_told_by_its_beginning(lines, piece)
     assert found.details.splitlines()[:3] == BEGIN.splitlines()
 
 
-def test_what_is_kept_is_bounded_and_nothing_is_there_twice():
+def test_kept_output_is_bounded_and_has_nothing_twice():
     text = BEGIN + SAID + "".join(f"{number}\n" for number in range(100_000)) + END
     assert len(kept(text)) < 2 * LAST_BYTES + 100
     for lines in (1000, 2000, 3000, 4000, 5000, 6000):
@@ -48,7 +40,7 @@ def test_a_traceback_that_the_program_got_over_is_not_its_end():
     assert found.error == "no such channel"
 
 
-def test_what_stands_before_a_long_exception_is_kept_with_it():
+def test_output_before_a_long_exception_is_kept_with_it():
     """Of a chain, the exception that it came from; of a lack of memory, the allocator's report."""
     cause = BEGIN + "KeyError: 'rows'\n\nThe above exception was the direct cause of the following exception:\n\n"
     found = explain(Exit(code=1), kept("epoch 1\n" * 5000, cause, BEGIN, SAID, NUMBERS * 500, END))
@@ -56,18 +48,18 @@ def test_what_stands_before_a_long_exception_is_kept_with_it():
 
 
 def test_a_traceback_in_a_box_is_kept_as_well():
-    box = (Path(__file__).parent / "endings" / "typer_raises_goodbye.txt").read_text()
+    box = RECORDED["typer raises goodbye"].output
     found = explain(Exit(code=1), kept(box, *["tracker: val/metric_1 0.1\n"] * 700))
     assert found.error == "ValueError: bad batch 7"
 
 
-def test_the_last_traceback_counts():
+def test_last_traceback_is_kept():
     first = BEGIN + "KeyError: 1\n"
     assert "KeyError" not in kept(first, NUMBERS * 1000, BEGIN, SAID, NUMBERS * 1000, END)
     assert kept(first + "\nand\n\n" + BEGIN + SAID + END) == first + "\nand\n\n" + BEGIN + SAID + END
 
 
-def test_what_has_no_end_yet_is_there_too():
+def test_unfinished_line_is_kept():
     assert kept("epoch 1\n", unfinished="epoch") == "epoch 1\nepoch"
     assert kept(BEGIN, SAID, NUMBERS * 1000, unfinished=END.strip()).endswith(END.strip())
     assert len(kept("epoch 1\n", unfinished="x" * (2 * LAST_BYTES))) == LAST_BYTES

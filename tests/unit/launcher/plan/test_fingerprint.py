@@ -19,13 +19,10 @@ def fingerprints(base: Path, *, me: str = "algo-1", hyperparameters=None, **envi
     return fingerprint(job, plan_for(job))
 
 
-def test_hosts_of_one_job_agree(tmp_path):
-    """Though each has folders of its own, where hosts share a machine."""
-    assert fingerprints(tmp_path / "a") == fingerprints(tmp_path / "b", me="algo-2")
-
-
 DIFFERENT = {
     # what is not the same on one host: the thing that is named
+    "nothing": ({}, set()),
+    "an argument": ({"rate": "1"}, {"the plan"}),
     "ranks": ({"ENTRYPOINT_PROCESSES_PER_HOST": "2"}, {"the plan", "the set of settings"}),
     "a setting that no row shows": ({"ENTRYPOINT_PEER_TIMEOUT": "9"}, {"the set of settings"}),
     "a port": ({"ENTRYPOINT_SSH_PORT": "7000"}, {"the plan", "the set of settings"}),
@@ -34,13 +31,17 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("environment, named", DIFFERENT.values(), ids=DIFFERENT)
-def test_what_differs_is_seen(tmp_path, environment, named):
-    ours, theirs = fingerprints(tmp_path), fingerprints(tmp_path, **environment)
+@pytest.mark.parametrize("other, named", DIFFERENT.values(), ids=DIFFERENT)
+def test_difference_between_hosts_is_named(tmp_path, other, named):
+    """Each host has folders of its own, where hosts share a machine."""
+    environment = {name: value for name, value in other.items() if name.isupper()}
+    hyperparameters = {name: value for name, value in other.items() if name.islower()}
+    ours = fingerprints(tmp_path / "a")
+    theirs = fingerprints(tmp_path / "b", me="algo-2", hyperparameters=hyperparameters, **environment)
     assert {thing for thing in ours if ours[thing] != theirs[thing]} == named
 
 
-def test_of_two_versions_of_open_mpi_the_daemon_is_named_first(tmp_path):
+def test_different_daemons_of_open_mpi_are_named_first(tmp_path):
     (tmp_path / "prted").touch(mode=0o755)
     ours, theirs = fingerprints(tmp_path), fingerprints(tmp_path, PATH=str(tmp_path))
     things = sorted(thing for thing in ours if ours[thing] != theirs[thing])
@@ -48,10 +49,6 @@ def test_of_two_versions_of_open_mpi_the_daemon_is_named_first(tmp_path):
     assert different("algo-1", things[0], {"algo-1": ours[things[0]], "algo-2": theirs[things[0]]}) == [
         ("algo-2", "Open MPI's daemon is prted; on algo-1 it is orted")
     ]
-
-
-def test_arguments_are_part_of_the_plan(tmp_path):
-    assert fingerprints(tmp_path)["the plan"] != fingerprints(tmp_path, hyperparameters={"rate": "1"})["the plan"]
 
 
 @pytest.mark.parametrize("mode, matters", [("mpi", True), ("ps", True), ("single", False)])
@@ -102,7 +99,7 @@ def test_the_software_is_named_by_its_versions(prepare):
     assert found["horovod"] == "" or found["horovod"][0].isdigit()
 
 
-def test_what_requirements_installed_is_named(prepare):
+def test_packages_that_requirements_installed_are_named(prepare):
     """Where hosts get different versions, the log then names the package."""
     before = prepare["there"]()
     numpy = before.pop("numpy").version
@@ -128,7 +125,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("values, named", TABLE.values(), ids=TABLE)
-def test_who_differs(values, named):
+def test_hosts_that_differ_from_most_are_named(values, named):
     assert different("a", "x", values) == named
 
 
@@ -143,7 +140,7 @@ def test_the_clocks_difference_is_that_of_the_quickest_exchange():
 
 
 @pytest.mark.parametrize("nonsense", [None, "12", float("nan"), float("inf"), []])
-def test_a_time_that_is_none_is_ignored(nonsense):
+def test_senseless_time_of_another_host_is_ignored(nonsense):
     clock = Clock()
     clock.compare(1.0, nonsense, 2.0)
     assert clock.offset is None

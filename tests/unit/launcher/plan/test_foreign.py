@@ -39,7 +39,7 @@ def flags():
         ("smddp_fit.py", []),
     ],
 )
-def test_what_a_script_is_written_for(flags, tmp_path, program, found):
+def test_flags_of_scripts_for_other_launchers_are_found(flags, tmp_path, program, found):
     (tmp_path / "train.py").write_bytes((FOREIGN / program).read_bytes())
     assert flags(tmp_path) == found
 
@@ -60,7 +60,7 @@ def test_a_script_that_submits_the_job_may_lie_beside_it(flags, tmp_path):
         (["model.train(g)"], False),
     ],
 )
-def test_a_train_that_starts_no_server(flags, tmp_path, lines, serverless):
+def test_estimators_train_without_a_server_is_recognised(flags, tmp_path, lines, serverless):
     (tmp_path / "train.py").write_text("\n".join(lines) + "\n")
     assert (Flag.TF1_TRAIN in flags(tmp_path)) is serverless
 
@@ -143,7 +143,7 @@ def test_the_data_parallel_switch_starts_ranks_and_brings_the_module_of_that_nam
 
 
 @pytest.mark.parametrize("distribution", [mpi(2), {**mpi(2), SMDDP: False}, PARAMETER_SERVER])
-def test_no_other_job_has_that_module(tmp_path, distribution):
+def test_other_jobs_do_not_have_the_module_of_smdistributed(tmp_path, distribution):
     job = read(tmp_path, 2, by_sdk("train.py", distribution))
     assert more_path(job) == []
     assert "smdistributed" not in render(plan_for(job))
@@ -155,11 +155,7 @@ def test_no_other_job_has_that_module(tmp_path, distribution):
         ({SMDDP: "true", **PS}, {}, ["two modes at once", SMDDP, "sagemaker_parameter_server_enabled"]),
         ({SMDDP: "true"}, {"ENTRYPOINT_MODE": "mwms"}, ["two modes at once", SMDDP, "ENTRYPOINT_MODE=mwms"]),
         ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
-        (
-            {SMDDP: "true", OPTIONS: "-x 'A"},
-            {},
-            [f"{OPTIONS} does not fall into words"],
-        ),
+        ({SMDDP: "true", OPTIONS: "-x 'A"}, {}, [f"{OPTIONS} does not fall into words"]),
         (
             {"mp_parameters": '{"partitions": 2}', "sagemaker_mpi_enabled": "true", SMDDP: "false"},
             {},
@@ -167,7 +163,7 @@ def test_no_other_job_has_that_module(tmp_path, distribution):
         ),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(tmp_path, hyperparameters, environment, said):
+def test_bad_switch_is_refused_in_one_line(tmp_path, hyperparameters, environment, said):
     with pytest.raises(ConfigError) as raised:
         read(tmp_path, 2, hyperparameters, environment)
     assert "\n" not in str(raised.value)
@@ -175,7 +171,7 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path, hyperparameters, environme
 
 
 @pytest.mark.parametrize("nothing", ["null", "{}", '""', "None"])
-def test_no_model_parallelism_is_none(tmp_path, nothing):
+def test_empty_mp_parameters_ask_for_nothing(tmp_path, nothing):
     assert read(tmp_path, 2, {"mp_parameters": nothing}).mode is Mode.SINGLE
 
 
@@ -191,7 +187,7 @@ def python(program: str, *path: Path) -> subprocess.CompletedProcess[str]:
         ("smdistributed.modelparallel.tensorflow", "horovod.tensorflow"),
     ],
 )
-def test_a_library_that_is_not_covered_says_so(name, instead):
+def test_import_of_a_library_that_is_not_covered_names_another(name, instead):
     result = python(f"import {name}", common.STAND_INS)
     last = result.stderr.splitlines()[-1]
     assert last.startswith("ImportError: " + ".".join(name.split(".")[:-1]) + " is not covered: ")

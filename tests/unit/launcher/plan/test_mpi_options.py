@@ -41,57 +41,44 @@ def mca(words: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def test_ours(tmp_path):
-    words = mpirun(tmp_path)
-    assert words[0] == "mpirun"
-    assert values(words, "-np") == ["4"]
-    assert values(words, "--host") == ["algo-1:2,algo-2:2"]
-    assert mca(words)["orte_abort_on_non_zero_status"] == ["1"]
-    assert all(len(each) == 1 for each in mca(words).values())
-
-
 def test_one_rank_per_host_has_its_slot_written_down(tmp_path):
     """`--host a,b` without :1 makes Open MPI count differently."""
     assert values(mpirun(tmp_path, per_host=1), "--host") == ["algo-1:1,algo-2:1"]
 
 
-@pytest.mark.parametrize("flag", ["--mca", "-mca"])
-def test_the_same_mca_name_is_the_users(tmp_path, flag):
-    words = mpirun(tmp_path, f"{flag} btl ^openib,vader {flag} my_own 1")
-    assert mca(words)["btl"] == ["^openib,vader"]
-    assert mca(words)["my_own"] == ["1"]
-    assert mca(words)["pml"] == mca(mpirun(tmp_path))["pml"]  # others stay ours
-
-
-def test_an_mca_value_that_looks_like_an_option(tmp_path):
-    assert mca(mpirun(tmp_path, "--mca btl -openib --verbose"))["btl"] == ["-openib"]
-
-
-@pytest.mark.parametrize("flag", ["-np", "--np", "-n", "--n", "-c"])
-def test_the_users_number_of_ranks(tmp_path, flag):
-    plan, launcher = launched(tmp_path, f"{flag} 3")
-    words = launcher.argv
-    assert [w for w in words if w in ("-np", "--np", "-n", "--n", "-c")] == [flag]
-    assert values(words, flag)[0] == "3"
-    ranks = [(spec.host, spec.name) for spec in plan.processes if spec.duty is Duty.RANK]
-    assert ranks == [("algo-1", "rank 0"), ("algo-1", "rank 1"), ("algo-2", "rank 2")]
-    assert "3 ranks" in plan.title
+NUMBERS, HOSTS = {"-np", "--np", "-n", "--n", "-c"}, {"--host", "-host", "-H", "--hostfile", "-machinefile"}
 
 
 @pytest.mark.parametrize(
-    "option", ["--host algo-2:4", "-host algo-2:4", "-H algo-2:4", "--hostfile /x", "-machinefile /x"]
+    "option, alike",
+    [
+        *((f"{flag} 3", NUMBERS) for flag in sorted(NUMBERS)),
+        *((f"{flag} algo-2:4", HOSTS) for flag in sorted(HOSTS)),
+        *((f"{flag} core", {"--bind-to", "-bind-to"}) for flag in ("--bind-to", "-bind-to")),
+        ("--verbose -x A --mca b c", {"--verbose"}),
+    ],
 )
-def test_the_users_hosts(tmp_path, option):
+def test_users_option_comes_last_and_replaces_ours(tmp_path, option, alike):
     words = mpirun(tmp_path, option)
-    assert words[-2:] == tuple(option.split())
-    assert [w for w in words if w in ("--host", "-host", "-H", "--hostfile", "-machinefile")] == [option.split()[0]]
+    assert words[-len(option.split()) :] == tuple(option.split())
+    assert [word for word in words if word in alike] == [option.split()[0]]
 
 
-@pytest.mark.parametrize("option", ["--bind-to core", "-bind-to core"])
-def test_the_users_binding(tmp_path, option):
-    words = mpirun(tmp_path, option)
-    assert "none" not in values(words, "--bind-to") + values(words, "-bind-to")
-    assert words[-2:] == tuple(option.split())
+@pytest.mark.parametrize("flag", ["--mca", "-mca"])
+def test_users_mca_parameter_replaces_ours_of_that_name(tmp_path, flag):
+    words = mpirun(tmp_path, f"{flag} btl ^openib,vader {flag} my_own 1 {flag} odd -like-an-option")
+    ours = mca(mpirun(tmp_path))
+    assert mca(words) == {**ours, "btl": ["^openib,vader"], "my_own": ["1"], "odd": ["-like-an-option"]}
+
+
+@pytest.mark.parametrize("asked, ranks", [(3, ["algo-1", "algo-1", "algo-2"]), (9, ["algo-1"] * 2 + ["algo-2"] * 2)])
+def test_plan_has_the_ranks_that_the_user_asks_for_as_far_as_there_are_places(tmp_path, asked, ranks):
+    """More ranks than places are mpirun's to refuse."""
+    plan, launcher = launched(tmp_path, f"-np {asked}")
+    assert values(launcher.argv, "-np") == [str(asked)]
+    found = [(spec.host, spec.name) for spec in plan.processes if spec.duty is Duty.RANK]
+    assert found == [(host, f"rank {number}") for number, host in enumerate(ranks)]
+    assert f"{len(ranks)} ranks" in plan.title or asked == 9
 
 
 def test_exported_variables_come_once_and_as_the_user_says(tmp_path):
@@ -103,7 +90,7 @@ def test_exported_variables_come_once_and_as_the_user_says(tmp_path):
 
 
 @pytest.mark.parametrize("option", ["--NCCL_DEBUG WARN", "--NCCL_DEBUG=WARN"])
-def test_nccl_debug_is_ours_to_take(tmp_path, option):
+def test_nccl_debug_becomes_a_variable(tmp_path, option):
     """AWS's toolkit takes it with argparse, so both ways of writing it are in use; mpirun knows neither."""
     words = mpirun(tmp_path, f"{option} --verbose")
     assert "NCCL_DEBUG=WARN" in values(words, "-x")
@@ -111,20 +98,10 @@ def test_nccl_debug_is_ours_to_take(tmp_path, option):
     assert words[-1] == "--verbose"
 
 
-def test_users_options_come_last(tmp_path):
-    assert mpirun(tmp_path, "--verbose -x A --mca b c")[-6:] == ("--verbose", "-x", "A", "--mca", "b", "c")
-
-
-def test_more_ranks_than_places_is_mpiruns_to_refuse(tmp_path):
-    plan, launcher = launched(tmp_path, "-np 9")
-    assert values(launcher.argv, "-np") == ["9"]
-    assert len([spec for spec in plan.processes if spec.duty is Duty.RANK]) == 4
-
-
 # --- from Open MPI 5 on, whose runtime is PRRTE ---
 
 
-def test_each_runtime_has_its_own_names_for_the_same(tmp_path):
+def test_options_have_the_names_of_the_runtime(tmp_path):
     (orte_plan, orte), (prrte_plan, prrte) = (
         launched(tmp_path, open_mpi=each, ENTRYPOINT_HOST_ADDRESSES="") for each in (ORTE, PRRTE)
     )
@@ -142,6 +119,6 @@ def test_prrte_starts_ranks_apart_since_it_kills_them_too_soon(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--mca", "--prtemca", "-prtemca"])
-def test_the_same_name_of_prrtes_is_the_users(tmp_path, flag):
+def test_users_prrte_parameter_replaces_ours_of_that_name(tmp_path, flag):
     words = launched(tmp_path, f"{flag} plm_ssh_agent /bin/mine", open_mpi=PRRTE)[1].argv
     assert [words[at + 1] for at, word in enumerate(words) if word == "plm_ssh_agent"] == ["/bin/mine"]

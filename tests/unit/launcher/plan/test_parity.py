@@ -137,7 +137,7 @@ def seen(request, bases, mine):
     return Seen(bases, mine, request.param)
 
 
-def test_the_libraries_are_the_two_that_are_meant():
+def test_both_versions_of_the_library_are_there():
     for version, path in LIBRARIES.items():
         code = "from importlib.metadata import version; print(version('sagemaker-training'))"
         env = {**container(), "PYTHONPATH": path}
@@ -146,7 +146,7 @@ def test_the_libraries_are_the_two_that_are_meant():
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_same_as_the_library(name, seen):
+def test_environment_and_arguments_equal_the_librarys(name, seen):
     theirs, mine = seen.theirs(name), seen.mine(name)
     assert of_sagemaker(mine["env"]) == theirs["env"]
     assert mine["args"] == theirs["args"]
@@ -309,11 +309,11 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-def test_a_difference(name, seen):
+def test_difference_is_as_the_page_says(name, seen):
     DIFFERENCES[name](seen)
 
 
-def test_the_page_lists_these_differences_and_no_other():
+def test_page_lists_these_differences_and_no_other():
     of_jobs = PAGE.read_text().partition("\n## What AWS's images have")[0]
     rows = re.findall(r"^\| ([^|]+?) \|", of_jobs, re.MULTILINE)[1:]
     assert [row for row in rows if not row.startswith("--")] == list(DIFFERENCES)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import names, read
+from builders import read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,15 +55,15 @@ DOCKER_V1 = ("5:memory:/docker/ab12\n4:cpu,cpuacct:/docker/ab12\n0::/docker/ab12
           "jobs/cpu.cfs_quota_us": "300000", "jobs/cpu.cfs_period_us": "100000"}, 3),
     ],
 )  # fmt: skip
-def test_the_quota_is_the_least_of_our_groups(tmp_path, mount, groups, files, quota):
+def test_quota_is_the_least_of_the_control_groups(tmp_path, mount, groups, files, quota):
     assert cpu_quota(kernel(tmp_path, mount, groups[1], groups[0], files)) == quota
 
 
-def test_no_control_groups_at_all(tmp_path):
+def test_host_without_control_groups_has_no_quota(tmp_path):
     assert cpu_quota(tmp_path) is None
 
 
-def test_the_affinity_mask_counts_and_not_the_machine(tmp_path):
+def test_cpus_are_those_of_the_affinity_mask(tmp_path):
     one = min(os.sched_getaffinity(0))
     script = (
         "from entrypoint.launcher.host.machine import this_machine; m = this_machine(); print(m.allowed, m.cpus <= 1)"
@@ -105,7 +105,7 @@ def threads(machine: Machine, share: int, allowed: int | None = None) -> tuple[s
         (Machine(allowed=2, quota=0.5), 1, ("1", "2", "1")),
     ],
 )
-def test_threads(machine, share, expected):
+def test_threads_are_the_processes_part_of_the_cpus(machine, share, expected):
     assert threads(machine, share) == expected
 
 
@@ -123,7 +123,7 @@ def test_threads_fill_the_host_and_hardly_more(allowed, quota, share):
     assert abs(told - machine.cpus / share) <= 0.5 or told == 1
 
 
-def test_what_the_user_has_set_stays():
+def test_variables_of_the_user_stay():
     machine = Machine(allowed=8, gpus=4)
     assert set(machine.part_of(spec(2, (0, 2)), {"OMP_NUM_THREADS": "7"})) == {
         "TF_NUM_INTRAOP_THREADS",
@@ -147,7 +147,7 @@ def test_what_the_user_has_set_stays():
         (Duty.SCRIPT, 1, 0, {}),  # gRPC's threads sleep while they wait
     ],
 )
-def test_who_is_told_to_yield_its_cpu_while_it_waits(duty, share, gpus, expected):
+def test_only_ranks_without_gpus_yield_their_cpu_while_they_wait(duty, share, gpus, expected):
     assert Machine(allowed=2, gpus=gpus).part_of(replace(spec(share), duty=duty), {}) == expected
 
 
@@ -167,7 +167,7 @@ def test_who_is_told_to_yield_its_cpu_while_it_waits(duty, share, gpus, expected
         (2, (2, 4), {"CUDA_VISIBLE_DEVICES": "1", **SPARING}),
     ],
 )
-def test_gpus(gpus, share, expected):
+def test_process_sees_its_part_of_the_gpus(gpus, share, expected):
     assert Machine(allowed=4, gpus=gpus).part_of(spec(0, share), {}) == expected
 
 
@@ -199,17 +199,8 @@ def shares(plan: Plan, host: str = "algo-1") -> dict[str, int]:
         ({"mode": "jax", "processes_per_host": 2}, {"prepare": 0, "worker/0": 2, "worker/1": 2}),
     ],
 )  # fmt: skip
-def test_who_divides_the_cpus(tmp_path, settings, expected):
+def test_processes_that_train_divide_the_cpus(tmp_path, settings, expected):
     assert shares(plan(tmp_path, 2, **settings)) == expected
-
-
-def test_hosts_with_parameter_servers_only_are_theirs(tmp_path):
-    settings = {"mode": "ps", "ps_groups": "servers", "ps_count": "4", "processes_per_host": "2"}
-    parameters = {f"sagemaker_entrypoint_{key}": value for key, value in settings.items()}
-    groups = {"trainers": names(2), "servers": ["algo-3", "algo-4"]}
-    made = plan_for(read(tmp_path, 4, parameters, groups=groups))
-    assert shares(made, "algo-3") == {"prepare": 0, "ps/0": 2, "ps/2": 2}
-    assert shares(made, "algo-1") == {"prepare": 0, "chief/0": 2, "worker/0": 2}
 
 
 def gpu_parts(plan: Plan) -> dict[str, tuple[int, int]]:
@@ -234,7 +225,7 @@ def gpu_parts(plan: Plan) -> dict[str, tuple[int, int]]:
         ({"mode": "ps", "ps_workers": "server"}, {}),  # the workers are on other hosts
     ],
 )
-def test_who_divides_the_gpus(tmp_path, settings, expected):
+def test_processes_that_train_divide_the_gpus(tmp_path, settings, expected):
     assert gpu_parts(plan(tmp_path, 2, **settings)) == expected
 
 
@@ -250,7 +241,7 @@ def test_who_divides_the_gpus(tmp_path, settings, expected):
         (2, {"mode": "mwms", "processes_per_host": 3}, 0, 0),
     ],
 )
-def test_the_prepare_step_is_told_what_may_meet_on_gpus(tmp_path, hosts, settings, servers, ranks):
+def test_prepare_step_gets_the_numbers_of_servers_and_ranks(tmp_path, hosts, settings, servers, ranks):
     (prepare,) = [spec for spec in plan(tmp_path, hosts, **settings).on("algo-1") if spec.role is Role.PREPARE]
     task = json.loads(prepare.stdin)
     assert (task["servers"], task["ranks"]) == (servers, ranks)

@@ -2,15 +2,17 @@
 
 A `Play` is one host's policy on a plan that the real planner made. Between two events it is woken whenever it
 asked to be, as the supervisor does it. Actions read "12.5 ask worker/0"; what is only said or told is apart.
+Most tests are rows of tables: a history of (second, event, ...), and the verdict or the actions that must follow.
 """
 
+import re
 from pathlib import Path
 
 from builders import names, read
 
 from entrypoint.base.values import replace
 from entrypoint.launcher.job.open_mpi import ORTE
-from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit
+from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit, Outcome
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts
@@ -48,7 +50,7 @@ class Play:
 
     def at(self, time: float, *happened: events.Event) -> "Play":
         """Let time pass, then let it happen."""
-        while (due := self.policy.deadline(self.now)) < time and not self.policy.facts.left:
+        while (due := self.policy.deadline) < time and not self.policy.facts.left:
             assert due > self.now
             self.now, self.woken = due, self.woken + 1
             self._on(events.Due())
@@ -56,6 +58,21 @@ class Play:
         for event in happened or (events.Due(),):
             self._on(event)
         return self
+
+    def through(self, history: list[tuple]) -> "Play":
+        """Play a history of (second, what happened, ...); `beats` happen each second until then."""
+        for second, *happened in history:
+            if happened and isinstance(happened[0], Beats):
+                heartbeats(self, second, *happened[0].hosts, **happened[0].facts)
+            else:
+                self.at(second, *happened)
+        return self
+
+    def stand_still(self, until: float, *happened: events.Event) -> None:
+        """Let time pass in which nothing wakes this host, and then let it happen."""
+        self.now = until
+        for event in happened or (events.Due(),):
+            self._on(event)
 
     def _on(self, event: events.Event) -> None:
         came_of_it: list[events.Event] = []
@@ -109,6 +126,18 @@ class Play:
         return self.sent[-1]
 
     @property
+    def outcome(self) -> Outcome | None:
+        return self.policy.facts.outcome
+
+    @property
+    def verdict(self) -> str:
+        """Return when the outcome was settled, and what it is: `5.1 failed 3: algo-2 worker/1 (exit code 3)`."""
+        if self.outcome is None:
+            return ""
+        text = f"{self.policy.facts.outcome_at:.1f} {self.outcome.kind} {int(self.outcome.exit_code)}"
+        return f"{text}: {self.outcome.cause.headline}" if self.outcome.cause else text
+
+    @property
     def blamed(self) -> str:
         assert self.policy.facts.outcome and self.policy.facts.outcome.cause
         return self.policy.facts.outcome.cause.headline
@@ -158,6 +187,18 @@ def running(play, hosts: int = 3, me: int = 1, **settings) -> Play:
     return p
 
 
+class Beats:
+    """Stand for a heartbeat each second of some followers; on a follower, of the coordinator."""
+
+    def __init__(self, *hosts: int, **facts) -> None:
+        self.hosts, self.facts = hosts, facts
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Return whether a text is as a pattern has it, where `*` stands for anything."""
+    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL))
+
+
 def heartbeats(p: Play, until: float, *hosts: int, **facts) -> None:
     """Let some followers (or, on a follower, the coordinator) send a heartbeat every second."""
     while p.now + 1 <= until:
@@ -176,6 +217,17 @@ def mpi(play, me: int = 1, **settings) -> Play:
     else:
         p.at(2, informed(ready=frozenset({("*", "prepare"), ("algo-1", "client-key"), ("algo-1", "mpirun")})))
     p.at(3, *(events.RankStarted(name=f"rank {number}", pid=number) for number in (first, first + 1)))
+    return p
+
+
+UP = frozenset({"prepare", "preflight", "sshd"})  # what is ready on a follower of mode mpi
+
+
+def mpi_started(play, me: int = 1, hosts: int = 2, **settings) -> Play:
+    """Return a job of mode mpi with a rank a host, whose mpirun has just been started; it is 2.0 s old."""
+    p = play(hosts, me, mode="mpi", **settings)
+    p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"))
+    p.at(2, *([ended("client-key"), reported(2, ready=UP)] if me == 1 else [informed()]))
     return p
 
 

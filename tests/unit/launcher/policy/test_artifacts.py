@@ -1,4 +1,4 @@
-"""Test artifacts.py and inventory.py: what hosts leave for SageMaker to pack; and model_dir."""
+"""Test artifacts.py, inventory.py, and what the policy does with the files that hosts leave; and model_dir."""
 
 import json
 import os
@@ -6,16 +6,19 @@ import shutil
 
 import pytest
 from builders import read
-from hypothesis import given
-from hypothesis import strategies as st
+from plays import RAISED, STOP, Play, ended, informed, reported, running
 
 from entrypoint.launcher.control.access import MESSAGE_BYTES
-from entrypoint.launcher.control.wire import Refused, report_from_json, to_json
+from entrypoint.launcher.control.wire import report_from_json, to_json
 from entrypoint.launcher.host import inventory
 from entrypoint.launcher.job.files import MAX_HOSTS
 from entrypoint.launcher.job.job import Tree
+from entrypoint.launcher.outcome import outcome
+from entrypoint.launcher.outcome.outcome import Exit
+from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts, File, warnings
 from entrypoint.launcher.policy.events import Report
+from entrypoint.launcher.policy.termination import INVENTORY_SECONDS
 
 SAVED = {"model/1/saved_model.pb": "graph", "model/1/variables/variables.index": "index"}
 PACKED = "SageMaker packs the folders of all hosts into one archive"
@@ -43,11 +46,16 @@ def said(tmp_path, *hosts: dict[str, str | bytes]) -> list[str]:
     return list(warnings(left))
 
 
+def named(warnings: list[str]) -> list[str]:
+    """Return what each warning is about, before its colon."""
+    return [line.partition(":")[0] for line in warnings]
+
+
 # --- the model ---
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 3])
-def test_no_model_on_any_host_is_said_once(tmp_path, hosts):
+def test_a_job_without_a_model_is_warned_of_once(tmp_path, hosts):
     (warning,) = said(tmp_path, *[{}] * hosts)
     assert warning.startswith("/opt/ml/model is empty: no model was saved")
     assert ("on any host" in warning) == (hosts > 1)
@@ -55,7 +63,7 @@ def test_no_model_on_any_host_is_said_once(tmp_path, hosts):
 
 def test_folders_without_files_are_no_model(tmp_path):
     (tmp_path / "1" / "model" / "1" / "assets").mkdir(parents=True)
-    assert [line.partition(":")[0] for line in said(tmp_path, {"output/data/x": "x"})] == ["/opt/ml/model is empty"]
+    assert named(said(tmp_path, {"output/data/x": "x"})) == ["/opt/ml/model is empty"]
 
 
 @pytest.mark.parametrize("followers", [0, 1, 3])
@@ -69,7 +77,7 @@ def test_folders_without_files_are_no_model(tmp_path):
         {"model/0/saved_model.pb": "x", "model/best/saved_model.pb": "x"},
     ],
 )
-def test_a_model_for_serving_on_one_host_is_well(tmp_path, files, followers):
+def test_a_model_for_serving_on_any_host_is_no_warning(tmp_path, files, followers):
     assert said(tmp_path, files, *[{}] * followers) == []
     assert said(tmp_path / "turned", *[{}] * followers, files) == []
 
@@ -85,7 +93,7 @@ def test_a_model_for_serving_on_one_host_is_well(tmp_path, files, followers):
     ({"model/\u0661/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/\u0661 is not in a numbered folder"),
     ({"model/a\n/saved_model.pb": "x"}, "the SavedModel in '/opt/ml/model/a\\n' is not in a numbered folder"),
 ])  # fmt: skip
-def test_a_model_that_serving_does_not_find_is_one_line(tmp_path, files, found):
+def test_a_model_that_serving_does_not_find_is_one_warning(tmp_path, files, found):
     (warning,) = said(tmp_path, files, {})
     assert warning.startswith(found)
     assert "TensorFlow Serving" in warning and "\n" not in warning
@@ -104,7 +112,7 @@ def test_different_files_of_one_name_are_named_with_their_hosts(tmp_path):
     assert warning.startswith(f"/opt/ml/output/data/log: different on algo-1 and algo-3. {PACKED}")
 
 
-def test_many_collisions_are_one_line(tmp_path):
+def test_many_collisions_are_one_warning(tmp_path):
     hosts = [
         {f"model/{number}/saved_model.pb": f"of {host}" for number in range(1, 9)} | {"output/data/h": str(host)}
         for host in range(5)
@@ -114,7 +122,7 @@ def test_many_collisions_are_one_line(tmp_path):
     assert warning.startswith(f"{named}: different on algo-1, algo-2, algo-3 and 2 more. ")
 
 
-def test_the_same_files_everywhere_are_well(tmp_path):
+def test_the_same_files_on_all_hosts_are_no_warning(tmp_path):
     """So it is in the SDK's local mode, where all hosts share one folder."""
     assert said(tmp_path, *[{**SAVED, "output/data/seen": "x"}] * 3) == []
 
@@ -132,20 +140,20 @@ LARGE = bytes(300_000)
     ],
     ids=["the same", "longer", "begins otherwise", "ends otherwise"],
 )
-def test_large_files_are_told_by_size_and_ends(tmp_path, other, differ):
+def test_large_files_are_compared_by_size_and_ends(tmp_path, other, differ):
     lines = said(tmp_path, {**SAVED, "model/1/data": LARGE}, {"model/1/data": other})
-    assert [line.partition(":")[0] for line in lines] == ["/opt/ml/model/1/data"] * differ
+    assert named(lines) == ["/opt/ml/model/1/data"] * differ
 
 
-def test_links_are_told_by_where_they_point(tmp_path):
+def test_links_are_compared_by_their_targets(tmp_path):
     for host, target in ((1, "2"), (2, "3")):
         leave(tmp_path / str(host), SAVED)
         (tmp_path / str(host) / "model" / "latest").symlink_to(target)
         (tmp_path / str(host) / "model" / "loop").symlink_to(".")
-    assert [line.partition(":")[0] for line in said(tmp_path, {}, {})] == ["/opt/ml/model/latest"]
+    assert named(said(tmp_path, {}, {})) == ["/opt/ml/model/latest"]
 
 
-def test_what_is_no_file_is_not_opened(tmp_path):
+def test_a_pipe_in_the_model_folder_is_not_opened(tmp_path):
     leave(tmp_path / "1", SAVED)
     os.mkfifo(tmp_path / "1" / "model" / "pipe")  # to open it would be to wait
     assert said(tmp_path, {}) == []
@@ -154,12 +162,12 @@ def test_what_is_no_file_is_not_opened(tmp_path):
 # --- bounds ---
 
 
-def test_a_host_that_did_not_tell_stops_no_other_warning(tmp_path):
+def test_a_host_that_did_not_report_prevents_no_other_warning(tmp_path):
     left = {"algo-1": Artifacts(model=False), "algo-2": None}
     assert list(warnings(left)) == []  # the model may be there
     file = File(path="output/data/x", size=1)
     left |= {f"algo-{n}": Artifacts(model=False, files=(File(path=file.path, size=n),)) for n in (3, 4)}
-    assert [line.partition(":")[0] for line in warnings(left)] == ["/opt/ml/output/data/x"]
+    assert named(list(warnings(left))) == ["/opt/ml/output/data/x"]
     assert list(warnings({"algo-1": Artifacts(model=True, whole=False)})) == []
 
 
@@ -182,7 +190,7 @@ def test_no_more_than_some_megabytes_are_read(tmp_path):
     assert len([digest for digest in digests if digest]) <= inventory.READ_BYTES // (2 * inventory.END_BYTES) + 1
 
 
-def test_many_files_are_not_listed_but_seen(tmp_path):
+def test_the_model_is_found_among_more_files_than_are_listed(tmp_path):
     files = {f"model/cache/{number:0200}": "" for number in range(600)}
     tree = leave(tmp_path, {**files, "model/zoo/7/saved_model.pb": "x", "output/data/x": "x"})
     took = inventory.take(tree, 2)
@@ -190,7 +198,7 @@ def test_many_files_are_not_listed_but_seen(tmp_path):
     assert took.servable and took.whole and took.files[-1].path == "output/data/x"
 
 
-def test_what_the_launcher_writes_itself_is_no_collision(tmp_path):
+def test_the_launchers_own_files_are_no_collision(tmp_path):
     """A host that is done sees the record that another still writes, where they share a folder."""
     record, scratch = "output/data/record/algo-2.jsonl.gz", "output/data/.report.html.new"
     assert said(tmp_path, {**SAVED, record: "half", scratch: "half"}, {**SAVED, record: "whole", scratch: "x"}) == []
@@ -198,20 +206,20 @@ def test_what_the_launcher_writes_itself_is_no_collision(tmp_path):
     assert PACKED in warning
 
 
-def test_a_disk_that_takes_too_long_is_left(tmp_path, monkeypatch):
+def test_a_disk_that_takes_too_long_is_no_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(inventory, "SECONDS", -1)
     took = inventory.take(leave(tmp_path, SAVED), 2)
     assert took == Artifacts(model=False, whole=False)
     assert list(warnings({"algo-1": took})) == []
 
 
-def test_folders_that_are_none_hold_nothing(tmp_path):
+def test_a_model_folder_that_is_a_file_holds_nothing(tmp_path):
     (tmp_path / "model").write_text("a file")
     assert inventory.take(Tree(base=tmp_path), 1) == Artifacts(model=False)
 
 
 @pytest.mark.parametrize("hosts", [2, MAX_HOSTS])
-def test_what_a_host_tells_fits_into_a_message(tmp_path, hosts):
+def test_the_files_of_a_host_fit_into_a_message(tmp_path, hosts):
     long = "é" * 120  # six bytes each
     tree = leave(tmp_path, {f"{part}/{long}/{n}{long}": "" for part in ("model", "output/data") for n in range(100)})
     message = len(json.dumps(to_json(Report(host="algo-2", artifacts=inventory.take(tree, hosts)))))
@@ -219,42 +227,107 @@ def test_what_a_host_tells_fits_into_a_message(tmp_path, hosts):
     assert message * hosts < 8 << 20  # all that the coordinator has to read when the job ends
 
 
-NAME = st.text(max_size=8)
-FOLLOWERS = frozenset({"algo-2"})
-
-
-@given(st.lists(st.tuples(NAME, st.integers(0, 1 << 62), NAME)), st.booleans(), NAME, st.booleans())
-def test_what_a_host_leaves_comes_through_the_wire(files, model, saved, whole):
-    left = Artifacts(
-        files=tuple(File(path=path, size=size, digest=digest) for path, size, digest in files),
-        model=model,
-        saved=saved,
-        whole=whole,
-    )
-    report = Report(host="algo-2", artifacts=left)
-    assert report_from_json(json.loads(json.dumps(to_json(report))), FOLLOWERS) == report
-
-
-@pytest.mark.parametrize("wrong", [
-    {}, [], "x", {"files": [["a", 1]]}, {"files": [["a", "x", ""]]}, {"files": 3}, {"model": "yes"}, {"whole": None},
-])  # fmt: skip
-def test_what_no_host_would_tell_is_refused(wrong):
-    message = to_json(Report(host="algo-2", artifacts=Artifacts(model=True)))
-    artifacts = {**message["artifacts"], **wrong} if wrong and isinstance(wrong, dict) else wrong
-    with pytest.raises(Refused):
-        report_from_json({**message, "artifacts": artifacts}, FOLLOWERS)
-
-
-def test_names_that_utf8_cannot_hold_come_through(tmp_path):
+def test_file_names_that_are_no_utf8_come_through_the_wire(tmp_path):
     folder = leave(tmp_path / "1", {"model/1/x": ""}).model
     os.close(os.open(os.fsencode(folder) + b"/\xff", os.O_CREAT))
     shutil.copytree(tmp_path / "1", tmp_path / "2")
     (tmp_path / "2" / "model" / os.fsdecode(b"\xff")).write_text("more")
     one, two = (inventory.take(Tree(base=tmp_path / host), 2) for host in ("1", "2"))
     report = Report(host="algo-2", artifacts=two)
-    assert report_from_json(json.loads(json.dumps(to_json(report))), FOLLOWERS) == report
+    assert report_from_json(json.loads(json.dumps(to_json(report))), {"algo-2"}) == report
     *_, collision = warnings({"algo-1": one, "algo-2": two})
     assert collision.startswith("'/opt/ml/model/\\udcff': different")
+
+
+# --- in the job ---
+
+NOTHING = Artifacts(model=False)
+SERVABLE = Artifacts(model=True, saved="model/1")
+
+
+def file_of(size: int) -> Artifacts:
+    return Artifacts(model=True, saved="model/1", files=(File(path="model/1/x", size=size),))
+
+
+def warned(p: Play) -> list[str]:
+    return [line.removeprefix("warning: ") for line in p.said if line.startswith("warning: ")]
+
+
+def done(host: int, **facts) -> list[events.Reported]:
+    """Return a host's reports: its script ended well, and then it has left, knowing the outcome."""
+    return [reported(host, done=True), reported(host, done=True, gone=True, **facts)]
+
+
+def test_the_coordinator_waits_for_what_all_hosts_left_before_it_warns(play):
+    p = running(play)
+    p.leaves = NOTHING
+    p.at(5, ended("worker/0"), reported(2, done=True), *done(3, artifacts=NOTHING))
+    assert not any(what.startswith("finish") for what in p.what)
+    p.at(6, *done(2, artifacts=NOTHING))
+    assert p.what[-1] == "finish succeeded 0"
+    assert named(warned(p)) == ["/opt/ml/model is empty"]
+
+
+@pytest.mark.parametrize("mine, others, warns", [
+    (SERVABLE, NOTHING, False),
+    (NOTHING, SERVABLE, False),
+    (NOTHING, None, False),  # a host that could not see what it leaves
+    (None, NOTHING, False),
+    (NOTHING, Artifacts(model=True), True),
+    (file_of(1), file_of(2), True),
+])  # fmt: skip
+def test_the_files_of_all_hosts_are_compared(play, mine, others, warns):
+    p = running(play, 2)
+    p.leaves = mine
+    p.at(5, ended("worker/0"), *done(2, artifacts=others))
+    assert p.what[-1] == "finish succeeded 0" and len(warned(p)) == warns
+
+
+def test_a_follower_reports_what_it_leaves_with_its_last_report(play):
+    p = running(play, 2, me=2).at(5, ended("worker/1"))
+    assert p.last_told.done and not p.last_told.gone and p.last_told.artifacts is None
+    p.at(6, informed(outcome=outcome.succeeded()))
+    assert p.last_told.gone and p.last_told.artifacts == p.leaves
+    assert p.what[-1] == "finish succeeded 0" and warned(p) == []  # one host warns for all
+
+
+@pytest.mark.parametrize("me", [1, 2])
+def test_a_disk_that_does_not_answer_does_not_hold_up_the_end(play, me):
+    p = running(play, 2, me=me)
+    p.sees = False
+    p.at(5, ended(f"worker/{me - 1}"))
+    p.at(6, *(done(2, artifacts=NOTHING) if me == 1 else [informed(outcome=outcome.succeeded())])).at(30)
+    assert p.since(6) == [f"{6 + INVENTORY_SECONDS:.1f} finish succeeded 0"] and warned(p) == []
+    assert me == 1 or (p.last_told.gone and p.last_told.artifacts is None)
+
+
+def test_files_are_listed_only_when_no_process_runs(play):
+    """A parameter server may still be writing what the script saved."""
+    p = play(2, 1, "ps", ps_workers="script")
+    p.sees = False
+    p.at(1, ended("prepare"))
+    p.at(2, reported(2, ready=frozenset({"prepare", "preflight", "ps/1"})), events.Listening(name="ps/0"))
+    p.at(5, ended("chief/0"), reported(2, done=True))
+    assert p.what[-1] == "ask ps/0" and p.policy.termination._inventory_since is None
+    p.at(6, ended("ps/0", signal=15))
+    assert p.policy.termination._inventory_since == 6
+
+
+@pytest.mark.parametrize("happened", [[ended("worker/0", 3, RAISED)], [STOP, ended("worker/0", 143)]])
+def test_files_are_not_listed_after_a_failure_or_a_stop(play, happened):
+    p = running(play, 2)
+    p.sees, p.leaves = False, NOTHING
+    p.at(5, *happened, *done(2, artifacts=NOTHING)).at(30)
+    assert p.what[-1].startswith(("finish failed", "finish stopped"))
+    assert p.policy.termination._inventory_since is None and warned(p) == []
+
+
+def test_the_failure_file_of_a_script_is_the_jobs_explanation(play):
+    p = running(play, 2)
+    wrote = events.Ended(name="worker/0", exit=Exit(code=4), output=RAISED, wrote="the data is bad\nrow 7\n")
+    p.at(5, wrote, reported(2, gone=True))
+    assert p.blamed == "algo-1 worker/0 (exit code 4): the data is bad"
+    assert p.outcome.failure_text().splitlines()[1:] == ["row 7"]
 
 
 # --- model_dir ---
@@ -264,7 +337,7 @@ TUNING = {"_tuning_objective_metric": "auc"}
 NAMED = {"TRAINING_JOB_NAME": "tuned-007-ab12"}
 
 
-def told(tmp_path, hyperparameters, variables=NAMED):
+def model_dir(tmp_path, hyperparameters, variables=NAMED):
     """Return (arguments, what SM_HP_MODEL_DIR is made of) of a job with these hyperparameters."""
     job = read(tmp_path, 2, hyperparameters, variables)
     return list(job.program.arguments), job.hyperparameters.get("model_dir")
@@ -281,25 +354,17 @@ def told(tmp_path, hyperparameters, variables=NAMED):
         ("/opt/ml/shared/model", "/opt/ml/shared/model"),
     ],
 )
-def test_model_dir(tmp_path, sent, value, of_tuning):
+def test_model_dir_of_a_tuning_job_is_the_trials_own(tmp_path, sent, value, of_tuning):
     given = {"model_dir": sent.format(value)}
-    assert told(tmp_path, given) == (["--model_dir", value], value)
-    assert told(tmp_path, given | TUNING) == (["--model_dir", of_tuning], of_tuning)
+    assert model_dir(tmp_path, given) == (["--model_dir", value], value)
+    assert model_dir(tmp_path, given | TUNING) == (["--model_dir", of_tuning], of_tuning)
+    assert model_dir(tmp_path, given | TUNING, {}) == (["--model_dir", value], value)  # a job without a name
 
 
 @pytest.mark.parametrize("tuning", [{}, TUNING])
-@pytest.mark.parametrize(
-    "sent, argument", [("null", ""), ("None", "None"), ("false", "False"), ("False", "False"), ('""', ""), ("", "")]
-)
-def test_no_model_dir_is_no_folder_of_that_name(tmp_path, sent, argument, tuning):
+def test_no_model_dir_is_no_folder_of_that_name(tmp_path, tuning):
     """Where SageMaker's toolkit would make `None/JOB/model` of it."""
-    assert told(tmp_path, {"model_dir": sent} | tuning)[0] == ["--model_dir", argument]
-
-
-@pytest.mark.parametrize("tuning", [{}, TUNING])
-def test_without_model_dir_none_is_made_up(tmp_path, tuning):
-    assert told(tmp_path, tuning) == ([], None)
-
-
-def test_a_tuning_job_without_a_name_keeps_its_model_dir(tmp_path):
-    assert told(tmp_path, {"model_dir": S3} | TUNING, {})[0] == ["--model_dir", S3]
+    none = {"null": "", "None": "None", "false": "False", "False": "False", '""': "", "": ""}
+    for sent, argument in none.items():
+        assert model_dir(tmp_path, {"model_dir": sent} | tuning)[0] == ["--model_dir", argument], sent
+    assert model_dir(tmp_path, tuning) == ([], None)

@@ -21,7 +21,7 @@ KILLED = ended("worker/0", signal=9)
         ([ended("prepare"), reported(2), ended("worker/0"), reported(2, done=True, gone=True)], Phase.ENDED),
     ],
 )
-def test_the_phase_follows_from_what_happened(play, happened, phase):
+def test_events_lead_to_the_phase(play, happened, phase):
     p = play(2)
     for time, event in enumerate(happened, 1):
         p.at(time, event)
@@ -29,7 +29,7 @@ def test_the_phase_follows_from_what_happened(play, happened, phase):
     assert phase.is_active is (phase in (Phase.STARTING, Phase.RUNNING))
 
 
-def test_another_attempt_restarts_and_starts_again(play):
+def test_another_attempt_goes_through_restarting_to_running(play):
     p = play(1, restarts=1, restart_backoff=1.5, processes_per_host=2)
     phases = []
     for time, event in enumerate([ended("prepare"), KILLED, ended("worker/1", signal=15), events.Due()], 1):
@@ -37,7 +37,7 @@ def test_another_attempt_restarts_and_starts_again(play):
     assert phases == [Phase.RUNNING, Phase.RESTARTING, Phase.STARTING, Phase.RUNNING]
 
 
-def test_a_stop_comes_before_what_is_left_of_an_attempt(play):
+def test_stopping_counts_before_restarting(play):
     p = play(2, restarts=1)
     p.at(1, ended("prepare"), reported(2), KILLED, STOP)
     assert p.policy.facts.phase is Phase.STOPPING

@@ -1,54 +1,59 @@
-"""Test restarts.py: what is restarted, and together with what."""
+"""Test starting.py between two attempts: what is restarted, and together with what."""
 
 import pytest
-from plays import GRACE, RAISED, STOP, Play, cause, ended, heartbeats, informed, reported, running
+from plays import (
+    GRACE,
+    RAISED,
+    STOP,
+    UP,
+    Beats,
+    Play,
+    cause,
+    ended,
+    heartbeats,
+    informed,
+    mpi_started,
+    reported,
+    running,
+)
 
 from entrypoint.launcher.outcome import outcome
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy import events
 
+AGAIN = reported(2, attempt=1), reported(3, attempt=1)
 
-def test_what_is_in_the_way_of_another_attempt_fails_the_job(play):
+
+def test_a_process_that_stays_prevents_another_attempt_and_fails_the_job(play):
     p = running(play, me=2, restarts=2, kill_timeout=4)
     p.unkillable = ("pid 7 (python3), state D (uninterruptible sleep)",)
-    p.at(5, informed(attempt=1, go=False))
-    heartbeats(p, 12, attempt=1, go=False)
+    p.through([(5, informed(attempt=1, go=False)), (12, Beats(attempt=1, go=False))])
     assert p.since(5) == ["5.0 ask worker/1", "7.0 force worker/1", "11.0 inspect worker/1", "11.0 sweep, keep nothing"]
     told = p.last_told
     assert (told.attempt, told.cause.host, told.cause.process, told.cause.code) == (1, "algo-2", "worker/1", 71)
     assert told.cause.error == f"still running 4 s after SIGKILL: {p.unkillable[0]}"
 
 
-def test_what_ends_at_last_is_in_the_way_of_no_other_attempt_and_counts_for_nothing_in_it(play):
-    p = play(restarts=1, restart_backoff=1, kill_timeout=4, processes_per_host=2)
-    p.at(1, ended("prepare"))
-    assert p.since(1) == ["1.0 start worker/0", "1.0 start worker/1"]
-    p.at(5, ended("worker/0", signal=9))
-    p.at(12)  # worker/1 took longer to die than SIGKILL has time, and was gone when we swept
+def test_a_process_that_ends_late_neither_prevents_another_attempt_nor_counts_in_it(play):
+    p = play(restarts=1, restart_backoff=1, kill_timeout=4, processes_per_host=2).at(1, ended("prepare"))
+    p.through([(5, ended("worker/0", signal=9)), (12,)])  # worker/1 took longer to die than SIGKILL has time
     assert p.what[-2:] == ["start worker/0", "start worker/1"]
-    p.at(20)
-    assert p.policy.facts.outcome is None, "both are working"
-    p.at(21, ended("worker/0"))
-    p.at(25)
-    assert p.policy.facts.outcome is None, "worker/1 is still working"
+    p.through([(21, ended("worker/0")), (25,)])
+    assert p.outcome is None, "worker/1 is still working"
     p.at(26, ended("worker/1"))
-    assert p.policy.facts.outcome == outcome.succeeded()
+    assert p.outcome == outcome.succeeded()
 
 
 def tried_again(play, me: int = 1, **settings) -> Play:
     """Return a job whose first attempt has just been given up; it is 5.1 s old."""
     p = running(play, me=me, restarts=2, restart_backoff=3, **settings)
     if me == 1:
-        p.at(5, ended("worker/0", signal=9))
-    else:
-        p.at(5, informed(attempt=1, go=False, ready=frozenset()))
-        p.at(5.1, ended("worker/1", signal=15))
-    return p
+        return p.at(5, ended("worker/0", signal=9))
+    return p.at(5, informed(attempt=1, go=False, ready=frozenset())).at(5.1, ended("worker/1", signal=15))
 
 
 def test_a_killed_script_is_tried_again_everywhere(play):
     p = tried_again(play)
-    assert p.policy.facts.outcome is None
     assert p.since(5) == ["5.0 sweep, keep nothing"]
     assert (p.last_told.attempt, p.last_told.go) == (1, False)
     p.at(5.5, reported(2, attempt=1), reported(3, attempt=0, cause=cause(3)))  # a symptom of the old attempt
@@ -58,58 +63,46 @@ def test_a_killed_script_is_tried_again_everywhere(play):
     assert p.since(8) == ["9.0 start worker/0"]
     assert (p.last_told.attempt, p.last_told.go) == (1, True)
     p.at(12, ended("worker/0"), reported(2, attempt=1, done=True), reported(3, attempt=1, done=True))
-    assert p.policy.facts.outcome == outcome.succeeded()
+    assert p.outcome == outcome.succeeded()
 
 
 def test_the_back_off_is_kept_and_doubles(play):
-    p = tried_again(play)
-    p.at(5.5, reported(2, attempt=1), reported(3, attempt=1))
-    p.at(9, reported(2, attempt=1), reported(3, attempt=1))
-    assert p.since(5.1) == ["8.0 start worker/0"]
-    p.at(10, ended("worker/0", signal=11))
-    p.at(10.5, reported(2, attempt=2), reported(3, attempt=2))
-    heartbeats(p, 17, 2, 3, attempt=2)
-    assert p.since(10.1) == ["16.0 start worker/0"]
+    p = tried_again(play).through([(5.5, *AGAIN), (9, *AGAIN), (10, ended("worker/0", signal=11))])
+    p.through([(10.5, reported(2, attempt=2), reported(3, attempt=2)), (17, Beats(2, 3, attempt=2))])
+    assert [line for line in p.since(5.1) if "start" in line] == ["8.0 start worker/0", "16.0 start worker/0"]
     p.at(18, ended("worker/0", signal=11))
     assert p.blamed == "algo-1 worker/0 (killed by SIGSEGV)", "no third restart"
 
 
 def test_a_follower_clears_and_waits_for_go(play):
     p = tried_again(play, me=2)
-    assert p.since(3) == ["5.0 ask worker/1", "5.1 sweep, keep nothing"]
     assert p.last_told.attempt == 1 and not p.last_told.done and p.last_told.cause is None
-    p.at(8, informed(attempt=1, go=False))
-    assert p.since(5.5) == []
-    p.at(9, informed(attempt=1))
-    assert p.since(5.5) == ["9.0 start worker/1"]
+    p.through([(8, informed(attempt=1, go=False)), (9, informed(attempt=1))])
+    assert p.since(3) == ["5.0 ask worker/1", "5.1 sweep, keep nothing", "9.0 start worker/1"]
 
 
-def test_a_follower_that_is_not_clear_says_nothing_of_the_new_attempt(play):
-    p = running(play, me=2, restarts=1)
-    p.at(5, informed(attempt=1, go=False, ready=frozenset()))
+def test_a_follower_that_is_not_clear_reports_nothing_of_the_new_attempt(play):
+    p = running(play, me=2, restarts=1).at(5, informed(attempt=1, go=False, ready=frozenset()))
     assert p.last_told.attempt == 0
     p.at(5 + GRACE)
     assert p.since(5) == ["5.0 ask worker/1", "7.0 force worker/1"]
 
 
-NOT_AGAIN = {
-    "an exception": ended("worker/0", 1, RAISED),
-    "another exit code": ended("worker/0", 3),
-    "an installation that fails": events.Broken(why="x", code=70),
+KILLED = cause(2, code=137, what="killed by SIGKILL", restartable=True)
+ATTEMPTS = {
+    # settings, what happens at second 5: the number of the attempt afterwards
+    "after an exception": ({}, [ended("worker/0", 1, RAISED)], 0),
+    "after another exit code": ({}, [ended("worker/0", 3)], 0),
+    "after a fault of the launcher": ({}, [events.Broken(why="x", code=70)], 0),
+    "after an exit code that the user names": ({"restart_codes": "3,99"}, [ended("worker/0", 3)], 1),
+    "without a host that has left": ({}, [reported(2, cause=KILLED, done=True, gone=True), reported(3)], 0),
 }
 
 
-@pytest.mark.parametrize("event", NOT_AGAIN.values(), ids=NOT_AGAIN)
-def test_what_would_only_happen_again_is_not_tried_again(play, event):
-    p = running(play, restarts=5)
-    p.at(5, event)
-    assert p.policy.facts.outcome is not None
-
-
-def test_an_exit_code_that_the_user_names_is_tried_again(play):
-    p = running(play, restarts=5, restart_codes="3,99")
-    p.at(5, ended("worker/0", 3))
-    assert p.policy.facts.attempt.number == 1
+@pytest.mark.parametrize("settings, happened, attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_only_what_may_go_well_another_time_is_tried_again(play, settings, happened, attempt):
+    p = running(play, restarts=5, **settings).at(5, *happened)
+    assert p.policy.facts.attempt.number == attempt and (p.outcome is None) == bool(attempt)
 
 
 def test_a_lost_host_is_not_tried_again(play):
@@ -119,50 +112,32 @@ def test_a_lost_host_is_not_tried_again(play):
 
 
 def test_a_stop_between_two_attempts_ends_the_job(play):
-    p = tried_again(play)
-    p.at(6, STOP, reported(2, attempt=1, done=True, clean=False, stopping=True))
-    p.at(6.1, reported(3, attempt=1, done=True, clean=False, stopping=True))
+    ends = {"attempt": 1, "done": True, "clean": False, "stopping": True}
+    p = tried_again(play).through([(6, STOP, reported(2, **ends)), (6.1, reported(3, **ends))])
     p.at(6.2, reported(2, gone=True), reported(3, gone=True))
     assert p.what[-1] == "finish stopped 143"
 
 
 def test_ssh_daemons_stay_over_a_restart(play):
-    p = play(2, mode="mpi", restarts=1)
-    p.at(1, ended("prepare"), ended("host-key"), ended("client-key"), events.Listening(name="sshd"))
-    up = frozenset({"prepare", "preflight", "sshd"})
-    p.at(2, reported(2, ready=up), events.RankStarted(name="rank 0", pid=1))
-    p.at(5, ended("rank 0", signal=9))
-    p.at(5.6, ended("mpirun", 1))
-    assert p.since(5) == ["5.3 force mpirun", "5.6 sweep, keep sshd"]
-    heartbeats(p, 10, 2, ready=up, attempt=1)
-    assert p.since(6) == ["8.3 start mpirun"]
+    p = mpi_started(play, restarts=1).at(3, events.RankStarted(name="rank 0", pid=1))
+    p.through([(5, ended("rank 0", signal=9)), (5.6, ended("mpirun", 1)), (10, Beats(2, ready=UP, attempt=1))])
+    assert p.since(5) == ["5.3 force mpirun", "5.6 sweep, keep sshd", "8.3 start mpirun"]
 
 
 def test_a_worker_server_is_started_again_alone(play):
-    p = play(2, 2, mode="ps", ps_workers="server", restarts=2)
-    p.at(1, ended("prepare"), informed())
+    p = play(2, 2, mode="ps", ps_workers="server", restarts=2).at(1, ended("prepare"), informed())
     p.at(5, ended("worker/0", signal=9))
     assert p.policy.facts.own_failure() is None
     heartbeats(p, 10, 1)
     assert p.since(2) == ["8.0 start worker/0"]
     assert p.policy.facts.times_restarted("worker/0") == 1
-    p.at(11, ended("worker/0", signal=9))
-    heartbeats(p, 18, 1)
-    p.at(19, ended("worker/0", signal=9))
+    p.through([(11, ended("worker/0", signal=9)), (18, Beats()), (19, ended("worker/0", signal=9))])
     assert p.last_told.cause.headline == "algo-2 worker/0 (ended too early, killed by SIGKILL)"
 
 
-def test_there_is_no_next_attempt_without_a_host_that_has_left(play):
-    p = running(play, restarts=3)
-    killed = cause(2, code=137, what="killed by SIGKILL", restartable=True)
-    p.at(5, reported(2, cause=killed, done=True, gone=True), reported(3))
-    assert p.policy.facts.attempt.number == 0 and p.policy.facts.outcome is not None
-
-
-def test_last_words_about_an_old_attempt_end_the_job(play):
+def test_a_host_that_leaves_during_an_old_attempt_ends_the_job(play):
     p = tried_again(play)
-    p.at(6, reported(2, attempt=0, cause=cause(2), gone=True), reported(3, attempt=1))
-    p.at(7)
+    p.through([(6, reported(2, attempt=0, cause=cause(2), gone=True), reported(3, attempt=1)), (7,)])
     assert p.blamed == "algo-2 (left before the end of the job)"
 
 

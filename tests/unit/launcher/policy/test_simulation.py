@@ -10,6 +10,7 @@ coordinator lives agree on the exit code and its cause; and nothing that went wr
 import heapq
 import itertools
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -181,7 +182,7 @@ class World:
         if host.there and self.now >= host.frozen_until:
             self.happen(name, events.Due())
         if host.there:
-            delay = max(host.frozen_until, host.policy.deadline(self.now)) - self.now
+            delay = max(host.frozen_until, host.policy.deadline) - self.now
             self.at(max(delay, 0.01), self.wake, name)
 
     def happen(self, name: str, event: events.Event) -> None:
@@ -524,90 +525,84 @@ def base(tmp_path_factory):
     return tmp_path_factory.mktemp("base")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("hosts", [1, 2, 5])
-def test_all_is_well(base, mode, hosts):
-    for seed in range(2):
-        world = run(Story(seed=seed, hosts=hosts, mode=mode, per_host=2), base)
+def worlds(base: Path, seeds: Iterable[int], **facts) -> Iterator[World]:
+    """Run a story with each of these seeds, and check what must always hold. A fact may be a function of the seed."""
+    for seed in seeds:
+        of_seed = {name: fact(seed) if callable(fact) else fact for name, fact in facts.items()}
+        world = run(Story(seed=seed, **of_seed), base)
         check(world)
-        last_script = max(host.ended_at for host in world.hosts.values())
-        assert all(last_script - host.ended_at < 3 for host in world.hosts.values())  # they end together
+        yield world
+
+
+def codes(world: World) -> set[int]:
+    return {host.outcome.exit_code for host in world.hosts.values() if host.outcome}
+
+
+by_mode = pytest.mark.parametrize("mode", MODES)
+
+
+@by_mode
+@pytest.mark.parametrize("hosts", [1, 2, 5])
+def test_undisturbed_jobs_succeed_and_end_together(base, mode, hosts):
+    for world in worlds(base, range(2), hosts=hosts, mode=mode, per_host=2):
+        ends = [host.ended_at for host in world.hosts.values()]
+        assert max(ends) - min(ends) < 3
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-def test_all_is_well_with_hosts_outside_that_serve_for_ever(base, mode):
-    for seed in range(2):
-        world = run(Story(seed=seed, hosts=4, mode=mode, outside=2), base)
-        check(world)
+def test_jobs_with_hosts_outside_that_serve_for_ever_succeed(base, mode):
+    for world in worlds(base, range(2), hosts=4, mode=mode, outside=2):
         assert world.first == "algo-3"
         stopped = [str(host.policy.facts.own.ended.get("script")) for host in world.hosts.values()]
         assert stopped == ["killed by SIGTERM", "killed by SIGTERM", "None", "None"]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_jobs_that_are_tried_again_end_well(base, mode):
-    """If the failure allows it, and no other host fails."""
-    tried = 0
-    for seed in range(36, 60):  # with mpi, the first failure that allows it is in 36
-        world = run(Story(seed=seed, mode=mode, fails=1, restarts=1), base)
-        check(world)
-        if world.tried_again:
-            tried += 1
-            assert {host.outcome.exit_code for host in world.hosts.values()} == {0}, seed
-            assert {host.policy.facts.attempt.number for host in world.hosts.values()} == {1}
+@by_mode
+def test_restarted_jobs_succeed(base, mode):
+    """If the failure allows it, and no other host fails. With mpi, the first that allows it is in 36."""
+    tried = [world for world in worlds(base, range(36, 60), mode=mode, fails=1, restarts=1) if world.tried_again]
     assert tried
+    for world in tried:
+        assert codes(world) == {0}, world.story
+        assert {host.policy.facts.attempt.number for host in world.hosts.values()} == {1}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@by_mode
 @pytest.mark.parametrize("stop", ["all", "one"])
 def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
     """Unless the stop comes before the scripts run; then there was nothing to save, and it is no success."""
-    for seed in range(5):
-        world = run(Story(seed=seed, mode=mode, stop=stop), base)
-        check(world)
-        codes = {host.outcome.exit_code for host in world.hosts.values() if host.outcome}
-        all_ran = all(
-            spec.name in world.hosts[spec.host].policy.facts.own.ended
-            for spec in world.plan.processes
-            if spec.decides or spec.duty is Duty.RANK
-        )
-        assert codes == ({0} if all_ran else {143})
+    for world in worlds(base, range(5), mode=mode, stop=stop):
+        workers = [spec for spec in world.plan.processes if spec.decides or spec.duty is Duty.RANK]
+        all_ran = all(spec.name in world.hosts[spec.host].policy.facts.own.ended for spec in workers)
+        assert codes(world) == ({0} if all_ran else {143})
 
 
-@pytest.mark.parametrize("mode", MODES)
+@by_mode
 @pytest.mark.parametrize("stop", ["all", "one"])
-def test_a_stop_that_crosses_a_failure_hides_it_nowhere(base, mode, stop):
-    known = 0
-    for seed in range(16):
-        world = run(Story(seed=seed, mode=mode, stop=stop, crosses=True, fails=1, slow=seed % 2 * 0.4), base)
-        check(world)
-        known += world.known_at is not None
-    assert known
+def test_a_stop_after_a_known_failure_does_not_hide_it(base, mode, stop):
+    """As `check` shows."""
+    found = worlds(base, range(16), mode=mode, stop=stop, crosses=True, fails=1, slow=lambda seed: seed % 2 * 0.4)
+    assert [world for world in found if world.known_at is not None]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_processes_that_stay_hold_nobody_up(base, mode):
+@by_mode
+def test_processes_that_survive_sigkill_hold_up_no_host(base, mode):
     """After a failure, at a stop, and between attempts."""
-    for seed in range(8):
-        stop, restarts = ["", "all"][seed % 2], [0, 2][seed // 2 % 2]
-        world = run(Story(seed=seed, mode=mode, stop=stop, restarts=restarts, fails=1, stays=2), base)
-        check(world)
+    stop, restarts = (lambda seed: ["", "all"][seed % 2]), (lambda seed: [0, 2][seed // 2 % 2])
+    assert list(worlds(base, range(8), mode=mode, stop=stop, restarts=restarts, fails=1, stays=2))
 
 
-def test_what_stays_outside_the_distribution_holds_up_no_stop(base):
-    world = run(Story(seed=321071, outside=2, loss=0.1, stop="all", stays=2, scripts="ignores"), base)
+def test_a_process_that_survives_outside_the_distribution_holds_up_no_stop(base):
+    (world,) = worlds(base, [321071], outside=2, loss=0.1, stop="all", stays=2, scripts="ignores")
     assert any(host.policy.facts.own.stuck for host in world.hosts.values() if host.policy), "the seed says so"
-    check(world)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@by_mode
 @pytest.mark.parametrize("stop", ["", "all"])
-def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
+def test_a_host_whose_output_nobody_reads_changes_no_outcome(base, mode, stop):
     """Its programs wait until somebody reads, or until they are terminated; how the job ends does not depend on it."""
-    for seed in range(9):
-        fails = seed % 2
-        world = run(Story(seed=seed, mode=mode, stop=stop, fails=fails, unread=1 + seed % 3), base)
-        check(world)
+    fails, unread = (lambda seed: seed % 2), (lambda seed: 1 + seed % 3)
+    for world in worlds(base, range(9), mode=mode, stop=stop, fails=fails, unread=unread):
         assert world.unread_until
         for host in world.hosts.values():
             if host.outcome.kind is Kind.SUCCEEDED and not stop:  # nobody lost patience with a script that was held up
@@ -615,20 +610,16 @@ def test_a_host_that_does_not_write_changes_nothing(base, mode, stop):
                 assert all(name in host.policy.facts.own.ended for name in scripts), world.story
 
 
-@pytest.mark.parametrize("mode", MODES)
+@by_mode
 @pytest.mark.parametrize("hang_up", [False, True])
 def test_a_host_whose_name_vanishes_is_not_lost(base, mode, hang_up):
     """It lives and is heard, by its link or its own reports. What needs its name to start is another matter."""
-    vanished = 0
-    for seed in range(16):
-        world = run(Story(seed=seed, mode=mode, vanish=1 + seed % 2, hang_up=hang_up), base)
-        check(world)
-        if world.vanished and not world.vanished_early and not world.went_wrong:
-            vanished += 1
-            assert {host.outcome.exit_code for host in world.hosts.values()} == {0}
+    found = list(worlds(base, range(16), mode=mode, vanish=lambda seed: 1 + seed % 2, hang_up=hang_up))
+    undisturbed = [each for each in found if each.vanished and not each.vanished_early and not each.went_wrong]
+    assert undisturbed and all(codes(world) == {0} for world in undisturbed)
+    for world in found:
         causes = [host.outcome.cause for host in world.hosts.values() if host.outcome and host.outcome.cause]
         assert not [cause for cause in causes if cause.what.startswith("lost")], (causes, world.story)
-    assert vanished
 
 
 stories = st.builds(
@@ -658,5 +649,5 @@ stories = st.builds(
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(story=stories)
-def test_whatever_happens(base, story):
+def test_every_story_ends_as_it_must(base, story):
     check(run(story, base))

@@ -20,7 +20,7 @@ LINES = [
 ]  # fmt: skip
 
 
-def test_a_record_as_points():
+def test_a_record_becomes_points():
     points = Points("algo-1")
     found = {(point.run, point.name): (point.step, point.value) for point in points.of(map(line_of, LINES))}
     assert found["algo-1", "cpu"] == (2, 0.5), "2 s of the job: 4 s of processor time of 8"
@@ -60,9 +60,9 @@ def test_definitions_are_python_that_runs(sdk):
     assert re.search(second.get("Regex", second.get("regex")), "mAP(segm)=0.5")[1] == "0.5"
 
 
-def test_as_json_they_are_those_of_a_request():
+def test_definitions_as_json_fit_a_request():
     assert [sorted(each) for each in json.loads(definitions(USUAL, "json"))] == [["Name", "Regex"]] * len(USUAL)
 
 
-def test_what_a_job_has_told_the_most_told_first():
+def test_metrics_are_listed_by_frequency():
     assert metrics_in(map(line_of, [*LINES, ["metric", 108.0, "rank 1", {"loss": 1}]])) == ["loss", "step"]

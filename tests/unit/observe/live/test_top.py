@@ -12,9 +12,9 @@ from proxies import proxy
 from records import BEGAN, HostRecord, write
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.live import top
+from entrypoint.observe.live import in_terminal
+from entrypoint.observe.live.in_terminal import show, source
 from entrypoint.observe.live.serve import STATE
-from entrypoint.observe.live.top import show, source
 from entrypoint.observe.live.view import View
 from entrypoint.record.lines import line_of
 
@@ -29,7 +29,7 @@ from entrypoint.record.lines import line_of
         b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"hosts": 5}',
     ],
 )
-def test_what_answers_is_no_job(answer: bytes) -> None:
+def test_an_answer_of_another_service_is_refused(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -56,7 +56,7 @@ def test_no_proxy_is_asked_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked
 
 
-def test_an_address_that_is_none() -> None:
+def test_an_impossible_address_is_refused() -> None:
     with pytest.raises(ConfigError, match="no live page of a job at http://localhost:abc"):
         source("http://localhost:abc", {})()
 
@@ -91,7 +91,7 @@ def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"hosts": {}}', "[" * 5000])
-def test_a_state_that_is_none(tmp_path, text):
+def test_a_malformed_state_is_refused(tmp_path, text):
     (tmp_path / STATE).write_text(text)
     with pytest.raises(ConfigError, match="shows no job"):
         source(str(tmp_path), {})()
@@ -126,7 +126,7 @@ def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, le
 
 @pytest.mark.parametrize("age, runs", [(30, True), (90, False)])
 def test_without_the_monitors_state_the_age_of_the_records_decides(age, runs, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(top, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(in_terminal, "FIRST_SECONDS", 0.1)
     monkeypatch.setattr("entrypoint.record.lines.now", lambda: BEGAN + 39 + age)
     write(tmp_path, _record("algo-1"))
     assert show(source(str(tmp_path), {}), once=True) == 0

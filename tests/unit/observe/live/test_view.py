@@ -130,35 +130,6 @@ def test_what_is_no_number_is_json_that_browsers_read():
     assert state["hosts"][0]["processes"][0]["metrics"] == {"step": 1, "loss": "nan", "norm": "inf"}
 
 
-def test_kinds_and_forms_that_it_does_not_know_change_nothing():
-    made = view(("comet", 101.0, {}), ("sample", 101.0, 0, USED, {}, {}), ("metric", 101.0, "script", "loss"))
-    assert host_of(made)["processes"] == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [["host", 101.0, {"hosts": 5}], ["host", 101.0, {"cpus": "many", "hosts": ["x"]}], ["host", 101.0, {"job": [1]}],
-     ["sample", 101.0, 1.0, {"cpu": 3}, {}, {}], ["sample", 101.0, 1.0, {"net": [None, 1]}, {}, {}],
-     ["sample", 101.0, 1.0, {**USED, "gpus": [5]}, {}, {}], ["sample", 101.0, 1.0, {**USED, "fifos": [1]}, {}, {}],
-     ["sample", 101.0, 1.0, USED, {"script": 7}, {}], ["sample", 101.0, "1", USED, {}, {}],
-     ["metric", 101.0, "script", {"step": "7"}], ["metric", 101.0, "script", {"step": 10**400}],
-     ["metric", 101.0, "script", {"step": float("nan")}],
-     ["metric", 101.0, "script", {"steps_per_second": float("inf")}],
-     ["metric", 101.0, "script", {"epoch": float("inf"), "epochs": float("inf")}], ["still", 101.0, {"script": 5}],
-     ["still", 101.0, {"script": ["x"]}], ["ended", 101.0, ["script"], 0], ["lines", 101.0, "script", 7], ["said"], [],
-     ["outcome", 101.0, {}], ["outcome", 101.0, {"kind": 7, "exit_code": "x"}], ["phase", "x", "running"]],
-    ids=str,
-)  # fmt: skip
-def test_a_line_that_is_none_changes_nothing_that_is_shown(line):
-    process = ("process", 100.5, "script", {"role": "script"})
-    made = view(process, line, ("said", 102.0, "hello"))
-    note(made, "algo-1", ["sample", 103.0, 1.0, USED, {"script": {"cpu": 1.0}}, {}])
-    state = json.loads(json.dumps(made.state(200.0), allow_nan=False))
-    assert state["said"] == [[102.0, "algo-1", "hello"]] and state["outcome"] is None
-    assert state["hosts"][0]["cpu"] == 0.5 and state["hosts"][0]["processes"][0]["cpus"] == 1.0
-    assert state["hosts"][0]["processes"][0]["rate"] is None
-
-
 # --- serve.py ---
 
 
@@ -177,7 +148,7 @@ def test_the_page_and_the_state_and_that_somebody_looks(tmp_path):
     "method, path, host, status",
     [("GET", "/live", "evil.example", 403), ("POST", "/live", "localhost", 405), ("GET", "/etc", "localhost", 404)],
 )
-def test_what_is_not_shown(tmp_path, method, path, host, status):
+def test_other_sites_methods_and_paths_are_refused(tmp_path, method, path, host, status):
     (tmp_path / STATE).write_text('{"name": "hidden"}')
     answer = Client(application(tmp_path, Looks())).open(path, method=method, base_url=f"http://{host}")
     assert answer.status_code == status and b"hidden" not in answer.data
@@ -188,7 +159,7 @@ def test_what_is_not_shown(tmp_path, method, path, host, status):
     [("localhost", True), ("localhost:80", True), ("127.0.0.1:7979", True), ("[::1]:7979", True), ("[::1]", True),
      ("", False), ("localhost.evil.example", False), ("127.0.0.1.evil.example:80", False), ("127.4.0.1:80", True)],
 )  # fmt: skip
-def test_names_of_this_machine(host, ours):
+def test_only_names_of_this_machine_are_ours(host, ours):
     assert is_this_machine(host) is ours
 
 

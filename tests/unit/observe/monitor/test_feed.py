@@ -8,7 +8,6 @@ import time
 import zlib
 from pathlib import Path
 
-import pytest
 from builders import read as job_of
 from builders import resources, write_config
 from waiting import eventually
@@ -19,9 +18,8 @@ from entrypoint.observe.monitor import feed as feeds
 from entrypoint.observe.monitor.feed import Feed
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.record import lines
-from entrypoint.record.lines import Ended, Outcome, Process, Said
+from entrypoint.record.lines import EndedLine, OutcomeLine, ProcessLine
 from entrypoint.record.read import first_line, lines_of
-from entrypoint.record.write import Record
 
 
 def test_a_launcher_that_fails_before_it_listens_still_leaves_a_record(tmp_path):
@@ -29,7 +27,7 @@ def test_a_launcher_that_fails_before_it_listens_still_leaves_a_record(tmp_path)
     write_config(tmp_path, resources(["algo-1"]), {"sagemaker_program": "train.py"})
     job = read_job(tmp_path, {}, tmp_path / "run")
     feed = Feed(job, plan_for(job), time.monotonic())
-    feed.record(Outcome(kind="failed", exit_code=70, cause=None))
+    feed.record(OutcomeLine(kind="failed", exit_code=70, cause=None))
     assert feed.finish() == ""
     text = zlib.decompressobj(31).decompress((job.paths.records / "algo-1.jsonl.gz").read_bytes())
     assert [json.loads(line)[0] for line in text.splitlines()][-1] == "outcome"
@@ -41,7 +39,7 @@ def test_a_record_counts_from_when_the_launcher_began(tmp_path):
     job = read_job(tmp_path, {}, tmp_path / "run")
     feed = Feed(job, plan_for(job), time.monotonic() - 100)
     began = time.time() - 100
-    feed.record(Outcome(kind="succeeded", exit_code=0, cause=None))
+    feed.record(OutcomeLine(kind="succeeded", exit_code=0, cause=None))
     assert feed.finish() == ""
     about = first_line((job.paths.records / "algo-1.jsonl.gz").read_bytes())
     assert about and abs(about.at - began) < 50 and about.host == "algo-1"
@@ -56,7 +54,7 @@ class Launcher:
         self.events: list = []
         self.feed = Feed(self.job, plan_for(self.job), time.monotonic())
         self.feed.listen(self.events.append, self.say, self.said.append, lambda do, patience: do())
-        self.feed.record(Process(process="script", pid=os.getpid(), role="script", task="script"))
+        self.feed.record(ProcessLine(process="script", pid=os.getpid(), role="script", task="script"))
 
     def say(self, words: str) -> None:
         self.said.append(words)
@@ -79,8 +77,8 @@ class Launcher:
         os.kill(self.feed._pid, signal.SIGKILL)
 
     def ends(self, kind: str = "succeeded") -> str:
-        self.feed.record(Ended(process="script", how="exit code 0"))
-        self.feed.record(Outcome(kind=kind, exit_code=0, cause=None))
+        self.feed.record(EndedLine(process="script", how="exit code 0"))
+        self.feed.record(OutcomeLine(kind=kind, exit_code=0, cause=None))
         return self.feed.finish()
 
 
@@ -106,25 +104,6 @@ def test_no_line_and_no_mark_ends_the_monitor(tmp_path):
     assert not [words for words in launcher.said if "fault" in words or "Traceback" in words]
 
 
-def test_a_record_that_another_host_brings_ends_nothing(tmp_path):
-    launcher = Launcher(tmp_path, hosts=2)
-    record = Record(launcher.job.paths.records / "algo-2.jsonl.gz", pytest.fail)
-    for line in (
-        b'["metric",1,"script",{"step":Infinity}]',
-        b'["process",1,7,8]',
-        b'["sample",1,{},[],"x",5]',
-        b'["still',
-    ):
-        record.add(line)
-    record.add(Said(at=2.0, text="hello"))
-    record.close()
-    (launcher.job.paths.records / "watched").touch()
-    shown = launcher.job.paths.records / "live.json"
-    eventually(lambda: shown.exists() and "hello" in shown.read_text(), within=60)
-    assert launcher.ends() == ""
-    assert not [words for words in launcher.said if "fault" in words]
-
-
 def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path, monkeypatch):
     """Also with the same clock: the host's was set forward by half an hour after the launcher had started."""
     monkeypatch.setattr(lines, "ZERO", time.time() - time.monotonic() - 1800, raising=False)
@@ -133,7 +112,7 @@ def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path
     launcher.has("metric", "script", {"step": 1.0, "loss": 1.0})
     launcher.kill_the_monitor()
     launcher.says("warning: the monitor of this host was killed by SIGKILL; it is restarted (1 of 3)")
-    launcher.feed.record(Process(process="later", pid=os.getpid(), role="script", task="later"))
+    launcher.feed.record(ProcessLine(process="later", pid=os.getpid(), role="script", task="later"))
     eventually(lambda: launcher.feed._begun == 2 and launcher.feed._is_there, within=60)
     launcher.feed.show("script", b"step=2 loss=2\n")
     launcher.has("metric", "script", {"step": 2.0, "loss": 2.0})

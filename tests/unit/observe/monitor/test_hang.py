@@ -4,10 +4,10 @@ import pytest
 
 from entrypoint.observe.monitor.hang import NO_STALL, Hangs, hangs, in_words, may_hang, missing
 from entrypoint.observe.monitor.output_scan import Stalls
-from entrypoint.observe.monitor.silence import Progress
+from entrypoint.observe.monitor.silence import LastSigns
 from entrypoint.observe.monitor.threads import Work
 from entrypoint.observe.monitor.wait_sites import Doing, Stand
-from entrypoint.record.lines import Sample, Silent, Stalled, line_of
+from entrypoint.record.lines import SampleLine, Silent, Stalled, line_of
 
 AFTER = 600.0
 DATA = Stand(place="data.py:41 __next__", doing=Doing.SLEEPS)
@@ -47,7 +47,7 @@ POLLS = {"cpus": 0.002, "main": 0.002, "ran": 0.002, "wakes": 20.0}
         pytest.param({}, True, False, id="nothing runs"),
     ],
 )
-def test_what_may_hang_by_numbers(processes, may_spin, may_hang_):
+def test_numbers_show_whether_a_job_may_hang(processes, may_spin, may_hang_):
     assert may_hang(processes, AFTER, may_spin, NO_STALL) is may_hang_
 
 
@@ -68,184 +68,179 @@ def test_what_may_hang_by_numbers(processes, may_spin, may_hang_):
         pytest.param(job(0.0, 0.0), [NOT_SEEN, NOT_SEEN], NO_STALL, True, id="nobody does anything"),
     ],
 )  # fmt: skip
-def test_what_hangs_by_where_they_stand(processes, stands, stall, hang):
+def test_stacks_show_whether_a_job_hangs(processes, stands, stall, hang):
     assert hangs(processes, dict(zip(processes, stands, strict=True)), stall) is hang
 
 
-def test_who_is_missing():
-    places = {("algo-2", "rank 3"): DATA, **{("algo-1", f"rank {number}"): REDUCE for number in range(3)}}
-    assert in_words(places, NO_STALL) == (
-        "rank 3 on algo-2 is in data.py:41 __next__ (sleeps), "
-        "the other 3 wait in train.py:9 step, in horovod.allreduce (waits in a collective)"
-    )
-    assert missing(places, NO_STALL) == [("algo-2", "rank 3")]
+ONE_SLEEPS = {("algo-2", "rank 3"): DATA, **{("algo-1", f"rank {number}"): REDUCE for number in range(3)}}
+TWO = {("algo-1", "rank 0"): REDUCE, ("algo-2", "rank 1"): DATA}
+MANY = {("algo-1", f"rank {number}"): DATA for number in range(9)}
+ALIKE = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): DATA}
 
 
-def test_one_of_two_who_is_in_no_collective_is_missing():
-    places = {("algo-1", "rank 0"): REDUCE, ("algo-2", "rank 1"): DATA}
-    assert missing(places, NO_STALL) == [("algo-2", "rank 1")]
-    stopped = {**places, ("algo-3", "rank 2"): Stand(place="no code", doing=Doing.STOPPED)}
-    assert missing(stopped, NO_STALL) == [("algo-3", "rank 2")]
+@pytest.mark.parametrize(
+    "places, lacking, words",
+    [
+        (
+            ONE_SLEEPS, [("algo-2", "rank 3")],
+            "rank 3 on algo-2 is in data.py:41 __next__ (sleeps), "
+            "the other 3 wait in train.py:9 step, in horovod.allreduce (waits in a collective)",
+        ),
+        (TWO, [("algo-2", "rank 1")], "rank 1 on algo-2 is in"),
+        (
+            {**TWO, ("algo-3", "rank 2"): Stand(place="no code", doing=Doing.STOPPED)}, [("algo-3", "rank 2")],
+            "rank 2 on algo-3 is in no code (stopped by a signal), ",
+        ),
+        (ALIKE, [*ALIKE], "rank 0 on algo-1, rank 1 on algo-2 are in data.py:41 __next__ (sleeps)"),
+        (MANY, [*MANY], f"{', '.join(f'rank {n} on algo-1' for n in range(4))} and 5 more are in"),
+    ],
+    ids=["one of four sleeps", "one of two is in no collective", "one is stopped", "all at one place", "many"],
+)  # fmt: skip
+def test_processes_that_the_others_wait_for_are_named(places, lacking, words):
+    assert missing(places, NO_STALL) == lacking
+    assert in_words(places, NO_STALL).startswith(words)
 
 
-def test_all_at_one_place():
-    places = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): DATA}
-    assert in_words(places, NO_STALL) == "rank 0 on algo-1, rank 1 on algo-2 are in data.py:41 __next__ (sleeps)"
-    assert missing(places, NO_STALL) == list(places)
+class Heard(Hangs):
+    """What the coordinator hears of two hosts, line by line."""
 
-
-def test_many_are_named_in_short():
-    places = {("algo-1", f"rank {number}"): DATA for number in range(9)}
-    assert "rank 3 on algo-1 and 5 more are in" in in_words(places, NO_STALL)
-
-
-class TestHangs:
-    """Tests of the coordinator's input, line by line."""
-
-    @pytest.fixture
-    def heard(self):
-        found = Hangs(AFTER, may_spin=False)
-        for host in ("algo-1", "algo-2"):
-            found.note(host, line_of(["process", 0.0, "worker", {"pid": 1}]))
-        return found
-
-    def still(self, heard: Hangs, *hosts: str) -> None:
+    def __init__(self, after: float = AFTER, hosts: tuple[str, ...] = ("algo-1", "algo-2")) -> None:
+        super().__init__(after, may_spin=False)
         for host in hosts:
-            heard.note(host, line_of(["still", 0.0, {"worker": [AFTER, 0.0]}]))
+            self.note(host, line_of(["process", 0.0, "worker", {"pid": 1}]))
 
-    def stacks(self, heard: Hangs, host: str, doing: Doing = Doing.LOCK) -> None:
-        heard.note(host, line_of(["stacks", 0.0, "worker", {"place": host, "inside": "", "doing": doing.value}]))
+    def silent(self, *hosts: str) -> "Heard":
+        for host in hosts:
+            self.note(host, line_of(["still", 0.0, {"worker": [AFTER, 0.0]}]))
+        return self
 
-    def test_once_for_each_hang(self, heard):
-        self.still(heard, "algo-1")
-        assert heard.look(0) is None and heard.asked == 0
-        self.still(heard, "algo-2")
-        assert heard.look(1) is None and heard.asked == 1, "stacks are asked for"
-        self.stacks(heard, "algo-1")
-        assert heard.look(2) is None
-        self.stacks(heard, "algo-2")
-        assert {who: place.place for who, place in heard.look(3).items()} == {
-            ("algo-1", "worker"): "algo-1", ("algo-2", "worker"): "algo-2"
-        }  # fmt: skip
-        assert heard.look(4) is None and heard.asked == 1
-        heard.note("algo-1", line_of(["still", 0.0, {}]))
-        assert heard.look(5) is None
-        self.still(heard, "algo-1")
-        heard.look(6)
-        assert heard.asked == 2, "it had gone on meanwhile"
-
-    def test_a_host_that_tells_no_stacks_is_not_waited_for_for_ever(self, heard):
-        self.still(heard, "algo-1", "algo-2")
-        heard.look(0)
-        self.stacks(heard, "algo-1")
-        assert heard.look(Hangs.COLLECT_SECONDS) is None
-        assert str(heard.look(Hangs.COLLECT_SECONDS + 1)["algo-2", "worker"]) == "an unknown place"
-
-    def test_it_goes_on_while_stacks_are_taken(self, heard):
-        self.still(heard, "algo-1", "algo-2")
-        heard.look(0)
-        heard.note("algo-2", line_of(["still", 0.0, {}]))
-        for host in ("algo-1", "algo-2"):
-            self.stacks(heard, host)
-        assert heard.look(1) is None
-
-    def test_where_somebody_works_they_are_looked_at_again_later(self, heard):
-        self.still(heard, "algo-1", "algo-2")
-        heard.look(0)
-        self.stacks(heard, "algo-1", Doing.WORKS)
-        self.stacks(heard, "algo-2")
-        assert heard.look(1) is None
-        assert heard.look(AFTER) is None and heard.asked == 1
-        assert heard.look(AFTER + 1) is None and heard.asked == 2
-        for host in ("algo-1", "algo-2"):
-            self.stacks(heard, host)
-        assert heard.look(AFTER + 2)
-
-    def test_one_that_has_ended_is_not_waited_for(self, heard):
-        heard.note("algo-2", line_of(["ended", 0.0, "worker", "exit code 0"]))
-        self.still(heard, "algo-1")
-        heard.look(0)
-        self.stacks(heard, "algo-1")
-        assert list(heard.look(1)) == [("algo-1", "worker")]
-
-    def test_off(self):
-        heard = Hangs(0, may_spin=False)
-        heard.note("algo-1", line_of(["process", 0.0, "worker", {"pid": 1}]))
-        heard.note("algo-1", line_of(["still", 0.0, {"worker": [1e6, 0.0]}]))
-        assert heard.look(0) is None and heard.asked == 0
+    def stacks(self, *hosts: str, doing: Doing = Doing.LOCK) -> None:
+        for host in hosts:
+            self.note(host, line_of(["stacks", 0.0, "worker", {"place": host, "inside": "", "doing": doing.value}]))
 
 
-def sample(used: dict, gpus=(), peer_bytes: float = 0.0) -> Sample:
-    return Sample(seconds=1.0, host={"gpus": gpus}, processes=used, peers={"algo-2": [peer_bytes, 0]})
+def test_a_hang_is_told_once():
+    heard = Heard().silent("algo-1")
+    assert heard.look(0) is None and heard.asked == 0
+    heard.silent("algo-2")
+    assert heard.look(1) is None and heard.asked == 1, "stacks are asked for"
+    heard.stacks("algo-1")
+    assert heard.look(2) is None
+    heard.stacks("algo-2")
+    found = {host: stand.place for (host, _), stand in heard.look(3).items()}
+    assert found == {"algo-1": "algo-1", "algo-2": "algo-2"}
+    assert heard.look(4) is None and heard.asked == 1
+    heard.note("algo-1", line_of(["still", 0.0, {}]))
+    assert heard.look(5) is None
+    heard.silent("algo-1").look(6)
+    assert heard.asked == 2, "it had gone on meanwhile"
 
 
-class TestProgress:
-    def look(self, progress: Progress, now: float, cpu=0.0, output=0, gpus=(), peer_bytes=0.0, **more) -> None:
-        used = {"a": {"cpu": cpu, "output": output}, "b": {"cpu": 0.5}}
-        progress.look(now, ["a", "b"], sample(used, gpus, peer_bytes), **more)
+def test_a_host_that_sends_no_stacks_is_not_waited_for_for_ever():
+    heard = Heard().silent("algo-1", "algo-2")
+    heard.look(0)
+    heard.stacks("algo-1")
+    assert heard.look(Hangs.COLLECT_SECONDS) is None
+    assert str(heard.look(Hangs.COLLECT_SECONDS + 1)["algo-2", "worker"]) == "an unknown place"
 
-    def test_seconds_and_processors_since_the_last_sign(self):
-        progress = Progress()
-        self.look(progress, 0, output=5)
-        for now in range(1, 11):
-            self.look(progress, now, cpu=0.1)
-        still = progress.still(10, least=10)
-        assert {name: numbers[:3] for name, numbers in still.items()} == {"a": [10, 0.1, 0.0], "b": [10, 0.55, 0.0]}
-        assert progress.still(10, least=11) == {}
 
-    def test_who_gets_no_processor_is_at_work(self):
-        progress = Progress()
-        for now in range(11):
-            progress.look(now, ["a"], sample({"a": {"cpu": 0.05}}), threads={"a": Work(waited=0.9)})
-        assert progress.still(10, least=1)["a"][1] > 0.9
+def test_a_job_that_goes_on_while_stacks_are_taken_does_not_hang():
+    heard = Heard().silent("algo-1", "algo-2")
+    heard.look(0)
+    heard.note("algo-2", line_of(["still", 0.0, {}]))
+    heard.stacks("algo-1", "algo-2")
+    assert heard.look(1) is None
 
-    def test_work_before_the_last_seconds_is_none_of_now(self):
-        progress = Progress(window=20)
-        for now in range(61):
-            self.look(progress, now, cpu=1.0 if now < 40 else 0.0)
-        assert progress.still(60, least=1)["a"][1] < 0.1
 
-    def test_what_was_used_before_threads_were_looked_at_is_of_unknown_threads(self):
-        progress = Progress(window=600)
-        for now in range(60):
-            threads = {"threads": {"a": Work(waiters=1.0), "b": Work()}} if now > 20 else {}
-            self.look(progress, now, cpu=1.0, **threads)
-        _, cpus, waiters, *_ = progress.still(59, least=1)["a"]
-        assert cpus - waiters < 0.1
+def test_where_somebody_works_stacks_are_taken_again_later():
+    heard = Heard().silent("algo-1", "algo-2")
+    heard.look(0)
+    heard.stacks("algo-1", doing=Doing.WORKS)
+    heard.stacks("algo-2")
+    assert heard.look(1) is None
+    assert heard.look(AFTER) is None and heard.asked == 1
+    assert heard.look(AFTER + 1) is None and heard.asked == 2
+    heard.stacks("algo-1", "algo-2")
+    assert heard.look(AFTER + 2)
 
-    @pytest.mark.parametrize(
-        "sign",
-        [
-            {"output": 1}, {"gpus": [[0.3, 1, 2, 90.0, 0.1]]}, {"told": {"a"}}, {"peer_bytes": 5e6},
-            {"moved": {"a": 2e6}},
-        ],
-        ids=["output", "GPU", "told", "between hosts", "files"],
-    )  # fmt: skip
-    def test_signs(self, sign):
-        progress = Progress()
-        for now in range(11):
-            self.look(progress, now, **(sign if now == 9 else {}))
-        assert progress.still(10, least=5) == {}
 
-    @pytest.mark.parametrize(
-        "no_sign",
-        [{"gpus": [[1.0, 1, 2, 120.0, 0.0]]}, {"peer_bytes": 2e5}, {"moved": {"a": 500.0, "b": 500.0}}],
-        ids=["a GPU that waits for another", "Horovod's questions", "a tracker's heartbeats"],
-    )
-    def test_signs_of_life_are_no_progress(self, no_sign):
-        progress = Progress()
-        for now in range(31):
-            self.look(progress, now, **no_sign)
-        assert progress.still(30, least=30)
+def test_a_process_that_has_ended_is_not_waited_for():
+    heard = Heard()
+    heard.note("algo-2", line_of(["ended", 0.0, "worker", "exit code 0"]))
+    heard.silent("algo-1").look(0)
+    heard.stacks("algo-1")
+    assert list(heard.look(1)) == [("algo-1", "worker")]
 
-    def test_a_loader_that_reads_slowly_gets_on(self):
-        progress = Progress()
-        for now in range(61):
-            self.look(progress, now, moved={"a": 1e5 if now % 5 == 0 else 0.0, "b": 1e5 if now % 5 == 0 else 0.0})
-        assert progress.still(60, least=15) == {}
 
-    def test_nothing_runs(self):
-        assert Progress().still(1000, least=1) == {}
+def test_hangs_are_not_looked_for_without_the_setting():
+    heard = Heard(after=0, hosts=("algo-1",)).silent("algo-1")
+    assert heard.look(0) is None and heard.asked == 0
+
+
+def sample(used: dict, gpus=(), peer_bytes: float = 0.0) -> SampleLine:
+    return SampleLine(seconds=1.0, host={"gpus": gpus}, processes=used, peers={"algo-2": [peer_bytes, 0]})
+
+
+def look(signs: LastSigns, now: float, cpu=0.0, output=0, gpus=(), peer_bytes=0.0, **more) -> None:
+    used = {"a": {"cpu": cpu, "output": output}, "b": {"cpu": 0.5}}
+    signs.look(now, ["a", "b"], sample(used, gpus, peer_bytes), **more)
+
+
+def test_seconds_and_cpus_count_from_the_last_sign():
+    signs = LastSigns()
+    look(signs, 0, output=5)
+    for now in range(1, 11):
+        look(signs, now, cpu=0.1)
+    still = signs.still(10, least=10)
+    assert {name: numbers[:3] for name, numbers in still.items()} == {"a": [10, 0.1, 0.0], "b": [10, 0.55, 0.0]}
+    assert signs.still(10, least=11) == {}
+    assert LastSigns().still(1000, least=1) == {}, "nothing runs"
+
+
+def test_a_process_that_gets_no_cpu_is_at_work():
+    signs = LastSigns()
+    for now in range(11):
+        signs.look(now, ["a"], sample({"a": {"cpu": 0.05}}), threads={"a": Work(waited=0.9)})
+    assert signs.still(10, least=1)["a"][1] > 0.9
+
+
+def test_earlier_work_does_not_count():
+    signs = LastSigns(window=20)
+    for now in range(61):
+        look(signs, now, cpu=1.0 if now < 40 else 0.0)
+    assert signs.still(60, least=1)["a"][1] < 0.1
+
+
+def test_work_before_threads_were_looked_at_does_not_count():
+    signs = LastSigns(window=600)
+    for now in range(60):
+        look(signs, now, cpu=1.0, **({"threads": {"a": Work(waiters=1.0), "b": Work()}} if now > 20 else {}))
+    _, cpus, waiters, *_ = signs.still(59, least=1)["a"]
+    assert cpus - waiters < 0.1
+
+
+@pytest.mark.parametrize(
+    "sign, at, is_progress",
+    [
+        ({"output": 1}, [29], True),
+        ({"gpus": [[0.3, 1, 2, 90.0, 0.1]]}, [29], True),
+        ({"told": {"a"}}, [29], True),
+        ({"peer_bytes": 5e6}, [29], True),
+        ({"moved": {"a": 2e6}}, [29], True),
+        ({"moved": {"a": 1e5, "b": 1e5}}, range(0, 31, 5), True),
+        ({"gpus": [[1.0, 1, 2, 120.0, 0.0]]}, range(31), False),
+        ({"peer_bytes": 2e5}, range(31), False),
+        ({"moved": {"a": 500.0, "b": 500.0}}, range(31), False),
+    ],
+    ids=["output", "a GPU", "a message", "bytes between hosts", "bytes of files", "a slow loader",
+         "a GPU that waits for another", "Horovod's questions", "a tracker's heartbeats"],
+)  # fmt: skip
+def test_some_signs_are_progress_and_signs_of_life_are_not(sign, at, is_progress):
+    signs = LastSigns()
+    nothing = {"moved": {"a": 0.0, "b": 0.0}} if "moved" in sign else {}
+    for now in range(31):
+        look(signs, now, **(sign if now in at else nothing))
+    assert (signs.still(30, least=15) == {}) is is_progress
 
 
 WARNED = """\
@@ -275,7 +270,7 @@ def test_horovods_warning_is_no_progress_and_tells_who_is_missing():
     assert told() == [([0, 3], "0: [HorovodAllreduce] 3: [HorovodAllreduce, gradient_1]")]
 
 
-def test_whom_horovod_misses_is_to_blame():
+def test_a_rank_that_horovod_misses_is_named():
     heard = Hangs(AFTER, may_spin=True)
     heard.note("algo-1", line_of(["stalled", 0.0, [1], "1: [HorovodAllreduce]"]))
     stands = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE}

@@ -3,10 +3,10 @@
 import pytest
 
 from entrypoint.observe.monitor import traffic
-from entrypoint.observe.monitor.silence import Progress
+from entrypoint.observe.monitor.silence import LastSigns
 from entrypoint.observe.monitor.sockets import Connection
 from entrypoint.observe.monitor.traffic import Moves
-from entrypoint.record.lines import Sample
+from entrypoint.record.lines import SampleLine
 
 HERE, PEER, STORE = ("10.0.0.1", 40_000), ("10.0.0.2", 2222), ("52.1.1.1", 443)
 CHILD = ("10.0.0.1", 50_000)  # another process of the same family
@@ -17,7 +17,7 @@ def looks(monkeypatch):
     """Let a script use so much in each second of half a minute; return its bytes of a second, and if it is silent."""
 
     def looks(used: dict[str, float], *passed: tuple, listed: bool = True) -> tuple[dict[str, float], bool]:
-        moves, progress, found = Moves(), Progress(), {}
+        moves, progress, found = Moves(), LastSigns(), {}
         monkeypatch.setattr(traffic, "inodes_of", lambda pids: dict.fromkeys(range(len(passed)), 7))
         for second in range(1, 31):
 
@@ -32,7 +32,7 @@ def looks(monkeypatch):
             monkeypatch.setattr(traffic, "connections", connections)
             found = moves.look({"script": [7]}, {"script": used}, {PEER[0]})
             assert second > 1 or found == {}, "the first look knows no differences"
-            progress.look(second, ["script"], Sample(seconds=1.0, host={}, processes={}, peers={}), moved=found)
+            progress.look(second, ["script"], SampleLine(seconds=1.0, host={}, processes={}, peers={}), moved=found)
         return found, bool(progress.still(30, least=25))
 
     return looks
@@ -60,12 +60,12 @@ SOCKETS = {
 
 
 @pytest.mark.parametrize(("used", "bytes_", "is_progress"), FILES.values(), ids=FILES)
-def test_bytes_of_files(looks, used, bytes_, is_progress):
+def test_bytes_of_files_are_progress(looks, used, bytes_, is_progress):
     assert looks(used) == ({"script": bytes_}, not is_progress)
 
 
 @pytest.mark.parametrize(("used", "passed", "bytes_", "is_progress"), SOCKETS.values(), ids=SOCKETS)
-def test_bytes_of_connections(looks, used, passed, bytes_, is_progress):
+def test_bytes_of_connections_are_progress_but_between_hosts(looks, used, passed, bytes_, is_progress):
     assert looks(used, *passed) == ({"script": bytes_}, not is_progress)
 
 

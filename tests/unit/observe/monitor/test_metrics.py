@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from entrypoint.launcher.job.settings import read_settings
-from entrypoint.observe.monitor.metrics import LAST_LINES, MOST, Reader, Wanted
 from entrypoint.observe.monitor.output_scan import Printed
+from entrypoint.observe.monitor.printed_metrics import LAST_LINES, MOST, MetricReader, WantedMetric
 
 
 def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> dict[str, float]:
     settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
-    reader = Reader(wanted=[Wanted(name, expression, say) for name, expression in settings.metrics])
+    reader = MetricReader(wanted=[WantedMetric(name, expression, say) for name, expression in settings.metrics])
     for line in lines:
         reader.read(line + "\n")
     return reader.take()
@@ -53,21 +53,21 @@ def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> d
         pytest.param(["loss: see the log of step one"], {}, id="no number"),
     ],
 )  # fmt: skip
-def test_forms(lines, found):
+def test_metrics_are_found_in_usual_formats(lines, found):
     assert read(*lines) == pytest.approx(found)
 
 
-def test_loss_that_is_no_number():
+def test_a_loss_may_be_nan():
     assert math.isnan(read("epoch=1 loss=nan")["loss"])
 
 
-def test_sagemakers_expressions():
+def test_a_users_expression_finds_its_metric():
     wanted = '[{"Name": "segm", "Regex": "mAP\\\\(segm\\\\)/IoU=0.5:0.95: ([0-9.]+)"}]'
     assert read("mAP(segm)/IoU=0.5:0.95: 0.44", wanted=wanted) == {"segm": 0.44}
 
 
 def test_last_value_of_each_is_told_once():
-    reader = Reader()
+    reader = MetricReader()
     reader.read("".join(f"step={n} loss={1 / n}\n" for n in range(1, 3 * LAST_LINES)))
     assert reader.take() == {"step": 3 * LAST_LINES - 1, "loss": 1 / (3 * LAST_LINES - 1)}
     assert reader.take() == {}
@@ -87,7 +87,7 @@ def test_last_value_of_each_is_told_once():
     ],
 )
 def test_lines_that_come_together_give_what_each_gives_by_itself(lines):
-    together, alone, found = Reader(), Reader(), {}
+    together, alone, found = MetricReader(), MetricReader(), {}
     for line in lines:
         together.read(f"{line}\n")
         alone.read(f"{line}\n")
@@ -95,8 +95,8 @@ def test_lines_that_come_together_give_what_each_gives_by_itself(lines):
     assert together.take() == pytest.approx(found, nan_ok=True)
 
 
-def test_names_are_bounded():
-    reader = Reader()
+def test_metrics_of_a_process_are_limited():
+    reader = MetricReader()
     for number in range(2 * MOST):
         reader.read(f"loss_{number}=1\n")
         reader.take()
@@ -108,14 +108,14 @@ def test_names_are_bounded():
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400", "9" * 400, "9" * 5000], ids=lambda text: text[:6])
-def test_what_counts_nothing_is_left_out_and_the_rest_of_the_line_is_read(number):
+def test_an_impossible_number_is_left_out(number):
     assert read(f"step={number} loss=1") == ({"loss": 1} if len(number) < 900 else {})
     assert read(f"Epoch 1/{number}", "loss=2").get("loss") == 2
     assert read("Epoch 3/4", f"{number}/8 [====>...] - loss: 3").get("loss", 3) == 3
     assert math.isfinite(sum(read("Epoch 3/4", f"{number}/{number} [====>...] - loss: 3 - steps: {number}").values()))
 
 
-def test_figures_of_other_scripts_are_numbers_too():
+def test_arabic_digits_are_numbers():
     assert read("step=\N{ARABIC-INDIC DIGIT THREE} loss=1") == {"step": 3, "loss": 1}
 
 
@@ -138,15 +138,15 @@ def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
 
 def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
     """It reads as much as there is time for."""
-    monkeypatch.setattr("entrypoint.observe.monitor.metrics.AT_ONCE", 0.01)
-    quadratic = Wanted("n", "a*a*b([0-9])", pytest.fail)
+    monkeypatch.setattr("entrypoint.observe.monitor.printed_metrics.AT_ONCE", 0.01)
+    quadratic = WantedMetric("n", "a*a*b([0-9])", pytest.fail)
     lines = ["a" * 150] * 10_000
     quadratic.last_in(lines)
     quadratic._room = 1.0
     assert quadratic.last_in(["aab7"]) == 7
 
 
-def test_a_stall_with_a_rank_that_is_none():
+def test_an_impossible_rank_in_a_stall_warning_is_left_out():
     printed = Printed((), print)
     printed.scan("rank 0", f"[W stall_inspector.cc:1] One or more\nMissing ranks:\n{'9' * 5000}: [a]\n1: [b]\n")
     printed.scan("rank 0", "loss=1\n")

@@ -4,14 +4,14 @@ import socket
 
 import pytest
 
-from entrypoint.observe.monitor.inbox import Inbox
+from entrypoint.observe.monitor.monitor import Messages
 
 
 @pytest.fixture
 def pair():
     launcher, monitor = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with launcher, monitor:
-        yield launcher, Inbox(monitor)
+        yield launcher, Messages(monitor)
 
 
 def test_lines_of_a_process_come_together_and_before_what_was_sent_later(pair):

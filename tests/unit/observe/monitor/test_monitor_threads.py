@@ -79,7 +79,7 @@ def test_nccl_in_a_collective_of_tensorflow_only_waits():
             process.kill()
 
 
-def test_what_a_thread_used_before_is_of_no_later_silence(cycling):
+def test_earlier_use_of_a_thread_does_not_count(cycling):
     threads = Threads()
 
     def is_recognised():

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 from builders import read
 
-from entrypoint.observe.monitor.silence import Progress
-from entrypoint.observe.monitor.watch import Watch
+from entrypoint.observe.monitor.job_watch import JobWatch
+from entrypoint.observe.monitor.silence import LastSigns
 from entrypoint.record import lines
 from entrypoint.record.read import lines_of
 
@@ -29,22 +29,24 @@ def play(tmp_path, monkeypatch):
 
     def play(**environment: str) -> list[tuple[float, dict]]:
         clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=lambda: clock.now)  # the record's
-        monkeypatch.setattr("entrypoint.observe.monitor.watch.time", clock)
+        monkeypatch.setattr("entrypoint.observe.monitor.job_watch.time", clock)
         environment = {"ENTRYPOINT_HANG_AFTER": f"{AFTER:g}", **environment}
         job = read(tmp_path, 1, {"sagemaker_mpi_enabled": "true"}, environment, gpus=1)
         sent: list[tuple[float, dict]] = []
         last = due = taken = 0.0
-        watch = Watch(job, {"algo-1": set()}, lambda message: sent.append((clock.now - last, message)), tracked=False)
-        progress, running, fresh = Progress(AFTER), dict[str, int](), list[lines.Line]()
+        watch = JobWatch(
+            job, {"algo-1": set()}, lambda message: sent.append((clock.now - last, message)), tracked=False
+        )
+        progress, running, fresh = LastSigns(AFTER), dict[str, int](), list[lines.Line]()
         for line in lines_of(RECORD.read_bytes()):
             clock.now = line.at
             if not isinstance(line, lines.Still):  # today's is made below
                 fresh.append(line)
-            if isinstance(line, lines.Process) and line.role == "rank":
+            if isinstance(line, lines.ProcessLine) and line.role == "rank":
                 running[line.process] = line.pid
-            elif isinstance(line, lines.Ended):
+            elif isinstance(line, lines.EndedLine):
                 running.pop(line.process, None)
-            elif isinstance(line, lines.Sample):
+            elif isinstance(line, lines.SampleLine):
                 progress.look(line.at, running, line)
                 if any(line.processes.get(name, {}).get("output") for name in running):
                     last = line.at
@@ -61,14 +63,14 @@ def play(tmp_path, monkeypatch):
     return play
 
 
-def test_by_default_it_is_told_once_and_in_time(play):
+def test_a_hang_is_told_once_and_in_time(play):
     ((seconds, message),) = play()
     assert list(message) == ["say"] and AFTER <= seconds <= AFTER + 30
     assert message["say"].startswith("warning: no progress in any process for 20 s: rank 0 on algo-1, rank 1 on algo-1")
 
 
 @pytest.mark.parametrize(("action", "again"), [("fail", False), ("restart", True)])
-def test_if_asked_to_it_ends_the_job_with_the_rank_that_does_not_come(play, action, again):
+def test_the_setting_ends_the_job_with_the_missing_rank(play, action, again):
     (_, warning), (seconds, message) = play(ENTRYPOINT_HANG_ACTION=action)
     cause = message["blame"]
     assert f"warning: {cause.pop('error')}; all stacks are in" in warning["say"] and seconds <= AFTER + 30

@@ -56,7 +56,7 @@ def test_bytes_and_owner_of_a_connection(connected):
     assert inodes_of([os.getpid()])[found.inode] == os.getpid()
 
 
-def test_exchange_with_each_host(connected):
+def test_bytes_exchanged_with_each_host_are_counted(connected):
     ours, theirs = connected
     exchange = Exchange(Cluster(hosts=HOSTS, me=HOSTS[0]))
     eventually(lambda: len(exchange.host_at) == 2, within=60)
@@ -75,7 +75,7 @@ def test_exchange_with_each_host(connected):
     assert exchange.look([]) == {}, "of no process of the job"
 
 
-def test_connections_between_two_looks_are_known_of(monkeypatch):
+def test_connections_between_two_looks_are_noticed(monkeypatch):
     monkeypatch.setattr("entrypoint.observe.monitor.traffic.EVERY_SECONDS", 0.0)
     with socket.create_server((HOSTS[1].address, 0)) as server, socket.create_server((HOSTS[1].address, 0)) as control:
         ours = (control.getsockname()[1],)
@@ -102,7 +102,7 @@ def test_connections_between_two_looks_are_known_of(monkeypatch):
         assert not look(), "the launcher's own"
 
 
-def test_what_mpirun_and_its_daemons_exchange_is_no_training(connected, job_of_two):
+def test_traffic_of_mpirun_is_not_training(connected, job_of_two):
     """Open MPI sends all output of ranks to the coordinator over the network; the monitor took that for gradients."""
     ours, theirs = connected
     sampling = Sampling(job_of_two)

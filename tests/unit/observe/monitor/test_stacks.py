@@ -125,7 +125,7 @@ def test_our_own_frames_are_not_shown():
     assert without_ours(threads) == [thread("MainThread", "train.py"), thread(None, "a.py")]
 
 
-def test_what_people_read(stacks):
+def test_stacks_are_readable(stacks):
     """That a script has ended but for a thread, and which; and the stacks of a process."""
     place = stacks["has ended but for a thread"].place
     assert place.startswith("the end of the script, which waits for its thread uploader in program.py:")

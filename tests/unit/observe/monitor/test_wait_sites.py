@@ -2,7 +2,7 @@
 
 import pytest
 
-from entrypoint.observe.monitor.wait_sites import Doing, Look, stand
+from entrypoint.observe.monitor.wait_sites import Doing, StackLook, stand
 
 PID = 7
 OWN = {"name": "step", "filename": "/opt/ml/code/train.py", "short_filename": "train.py", "module": None, "line": 9}
@@ -28,9 +28,9 @@ EXECUTE = python("quick_execute", "tensorflow/python/eager/execute.py")
 ALLREDUCE = python("allreduce", "horovod/tensorflow/mpi_ops.py")
 
 
-def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> Look:
+def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> StackLook:
     stacks = [{"os_thread_id": PID, "thread_name": "MainThread", "active": True, "frames": [*frames, OWN, RUNNER]}]
-    return Look(at=at, stacks=stacks, state="S", waits={PID: waits}, used={PID: used}, names={PID: "python"})
+    return StackLook(at=at, stacks=stacks, state="S", waits={PID: waits}, used={PID: used}, names={PID: "python"})
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> Look:
         pytest.param([], 0.0, "folio_wait_bit_common", Doing.DISK, id="waits for a disk"),
     ],
 )
-def test_what_a_main_thread_does(frames, used, waits, doing):
+def test_a_main_threads_stack_shows_what_it_does(frames, used, waits, doing):
     found = stand(PID, look(1.0, *frames, waits=waits), look(4.0, *frames, used=used, waits=waits))
     assert (found.doing, found.place) == (doing, "train.py:9 step")
 
@@ -61,10 +61,10 @@ def test_a_main_thread_that_goes_on_works():
     assert stand(PID, look(1.0), second).doing is Doing.WORKS
 
 
-def test_a_process_that_nobody_may_look_at():
-    first, second = (Look(at=at, used={PID: 0.0}, names={PID: "python"}) for at in (1.0, 4.0))
+def test_without_stacks_the_kernel_says_what_a_process_does():
+    first, second = (StackLook(at=at, used={PID: 0.0}, names={PID: "python"}) for at in (1.0, 4.0))
     assert stand(PID, first, second).doing is Doing.UNKNOWN
-    asleep = Look(at=4.0, used={PID: 0.0}, names={PID: "python"}, waits={PID: "hrtimer_nanosleep"})
+    asleep = StackLook(at=4.0, used={PID: 0.0}, names={PID: "python"}, waits={PID: "hrtimer_nanosleep"})
     assert stand(PID, first, asleep).doing is Doing.SLEEPS, "the kernel's word"
 
 
@@ -77,7 +77,7 @@ def test_a_process_that_nobody_may_look_at():
         "/opt/venv/lib/python3.11/site-packages/keras/src/utils/traceback_utils.py",
     ],
 )
-def test_what_stands_around_a_librarys_function_is_not_named(path):
+def test_wrappers_of_a_librarys_function_are_not_named(path):
     around = {**OWN, "name": "wrap.<locals>.around", "filename": path}
     frames = (FUTEX, EXECUTE, ALLREDUCE, around)
     found = stand(PID, look(1.0, *frames), look(4.0, *frames))

@@ -7,8 +7,8 @@ import pytest
 from builders import read
 
 from entrypoint.observe.live.serve import STATE, WATCHED
-from entrypoint.observe.monitor import watch
-from entrypoint.observe.monitor.watch import Watch
+from entrypoint.observe.monitor import job_watch
+from entrypoint.observe.monitor.job_watch import JobWatch
 from entrypoint.record.lines import line_of
 from entrypoint.record.write import Record
 
@@ -27,17 +27,17 @@ class Watched:
     def __init__(self, tmp_path, environment):
         job = read(tmp_path, 3, MWMS, environment, groups=GROUPS)
         self.sent = []
-        self.watch = Watch(job, {**TRAINS, "algo-3": {"script"}}, self.sent.append, tracked=False)
+        self.watch = JobWatch(job, {**TRAINS, "algo-3": {"script"}}, self.sent.append, tracked=False)
         self.records = job.paths.records
         self.other = Record(self.records / "algo-2.jsonl.gz", pytest.fail)
-        self.now, self.own = 0, []
+        self.now, self.own, self.found = 0, [], []
         self.write(["process", 0, "worker/0", {"pid": 1}], ["process", 0, "worker/1", {"pid": 1}])
 
     def write(self, mine, others):
         self.own.append(mine)
         self.other.add(line_of(others))
         self.other.flush()
-        self.watch.look([line_of(mine)])
+        self.found += self.watch.look([line_of(mine)])
 
     def train(self, seconds, exchange=0, **told):
         for _ in range(seconds // 2):
@@ -61,7 +61,7 @@ class Watched:
         for line in self.own:
             record.add(line_of(line))
         record.close()
-        self.watch.show_last([line_of(line) for line in own])
+        self.found += self.watch.look_last([line_of(line) for line in own])
 
     @property
     def said(self):
@@ -94,13 +94,13 @@ def test_hosts_that_train_alone_are_told_and_ended_once_it_has_stayed_so(watched
     assert [(each["what"], each["code"], each["error"]) for each in job.blamed] == [("trains alone", 78, job.said[0])]
 
 
-def test_they_are_not_ended_unless_that_is_wanted(watched):
+def test_hosts_that_train_alone_are_not_ended_without_the_setting(watched):
     job = watched({})
     job.train(200)
     assert len(job.said) == 1 and job.blamed == []
 
 
-def test_they_are_not_ended_where_they_train_together_after_all(watched):
+def test_hosts_that_train_together_after_all_are_not_ended(watched):
     job = watched()
     job.train(80)
     job.train(200, exchange=10**8, weights=10**6, dense=10**6, workers=2)
@@ -118,7 +118,7 @@ def test_a_short_job_whose_hosts_trained_alone_is_told_at_its_end_and_recorded(w
     (said,) = job.said
     assert said.startswith("distributed: NO: every host trains alone (a strategy of 2 workers was made")
     assert ": train.py:31 makes the model outside of strategy.scope()" in said and job.blamed == []
-    (line,) = job.watch.found
+    (line,) = job.found
     assert (line.together, line.since) == (False, 2.0)
     assert f"distributed: NO: {line.words}: {line.advice}" == said
 
@@ -128,14 +128,14 @@ def test_a_short_job_that_did_not_succeed_is_not_judged_by_its_end(watched, kind
     job = watched({})
     job.train(6, **OUTSIDE)
     job.end(kind=kind)
-    assert job.said == [] and job.watch.found == []
+    assert job.said == [] and job.found == []
 
 
 def test_a_short_job_that_trains_in_its_strategy_is_told_nothing(watched):
     job = watched({})
     job.train(6, exchange=10**7, weights=10**6, dense=10**6, made=2, workers=2, strategy="CollectiveAllReduceStrategy")
     job.end()
-    assert job.said == [] and job.watch.found == []
+    assert job.said == [] and job.found == []
 
 
 def test_records_that_come_late_are_read_by_their_times(watched):
@@ -155,25 +155,21 @@ def test_records_that_come_late_are_read_by_their_times(watched):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_host_that_only_evaluates_is_not_waited_for(workers, tmp_path):
-    made = read(tmp_path, 3, MWMS, {}, groups={"workers": ["algo-1", "algo-2", "algo-3"]})
-    trains = {f"algo-{n}": {f"worker/{n - 1}"} if n <= workers else {"evaluator/0"} for n in (1, 2, 3)}
+    job = read(tmp_path, 3, MWMS, {}, groups={"workers": ["algo-1", "algo-2", "algo-3"]})
+    names = {f"algo-{n}": f"worker/{n - 1}" if n <= workers else "evaluator/0" for n in (1, 2, 3)}
     sent = []
-    watching = Watch(made, trains, sent.append, tracked=False)
-    for now in range(0, 80, 2):
-        for host in trains:
-            (name,) = trains[host]
-            for line in (
-                ["process", 0, name, {"pid": 1}] if not now else ["metric", now, name, {"step": 10 * now, "loss": 1.0}],
-                ["sample", now, 2.0, {}, {name: {"cpu": 1.8}}, {}],
-            ):
-                watching._judge(host, line_of(line))
+    watching = JobWatch(job, {host: {name} for host, name in names.items()}, sent.append, tracked=False)
+    for host, name in names.items():
+        watching._judge(host, line_of(["process", 0, name, {"pid": 1}]))
+    for now in range(2, 80, 2):
+        for host, name in names.items():
+            watching._judge(host, line_of(["metric", now, name, {"step": 10 * now, "loss": 1.0}]))
+            watching._judge(host, line_of(["sample", now, 2.0, {}, {name: {"cpu": 1.8}}, {}]))
         watching.look([])
-    assert [each["say"][:60] for each in sent] == ["distributed: NO: every host trains alone (exchanged nothing "] * (
-        workers - 1
-    )
+    assert [each["say"][:45] for each in sent] == ["distributed: NO: every host trains alone (exc"] * (workers - 1)
 
 
-def test_what_is_unclear_ends_nothing(watched):
+def test_an_unclear_verdict_ends_nothing(watched):
     job = watched()
     job.train(400, exchange=2000)
     assert len(job.said) == 1 and job.said[0].startswith("distributed: unclear: 2 hosts exchange") and job.blamed == []
@@ -206,13 +202,27 @@ def test_weights_that_differ_end_the_job(watched):
     assert "distributed: NO: weights differ" in job.said[0] and [each["code"] for each in job.blamed] == [78]
 
 
-def test_but_not_where_they_are_averaged_now_and_then(watched):
+def test_weights_that_are_averaged_now_and_then_end_nothing(watched):
     job = watched()
     for _ in range(4):
         job.train(18, weights=10**6, dense=10**6)
         job.train(2, exchange=8 * 10**6)
     differ(job, 100, 200, 300, 400)
     assert "distributed: yes" in job.said[0] and "weights differ" in job.said[1] and job.blamed == []
+
+
+def test_malformed_lines_of_another_host_cost_these_lines(watched):
+    job = watched()
+    (job.records / WATCHED).touch()
+    for line in (
+        b'["metric",1,"script",{"step":Infinity}]',
+        b'["process",1,7,8]',
+        b'["sample",1,{},[],"x",5]',
+        b'["still',
+    ):
+        job.other.add(line)
+    job.write(["said", 1.0, "mine"], ["said", 2.0, "hello"])
+    assert "hello" in (job.records / STATE).read_text()
 
 
 def test_the_lines_of_long_records_are_noted_one_by_one(watched, monkeypatch):
@@ -240,6 +250,6 @@ def test_no_setting_of_a_wall_clock_changes_whether_the_live_page_is_open_or_a_h
     silent = [state["at"] - host["heard"] for host in state["hosts"]]
     assert len(silent) == 2 and all(0 <= seconds < 600 for seconds in silent), "their lines are of 1970"
     monkeypatch.setattr(time, "time", lambda: real() - 3600)
-    monkeypatch.setattr(watch, "STILL_WATCHED_SECONDS", 0.0)
+    monkeypatch.setattr(job_watch, "STILL_WATCHED_SECONDS", 0.0)
     job.train(2)
     assert not job.watch.live

@@ -22,8 +22,8 @@ from entrypoint.observe.monitor.record_header import described
 from entrypoint.observe.replay import timeline
 from entrypoint.observe.replay.play import EVENTS
 from entrypoint.observe.replay.rerun import arguments, faults
-from entrypoint.observe.replay.wording import Narrator
-from entrypoint.record.lines import Line, Outcome, line_of
+from entrypoint.observe.replay.timeline import Narrator
+from entrypoint.record.lines import Line, OutcomeLine, line_of
 
 CAUSE = Cause(host="algo-2", process="script", what="exit code 1", error="ValueError: x", code=1, exit=Exit(code=1))
 BEGAN = 1000.0
@@ -50,7 +50,6 @@ class Life:
     def on(self, at: float, *happened: events.Event):
         actions = self.policy.on(happened, BEGAN + at)
         assert self.history.note(happened, BEGAN + at, actions) == actions
-        self.policy.deadline(BEGAN + at)  # as the launcher's loop asks before it waits
         self.lines += [["decided", BEGAN + at, line] for line in self.written]
         self.written.clear()
         for action in actions:
@@ -133,7 +132,7 @@ def test_all_calls_of_the_last_seconds_are_kept():
     assert written[-1]["dropped"] == 0
 
 
-def test_another_policy_is_told(life, capsys):
+def test_a_policy_that_decides_otherwise_is_reported(life, capsys):
     """Here, one that got another end."""
     text = gzip.decompress(life.record).decode().replace('"ValueError: x"', '"KeyError: y"')
     text = text.replace('"exit_code": 1, "cause": null', '"exit_code": 2, "cause": null')
@@ -142,7 +141,7 @@ def test_another_policy_is_told(life, capsys):
     assert "the job's was failed, exit code 2: this version decides otherwise" in capsys.readouterr().out
 
 
-def test_it_is_told_in_words(life, capsys):
+def test_a_replay_is_printed_in_words(life, capsys):
     cause = '{"host": "algo-2", "process": "script", "what": "exit code 1", "error": "ValueError: x"}'
     before, end, outcome = gzip.decompress(life.record).decode().rpartition('["outcome"')
     text = before + end + outcome.replace('"cause": null', f'"cause": {cause}')
@@ -156,7 +155,7 @@ def test_it_is_told_in_words(life, capsys):
     assert "algo-1: failed, exit code 1, as then, by the same" in told
 
 
-def test_values_are_told_in_words() -> None:
+def test_values_of_events_are_printed_in_words() -> None:
     files = (File(path="model/1/saved_model.pb", size=1, digest="d"),)
     there = events.Inventoried(artifacts=Artifacts(files=files, model=True))
     assert Narrator().describe(there) == "inventoried: model/1/saved_model.pb"
@@ -164,7 +163,7 @@ def test_values_are_told_in_words() -> None:
     assert Narrator().describe(same) == "fingerprinted: the plan 2 workers"
 
 
-def test_lost_lines_are_said(life, capsys):
+def test_missing_events_are_reported(life, capsys):
     del life.lines[4]
     assert timeline.read(life.record)
     timeline.replay({"algo-1": life.record}, None)
@@ -236,34 +235,39 @@ def decision(at: float, *happened, actions=(), quiet=()) -> list:
 KILLED = ["Ended", {"name": "rank 1", "exit": {"code": 137, "signal": 9}}]
 
 
-def test_a_killed_process_is_killed_at_the_line_that_it_printed_last():
-    record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["step=6 loss=2", "step=7 loss=1"]])
-    assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' when '[algo-1 rank 1] step=7 loss=1'"]
+def printed(*output: str) -> list[Line]:
+    return told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", [*output]])
 
 
-def test_and_at_the_second_where_it_printed_nothing_that_says_which_step():
-    record = told(decision(130.0, KILLED), ["lines", 130.0, "rank 1", ["still here"]])
-    assert list(faults({"algo-1": record})) == ["kill 'algo-1:rank 1' at 30.0"]
+ASKED = decision(129.0, actions=[["Ask", {"name": "rank 1", "grace": 2}]])
+BY_ITSELF = ["Ended", {"name": "script", "exit": {"code": 1, "signal": None}}]
+HEARD = [[119.0, [["Reported", "algo-3"]]]]
+LEFT = told(decision(120.0, ["LinkEnded", {"host": "algo-2"}]), decision(125.0, quiet=HEARD))
+ALONE = [line_of(["process", 100.0, "script", {"pid": 1}])]  # its record just ends
 
 
-def test_what_the_launcher_ended_and_what_failed_by_itself_are_no_faults():
-    asked = decision(129.0, actions=[["Ask", {"name": "rank 1", "grace": 2}]])
-    by_itself = ["Ended", {"name": "script", "exit": {"code": 1, "signal": None}}]
-    assert list(faults({"algo-1": told(asked, decision(130.0, KILLED), decision(131.0, by_itself))})) == []
+@pytest.mark.parametrize(
+    "records, wanted",
+    [
+        ([printed("step=6 loss=2", "step=7 loss=1")], ["kill 'algo-1:rank 1' when '[algo-1 rank 1] step=7 loss=1'"]),
+        ([printed("still here")], ["kill 'algo-1:rank 1' at 30.0"]),  # no number says which step
+        ([told(ASKED, decision(130.0, KILLED), decision(131.0, BY_ITSELF))], []),
+        ([told(decision(110.0, ["Signalled", {"number": 15}]))], ["stop algo-1 at 10.0"]),
+        ([LEFT, ALONE, ALONE], ["kill algo-2 at 20.0", "pause algo-3 at 19.0"]),
+    ],
+    ids=[
+        "killed at a step",
+        "killed",
+        "ended by the launcher and by itself",
+        "stopped",
+        "a lost host and a frozen one",
+    ],
+)
+def test_what_was_done_to_a_job_becomes_faults(records, wanted):
+    assert list(faults({f"algo-{n}": record for n, record in enumerate(records, 1)})) == wanted
 
 
-def test_a_stop_a_lost_host_and_a_frozen_one():
-    stopped = told(decision(110.0, ["Signalled", {"number": 15}]))
-    assert list(faults({"algo-1": stopped})) == ["stop algo-1 at 10.0"]
-    heard = [[119.0, [["Reported", "algo-3"]]]]
-    coordinator = told(decision(120.0, ["LinkEnded", {"host": "algo-2"}]), decision(125.0, quiet=heard))
-    alone = [line_of(["process", 100.0, "script", {"pid": 1}])]
-    assert list(faults({"algo-1": coordinator, "algo-2": alone, "algo-3": alone})) == [
-        "kill algo-2 at 20.0", "pause algo-3 at 19.0"
-    ]  # fmt: skip
-
-
-def test_the_same_job_on_this_machine(life):
+def test_a_rerun_has_the_jobs_settings(life):
     environment = {"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_TOKEN": "***", "ENTRYPOINT_CONTROL_PORT": "7", "SM_X": "1"}
     asked = replace(
         line_of(life.lines[1]), environment=environment, hyperparameters={"sagemaker_program": "a.py", "lr": 0.1}
@@ -274,7 +278,7 @@ def test_the_same_job_on_this_machine(life):
     ]  # fmt: skip
 
 
-def test_what_the_command_for_it_may_miss(life):
+def test_a_rerun_names_what_its_command_lacks(life):
     """A newcomer gets the list, not a KeyError of the script."""
     life.lines[1][2]["inputdataconfig"] = {"training": {}}
     life.lines[1][2]["hyperparameters"] |= {"password": "***"}
@@ -292,22 +296,18 @@ def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkey
 
 def test_a_host_whose_launcher_had_a_fault_decided_nothing():
     cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
-    outcome = Outcome(kind="failed", exit_code=70, cause=cause)
+    outcome = OutcomeLine(kind="failed", exit_code=70, cause=cause)
     recorded = timeline.Recorded(about=None, described=None, decided=[], outcome=outcome)
     played = timeline.Played(recorded=recorded, steps=[], incomplete=[], outcome=None)
     assert played.same_outcome
 
 
+CALL = {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 0}
 HOSTILE = [
-    None, 7, {}, {"number": 1}, {"number": "x", "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [],
-    "dropped": 0}, {"number": 3, "began": BEGAN, "at": 1e15, "events": [], "actions": [], "quiet": [], "dropped": 1},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Ended", {}]], "actions": [], "quiet": [], "dropped": 0},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [["Comet", {}]], "actions": [], "quiet": [], "dropped": 0},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [7], "actions": 7, "quiet": [[1]], "dropped": 0},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 10**400},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "quiet": [], "dropped": 0},
-    {"began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": [], "dropped": 0},
-    {"number": 3, "began": BEGAN, "at": BEGAN, "events": [], "actions": [], "quiet": []},
+    None, 7, {}, {"number": 1}, CALL | {"number": "x"}, CALL | {"at": 1e15, "dropped": 1},
+    CALL | {"events": [["Ended", {}]]}, CALL | {"events": [["Comet", {}]]},
+    CALL | {"events": [7], "actions": 7, "quiet": [[1]]}, CALL | {"dropped": 10**400},
+    *({name: value for name, value in CALL.items() if name != gone} for gone in ("actions", "number", "dropped")),
 ]  # fmt: skip
 
 

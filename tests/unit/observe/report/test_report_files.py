@@ -16,8 +16,8 @@ from records import HostRecord, trained, write
 from entrypoint.cli import main
 from entrypoint.observe.monitor import reporting
 from entrypoint.observe.monitor.record_header import count_files
+from entrypoint.observe.report.html_page import as_script, ending_of, verdicts_of
 from entrypoint.observe.report.make import make
-from entrypoint.observe.report.render import as_script, ending_of, verdicts_of
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 ]]>"
 ILL = {"free": 5e9}  # of a disk of 100 GB
@@ -52,8 +52,70 @@ def data_of(page: Path) -> dict:
     return json.loads(found[1])
 
 
+def of_worker(name: str = "algo-1", seconds: int = 60) -> HostRecord:
+    """Return a worker's record without the job's end."""
+    made = trained(name, 2, process="worker/0", role="worker", seconds=seconds)
+    made.drop("outcome")
+    return made
+
+
+def ended(kind: str, code: int, *, sigterm: bool = False, said: str = "", **cause: str) -> list[HostRecord]:
+    made = of_worker()
+    if sigterm:
+        made.add("phase", 60, "stopping")
+    if said:
+        made.add("said", 30, said)
+    made.ends(66, kind, code, {**CAUSE, **cause} if cause else None)
+    return [made]
+
+
+def coordinator_lost() -> list[HostRecord]:
+    """Return a coordinator's record that was cut, and one of a host that knows more."""
+    other = of_worker("algo-2")
+    other.ends(70, "failed", 69, {"host": "algo-1", "process": "", "what": "does not answer", "error": ""})
+    return [of_worker(seconds=20), other]
+
+
+CAUSE = {"host": "algo-2", "process": "worker/0", "what": "exit code 1", "error": "ValueError:\nbad \x1b[1m"}
+AGAIN = "attempt 0 failed: algo-2 worker/1 (killed by SIGKILL)"
+ITS_OUTPUT = ".*; after 66 s; see what worker/0 printed last"
+ENDINGS = {  # how a job ended, and what the report says first
+    "failed": (
+        lambda: ended("failed", 1, host="algo-2"),
+        r"failed: algo-2 worker/0 \(exit code 1\): ValueError: bad  \[1m; after 66 s; "
+        r"see what worker/0 printed last, in the log of algo-2$",
+    ),
+    # A script may end with a code that the launcher uses, too.
+    "a script's 65": (lambda: ended("failed", 65, what="exit code 65"), ITS_OUTPUT),
+    "a script's 78": (lambda: ended("failed", 78, what="exit code 78, out of memory"), ITS_OUTPUT),
+    "prepare's 65": (
+        lambda: ended("failed", 65, process="prepare", what="exit code 65"),
+        ".*; after 66 s; correct the code or its requirements",
+    ),
+    "hung": (lambda: ended("failed", 72, what="no progress"), ".*; after 66 s; see the stacks of the hang"),
+    "configuration": (
+        lambda: ended("failed", 78, process="", what="configuration"), ".*; after 66 s; correct the setting",
+    ),
+    "the coordinator lost": (
+        coordinator_lost, r"failed: algo-1 \(does not answer\); after 70 s; start the job again, from",
+    ),
+    "unknown": (
+        lambda: [of_worker(), of_worker("algo-2", seconds=20)],
+        r".*end unknown: the last sign of life is of 2027-.* UTC on algo-1, 65 s after the start; earlier ended the "
+        r"records of algo-2 \(40 s before\); launchers were killed",
+    ),
+    "stopped": (lambda: ended("stopped", 143, sigterm=True), "stopped: SIGTERM after 60 s, as by StopTrainingJob"),
+    "saved": (lambda: ended("succeeded", 0, sigterm=True), ".*SIGTERM after 60 s; all scripts then ended with 0"),
+    "restarted": (
+        lambda: ended("succeeded", 0, said=AGAIN),
+        rf"restarted: it succeeded after 66 s; {re.escape(AGAIN)} \(after 30 s\); correct what failed: each restart is "
+        "paid for$",
+    ),
+}  # fmt: skip
+
+
 class TestPage:
-    def test_it_holds_all_and_loads_nothing(self, tmp_path):
+    def test_the_page_is_one_file(self, tmp_path):
         make({"algo-1": trained(job="my-job").data}, tmp_path / "report.html")
         page = (tmp_path / "report.html").read_text("utf-8")
         assert "<title>my-job: succeeded</title>" in page and "var uPlot=" in page and "Leon Sorokin" in page
@@ -61,7 +123,7 @@ class TestPage:
         assert "default-src 'none'" in page and page.count("<script") == 3 == page.count("</script>")
         assert not list(tmp_path.glob(".*"))
 
-    def test_no_text_ends_its_script(self, tmp_path):
+    def test_no_text_of_a_job_ends_the_pages_script(self, tmp_path):
         record = trained(job=HOSTILE)
         record.add("said", 3, HOSTILE)
         make({"algo-1": record.data}, tmp_path / "report.html")
@@ -97,69 +159,20 @@ class TestCommand:
         assert code == 0 and out.splitlines()[0].startswith("warning: disk") and "report   report.html" in out
         assert data_of(Path("report.html"))["job"]["outcome"]["kind"] == "succeeded"
 
-    def test_how_it_ended_comes_first(self, command, tmp_path):
-        def said(*records: HostRecord) -> list[str]:
-            folder = write(tmp_path / str(len(list(tmp_path.iterdir()))), *records)
-            out = command(folder)[1].splitlines()
-            assert ending_of(Path("report.html")) == out[0]
-            return out
+    @pytest.mark.parametrize("name", ENDINGS)
+    def test_how_it_ended_comes_first(self, command, tmp_path, name):
+        records, wanted = ENDINGS[name]
+        out = command(write(tmp_path / "record", *records()))[1].splitlines()
+        line = next((line for line in out if re.match(wanted, line)), "")
+        assert line, out
+        assert out[0] == ending_of(Path("report.html")) and (line == out[0] or name == "unknown")
 
-        def record(name: str = "algo-1", **more: object) -> HostRecord:
-            made = trained(name, 2, process="worker/0", role="worker", **more)
-            made.lines = [line for line in made.lines if line[0] != "outcome"]
-            return made
-
-        cause = {"host": "algo-2", "process": "worker/0", "what": "exit code 1", "error": "ValueError:\nbad \x1b[1m"}
-        first, second = record(), record("algo-2")
+    def test_the_last_output_of_who_failed_first_is_on_the_page(self, command, tmp_path):
+        first, second = of_worker(), of_worker("algo-2")
         second.add("lines", 65, "worker/0", ["Traceback ...", HOSTILE])
-        first.ends(66, "failed", 1, cause)
-        assert said(first, second)[:2] == [
-            "failed: algo-2 worker/0 (exit code 1): ValueError: bad  [1m; after 66 s; see what worker/0 printed last, "
-            "in the log of algo-2",
-            "No other problems found",
-        ]
+        first.ends(66, "failed", 1, CAUSE)
+        assert "No other problems found" in command(write(tmp_path / "record", first, second))[1]
         assert data_of(Path("report.html"))["ending"]["output"] == ["Traceback ...", HOSTILE]
-
-        for process, what, code, wanted in (  # a script may end with a code that the launcher uses, too
-            ("worker/0", "exit code 65", 65, "see what worker/0 printed last"),
-            ("worker/0", "exit code 78, out of memory", 78, "see what worker/0 printed last"),
-            ("prepare", "exit code 65", 65, "correct the code or its requirements"),
-            ("worker/0", "no progress", 72, "see the stacks of the hang"),
-            ("", "configuration", 78, "correct the setting"),
-        ):
-            own = record()
-            own.ends(66, "failed", code, {"host": "algo-1", "process": process, "what": what, "error": ""})
-            assert f"; after 66 s; {wanted}" in said(own)[0]
-
-        lost = record(seconds=20)  # the coordinator's record was cut; the other host knows more
-        second.ends(
-            70, "failed", 69, {**cause, "host": "algo-1", "process": "", "what": "does not answer", "error": ""}
-        )
-        assert said(lost, second)[0].startswith(
-            "failed: algo-1 (does not answer); after 70 s; start the job again, from"
-        )
-
-        first, second = record(), record("algo-2", seconds=20)
-        (line,) = (line for line in said(first, second) if "end unknown" in line)
-        assert re.search(r"the last sign of life is of 2027-.* UTC on algo-1, 65 s after the start; earlier ended the "
-                         r"records of algo-2 \(40 s before\); launchers were killed", line)  # fmt: skip
-
-        stopped = record()
-        stopped.add("phase", 60, "stopping")
-        stopped.ends(66, "stopped", 143)
-        assert said(stopped)[0].startswith("stopped: SIGTERM after 60 s, as by StopTrainingJob")
-        saved = record()
-        saved.add("phase", 60, "stopping")
-        saved.ends(66)
-        assert "SIGTERM after 60 s; all scripts then ended with 0" in said(saved)[0]
-
-        again = record()
-        again.add("said", 30, "attempt 0 failed: algo-2 worker/1 (killed by SIGKILL)")
-        again.ends(66)
-        assert said(again)[0] == (
-            "restarted: it succeeded after 66 s; attempt 0 failed: algo-2 worker/1 (killed by SIGKILL) (after 30 s); "
-            "correct what failed: each restart is paid for"
-        )
 
     @pytest.mark.parametrize("below", ["", "record", "data/record", "output/data/record", "ml/output/data/record"])
     def test_a_folder_of_records_or_one_above(self, command, tmp_path, below):
@@ -179,18 +192,12 @@ class TestCommand:
         (tmp_path / "output.tar.gz").write_bytes(whole[: len(whole) * 2 // 3])
         assert command(tmp_path / "output.tar.gz")[0] == 0
 
-    def test_money(self, command, tmp_path):
-        write(tmp_path / "record", trained())
-        assert command(tmp_path / "record", "--price", "36", "--output", tmp_path / "mine.html")[0] == 0
-        bill = data_of(tmp_path / "mine.html")["bill"]
-        assert bill["price"] == 36 and bill["total"] == 66
-
-    def test_money_as_the_job_was_told(self, command, tmp_path):
+    def test_the_price_is_that_of_the_command_or_of_the_job(self, command, tmp_path):
         write(tmp_path / "record", trained(price=18.0))
-        assert command(tmp_path / "record", "--output", tmp_path / "its.html")[0] == 0
-        assert data_of(tmp_path / "its.html")["bill"]["price"] == 18
-        assert command(tmp_path / "record", "--price", "36", "--output", tmp_path / "mine.html")[0] == 0
-        assert data_of(tmp_path / "mine.html")["bill"]["price"] == 36
+        for words, price in ((["--price", "36"], 36), ([], 18)):
+            assert command(tmp_path / "record", *words, "--output", tmp_path / "mine.html")[0] == 0
+            bill = data_of(tmp_path / "mine.html")["bill"]
+            assert bill["price"] == price and bill["total"] == 66
 
     def test_other_thresholds(self, command, tmp_path):
         write(tmp_path / "record", trained(sample=ILL, rules="disk=0.01"))
@@ -211,7 +218,7 @@ class TestCommand:
             (["job", "--output", "no/such/folder.html"], "--output no/such/folder.html cannot be written"),
         ],
     )
-    def test_what_cannot_be_done_is_told_in_one_line(self, command, words, wanted):
+    def test_a_wrong_argument_is_one_line_of_error(self, command, words, wanted):
         Path("model.tar.gz").write_bytes(archive(("1/saved_model.pb", b"")))
         Path("text.gz").write_bytes(b"no archive")
         if "job" in words:
@@ -236,11 +243,6 @@ class TestAtTheEnd:
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env={})
         assert done.stdout.startswith("['report: warning: disk") and done.stderr == ""
         assert "</html>" in (tmp_path / "report.html").read_text("utf-8")
-
-    def test_what_it_says_is_said(self, tmp_path):
-        write(tmp_path / "record", trained(sample=ILL))
-        (line,) = reporting.make_report(tmp_path / "record", tmp_path / "report.html", within=120)
-        assert line.startswith("report: warning: disk: algo-1")
 
     def test_without_records_there_is_a_page_that_says_so(self, tmp_path):
         assert reporting.make_report(tmp_path / "none", tmp_path / "report.html", within=120) == []
@@ -269,26 +271,16 @@ class TestAtTheEnd:
         assert time.monotonic() - began < 60 and not (tmp_path / "report.html").exists()
 
 
-class TestChannels:
-    def test_files_are_counted(self, tmp_path):
-        for number in range(12):
-            path = tmp_path / f"part-{number % 3}" / f"{number}.bin"
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(bytes(10))
-        assert count_files(tmp_path) == {"files": 12, "bytes": 120}
-        assert count_files(tmp_path / "none") == {"files": 0, "bytes": 0}
-
-    def test_very_many_are_counted_to_a_bound(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("entrypoint.observe.monitor.record_header.MOST_FILES", 5)
-        for number in range(12):
-            (tmp_path / str(number)).touch()
-        assert count_files(tmp_path) == {"files": 5, "bytes": 0, "more": True}
-
-    def test_a_circle_of_links_has_an_end(self, tmp_path):
-        (tmp_path / "a").mkdir()
-        (tmp_path / "a/again").symlink_to(tmp_path)
-        (tmp_path / "a/file").write_bytes(b"123")
-        assert count_files(tmp_path) == {"files": 1, "bytes": 3}
+def test_files_of_a_channel_are_counted_to_a_limit(tmp_path, monkeypatch):
+    assert count_files(tmp_path / "none") == {"files": 0, "bytes": 0}
+    for number in range(12):
+        path = tmp_path / f"part-{number % 3}" / f"{number}.bin"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(10))
+    (tmp_path / "again").symlink_to(tmp_path)  # a circle
+    assert count_files(tmp_path) == {"files": 12, "bytes": 120}
+    monkeypatch.setattr("entrypoint.observe.monitor.record_header.MOST_FILES", 5)
+    assert count_files(tmp_path) == {"files": 5, "bytes": 50, "more": True}
 
 
 def test_two_hosts_say_what_they_have_exchanged_once(tmp_path):
@@ -300,6 +292,6 @@ def test_two_hosts_say_what_they_have_exchanged_once(tmp_path):
     assert data_of(tmp_path / "report.html")["matrix"] == [[0, 1, 700], [1, 0, 100]]
 
 
-def test_a_host_without_a_word_has_its_place(tmp_path):
+def test_a_host_without_processes_is_on_the_page(tmp_path):
     make({"algo-1": trained("algo-1", 2).data, "algo-2": HostRecord("algo-2", 2).data}, tmp_path / "report.html")
     assert [host["spans"] for host in data_of(tmp_path / "report.html")["hosts"]][1] == []

@@ -4,7 +4,7 @@ import pytest
 from records import HostRecord, trained
 
 from entrypoint.observe.report.content import content
-from entrypoint.observe.report.job import gather
+from entrypoint.observe.report.job_record import gather
 from entrypoint.observe.report.phases import of_process
 
 
@@ -13,14 +13,14 @@ def spans(record_or_job, host: str = "algo-1") -> list[tuple[str, float, float]]
     return [(span.phase, round(span.start, 1), round(span.end, 1)) for span in job.spans[host]]
 
 
-def test_an_ordinary_host():
+def test_a_host_has_its_phases_in_order():
     assert spans(trained(seconds=60, begins=5.0)) == [
         ("start", 0.0, 0.2), ("prepare", 0.2, 1.5), ("rendezvous", 1.5, 5.0), ("import", 5.0, 6.0),
         ("first step", 6.0, 7.0), ("train", 7.0, 65.0), ("end", 65.0, 66.0),
     ]  # fmt: skip
 
 
-def test_marks_lie_over_the_training():
+def test_marks_divide_the_training():
     record = trained(seconds=60)
     record.add("mark", 30, "script", {"what": "checkpoint", "seconds": 4})
     record.add("mark", 50, "script", {"what": "evaluation", "seconds": 10})
@@ -37,7 +37,7 @@ def test_a_host_whose_program_has_ended_is_idle_while_others_go_on():
     assert ("idle", 25.0, 26.0) in job_of_two, "its own record ends there"
 
 
-def test_worker_servers_leave_the_host_starting_and_it_has_started():
+def test_a_host_with_worker_servers_starts_with_its_programs():
     """Of parameter servers with worker servers, the phase of the host stays `starting`."""
     record = HostRecord("algo-2", 2, mode="ps")
     record.add("phase", 0.1, "starting")
@@ -60,13 +60,13 @@ def test_a_host_of_parameter_servers_serves():
     assert spans(record) == [("start", 0.0, 2.0), ("serve", 2.0, 60.0), ("end", 60.0, 61.0)]
 
 
-def test_no_progress():
+def test_a_silent_process_shows_no_progress():
     record = trained(seconds=60)
     record.add("still", 50, {"script": [30.0, 0.001]})
     assert ("still", 20.0, 50.0) in spans(record)
 
 
-def test_work_without_words_is_training():
+def test_silent_work_is_training():
     record = trained(seconds=60)
     record.add("still", 50, {"script": [30.0, 3.5]})
     assert "still" not in [phase for phase, *_ in spans(record)]
@@ -76,7 +76,7 @@ def test_work_without_words_is_training():
     ("cpus", "doing", "is_idle"),
     [(1.0, "waits in a collective", True), (0.01, "works", False), (0.01, "", True), (1.0, "", False)],
 )
-def test_where_a_process_stood_tells_more_than_its_processor(cpus, doing, is_idle):
+def test_stacks_decide_over_cpu_time(cpus, doing, is_idle):
     record = trained(seconds=60)
     record.add("still", 50, {"script": [30.0, cpus]})
     record.add(
@@ -85,7 +85,7 @@ def test_where_a_process_stood_tells_more_than_its_processor(cpus, doing, is_idl
     assert ("still" in [phase for phase, *_ in spans(record)]) is is_idle
 
 
-def test_another_attempt():
+def test_the_time_between_attempts_is_restart():
     record = HostRecord()
     record.runs("script", 5, 20, "script", "exit code 75")
     record.add("phase", 20, "restarting")
@@ -95,7 +95,7 @@ def test_another_attempt():
     assert ("restart", 20.0, 30.0) in spans(record)
 
 
-def test_a_process_that_still_ran():
+def test_a_running_process_ends_with_its_record():
     record = HostRecord()
     record.runs("script", 5, None, "script")
     record.sample(40)
@@ -103,7 +103,7 @@ def test_a_process_that_still_ran():
     assert [(span.phase, span.end) for span in of_process(host.processes["script"], host)] == [("train", 40.0)]
 
 
-def test_the_bill_is_all_there_is():
+def test_the_bill_has_all_host_seconds():
     job = gather({"algo-1": trained("algo-1", 2, seconds=60).data, "algo-2": trained("algo-2", 2, seconds=20).data})
     bill = content(job, [])["bill"]
     assert bill["total"] == pytest.approx(66 + 26)

@@ -1,0 +1,176 @@
+"""Check names of TensorFlow, paths, notebook calls and hidden failures, and run the launcher's own check of scripts."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.rulebook import finding, variant
+from entrypoint.check.doctor.subject import Case
+from entrypoint.check.finding import Finding
+from entrypoint.launcher.job.choices import PsProgram, Tf1
+from entrypoint.launcher.job.job import Mode
+from entrypoint.launcher.plan.plan import NO_GPU, Role
+from entrypoint.usercode import tf1
+from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
+from entrypoint.usercode.guards import tried
+from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.source import Place, SourceFile, UseKind, calls_in, matches, value_of
+from entrypoint.usercode.unsupported import doubts
+from entrypoint.usercode.words import flags
+
+_PATHS = r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)"
+_MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
+_READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
+_REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
+_ESTIMATORS = (".train_and_evaluate", ".Estimator")
+
+
+def of_names(case: Case) -> Iterator[Finding]:
+    """Yield names, paths and calls that fail when the script reaches them, and failures that it hides."""
+    for source in case.code.sources:
+        problem, line = source.problem
+        if problem:
+            yield finding("syntax", Place(file=source.shown, line=line), problem=problem)
+    yield from _of_notebooks(case)
+    yield from _of_paths(case)
+    yield from _of_hidden_failures(case)
+    yield from _of_job_start(case)
+
+
+def _of_notebooks(case: Case) -> Iterator[Finding]:
+    for use in case.code.calls("get_ipython"):
+        if not tried(use.source, use.node):
+            yield finding("notebook-left", use.place)
+            return
+
+
+def _of_paths(case: Case) -> Iterator[Finding]:
+    seen = set()
+    for source, node, found in case.code.strings(_PATHS):
+        if (source.shown, found[0]) not in seen and not case.never_takes(source, node):
+            seen.add((source.shown, found[0]))
+            severity = Severity.NOTE if found[0] in _MAY_BE_THERE else Severity.WARNING
+            yield finding("path", source.at(node), severity=severity, value=repr(node.value))
+    if case.code.imports("tensorflow_io*") or case.code.has(*_READ_S3):
+        return
+    for source, node, _ in case.code.strings(r"^s3://\w"):
+        if not any(isinstance(outer, ast.Compare) or _starts(source, outer) for outer in source.around(node)):
+            yield finding("s3-path", source.at(node), value=repr(node.value))
+            return
+
+
+def _starts(source: SourceFile, node: ast.AST) -> bool:
+    """Return whether a call starts another program, such as `aws s3 cp`."""
+    return isinstance(node, ast.Call) and matches(source.dotted(node.func), STARTS_PROGRAMS)
+
+
+def _of_hidden_failures(case: Case) -> Iterator[Finding]:
+    for source, node in case.code.nodes(ast.ExceptHandler):
+        if node.type and source.dotted(node.type) not in ("", "Exception", "BaseException"):
+            continue
+        for call in calls_in(node):
+            if source.dotted(call.func) in LEAVES and not any(
+                value_of(each) or not isinstance(each, ast.Constant) for each in call.args[:1]
+            ):
+                yield finding("failure-hidden/exits", source.at(call))
+        if _only_reports(source, node.body) and _trains(source, source.parents[node]):
+            yield finding("failure-hidden", source.at(node), severity=Severity.WARNING)
+
+
+def _only_reports(source: SourceFile, body: Sequence[ast.stmt], depth: int = 2) -> bool:
+    """Return whether statements only report: they print, log, write a file, or call a function that does no more."""
+    # A reporting function's assignments are local to it. What the handler itself assigns, later code may read.
+    allowed = _REPORT if depth == 2 else _REPORT | ast.Assign
+    for node in (each for stmt in body for each in ast.walk(stmt)):
+        if isinstance(node, ast.stmt) and not isinstance(node, allowed):
+            return False
+        if isinstance(node, ast.Call) and source.last(node) not in (*LOGS, *REPORTS):
+            own = _function(source, node)
+            if not (own and depth and _only_reports(source, own.body, depth - 1)):
+                return False
+    return True
+
+
+def _function(source: SourceFile, call: ast.Call) -> ast.FunctionDef | None:
+    """Return the function at the top level of the file that a call names; None if there is none."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return next((each for each in source.tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
+
+
+def _trains(source: SourceFile, attempt: ast.AST) -> bool:
+    """Return whether a `try` trains, itself or by a function of the file, and is not one of several attempts."""
+    again = any(isinstance(outer, ast.For | ast.While) for outer in source.around(attempt))
+    if again or getattr(attempt, "finalbody", None):
+        return False
+    calls = list(calls_in(*getattr(attempt, "body", [])))
+    calls += calls_in(*(own for call in calls if (own := _function(source, call))))
+    return any(source.dotted(each.func).endswith((".fit", ".train_and_evaluate")) for each in calls)
+
+
+def _of_job_start(case: Case) -> Iterator[Finding]:
+    """Yield what the launcher would report when the job starts, by what the launcher itself uses for that."""
+    settings = case.job.settings if case.job else None
+    shim = bool(settings and settings.tf1 is Tf1.SHIM)
+    environment = dict(case.environment)
+    keras_2 = tf1.has_keras_2(environment, None, shim=shim)
+    if keras_2:  # the shim sets it
+        environment["TF_USE_LEGACY_KERAS"] = "1"
+    version = ".".join(map(str, case.tensorflow))
+    for source, lines, old, new, gone in tf1.listed(case.code, sys.path, version, keras_2=keras_2):
+        for line in [line for line in lines if not _is_asked_first(source, line)][:1]:
+            more = f" (and in {len(lines) - 1} more lines)" if len(lines) > 1 else ""
+            place = Place(file=source.shown, line=line)
+            if gone:
+                yield finding(variant("tf-gone", old), place, old=old, more=more, gone=gone)
+            elif not shim:
+                yield finding("tf1-name", place, old=old, more=more, new=new)
+    mode = str(case.mode) if case.several and case.mode else ""
+    ps_workers = settings.ps_workers if settings else PsProgram.SCRIPT
+    for each in doubts(case.code, mode, ps_workers, version, environment, **_on_gpus(case)):
+        if each.check == "strategy-of-another-mode" and case.mode is not Mode.SINGLE:
+            continue  # no-strategy says it
+        severity = Severity.NOTE if each.check == "ps-xla" and case.gpus is None else Severity.ERROR
+        instead = each.instead[:1].lower() + each.instead[1:]
+        yield finding(each.check, _place(case.code, each.place), severity=severity, found=each.found, instead=instead)
+    text = "\n".join(source.code for source in case.code.sources)
+    if "tf1-train" in flags(text) and case.job and case.together(Mode.PS):
+        use = case.code.call(".train")
+        yield finding("estimator-never-ends", use.place if use else Place(file=case.code.main.shown))
+
+
+def _place(code: UserCode, place: Place | None) -> Place:
+    """Return the line of what the launcher names without one: a file with an Estimator, or a use of Horovod."""
+    if place and place.line:
+        return place
+    if place:
+        use = next((use for use in code.by_name[place.file].uses if use.name.endswith(_ESTIMATORS)), None)
+    else:
+        use = code.first(*HOROVOD, kind=UseKind.IMPORT)
+    return use.place if use else place or Place(file=code.main.shown)
+
+
+def _is_asked_first(source: SourceFile, line: int) -> bool:
+    """Return whether a line is for an older TensorFlow, behind a check of which TensorFlow there is."""
+    for outer in (outer for use in source.uses if use.place.line == line for outer in source.around(use.node)):
+        if isinstance(outer, ast.If | ast.IfExp):
+            if re.search(r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.IGNORECASE):
+                return True
+        elif isinstance(outer, ast.Try):
+            caught = " ".join(ast.unparse(each.type) for each in outer.handlers if each.type)
+            if re.search("AttributeError|ImportError|ModuleNotFoundError", caught):
+                return True
+    return False
+
+
+def _on_gpus(case: Case) -> dict[str, int]:
+    """Return the numbers of GPUs, parameter servers and ranks on the first host; one GPU if that is unknown."""
+    rows = case.described.processes if case.described else ()
+    sees = not any(row.role is Role.CHIEF and row.gpu_share == NO_GPU for row in rows)
+    servers = sum(row.role is Role.PS for row in rows) if rows else 2 * case.may_be(Mode.PS)
+    return {
+        "gpus": 0 if case.hides_gpus else 1 if case.gpus is None else case.gpus,
+        "servers": servers if sees else 0,
+        "ranks": sum(row.role is Role.RANK and row.host == rows[0].host for row in rows),
+    }

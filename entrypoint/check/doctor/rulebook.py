@@ -1,0 +1,54 @@
+"""Read the doctor's rules, of rules.toml, and make findings in their words."""
+
+import functools
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from entrypoint.base.severity import Severity
+from entrypoint.check.finding import Finding
+from entrypoint.usercode.source import Place
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRule:
+    """Describe what the doctor looks for, as docs/doctor.md has it, with the words of its findings."""
+
+    of: str  # the kind of file
+    severity: str  # the usual one first
+    finds: str
+    found: str = ""  # ${NAME} stands for a word of the case
+    instead: str = ""
+    why: str = ""  # the harm that it does
+
+
+@functools.cache
+def rules() -> dict[str, CheckRule]:
+    """Return all rules by name, then NAME/VARIANT for those that are told in several ways."""
+    read = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
+    return {key: CheckRule(**{**read[key.partition("/")[0]], **values}) for key, values in read.items()}
+
+
+def variant(name: str, of: str) -> str:
+    """Return the key of a rule's variant for a case; that of the rule itself if it has none."""
+    return f"{name}/{of}" if f"{name}/{of}" in rules() else name
+
+
+def finding(
+    key: str, place: Place, /, *, severity: Severity | None = None, found: str = "", instead: str = "", **words: object
+) -> Finding:
+    """Return what a rule finds. `found`, `instead` and `severity` replace the rule's own."""
+    rule = rules()[key]
+    return Finding(
+        severity or Severity[rule.severity.split()[0].strip(",;").upper()],
+        key.partition("/")[0],
+        found or Template(rule.found).substitute(words),
+        instead or Template(rule.instead).substitute(words),
+        place,
+    )

@@ -1,0 +1,229 @@
+"""Show the live page's contents in a terminal with Rich: `entrypoint top`."""
+
+import http.client
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from entrypoint.base.errors import ConfigError, printable
+from entrypoint.base.extras import imported
+from entrypoint.base.wording import blamed, size
+from entrypoint.observe.live import serve
+from entrypoint.observe.live.view import View
+from entrypoint.record import lines
+from entrypoint.record.find import ENDING
+from entrypoint.record.lines import WRONG
+from entrypoint.record.read import RecordTail
+
+AGAIN_SECONDS = 1.0  # seconds between two looks
+FIRST_SECONDS = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
+SHOWN = (
+    lines.HostLine, lines.ProcessLine, lines.EndedLine, lines.PhaseLine, lines.SampleLine, lines.Metric, lines.Lines,
+    lines.Still, lines.Said, lines.OutcomeLine,
+)  # fmt: skip
+WIDE = 110  # columns of a terminal, from which all columns of the table have room
+PATIENCE_SECONDS = 5.0  # seconds for an answer
+MOST_BYTES = 64 << 20  # bytes of one
+CONTROL_PORT = "7979"  # unless ENTRYPOINT_CONTROL_PORT is set
+BASE = Path("/opt/ml")
+Source = Callable[[], dict[str, Any]]
+
+
+def source(where: str, environment: Mapping[str, str]) -> Source:
+    """Return a function that gets the state of a job: at an address, in an output folder, or on this host.
+
+    ConfigError if there can be no job.
+    """
+    port, token = environment.get("ENTRYPOINT_CONTROL_PORT") or CONTROL_PORT, environment.get("ENTRYPOINT_TOKEN", "")
+    if not where and (BASE / "input/config/resourceconfig.json").exists():
+        where = f"http://localhost:{port}"
+    if where.startswith(("http://", "https://")):
+        address = where.rstrip("/") + serve.LIVE
+        return lambda: _state(lambda: _ask(address, token), f"no live page of a job at {address}")
+    folder = Path(where)
+    if not where:
+        runs = [path for path in Path("out").glob("*") if path.is_dir()]
+        if not runs:
+            raise ConfigError(f"there is no job in out/ and none in {BASE}; wanted its folder, or http://HOST:PORT")
+        folder = max(runs, key=lambda path: path.stat().st_mtime)
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder} is not a folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT"
+        )
+    job = _Folder(sorted(folder.glob("*/ml/output/data/record")) or [folder])
+    return lambda: _state(job.state, f"{folder / serve.STATE} shows no job")
+
+
+class _Folder:
+    """Get the state of a job of this machine: while it runs from its monitor, and otherwise from its records."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self._folders, self._until = folders, time.monotonic() + FIRST_SECONDS
+        self._oldest = lines.now() - AGAIN_SECONDS
+        self._view, self._tails = View(), dict[Path, RecordTail]()
+
+    def state(self) -> bytes:
+        """Return the state as JSON; `{}` while the monitor, which writes it on request, may yet do so."""
+        # The host that shows the job has the file, maybe of an earlier look; any of them before it does.
+        shows = next((folder for folder in self._folders if (folder / serve.STATE).exists()), self._folders[0])
+        text = serve.state(shows)
+        if found := json.loads(text):
+            written = (shows / serve.STATE).stat().st_mtime
+            if found["outcome"] or written > max(self._oldest, lines.now() - serve.STILL_WATCHED_SECONDS):
+                return text
+        of_records = self._of_records()
+        is_over = of_records.get("outcome") or time.monotonic() > self._until
+        return json.dumps(of_records if is_over else {}).encode()
+
+    def _of_records(self) -> dict[str, Any]:
+        view = self._view
+        largest: dict[str, Path] = {}  # the coordinator has the records of all hosts, unless it was lost
+        for path in (path for folder in self._folders for path in folder.glob(f"*{ENDING}")):
+            if path.name not in largest or path.stat().st_size > largest[path.name].stat().st_size:
+                largest[path.name] = path
+        for name, path in largest.items():
+            for line in self._tails.setdefault(path, RecordTail(path)).lines(SHOWN):
+                with suppress(*WRONG):
+                    view.note(name.removesuffix(ENDING), line)
+        state = view.state(view.last)
+        state["outcome"] = state["outcome"] or view.others
+        # Without a fresh state from the monitor a job may run all the same, as long as its records grow.
+        silent = not state["outcome"] and not 0 <= lines.now() - view.last < lines.ALIVE_SECONDS
+        return {**state, "silent": silent} if state["hosts"] else {}
+
+
+def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
+    """Return a state; raise ConfigError, with words that begin with `why_not`, if there is none that can be drawn."""
+    try:
+        state: dict[str, Any] = json.loads(get())
+        if state != {}:
+            _headline(state), _rows(state), _said(state)
+        return state
+    except (OSError, http.client.HTTPException) as error:
+        raise ConfigError(f"{why_not}: {error}") from None
+    except WRONG:
+        raise ConfigError(f"{why_not}: what answers is not a job's control port") from None
+
+
+def _ask(address: str, token: str) -> bytes:
+    request = urllib.request.Request(address, headers={"X-Entrypoint-Token": token} if token else {})
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach a host of the job
+    try:
+        with directly.open(request, timeout=PATIENCE_SECONDS) as answer:
+            return bytes(answer.read(MOST_BYTES))
+    except urllib.error.HTTPError as error:
+        raise ConfigError(f"{address} answered {error.code}: {error.read(1000).decode(errors='replace')}") from None
+
+
+def show(state_of: Source, once: bool) -> int:
+    """Show the job until it ends or Ctrl-C is pressed, or once; return 0. ConfigError if there is no job or no Rich."""
+    console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
+    state, until = state_of(), time.monotonic() + FIRST_SECONDS
+    while not state:
+        if time.monotonic() > until:
+            raise ConfigError(
+                f"no data of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR is false"
+            )
+        time.sleep(AGAIN_SECONDS / 4)
+        state = state_of()
+    terminal = console.Console()
+    if once or not sys.stdout.isatty():
+        terminal.print(_drawn(state, terminal.width))
+        return 0
+    with live.Live(_drawn(state, terminal.width), screen=True, auto_refresh=False) as screen:
+        try:
+            while not state["outcome"]:
+                time.sleep(AGAIN_SECONDS)
+                state = state_of() or state
+                screen.update(_drawn(state, terminal.width), refresh=True)
+        except KeyboardInterrupt:
+            return 0
+        except ConfigError:  # the job has ended, or cannot be reached any more
+            pass
+    terminal.print(_drawn(state, terminal.width))
+    return 0
+
+
+def _drawn(state: Mapping[str, Any], width: int) -> Any:
+    """Return a headline of the job, its cause of failure, a table of processes, and the launchers' last log lines."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    names = ("host", "phase", "CPU", "memory", "net in/out", "process", "CPUs", "memory", "steps/s", "said")
+    # In a narrow terminal there is no room for what hosts use, and none for a number in several lines.
+    shown = [place for place in range(len(names)) if width >= WIDE or place not in (2, 3, 4)]
+    table = Table(expand=True, box=None, pad_edge=False, header_style="bold")
+    for name in (names[place] for place in shown):
+        justify: Any = "right" if name in ("CPU", "CPUs", "memory", "steps/s") else "left"
+        table.add_column(
+            name, justify=justify, no_wrap=name != "said", overflow="fold" if name == "said" else "ellipsis"
+        )
+    for row in _rows(state):
+        table.add_row(*(Text(row[place]) for place in shown))
+    apart = f"error: the hosts do not train together: {printable(found)}" if (found := state.get("apart")) else ""
+    red = [Text(words, style="bold red") for words in (_cause(state), apart) if words]
+    return Group(Text(_headline(state), style="bold"), *red, Text(""), table, Text(""), Text(_said(state), style="dim"))
+
+
+def _rows(state: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
+    for host in state["hosts"]:
+        first = [host["name"], host["phase"], "", "", ""]
+        if "memory" in host:
+            first[2:] = f"{host['cpu']:.0%}", size(host["memory"][0]), "/".join(map(size, host["net"]))
+        for process in host["processes"] or [None]:
+            rows.append([printable(cell) for cell in (*first, *(_of(process) if process else [""] * 5))])
+            first = [""] * len(first)
+    return rows
+
+
+def _said(state: Mapping[str, Any]) -> str:
+    logged = [f"{time.strftime('%H:%M:%S', time.localtime(at))} {host} {text}" for at, host, text in state["said"][-6:]]
+    return "\n".join(map(printable, logged))
+
+
+def _headline(state: Mapping[str, Any]) -> str:
+    progress, outcome = state["progress"], state["outcome"]
+    words = [state["name"] or f"job of {len(state['hosts'])} hosts", f"mode {state['mode']}"]
+    took, at = _time(state["at"] - state["began"]), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state["at"]))
+    if outcome:
+        words.append(f"{outcome['kind']} at {at} after {took}, exit code {outcome['exit_code']}")
+    elif state.get("silent"):
+        ago = _time(lines.now() - state["at"])
+        words.append(f"no end in its records since {at}, {ago} ago: it may have been killed; it ran for {took}")
+    else:
+        words.append(f"running for {took}")
+    if progress["done"] is not None:
+        words.append(f"{progress['done']:.0%} done")
+    if progress["left"] is not None and not outcome and not state.get("silent"):
+        words.append(f"{_time(progress['left'])} left at this pace")
+    return printable(" · ".join(words))
+
+
+def _cause(state: Mapping[str, Any]) -> str:
+    cause = (state["outcome"] or {}).get("cause")
+    if not cause:
+        return ""
+    return printable(blamed(*(cause.get(part, "") for part in ("host", "process", "what", "error"))))
+
+
+def _of(process: Mapping[str, Any]) -> list[str]:
+    numbers = {name: value for name, value in process["metrics"].items() if not name.startswith("epoch_")}
+    metrics = [f"{name}={value if isinstance(value, str) else f'{value:.6g}'}" for name, value in numbers.items()]
+    shown = " ".join(metrics) or (process["lines"][-1] if process["lines"] else "")
+    rate = "" if process["rate"] is None or process["ended"] else f"{process['rate']:.2f}"
+    if process["ended"] is not None:
+        return [process["name"], process["ended"], "", rate, shown]
+    return [process["name"], f"{process['cpus']:.2f}", size(process["memory"]), rate, shown]
+
+
+def _time(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    return f"{whole} s" if whole < 60 else f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"

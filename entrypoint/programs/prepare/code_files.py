@@ -1,0 +1,79 @@
+"""Find and read the files of the user's code: regular ones of some MB. A pipe or a device has no end."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from unusable import Unusable
+
+MOST_BYTES = 64 << 20  # of a file that Python or pip must read as a whole
+READ_BYTES = 4 << 20  # of a file that is searched for what it uses
+MOST_DEPTH = 100  # folders in one another; Python's own functions for trees call themselves for each
+DEPTH = f"wanted at most {MOST_DEPTH}"
+NULL = os.makedev(1, 3)  # /dev/null
+KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
+def below(folder: Path, follows: bool = False) -> Iterator[os.DirEntry[str]]:
+    """Yield all that is in a folder and in those below it; `follows`: also through links, as a copy does.
+
+    Leave out folders that cannot be read (lost+found) or are gone. Raise Unusable if that has no end, or hardly one.
+    """
+    left: list[tuple[str, tuple[tuple[int, int], ...]]] = [(str(folder), (_identity(folder.stat()),))]
+    while left:
+        path, above = left.pop()
+        try:
+            entries = os.scandir(path)
+        except (PermissionError, FileNotFoundError):
+            continue
+        with entries:
+            for entry in entries:
+                yield entry
+                if not (here := _folder(entry, follows)):
+                    continue
+                if here in above:
+                    raise Unusable(f"{entry.path} is a link to a folder that it is in; wanted no such circles")
+                if len(above) >= MOST_DEPTH:
+                    raise Unusable(f"{folder} has {len(above)} folders in one another and more; {DEPTH}")
+                left.append((entry.path, (*above, here)))
+
+
+def ending(folder: Path, suffix: str) -> list[Path]:
+    """Return the first 2,000 files below a folder whose names end so; Unusable if one of them is a pipe, say."""
+    found = [Path(entry.path) for entry in below(folder) if entry.name.endswith(suffix) and not _folder(entry, True)]
+    found = sorted(found)[:2000]
+    for path in found:
+        refuse_special(path)
+    return found
+
+
+def refuse_special(path: Path) -> None:
+    """Raise Unusable if a path is neither a file nor a folder; nothing may be there, or /dev/null, an empty file."""
+    try:
+        found = path.stat()
+    except OSError:  # a link to nothing
+        return
+    kind = stat.S_IFMT(found.st_mode)
+    if kind in KINDS and not (kind == stat.S_IFCHR and found.st_rdev == NULL):
+        raise Unusable(f"{path} is {KINDS[kind]}; wanted files and folders alone in the code")
+
+
+def read(path: Path, encoding: str = "utf-8") -> str:
+    """Return the text of a file that must be read as a whole; Unusable if it is too large, or none."""
+    refuse_special(path)
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise Unusable(f"{path} has {size >> 20} MB; wanted at most {MOST_BYTES >> 20}: data belong into a channel")
+    return path.read_text(encoding, errors="replace")
+
+
+def _folder(entry: os.DirEntry[str], follows: bool) -> tuple[int, int] | None:
+    """Return the identity of a folder; None if the entry is none."""
+    try:
+        return _identity(entry.stat(follow_symlinks=follows)) if entry.is_dir(follow_symlinks=follows) else None
+    except OSError:  # a link to itself, or gone, or in a folder that may only be listed
+        return None
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

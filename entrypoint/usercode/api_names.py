@@ -1,0 +1,64 @@
+"""List the names of calls by what they do for a script.
+
+Most are patterns for `matches` of source.py: `.fit` matches every name that ends with it, `horovod.*` a whole name.
+"""
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# --- training together ---
+HOROVOD = ("horovod.*", "smdistributed.dataparallel.*")
+WORKERS = (".MultiWorkerMirroredStrategy", ".CollectiveAllReduceStrategy")
+SERVERS = (".ParameterServerStrategy", ".ParameterServerStrategyV2", ".ClusterCoordinator")
+SERVERS_OF_TF1 = (".replica_device_setter",)
+PROCESSES = (".initialize_jax", "jax.distributed.initialize", ".distribution.initialize", ".distribution.DataParallel")
+SESSIONS = (".MonitoredTrainingSession", ".train_and_evaluate", "tensorflow.*estimator.*", ".replica_device_setter")
+ONE_HOST = (".MirroredStrategy", ".OneDeviceStrategy", ".get_strategy", ".CentralStorageStrategy")
+TRAINS = (".fit", ".GradientTape", ".minimize", ".train", ".train_on_batch", ".apply_gradients")
+AVERAGES = ("*Distributed*Optimizer", "*Distributed*GradientTape", "*allreduce*")
+BROADCASTS = _names("""
+    .broadcast .broadcast_variables .broadcast_global_variables .broadcast_object .broadcast_weights
+    .BroadcastGlobalVariablesCallback .BroadcastGlobalVariablesHook .load_model
+""")
+PINS_GPUS = (".pin_gpu", ".set_visible_devices", ".visible_device_list", ".share_gpus")
+
+# --- data; datasets made in memory are left out: a rank may generate its own ---
+READS_ROWS = _names("""
+    .TFRecordDataset .TextLineDataset .FixedLengthRecordDataset .CsvDataset .make_csv_dataset .list_files
+    .from_generator .PipeModeDataset .image_dataset_from_directory .text_dataset_from_directory .flow_from_directory
+    .load_data .read_csv numpy.load
+""")
+OUR_SHARDS = ("sagemaker_tf_data.shard", "sagemaker_tf_data.part")
+SHARDS = _names("""
+    sagemaker_tf_data.sharding* sagemaker_tf_data.pipe_dataset .shard .num_shards .num_input_pipelines .Partition
+    .send_to_data_service .experimental_distribute_dataset .distribute_datasets_from_function
+""")
+EVENS_STEPS = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
+
+# --- models and checkpoints ---
+SAVES = _names("""
+    .save .export_saved_model .saved_model.save .save_weights .save_model .write_out .simple_save .export
+""")
+# Whose calls of these names save something else than models.
+NOT_MODELS = r"(numpy|np|PIL|plt|matplotlib|torch|pickle|joblib|[iI]mage|fig|img|tensorflow\.io|json)\b"
+OUR_MANAGER = "sagemaker_tf_data.checkpoints*"
+WRITES_CHECKPOINTS = _names("""
+    sagemaker_tf_data.checkpoints* .ModelCheckpoint .BackupAndRestore .CheckpointManager .MonitoredTrainingSession
+    .Saver .train.Checkpoint .CheckpointSaverHook .save_weights
+""")
+READS_CHECKPOINTS = _names("""
+    .restore .latest_checkpoint .load_weights .BackupAndRestore .load_model .restore_or_initialize
+    .MonitoredTrainingSession .load_checkpoint .read
+""")
+
+# --- last words of names ---
+LOGS = ("print", "info", "warning", "debug", "log", "say", "error", "exception", "critical")
+# What else reports an exception, or prepares such a report.
+REPORTS = _names("""
+    print_exc format_exc str repr format join dumps encode type get getenv open write writelines flush close urlopen
+    post publish send end_run finish capture_exception
+""")
+LEAVES = ("sys.exit", "exit", "quit", "os._exit")  # whole names
+STARTS_PROGRAMS = ("subprocess.*", "os.system", "os.popen")

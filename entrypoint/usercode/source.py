@@ -1,0 +1,339 @@
+"""Read one file of the user's code: its names, calls, imports and values, and where they stand. No code is run."""
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard
+
+from entrypoint.usercode.notebooks import with_cells, without_magics
+from entrypoint.usercode.words import without_comments
+
+UNREADABLE = (SyntaxError, ValueError, RecursionError)  # ValueError: a NUL
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_SHOWN_CHARS = 80  # of an expression
+
+
+class Place(NamedTuple):
+    """Name a line of a file; 0 means the file as a whole."""
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Import(NamedTuple):
+    """Describe a name that a statement imports."""
+
+    node: ast.Import | ast.ImportFrom
+    here: str  # the name that it gets in the file
+    meant: str  # what that name means: `a` for `import a.b`, `a.b` for `from a import b`
+    module: str  # the module that is loaded: `a.b` for `import a.b`, `a` for `from a import b`
+    level: int = 0  # dots in front, of a relative import
+
+    @property
+    def whole(self) -> str:
+        """Return the full name of what is imported: `a.b` for both."""
+        return self.module if isinstance(self.node, ast.Import) else self.meant
+
+
+class Assignment(NamedTuple):
+    """Describe what a statement assigns to a name, or to an attribute."""
+
+    node: ast.AST
+    function: Function | None  # in which it stands
+    owner: ast.ClassDef | None  # likewise
+    value: ast.AST
+
+
+class UseKind(Enum):
+    CALL = "call"
+    NAME = "name"
+    IMPORT = "import"
+
+
+class SourceFile:
+    """Hold one file. It is parsed when its tree is first asked for; the tree is empty if Python cannot parse it."""
+
+    def __init__(
+        self, shown: str, text: str, path: Path = Path(), exported: bool = False, body: list[ast.stmt] | None = None
+    ) -> None:
+        self.shown = shown  # its name in findings
+        self.text = text
+        self.path = path
+        self.exported = exported  # perhaps from a notebook, with cells that only IPython understands
+        self._body = body  # the statements that run, if these are not all
+
+    @cached_property
+    def _parsed(self) -> tuple[ast.Module, str, int]:
+        empty = ast.Module(body=[], type_ignores=[])
+        if not self.shown.endswith(".py"):
+            return empty, "", 0
+        try:
+            tree = ast.parse(self.text)
+            return with_cells(tree) if self.exported else tree, "", 0
+        except UNREADABLE as error:
+            return empty, getattr(error, "msg", str(error)), getattr(error, "lineno", None) or 0
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return self._parsed[0] if self._body is None else ast.Module(body=self._body, type_ignores=[])
+
+    def running(self, body: list[ast.stmt]) -> "SourceFile":
+        """Return the file as if it had only these of its statements."""
+        made = SourceFile(self.shown, self.text, self.path, self.exported, body)
+        made._parsed = self._parsed
+        return made
+
+    @property
+    def problem(self) -> tuple[str, int]:
+        """Return why Python cannot parse the file, and the line; ("", 0) if it can."""
+        return self._parsed[1:]
+
+    @cached_property
+    def code(self) -> str:
+        """Return the text without comments."""
+        return without_comments(self.text)
+
+    @cached_property
+    def plain(self) -> str:
+        """Return the file's code without comments and docstrings."""
+        return ast.unparse(_NoDocstrings().visit(ast.parse(ast.unparse(self.tree))))
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        return tuple(each for node in ast.walk(self.tree) for each in imports_of(node))
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Return the full name of each imported name: `hvd` is horovod.tensorflow, `Path` is pathlib.Path."""
+        return {each.here: each.meant for each in self.imports if not each.level}
+
+    @cached_property
+    def uses(self) -> tuple["Use", ...]:
+        """Return all calls, names and imports, in the order of their lines."""
+        found = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                found.append(Use(source=self, node=node, name=self.dotted(node.func), kind=UseKind.CALL))
+            elif isinstance(node, ast.Attribute | ast.Name):
+                found.append(Use(source=self, node=node, name=self.dotted(node), kind=UseKind.NAME))
+            found += [
+                Use(source=self, node=node, name=each.whole, kind=UseKind.IMPORT)
+                for each in imports_of(node)
+                if not each.level
+            ]
+        return tuple(sorted(found, key=lambda use: use.place.line))
+
+    def dotted(self, node: ast.AST) -> str:
+        """Return the full name of an expression: `hvd.init` is horovod.tensorflow.init, `f().save` is .save."""
+        base, words = attributes(node)
+        return ".".join([self.aliases.get(base.id, base.id) if isinstance(base, ast.Name) else "", *words])
+
+    def last(self, node: ast.AST) -> str:
+        """Return the last word of an expression's full name; of a call, that of its function."""
+        return self.dotted(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
+
+    def at(self, node: ast.AST) -> Place:
+        return Place(file=self.shown, line=getattr(node, "lineno", 0))
+
+    # --- where a node stands ---
+
+    def way_up(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Yield each node that contains a node, the innermost first, with its child that does, or that is the node."""
+        while node in self.parents:
+            yield self.parents[node], node
+            node = self.parents[node]
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield the nodes that contain a node, the innermost first."""
+        return (outer for outer, _ in self.way_up(node))
+
+    def guards(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield the conditions and the `try`s on which it depends whether a node runs, the innermost first.
+
+        `if __name__ == "__main__":` is none: the job runs the program.
+        """
+        for outer, inner in self.way_up(node):
+            is_guard = isinstance(outer, ast.Try | ast.If | ast.IfExp | ast.BoolOp)
+            if is_guard and not (is_main_guard(outer) and inner in outer.body):
+                yield outer
+
+    def function_of(self, node: ast.AST) -> Function | None:
+        return next((each for each in self.around(node) if isinstance(each, Function)), None)
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        return next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
+
+    # --- what a name stands for ---
+
+    @cached_property
+    def assignments(self) -> dict[str, list[Assignment]]:
+        """Return the assignments to each name and attribute, as written."""
+        found = defaultdict[str, list[Assignment]](list)
+        for node in ast.walk(self.tree):
+            for target, value in _assigned(node):
+                made = Assignment(node, self.function_of(node), self.class_of(node), value)
+                found[ast.unparse(target)].append(made)
+        return found
+
+    def assigned(self, node: ast.Name | ast.Attribute) -> list[Assignment]:
+        """Return what may be assigned to a name in its function, else in its module; to `self.x`, in its class."""
+        written = ast.unparse(node)
+        known = self.assignments.get(written, [])
+        if isinstance(node, ast.Attribute):
+            owner = self.class_of(node)
+            return [each for each in known if each.owner is owner] if owner and written.startswith("self.") else []
+        function = self.function_of(node)
+        own = [each for each in known if each.function is function]
+        if own or (function and written in parameters(function)):
+            return own
+        return [each for each in known if each.function is None]
+
+    @cached_property
+    def _times_bound(self) -> Counter[str]:
+        """Return how often each name is bound, in any way and function of the file."""
+        nodes = list(ast.walk(self.tree))
+        names = [each.id for each in nodes if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)]
+        return Counter([*names, *(each.arg for each in nodes if isinstance(each, ast.arg))])
+
+    def constant(self, node: ast.AST | None) -> Any:
+        """Return the constant that an expression is, or that its name is bound to, once in the file; else None."""
+        if isinstance(node, ast.Name) and self._times_bound[node.id] == 1:
+            values = [each.value for each in self.assignments.get(node.id, ()) if not each.function]
+            node = values[0] if values else None
+        return value_of(node)
+
+
+class Use(NamedTuple):
+    """Describe a call, a name or an import, with the full name of what it uses."""
+
+    source: SourceFile
+    node: ast.AST
+    name: str
+    kind: UseKind
+
+    @property
+    def place(self) -> Place:
+        return self.source.at(self.node)
+
+    @property
+    def written(self) -> str:
+        """Return the code as written, cut to 80 characters."""
+        text = " ".join(ast.unparse(self.node).split())
+        return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
+
+    def argument(self, name: str, at: int | None = None) -> ast.AST | None:
+        """Return the expression of an argument of a call, by its name or else its position; None if it is not given."""
+        if not isinstance(self.node, ast.Call):
+            return None
+        for given in self.node.keywords:
+            if given.arg == name:
+                return given.value
+        return self.node.args[at] if at is not None and len(self.node.args) > at else None
+
+
+def imports_of(node: ast.AST) -> Iterator[Import]:
+    """Yield the names that a statement imports; nothing of other nodes."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            yield Import(node, alias.asname or top, alias.name if alias.asname else top, alias.name)
+    elif isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        for alias in node.names:
+            meant = f"{module}.{alias.name}".strip(".")
+            yield Import(node, alias.asname or alias.name, meant, module, node.level)
+
+
+def attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
+    """Return the object at which an expression begins, and the attributes behind it: of `f().a.b`, `f()` and [a, b]."""
+    words: list[str] = []
+    while isinstance(node, ast.Attribute):
+        words.insert(0, node.attr)
+        node = node.value
+    return node, words
+
+
+def is_main_guard(node: ast.AST) -> TypeGuard[ast.If]:
+    """Return whether a statement is `if __name__ == "__main__":`."""
+    match node:
+        case ast.If(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+            return "__name__" in (getattr(left, "id", ""), getattr(right, "id", ""))
+    return False
+
+
+def words_of(nodes: Iterable[ast.AST], *, strings: bool = False) -> set[str]:
+    """Return the names among some nodes, those of imports whole; `strings`: also texts, by which one may look up."""
+    found = set[str]()
+    for node in nodes:
+        if isinstance(node, ast.Name | ast.Attribute):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
+        elif strings and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+def value_of(node: ast.AST | None) -> Any:
+    """Return the value of a constant; None for anything else."""
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def text_of(node: ast.AST | None) -> str:
+    """Return the text of a string constant; "" for anything else."""
+    value = value_of(node)
+    return value if isinstance(value, str) else ""
+
+
+def texts_of(nodes: Iterable[ast.AST]) -> list[str]:
+    """Return the texts of the string constants among some nodes."""
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def calls_in(*nodes: ast.AST) -> Iterator[ast.Call]:
+    return (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call))
+
+
+def parameters(function: Function) -> list[str]:
+    return [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether a full name matches a pattern: `.fit` the end of a name, `horovod.*` a whole one."""
+    return any(
+        name.endswith(pattern) if pattern.startswith(".") else fnmatchcase(name, pattern) for pattern in patterns
+    )
+
+
+def plain_text(path: Path, *, most: int = 4 << 20, exported: bool = False) -> str:
+    """Return the text of a file, without what only IPython can parse; "" if it is too large for a program."""
+    text = "" if path.stat().st_size > most else path.read_text("utf-8", errors="replace")
+    return without_magics(text) if exported else text
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield (target, value) of an assignment; of several targets, each with the whole value."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(target.elts, node.value.elts, strict=False)
+            else:
+                yield from ((each, node.value) for each in (target.elts if isinstance(target, ast.Tuple) else [target]))
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
+        yield node.target, node.value
+
+
+class _NoDocstrings(ast.NodeTransformer):
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)

@@ -1,0 +1,108 @@
+"""Test which files the doctor reads with a program, and that it leaves right programs alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from looking import SCRIPT, found, look, look_at
+
+from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.doctor import DoctorReport, sort_out
+from entrypoint.check.doctor.subject import tensorflow_of
+
+pytestmark = pytest.mark.usefixtures("resolves_here")
+
+
+def worse(report: DoctorReport) -> list[str]:
+    return [each.check for each in report.findings if each.severity > Severity.NOTE]
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param({"script": "keras", "job": "none"}, id="Keras, and no job"),
+        pytest.param({"script": "keras"}, id="Keras on one host"),
+        pytest.param(
+            {"script": "keras", "instance": "ml.p3.2xlarge", "tag": "2.14.1-gpu-py311"},
+            id="Keras on one host with GPUs",
+        ),
+        pytest.param({"script": "mpi"}, id="Horovod on one host, alone"),
+        pytest.param({"script": "mpi", "job": "none"}, id="Horovod, and no job"),
+        pytest.param({"script": "mwms", "job": "none"}, id="workers, and no job"),
+        pytest.param({"text": "import os\nprint(os.environ)\n"}, id="no training"),
+        pytest.param(
+            {"text": "import horovod.tensorflow as hvd\nhvd.init()\nprint(hvd.rank())\n", "job": "mpi"},
+            id="Horovod, no training",
+        ),
+        pytest.param(
+            {"text": "from mpi4py import MPI\nprint(MPI.COMM_WORLD.rank)\n", "job": "mpi"}, id="MPI without Horovod"
+        ),
+    ],
+)
+def test_right_program_has_neither_errors_nor_warnings(example: dict[str, Any], tmp_path: Path) -> None:
+    assert worse(look_at(tmp_path, example)) == []
+
+
+def test_tools_options_count_where_the_script_calls_them(tmp_path: Path) -> None:
+    """The options of a tool beside the script are not the script's, unless the script calls what makes them."""
+    options = (
+        "import argparse\ndef main():\n    parser = argparse.ArgumentParser()\n"
+        '    parser.add_argument("--raw", required=True)\n'
+    )
+    (tmp_path / "tool.py").write_text(f'{options}    parser.parse_args()\nif __name__ == "__main__":\n    main()\n')
+    assert found(look(tmp_path, SCRIPT + "import tool\n", {}), "argument-missing") == []
+    assert found(look(tmp_path, SCRIPT + "import tool\ntool.main()\n", {}), "argument-missing") == [("error", 4)]
+
+
+def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) -> None:
+    line = "tf.keras.backend.set_session(tf.Session(config=tf.ConfigProto()))\n"
+    first, *more = [each for each in look(tmp_path, SCRIPT + line).findings if each.check == "tf1-name"]
+    assert "tf.keras.backend.set_session is of TensorFlow 1" in first.found
+    assert "tf.compat.v1.keras.backend.set_session" in first.instead
+    assert any("tf.Session" in each.found for each in more)
+
+
+def test_modules_beside_the_script_are_read_with_it(tmp_path: Path) -> None:
+    """What the script lacks is in a module of its folder; what is wrong in that module is found there."""
+    (tmp_path / "saving.py").write_text('import os\ndef save(model):\n    model.save(os.environ["SM_MODEL_DIR"])\n')
+    (tmp_path / "unused.py").write_text("print 'x'\n")
+    script = "import tensorflow as tf\nimport saving\nmodel.fit(x)\nsaving.save(model)\n"
+    assert worse(look(tmp_path, script)) == []
+    (tmp_path / "saving.py").write_text("import tensorflow as tf\n\ntf.Session()\n")
+    report = look(tmp_path, script)
+    (place,) = {each.place for each in report.findings if each.check == "tf1-name"}
+    assert (Path(place.file).name, place.line) == ("saving.py", 3)
+
+
+def test_package_beside_the_script_needs_no_requirement(tmp_path: Path) -> None:
+    (tmp_path / "pandas").mkdir()  # without __init__.py
+    assert found(look(tmp_path, f"import pandas as pd\n{SCRIPT}", {}), "module-missing") == []
+
+
+def test_training_script_is_no_launch_script(tmp_path: Path) -> None:
+    """A launch script would be run. This one talks to SageMaker, or has an Estimator of TensorFlow's."""
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import boto3\nimport sagemaker\nimport tensorflow as tf\nfrom sagemaker.experiments import Run\n"
+        'boto3.client("s3")\nmodel.fit(x)\ntf.estimator.Estimator(f).train(rows)\n'
+    )
+    assert sort_out([str(path)]).launches == []
+    path.write_text("import sagemaker\nsagemaker.estimator.Estimator().fit()\n")
+    assert len(sort_out([str(path)]).launches) == 1
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("ours:2.21", (2, 21)),
+        ("ours:2.14-gpu", (2, 14)),
+        ("ours:2.14.1-cpu-py311-debian12-0.1.0", (2, 14)),
+        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/tensorflow-training:2.16.2-gpu-py310", (2, 16)),
+        ("123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1", None),
+        ("mine:2.0", None),
+        ("localhost:5000/mine", None),
+        ("ours:latest", None),
+    ],
+)
+def test_tag_gives_version_of_tensorflow(image: str, version: tuple[int, int] | None) -> None:
+    assert tensorflow_of(image) == version

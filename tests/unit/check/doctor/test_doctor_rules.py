@@ -1,0 +1,56 @@
+"""Test that each rule of the doctor finds its fault, at its line, and nothing where there is none."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from looking import look_at, read_toml
+
+from entrypoint.check.doctor.rulebook import rules
+
+pytestmark = pytest.mark.usefixtures("resolves_here")
+EXAMPLES = read_toml("examples.toml")
+# Rules of launch scripts, for which test_doctor_launches.py and tests/sdk/test_doctor_of_sdks.py have examples, and of
+# what no single file shows: test_doctor_requirements.py.
+ELSEWHERE = {
+    *("argument-renamed", "no-sdk", "launch-failed", "no-request", "distribution-dropped", "argument-dropped"),
+    *("local-mode", "command-keeps-sigterm", "entry-missing", "requirements-long"),
+}
+# A script that is right by one of these is right by all of them.
+OF_SCOPES = ("model-outside-scope", "metric-outside-scope", "no-strategy-run")
+
+
+def test_each_rule_has_an_example():
+    assert {*EXAMPLES, *ELSEWHERE} == {name for name in rules() if "/" not in name}
+    assert [rule for rule, examples in EXAMPLES.items() if not any("finds" in each for each in examples)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "example"),
+    [
+        pytest.param(rule, example, id=f"{rule}-{example.get('name', at)}")
+        for rule, examples in EXAMPLES.items()
+        for at, example in enumerate(examples)
+    ],
+)
+def test_rule_finds_its_fault_and_nothing_else(rule: str, example: dict[str, Any], tmp_path: Path) -> None:
+    """Check the severity `finds`, the line `at` which it is, what it `says`, and its number, if it has several `times`.
+
+    An example without `finds` has none of the rule's findings, `but` notes where it says so.
+    """
+    names = OF_SCOPES if rule in OF_SCOPES and "finds" not in example else (rule,)
+    findings = [each for each in look_at(tmp_path, example).findings if each.check in names]
+    seen = [str(each.severity) for each in findings if str(each.severity) != example.get("but")]
+    assert set(seen) == ({example["finds"]} if "finds" in example else set())
+    assert len(seen) == example.get("times", len(seen))
+    assert not seen or example["finds"] in rules()[rule].severity
+    if "at" in example:
+        texts = {path.name: path.read_text().splitlines() for path in tmp_path.iterdir() if path.is_file()}
+        lines = [texts[Path(each.place.file).name][each.place.line - 1] for each in findings if each.place]
+        assert any(example["at"] in line for line in lines), lines
+    assert example.get("says", "") in " ".join(f"{each.found} {each.instead}" for each in findings)
+
+
+@pytest.mark.parametrize("job", ["single", "mpi", "mwms", "ps"])
+def test_right_job_has_no_findings(job: str, tmp_path: Path) -> None:
+    assert look_at(tmp_path, {"script": job, "job": job.replace("single", "one")}).findings == ()

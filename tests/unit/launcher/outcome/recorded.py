@@ -1,0 +1,67 @@
+"""Read the recorded endings: what programs printed, and what the failure text is to say of it.
+
+Each begins with a line with its name, how the process ended (an exit code, `signal N`, or `mpirun` for mpirun's own
+end), and how sure it is that it came first; then the wanted first line (" ..." stands for more) after `> `; then, after
+`>> `, what the details have to contain. The output follows, in which `~50 TEXT` stands for fifty lines of this text.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from entrypoint.launcher.outcome.explain import Explanation, explain, explain_mpirun
+from entrypoint.launcher.outcome.outcome import Exit, Tail
+
+FILES = ("frameworks", "libraries", "first_lines", "texts")
+
+
+class Recorded(NamedTuple):
+    file: str
+    exit: Exit | None  # None: of mpirun
+    confidence: str
+    wanted: str
+    within: list[str]
+    output: str
+
+    def explained(self) -> Explanation:
+        """Return what the launcher makes of the part of the output that it keeps."""
+        return explain(self.exit, kept(self.output)) if self.exit else explain_mpirun(kept(self.output))
+
+
+def killed(number: int) -> Exit:
+    return Exit(code=128 + number, signal=number)
+
+
+def kept(*texts: str, unfinished: str = "") -> str:
+    """Return what the launcher keeps of an output that comes in these parts."""
+    tail = Tail()
+    for text in texts:
+        tail.add(text.encode())
+    return tail.whole(unfinished.encode()).decode("utf-8", "replace")
+
+
+def recorded() -> dict[str, Recorded]:
+    found: dict[str, Recorded] = {}
+    for file in FILES:
+        text = (Path(__file__).with_name("endings") / f"{file}.txt").read_text()
+        for part in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
+            head, wanted, rest = part.split("\n", 2)
+            name, how, confidence = head.split(" | ")
+            within = []
+            while rest.startswith(">> "):
+                line, _, rest = rest.partition("\n")
+                within.append(line.removeprefix(">> "))
+            output = re.sub(r"^~(\d+) (.*\n)", lambda line: int(line[1]) * line[2], rest, flags=re.MULTILINE)
+            assert name not in found, f"{name} is recorded twice"
+            found[name] = Recorded(file, _exit(how), confidence, wanted.removeprefix("> "), within, output)
+    return found
+
+
+def _exit(how: str) -> Exit | None:
+    if how == "mpirun":
+        return None
+    number = int(how.removeprefix("signal "))
+    return killed(number) if how.startswith("signal") else Exit(code=number)
+
+
+RECORDED = recorded()

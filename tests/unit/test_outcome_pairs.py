@@ -1,0 +1,15 @@
+"""Test tests/outcomes/pairs.py: the rows of the outcome table that always run."""
+
+from outcomes.pairs import HEAVY, PAIRS, pairs_of
+from outcomes.table import CASES
+
+
+def test_rows_that_always_run_show_each_event_and_each_pair() -> None:
+    """Each event and exit code; each way with each place and moment, and with each kind of exit code."""
+    light = [case for case in CASES if case.event not in HEAVY]
+    few = [case for case in light if case.name in PAIRS]
+    assert {pair for case in few for pair in pairs_of(case)} == {pair for case in light for pair in pairs_of(case)}
+    assert {case.event for case in few} == {case.event for case in light}
+    assert {case.code for case in few} == {case.code for case in CASES}
+    assert {(case.way, case.where) for case in few} == {(case.way, case.where) for case in CASES}
+    assert len(few) < 0.4 * len(CASES)

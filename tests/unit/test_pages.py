@@ -1,0 +1,166 @@
+"""Test the pages: what is made of data is as committed, and what README and the site's home page state.
+
+After a change of the data: `pytest tests/unit/test_pages.py --refresh`, then read the diff. Links are checked by the
+strict build of the site, in tests/run.sh.
+"""
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import matrix
+import outcomes.page
+import pytest
+import requirements_forms
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PINNED = ROOT / "container/lines/2.14/requirements.txt"
+HOME = ROOT / "docs/README.md"
+ZOO = ROOT / "tests/zoo"
+sys.path.insert(0, str(ZOO))
+import case as zoo  # noqa: E402 - after the path is set
+import page as libraries  # noqa: E402
+from cases_others import CASES as OTHERS  # noqa: E402
+from cases_tensorflow import CASES as TENSORFLOW  # noqa: E402
+
+LIBRARIES = [*TENSORFLOW, *OTHERS]
+LONGEST_SCRIPT = 40  # lines
+FIRST_PAGES = ("README.md", "docs/README.md")
+BEGIN, END = "<!-- pages:begin -->", "<!-- pages:end -->"
+
+
+class Loader(yaml.SafeLoader):
+    """A loader of mkdocs.yml that leaves out Python objects."""
+
+
+Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+SITE: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)
+GROUPS: dict[str, list[dict[str, str]]] = {
+    name: pages for entry in SITE["nav"] for name, pages in entry.items() if isinstance(pages, list)
+}
+ENTRIES = [(title, page) for pages in GROUPS.values() for entry in pages for title, page in entry.items()]
+
+
+def pinned(name: str) -> str:
+    return re.search(rf"^{name}==(\S+)$", PINNED.read_text(), re.MULTILINE)[1]
+
+
+@pytest.fixture(params=FIRST_PAGES)
+def begin(request):
+    """Return the page's text before its first table or second heading, as one line."""
+    text = (ROOT / request.param).read_text()
+    return " ".join(re.split(r"^(?:## |\|)", text, maxsplit=1, flags=re.MULTILINE)[0].split())
+
+
+def test_versions_on_first_pages_are_pinned(begin):
+    said = dict(re.findall(r"\b(TensorFlow|Keras|Python|Horovod|Open MPI) (\d[\d.]*\d|\d)", begin))
+    assert said["TensorFlow"] == pinned("tensorflow-cpu")
+    assert said["Horovod"] == pinned("horovod")
+    assert said["Keras"] == pinned("keras").split(".")[0]
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert f"/lib/python{said['Python']}/site-packages" in dockerfile
+    # Both come with Debian; tests/cluster/test_image.py asks the image.
+    assert f"Python {said['Python']} and Open MPI {said['Open MPI']}" in dockerfile
+
+
+def test_first_pages_state_what_was_never_tried(begin):
+    assert "for CPUs only" in begin
+    assert "never run it on SageMaker itself, on several GPUs, or on EFA" in begin
+    assert "benchmarks/gpu.md" in begin
+
+
+def test_first_pages_show_a_report(begin):
+    (picture,) = re.findall(r"!\[[^]]{40,}\]\(((?:docs/)?report\.png)\)", begin)
+    assert picture
+    assert 10_000 < (ROOT / "docs/report.png").stat().st_size < 200_000
+
+
+def test_first_pages_begin_with_something_to_type_or_copy(begin):
+    assert "examples/run.sh" in begin or "Estimator(" in begin
+
+
+def listed() -> str:
+    """Return the groups of mkdocs.yml's `nav` as the home page has them, with links that work on GitHub, too."""
+    lines = []
+    for name, pages in GROUPS.items():
+        lines += ["", f"## {name}", ""]
+        lines += [f"- [{title}]({link_of(page)})" for entry in pages for title, page in entry.items()]
+    return "\n".join([*lines, "", ""])
+
+
+def link_of(page: str) -> str:
+    outside = page.removeprefix("repository/")
+    return page if outside == page else posixpath.join("..", outside)
+
+
+def home() -> str:
+    """Return the site's home page, with the pages of mkdocs.yml's `nav`."""
+    before, _, rest = HOME.read_text().partition(BEGIN)
+    return f"{before}{BEGIN}\n{listed()}{END}{rest.partition(END)[2]}"
+
+
+PAGES = {
+    "README": home,
+    "libraries": lambda: libraries.page(LIBRARIES, zoo.results()),
+    "matrix": matrix.page,
+    "outcomes": outcomes.page.page,
+    "requirements-forms": requirements_forms.page,
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_committed_page_is_what_its_data_make(name, request):
+    path, wanted = ROOT / f"docs/{name}.md", PAGES[name]()
+    if request.config.getoption("--refresh"):
+        path.write_text(wanted)
+    assert path.read_text() == wanted
+
+
+def test_matrix_has_each_line_of_the_image():
+    assert set(matrix.LINES) == {folder.name for folder in (ROOT / "container/lines").iterdir() if folder.is_dir()}
+    for image, way, name in matrix.NEVER:
+        assert way in matrix.WAYS and name in matrix.LINES[image.removesuffix(matrix.ON)]
+
+
+def test_each_form_of_requirements_has_its_own_name_and_says_why_it_differs():
+    forms = requirements_forms.FORMS
+    assert len({form.title for form in forms}) == len(forms)
+    assert all(form.note for form in forms if form.launchers != form.pip)
+
+
+def test_each_library_has_run_with_a_short_script():
+    assert sorted(zoo.results()) == sorted(case.key(line) for case in LIBRARIES for line in case.lines)
+    scripts = {ZOO / "scripts" / case.script for case in LIBRARIES}
+    assert {*(ZOO / "scripts").glob("*.py")} - {ZOO / "scripts/shown.py"} == scripts
+    assert not [path.name for path in scripts if len(path.read_text().splitlines()) > LONGEST_SCRIPT]
+
+
+def test_each_vulnerability_of_the_security_page_is_of_a_pinned_version():
+    rows = re.findall(r"^\| ([\d.]+) \| ([\w-]+ [\w.]+) \| \[CVE-\d+-\d+\]", (ROOT / "SECURITY.md").read_text(), re.M)
+    assert rows
+    for line, package in rows:
+        pins = (ROOT / "container/lines" / line / "locked.txt").read_text().splitlines()
+        assert any(pin.startswith(package.replace(" ", "==") + " ") for pin in pins), (line, package)
+
+
+def test_every_page_is_in_the_navigation():
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= {page for _, page in ENTRIES}
+    assert all((HOME.parent / link_of(page)).is_file() for _, page in ENTRIES)
+
+
+def test_navigation_is_short():
+    assert list(GROUPS) == ["Start", "Guides", "Concepts", "Reference", "Project"]
+    assert len(SITE["nav"]) - len(GROUPS) + len(ENTRIES) <= 50
+    titles = [title for title, _ in ENTRIES]
+    assert len(set(titles)) == len(titles)
+    assert not [title for title in titles if ".md" in title or len(title.split()) > 7]
+
+
+def test_readme_is_one_page():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    assert len([word for word in text.split() if word.strip("|-")]) <= 900  # the lines of a table are none

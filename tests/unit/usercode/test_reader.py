@@ -1,0 +1,85 @@
+"""Test entrypoint/usercode/reader.py and source.py: what the doctor and the prepare step ask of the user's code."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from entrypoint.usercode.reader import UserCode, read_code
+from entrypoint.usercode.source import SourceFile, calls_in
+
+NAMES = """
+import a.b
+import c.d as e
+from f import g as h
+from . import near
+first = a.x, e.y, h.z, near.w, made().v
+"""
+
+
+def call_of(source: SourceFile, name: str = "seek") -> ast.Call:
+    return next(call for call in calls_in(source.tree) if ast.unparse(call.func) == name)
+
+
+def test_names_are_full_names_of_what_is_imported() -> None:
+    source = SourceFile("train.py", NAMES)
+    shown = [source.dotted(node) for node in source.tree.body[-1].value.elts]  # type: ignore[attr-defined]
+    assert shown == ["a.x", "c.d.y", "f.g.z", "near.w", ".v"]
+    assert [each.whole for each in source.imports] == ["a.b", "c.d", "f.g", "near"]
+
+
+@pytest.mark.parametrize(
+    ("text", "guards"),
+    [
+        ("seek()", []),
+        ("if __name__ == '__main__':\n    seek()", []),
+        ("if '__main__' == __name__:\n    for x in y:\n        seek()", []),
+        ("if __name__ == '__main__':\n    pass\nelse:\n    seek()", [ast.If]),
+        ("if __name__ == '__main__' and x:\n    seek()", [ast.If]),
+        ("if __name__ == '__main__':\n    if x:\n        seek()", [ast.If]),
+        ("try:\n    y = seek() if x else 0\nexcept KeyError:\n    pass", [ast.IfExp, ast.Try]),
+        ("x or seek()", [ast.BoolOp]),
+        ("def f():\n    with x:\n        seek()", []),
+    ],
+)
+def test_main_guard_is_no_guard(text: str, guards: list[type]) -> None:
+    source = SourceFile("train.py", text)
+    assert [type(each) for each in source.guards(call_of(source))] == guards
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("seek('a')", "a"),
+        ("x = 'a'\nseek(x)", "a"),
+        ("x = 'a'\ndef f():\n    seek(x)", "a"),
+        ("x = 'a'\nx = 'b'\nseek(x)", None),
+        ("for x in y:\n    seek(x)", None),
+        ("x = 'a'\ndef f(x):\n    seek(x)", None),
+        ("x = y\nseek(x)", None),
+    ],
+)
+def test_name_is_a_constant_where_it_is_bound_once(text: str, value: str | None) -> None:
+    source = SourceFile("train.py", text)
+    assert source.constant(call_of(source).args[0]) == value
+
+
+def test_program_is_read_with_what_it_imports(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import lib.net\nimport json\n",
+        "lib/__init__.py": "",
+        "lib/net.py": "from . import of_net\nif __name__ == '__main__':\n    alone()\nelse:\n    seek()\n",
+        "lib/of_net.py": "x = 1\n",
+        "other.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    read = read_code(tmp_path / "train.py", "train.py")
+    assert [each.shown for each in read.sources] == ["train.py", "lib/__init__.py", "lib/net.py", "lib/of_net.py"]
+    assert [use.name for use in read.calls("*")] == ["seek"]
+    given = UserCode.of(files.items(), "train.py")
+    net = given.by_name["lib/net.py"]
+    assert [each.shown for each in given.module(given.main, "lib.net")] == ["lib/__init__.py", "lib/net.py"]
+    assert [each.shown for each in given.module(net, "of_net", level=1)] == ["lib/of_net.py"]
+    assert given.module(given.main, "json") == []
