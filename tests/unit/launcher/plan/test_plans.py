@@ -7,10 +7,11 @@ The expected text is tests/configs/<scenario>/plan.txt. After a change that is m
 import json
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from builders import PROGRAM, names, resources
+from builders import names, read
 
 from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.distributions import common
@@ -64,46 +65,32 @@ def test_every_host_of_a_scenario_makes_the_same_plan(scenario, tmp_path):
         assert plan_in(CONFIGS / scenario, tmp_path, me=host) == first
 
 
-def job_of(base: Path, hosts: list[str], me: str, request: dict):
-    config = base / "input" / "config"
-    config.mkdir(parents=True, exist_ok=True)
-    (config / "resourceconfig.json").write_text(json.dumps(resources(hosts, me)))
-    (config / "hyperparameters.json").write_text(json.dumps(PROGRAM))
-    variables = {f"ENTRYPOINT_{key.upper()}": str(value) for key, value in request.items()}
-    return read_job(base, variables, Path("/run/entrypoint"))
+def plan_of(base: Path, hosts: list[str], **settings: str) -> Plan:
+    return plan_for(
+        read(base, hosts, environment={f"ENTRYPOINT_{key.upper()}": text for key, text in settings.items()})
+    )
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return tmp_path_factory.mktemp("base")
-
-
-def test_an_ipv6_address_of_jaxs_coordinator_stands_in_brackets(tmp_path):
+def test_ipv6_address_of_jaxs_coordinator_stands_in_brackets(tmp_path):
     addresses = json.dumps({"algo-1": "fd00::1", "algo-2": "fd00::2"})
-    plan = plan_for(job_of(tmp_path, names(2), "algo-2", {"mode": "jax", "host_addresses": addresses}))
-    (_, env), (_, other) = [(spec, dict(spec.env)) for spec in plan.processes if spec.role is Role.WORKER]
+    plan = plan_of(tmp_path, names(2), mode="jax", host_addresses=addresses)
+    env, other = (dict(spec.env) for spec in plan.processes if spec.role is Role.WORKER)
     assert env["JAX_COORDINATOR_ADDRESS"] == other["KERAS_DISTRIBUTION_JOB_ADDRESSES"] == "[fd00::1]:8476"
     assert (env["ENTRYPOINT_ADDRESS"], other["ENTRYPOINT_ADDRESS"]) == ("fd00::1", "fd00::2")
 
 
-def test_a_plan_of_a_thousand_hosts_does_not_take_long(base):
-    import time
-
+def test_plan_of_a_thousand_hosts_does_not_take_long(tmp_path):
     began = time.process_time()
-    hosts = [f"algo-{number}" for number in range(1000)]
-    plan = plan_for(job_of(base, hosts, "algo-7", {"mode": "ps"}))
+    plan = plan_of(tmp_path, [f"algo-{number}" for number in range(1000)], mode="ps")
     assert len(plan.on("algo-7")) == 3
     assert time.process_time() - began < 30
 
 
 def test_no_secret_is_printed(tmp_path):
-    job = job_of(tmp_path, names(2), "algo-1", {"mode": "mpi", "token": "geheim"})
-    assert job.settings.token == "geheim"
-    assert "geheim" not in render(plan_for(job))
+    assert "geheim" not in render(plan_of(tmp_path, names(2), mode="mpi", token="geheim"))
 
 
 def test_plan_of_one_host_can_be_shown(tmp_path):
-    plan = plan_for(job_of(tmp_path, names(3), "algo-1", {"mode": "ps"}))
-    text = render(plan, only_host="algo-2")
+    text = render(plan_of(tmp_path, names(3), mode="ps"), only_host="algo-2")
     assert "host algo-2, rank 1" in text
     assert "host algo-1" not in text and "host algo-3" not in text
