@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import SourceFile, UseKind, value_of
 
 _ASK_WHETHER_THERE = (".exists", ".isdir", ".is_dir", ".isfile", ".is_file", ".glob", ".iglob")
@@ -19,7 +19,7 @@ def tried(source: SourceFile, node: ast.AST) -> bool:
     return any(isinstance(each, ast.Name) and each.id in names for ask in asks for each in ast.walk(ask))
 
 
-def sets(code: UserCode, variable: str) -> Iterator[tuple[SourceFile, ast.AST]]:
+def sets(code: UserProgram, variable: str) -> Iterator[tuple[SourceFile, ast.AST]]:
     """Yield where a program sets an environment variable: as an item, by a call, or as one of several variables."""
     for source, node in code.nodes(ast.Constant):
         if node.value != variable:
@@ -35,7 +35,7 @@ def sets(code: UserCode, variable: str) -> Iterator[tuple[SourceFile, ast.AST]]:
             yield source, call
 
 
-def set_or_asked(code: UserCode, variable: str) -> bool:
+def set_or_asked(code: UserProgram, variable: str) -> bool:
     """Return whether a program sets an environment variable itself, or checks that it is set."""
     compares = (node for _, node in code.nodes(ast.Compare) if isinstance(node.ops[0], ast.In | ast.NotIn))
     return any(sets(code, variable)) or any(value_of(node.left) == variable for node in compares)

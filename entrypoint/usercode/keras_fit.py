@@ -7,7 +7,7 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from entrypoint.usercode.reader import UserCode, files_of
+from entrypoint.usercode.reader import UserProgram, files_of
 from entrypoint.usercode.source import Function, Place, SourceFile, imports_of, is_main_guard, texts_of, words_of
 
 # Packages whose objects have a `fit` of their own, and classes of Keras that are no models.
@@ -20,7 +20,7 @@ MOST_CHARS = 1 << 20  # of code that is parsed, from the program on: this takes 
 Running = dict[SourceFile, dict[ast.stmt, list[ast.AST]]]  # of each statement of a file, the nodes that may run
 
 
-def first(code: UserCode) -> Place | None:
+def first(code: UserProgram) -> Place | None:
     """Return the place of the first such call; None if there is none, or if nothing that runs uses Keras.
 
     If the program is none of the files (a shell script, a package), each file counts as a program.
@@ -40,7 +40,7 @@ def first(code: UserCode) -> Place | None:
     return None
 
 
-def _read(code: UserCode) -> Running:
+def _read(code: UserProgram) -> Running:
     """Return the program and what it may import or name, wherever that is in the code, without what never runs."""
     programs = [code.main] if code.program in code.by_name else list(code.sources)
     ends = defaultdict[str, list[SourceFile]](list)  # the files by each end of their paths

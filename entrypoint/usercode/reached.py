@@ -7,7 +7,7 @@ calls it, or passes it to something that calls it.
 import ast
 from collections.abc import Iterable, Iterator
 
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import Function, SourceFile, imports_of, is_main_guard
 
 CATCHES = {"", "ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
@@ -16,7 +16,7 @@ LEAVES = (ast.Return, ast.Break, ast.Continue)
 ENDS = (*LEAVES, ast.Raise)
 
 
-def reached(code: UserCode) -> dict[SourceFile, set[ast.AST]]:
+def reached(code: UserProgram) -> dict[SourceFile, set[ast.AST]]:
     """Return the names, calls and imports that the program is sure to reach, by file."""
     reading = _Reading(code)
     if program := code.by_name.get(code.program):
@@ -25,7 +25,7 @@ def reached(code: UserCode) -> dict[SourceFile, set[ast.AST]]:
 
 
 class _Reading:
-    def __init__(self, code: UserCode) -> None:
+    def __init__(self, code: UserProgram) -> None:
         self.code = code
         self.nodes: dict[SourceFile, set[ast.AST]] = {}
         self.functions: dict[SourceFile, dict[str, Function]] = {}  # of a file: `main`, `Model.__init__`

@@ -24,7 +24,7 @@ _TELLS = (*LOGS, "exit", "SystemExit")
 Node = TypeVar("Node", bound=ast.AST)
 
 
-class UserCode:
+class UserProgram:
     """Hold files of the user's, the program first if it is one of them."""
 
     def __init__(self, sources: Iterable[SourceFile], program: str, folder: Path = Path()) -> None:
@@ -33,7 +33,7 @@ class UserCode:
         self.folder = folder  # the one that would hold requirements.txt
 
     @classmethod
-    def of(cls, files: Iterable[tuple[str, str]], program: str) -> "UserCode":
+    def of(cls, files: Iterable[tuple[str, str]], program: str) -> "UserProgram":
         """Return all files of a code folder, each by its name in the folder and its text."""
         name = str(PurePosixPath(program))
         sources = [SourceFile(shown, text) for shown, text in files]
@@ -113,7 +113,7 @@ class UserCode:
         return []
 
 
-def read_code(program: Path, shown: str = "", exported: bool = False) -> UserCode:
+def read_code(program: Path, shown: str = "", exported: bool = False) -> UserProgram:
     """Return a program with the modules of its folder that it imports, directly or through other modules.
 
     `exported`: the program may be an export of a notebook, with lines and cells that only IPython understands.
@@ -132,7 +132,7 @@ def read_code(program: Path, shown: str = "", exported: bool = False) -> UserCod
 
     main = SourceFile(shown, text, program.absolute(), exported)
     _, *modules = followed([main], imported)
-    return UserCode([main, *_as_imported(main, modules)], shown, folder)
+    return UserProgram([main, *_as_imported(main, modules)], shown, folder)
 
 
 def followed(

@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from entrypoint.usercode.reached import reached
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import SourceFile, attributes, imports_of
 from entrypoint.usercode.words import FIRST_WITH_KERAS_3, version_of
 
@@ -51,7 +51,7 @@ REMEDY = (
 )
 
 
-def describe(code: UserCode, path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
+def describe(code: UserProgram, path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
     """Return a sentence for each file with such names, up to a limit; with the shim, only for names that it lacks, too.
 
     `path`: where the user's Python looks for TensorFlow. `keras_2`: as of `has_keras_2`. A file that Python cannot
@@ -72,7 +72,7 @@ def describe(code: UserCode, path: list[str], *, shim: bool, keras_2: bool = Fal
     return [*_shortened(found), *([REMEDY] if solved else [])]
 
 
-def refused(code: UserCode, path: list[str], *, keras_2: bool = False) -> str:
+def refused(code: UserProgram, path: list[str], *, keras_2: bool = False) -> str:
     """Return names that the shim lacks and the program is sure to use, by file and line; "" if there are none."""
     _, table, why = _known(code, path, keras_2)
     found = []
@@ -82,7 +82,7 @@ def refused(code: UserCode, path: list[str], *, keras_2: bool = False) -> str:
 
 
 def listed(
-    code: UserCode, path: list[str], version: str, *, keras_2: bool = False
+    code: UserProgram, path: list[str], version: str, *, keras_2: bool = False
 ) -> list[tuple[SourceFile, list[int], str, str, str]]:
     """Return (file, lines, old name, new name, why it is gone) of each such name, for a TensorFlow of that version.
 
@@ -111,7 +111,7 @@ def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim:
     return asked in ("1", "true", "True")  # tensorflow/__init__.py
 
 
-def _known(code: UserCode, path: list[str], keras_2: bool) -> tuple[str, dict[str, str], dict[str, str]]:
+def _known(code: UserProgram, path: list[str], keras_2: bool) -> tuple[str, dict[str, str], dict[str, str]]:
     """Return TensorFlow's version, its table, and what of that is gone: nothing, if it is not there or not used."""
     folder = _tensorflow(path) if any(USES.search(source.code) for source in code.sources) else None
     version = _version(folder) if folder else ""

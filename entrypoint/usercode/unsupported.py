@@ -8,7 +8,7 @@ from typing import NamedTuple
 from entrypoint.usercode import keras_fit
 from entrypoint.usercode.api_names import SERVERS, WORKERS
 from entrypoint.usercode.reached import reached
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import Place, SourceFile, UseKind, matches, text_of, value_of
 from entrypoint.usercode.words import ESTIMATOR, FIRST_WITH_KERAS_3, version_of
 
@@ -51,7 +51,7 @@ class Doubt(NamedTuple):
 
 
 def doubts(
-    code: UserCode,
+    code: UserProgram,
     mode: str,
     ps_workers: str,
     tensorflow: str,
@@ -86,7 +86,7 @@ def doubts(
     return found
 
 
-def _of_strategy(code: UserCode, mode: str) -> Iterator[Doubt]:
+def _of_strategy(code: UserProgram, mode: str) -> Iterator[Doubt]:
     """Yield a doubt if the program is sure to make the strategy of another mode, and no strategy beside it."""
     others = WORKERS if mode == "ps" else SERVERS
     if not any(name[1:] in source.code for name in others for source in code.sources):
@@ -117,13 +117,13 @@ def _of_mode(strategy: str, place: Place, mode: str) -> Doubt:
     return Doubt(OTHER_MODE, place, why, instead)
 
 
-def _of_keras_3(code: UserCode, mode: str, tensorflow: str) -> Iterator[Doubt]:
+def _of_keras_3(code: UserProgram, mode: str, tensorflow: str) -> Iterator[Doubt]:
     if any(FIT.search(source.code) for source in code.sources) and (place := keras_fit.first(code)):
         why = f"calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {NO_FIT[mode]}"
         yield Doubt("keras-3-fit", place, why, INSTEAD)
 
 
-def _of_xla(code: UserCode) -> Iterator[Doubt]:
+def _of_xla(code: UserProgram) -> Iterator[Doubt]:
     """Yield a doubt for each file with optimizers of Keras 2 whose steps XLA compiles where a GPU is seen.
 
     XLA takes no variable of another device. With parameter servers the learning rate is on one of them, and each weight

@@ -10,7 +10,7 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
 from entrypoint.usercode.guards import set_or_asked, tried
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import Place, Use, text_of, texts_of, value_of
 
 # Variables of SDK v3's own drivers.
@@ -46,7 +46,7 @@ def of_arguments(case: Case) -> Iterator[Finding]:
             yield finding(f"variable-missing/{name}", place, name=name)
 
 
-def _options(code: UserCode) -> tuple[list[Option], bool]:
+def _options(code: UserProgram) -> tuple[list[Option], bool]:
     """Return (options, whether these are all). If an option's name is computed, there may be others."""
     found, whole = [], True
     for use in code.calls(".add_argument"):
@@ -127,7 +127,7 @@ def _wanted(use: Use, value: str) -> str:
     return ""
 
 
-def _of_bools(code: UserCode) -> Iterator[Finding]:
+def _of_bools(code: UserProgram) -> Iterator[Finding]:
     for use in code.calls(".add_argument"):
         kind = use.argument("type")
         if isinstance(kind, ast.Name) and kind.id == "bool":
@@ -167,7 +167,7 @@ def _of_channels(case: Case) -> Iterator[Finding]:
             yield _absent(source.at(node), found[1], there)
 
 
-def _needed(code: UserCode, names: str) -> Iterator[tuple[str, Place]]:
+def _needed(code: UserProgram, names: str) -> Iterator[tuple[str, Place]]:
     """Yield the environment variables with such names that the script reads, unless it handles their absence."""
     for source, node, found in code.strings(names):
         outer = source.parents.get(node)

@@ -11,7 +11,7 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import SourceFile, Use, UseKind, matches, texts_of, value_of
 
 _RANK = re.compile(r"\b(rank|size)\b")
@@ -64,7 +64,7 @@ def _of_shards(case: Case) -> Iterator[Finding]:
             yield finding("shards-twice", use.place, channels=channels, written=use.written, processes=case.processes)
 
 
-def _shuffles(code: UserCode) -> bool:
+def _shuffles(code: UserProgram) -> bool:
     """Return whether each rank reads in its own order. Keras shuffles arrays and folders unless `shuffle=False`."""
     if code.has(".shuffle", ".permutation", ".shuffle_batch") or code.mentions(r"shuffle\s*=\s*True"):
         return True
@@ -116,7 +116,7 @@ def _of_learning_rate(case: Case) -> Iterator[Finding]:
     yield finding("learning-rate", wrapped.place)
 
 
-def _scales(code: UserCode) -> bool:
+def _scales(code: UserProgram) -> bool:
     """Return whether the script computes with `size()`: in arithmetic, an assignment, or an argument of a call."""
     for use in code.calls("size", ".size"):
         for outer in use.source.around(use.node):

@@ -22,7 +22,7 @@ from entrypoint.usercode.api_names import (
     WORKERS,
 )
 from entrypoint.usercode.guards import fallback, sets
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import Place, UseKind
 
 # Of each mode, names of which a script has one.
@@ -100,7 +100,7 @@ def _of_tf_config(case: Case) -> Iterator[Finding]:
         yield finding("tf-config-written", source.at(node))
 
 
-def joins_hosts_itself(code: UserCode) -> bool:
+def joins_hosts_itself(code: UserProgram) -> bool:
     """Return whether a script makes a cluster of the job's hosts by itself, so that it needs no mode for that."""
     starts = r"\b(mpirun|mpiexec|horovodrun|torchrun|torch\.distributed\.(run|launch))\b"
     return (

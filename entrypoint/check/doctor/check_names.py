@@ -15,7 +15,7 @@ from entrypoint.launcher.plan.plan import NO_GPU, Role
 from entrypoint.usercode import tf1
 from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
 from entrypoint.usercode.guards import tried
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import Place, SourceFile, UseKind, calls_in, matches, value_of
 from entrypoint.usercode.unsupported import doubts
 from entrypoint.usercode.words import flags
@@ -140,7 +140,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
         yield finding("estimator-never-ends", use.place if use else Place(file=case.code.main.shown))
 
 
-def _place(code: UserCode, place: Place | None) -> Place:
+def _place(code: UserProgram, place: Place | None) -> Place:
     """Return the line of what the launcher names without one: a file with an Estimator, or a use of Horovod."""
     if place and place.line:
         return place

@@ -19,7 +19,7 @@ from entrypoint.launcher.job.config import SMDDP_ENABLED
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.settings import HYPERPARAMETER_PREFIX
 from entrypoint.usercode.api_names import SESSIONS
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 
 # `sagemaker_*` hyperparameters that our launcher reads, or may leave unread.
 _READ = {
@@ -35,7 +35,7 @@ _READ = {
 _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
 
 
-def of_request(described: Described, code: UserCode | None, image: str) -> Iterator[Finding]:
+def of_request(described: Described, code: UserProgram | None, image: str) -> Iterator[Finding]:
     """Yield the findings of a request.
 
     `code`: its program, if that is on this machine. `image`: the image that the job will run on, if it is not the
@@ -102,7 +102,7 @@ def _of_entrypoint(request: Request) -> Iterator[Finding]:
             yield finding("sdk-script-breaks", request.at(word), found=found, instead=instead)
 
 
-def _of_our_reader(described: Described, code: UserCode | None) -> Iterator[Finding]:
+def _of_our_reader(described: Described, code: UserProgram | None) -> Iterator[Finding]:
     request, job = described.request, described.job
     if not our_launcher_runs(request):
         return
@@ -165,7 +165,7 @@ def _of_quotes(described: Described) -> Iterator[Finding]:
             yield finding("encoded-twice", described.request.at(key), key=key, value=value, plain=plain)
 
 
-def _of_the_rest(described: Described, code: UserCode | None) -> Iterator[Finding]:
+def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Finding]:
     request = described.request
     if request.local:
         yield finding("local-mode", request.at())

@@ -12,7 +12,7 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode.api_names import HOROVOD, SERVERS, WORKERS
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import (
     Function,
     SourceFile,
@@ -120,7 +120,7 @@ def _names(source: SourceFile, node: ast.AST) -> set[str]:
     return {source.dotted(each) for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name)}
 
 
-def _trained(code: UserCode, scopes: "Scopes") -> Iterator[tuple[SourceFile, ast.AST]]:
+def _trained(code: UserProgram, scopes: "Scopes") -> Iterator[tuple[SourceFile, ast.AST]]:
     """Yield the expressions whose weights are trained: `model` of `model.fit(...)`, or of what gradients are for."""
     for source, call in code.nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _FITS:
@@ -142,7 +142,7 @@ def _statement(source: SourceFile, node: ast.AST) -> ast.AST:
 class Scopes:
     """Find out where the parts of a program run: in the scope of a strategy, outside of any, or unknown."""
 
-    def __init__(self, code: UserCode, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, code: UserProgram, environment: Mapping[str, str] | None = None) -> None:
         self._code, self._environment = code, environment
         self._functions: dict[str, list[tuple[SourceFile, Function]]] = {}
         self._classes: dict[str, list[tuple[SourceFile, ast.ClassDef]]] = {}

@@ -23,7 +23,7 @@ from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
-from entrypoint.usercode.reader import UserCode, read_code
+from entrypoint.usercode.reader import UserProgram, read_code
 
 CHECKS_OF_SCRIPTS = (of_shell, of_names, of_modules, of_arguments, of_code, of_scope, of_data, of_keeping)
 
@@ -33,7 +33,7 @@ class DoctorReport:
     """Hold the jobs and programs that were checked, and the findings."""
 
     jobs: tuple[Described, ...]
-    programs: tuple[UserCode, ...]
+    programs: tuple[UserProgram, ...]
     unseen: frozenset[str]  # programs that are not on this machine, or not where the launch script names them
     findings: tuple[Finding, ...]  # the worst first
     unsealed: str = ""  # why the kernel did not isolate a launch script from the network

@@ -22,7 +22,7 @@ from entrypoint.check.doctor.request import Launch, Request, spelled
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.notebooks import without_magics
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import Place, UseKind
 
 CAUGHT = Path(__file__).resolve().parents[2] / "programs" / "caught.py"
@@ -51,7 +51,7 @@ class Launched:
     unsealed: str = ""  # why the kernel did not isolate it from the network
 
 
-def submits(code: UserCode) -> bool:
+def submits(code: UserProgram) -> bool:
     """Return whether a program or a module beside it submits jobs: by an SDK's class, or by boto3's own calls."""
     if code.has(*_OF_SDK) or code.has(_OF_CORE, kind=UseKind.CALL):
         return True

@@ -14,7 +14,7 @@ from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
 from entrypoint.usercode.api_names import HOROVOD, PROCESSES, SERVERS, SERVERS_OF_TF1, WORKERS
 from entrypoint.usercode.guards import fallback
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import SourceFile, texts_of
 
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
@@ -26,7 +26,7 @@ TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
 class Case:
     """Pair a program with the job that it is for, as far as the job is known."""
 
-    code: UserCode
+    code: UserProgram
     described: Described | None = None
     other_image: str = ""  # the one that the job is to run on, if not the request's
 

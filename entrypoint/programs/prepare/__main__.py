@@ -115,14 +115,14 @@ def look_at(
     """
     # Scripts without a framework need no parser, whose import takes as long as all the rest.
     from entrypoint.usercode import tf1
-    from entrypoint.usercode.reader import UserCode
+    from entrypoint.usercode.reader import UserProgram
     from entrypoint.usercode.unsupported import OTHER_MODE, doubts
 
     shim, of_python = task["tf1"] == "shim", [*path, *sys.path]
     keras_2 = tf1.has_keras_2(os.environ, of_python, shim=shim)
     if keras_2:  # the shim uses it, and `doubts` reads the variable
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    code = UserCode.of(files, task["program"])
+    code = UserProgram.of(files, task["program"])
     refused = tf1.refused(code, of_python, keras_2=keras_2) if shim else ""
     if refused or not task["is_coordinator"]:
         return refused, [], ""

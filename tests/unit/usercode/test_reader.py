@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.usercode.reader import UserCode, read_code
+from entrypoint.usercode.reader import UserProgram, read_code
 from entrypoint.usercode.source import SourceFile, calls_in
 
 NAMES = """
@@ -78,7 +78,7 @@ def test_program_is_read_with_what_it_imports(tmp_path: Path) -> None:
     read = read_code(tmp_path / "train.py", "train.py")
     assert [each.shown for each in read.sources] == ["train.py", "lib/__init__.py", "lib/net.py", "lib/of_net.py"]
     assert [use.name for use in read.calls("*")] == ["seek"]
-    given = UserCode.of(files.items(), "train.py")
+    given = UserProgram.of(files.items(), "train.py")
     net = given.by_name["lib/net.py"]
     assert [each.shown for each in given.module(given.main, "lib.net")] == ["lib/__init__.py", "lib/net.py"]
     assert [each.shown for each in given.module(net, "of_net", level=1)] == ["lib/of_net.py"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.tf1 import (
     MODULES,
     TABLE,
@@ -72,7 +72,7 @@ def path(tmp_path: Path):
 @pytest.fixture
 def say(path):
     def say(text: str, version: str = "2.14.1", shim: bool = False, name: str = "train.py") -> list[str]:
-        return describe(UserCode.of([(name, without_comments(text))], name), path(version), shim=shim)
+        return describe(UserProgram.of([(name, without_comments(text))], name), path(version), shim=shim)
 
     return say
 
@@ -140,7 +140,7 @@ def test_each_form_of_import_is_seen(path, form):
     """By the launcher at a job's start, and by the doctor, which uses the same code."""
     text = "\n".join(FORMS[form])
     line = next(number for number, line in enumerate(text.split("\n"), 1) if "set_session" in line)
-    code = UserCode.of([("train.py", text)], "train.py")
+    code = UserProgram.of([("train.py", text)], "train.py")
     named = [(code.main, [line], "keras.backend.set_session", "tf.compat.v1.keras.backend.set_session", "")]
     assert listed(code, path(), "2.14.1") == named
     assert listed(code, [], "2.14.1") == named  # where no TensorFlow brings its table
@@ -193,7 +193,7 @@ BESIDE = [
 def test_shim_refuses_what_the_program_is_sure_to_reach(path, program):
     """By file and line, before anything is started; and nothing else, which the log has as a warning."""
     files = [("train.py", program.replace("!", "").replace("?", "")), *BESIDE]
-    said = refused(UserCode.of(files, "train.py"), path())
+    said = refused(UserProgram.of(files, "train.py"), path())
     lines = [number for number, line in enumerate(program.split("\n"), 1) if "!" in line]
     if program in UNSURE:
         assert said == ""
@@ -211,11 +211,11 @@ def test_shim_refuses_names_of_keras_2_where_there_is_keras_3(path):
         "import tensorflow as tf\nfrom tensorflow.keras.backend import set_session\ntf.layers.dense(x)\ntf.Session()\n"
     )
     path = path("2.21.0")
-    said = refused(UserCode.of([("train.py", text)], "train.py"), path)
+    said = refused(UserProgram.of([("train.py", text)], "train.py"), path)
     for name, line in (("keras.backend.set_session", 2), ("layers.dense", 3)):
         assert f"train.py uses tf.{name} (line {line}), which Keras 3 lacks: set TF_USE_LEGACY_KERAS=1" in said
     assert "Session (" not in said
-    assert refused(UserCode.of([("train.py", text)], "train.py"), path, keras_2=True) == ""
+    assert refused(UserProgram.of([("train.py", text)], "train.py"), path, keras_2=True) == ""
 
 
 def test_shim_uses_keras_2_where_it_is_installed(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from entrypoint.usercode.reader import UserCode
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.unsupported import Doubt, doubts
 from entrypoint.usercode.words import without_comments
 
@@ -17,7 +17,7 @@ def doubts_of(text: str, mode: str, tensorflow: str = "2.21.0", workers: str = "
     numbers = {key: job.pop(key) for key in ("gpus", "servers", "ranks") if key in job}
     program, files = job.pop("program", "train.py"), job.pop("files", {})
     texts = [(name, without_comments(each)) for name, each in {"train.py": text, **files}.items()]
-    return doubts(UserCode.of(texts, program), mode, workers, tensorflow, job, **numbers)
+    return doubts(UserProgram.of(texts, program), mode, workers, tensorflow, job, **numbers)
 
 
 # --- fit of Keras 3 ---
