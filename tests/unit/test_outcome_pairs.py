@@ -1,4 +1,4 @@
-"""Test the choice of tests/outcomes/table.py: the rows of the outcome table that always run."""
+"""Test the choice of rows of the outcome table that always run."""
 
 from outcomes.table import CASES, HEAVY, PAIRS, pairs_of
 
