@@ -27,7 +27,7 @@ NOBODY = "arn:aws:iam::000000000000:role/nobody"  # where no AWS account is aske
 
 
 def with_estimator(args, boto_session):
-    """SDK v2."""
+    """Submit by SDK v2."""
     from sagemaker.estimator import Estimator
     from sagemaker.inputs import FileSystemInput, ShuffleConfig, TrainingInput
     from sagemaker.local import LocalSession
@@ -94,7 +94,7 @@ def with_estimator(args, boto_session):
 
 
 def with_model_trainer(args, boto_session):
-    """SDK v3."""
+    """Submit by SDK v3."""
     from sagemaker.core.helper.session_helper import Session
     from sagemaker.core.training import configs
     from sagemaker.train.model_trainer import Mode, ModelTrainer
@@ -176,7 +176,7 @@ def with_model_trainer(args, boto_session):
 
 
 def file_system(text):
-    """What `efs://ID/FOLDER` or `fsx://ID/FOLDER` names; None for any other text."""
+    """Return what `efs://ID/FOLDER` or `fsx://ID/FOLDER` names; None for any other text."""
     url = urlsplit(text)
     types = {"efs": "EFS", "fsx": "FSxLustre"}
     return SimpleNamespace(id=url.netloc, type=types[url.scheme], path=url.path) if url.scheme in types else None
@@ -232,7 +232,7 @@ OF_FILE_SYSTEMS = ("access", "content-type")
 
 
 def channel(text):
-    """Read one --channel; ArgumentTypeError if SageMaker could not make it."""
+    """Read one --channel; raise ArgumentTypeError if SageMaker could not make it."""
     name, equals, rest = text.partition("=")
     found = OPTIONS_AT_THE_END.search(rest)
     source = rest[: found.start()]
@@ -259,7 +259,7 @@ def channel(text):
 
 
 def check(name, source, given):
-    """ArgumentTypeError if options do not go with the source, or with one another."""
+    """Raise ArgumentTypeError if options do not go with the source, or with one another."""
     if file_system(source):
         for key in given:
             if key not in OF_FILE_SYSTEMS:
@@ -392,7 +392,7 @@ def as_json(text):
 
 
 def build(args):
-    """The image, where the job will look for it."""
+    """Build the image where the job will look for it."""
     push = [] if args.local else ["--push", args.image]
     # What it prints is for people; stdout may be wanted for a dry run's request alone.
     built = subprocess.run([BUILD, *push, *(["--dry-run"] if args.dry_run else [])], stdout=sys.stderr)
@@ -401,7 +401,7 @@ def build(args):
 
 
 def session_for(args):
-    """A session of boto3, and the list to which a dry run's request will be added."""
+    """Return a session of boto3, and the list to which a dry run's request will be added."""
     import boto3
 
     requests = []

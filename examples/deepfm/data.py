@@ -49,7 +49,7 @@ class Rows:
     without: str = ""  # the name of a file that is left out
 
     def records(self):
-        """The rows as they are stored, in order. Every iterator in Pipe mode is a new pass, through the next pipe."""
+        """Return the rows as they are stored, in order. In Pipe mode every iterator reads the next pipe."""
         if self.pipe:
             return pipe_dataset(self.channel, record_format="TFRecord")
         names = file_names(self.channel, self.pattern)
@@ -59,13 +59,13 @@ class Rows:
         return tf.data.TFRecordDataset(names)
 
     def files(self):
-        """Paths on this host."""
+        """Return the paths of its files on this host."""
         found = files(self.channel, self.pattern)
         return [path for path in found if Path(path).name != self.without]
 
 
 def split():
-    """(rows to train on, rows to evaluate on): none of them in both.
+    """Return (rows to train on, rows to evaluate on); none of them is in both.
 
     With an evaluation channel that is its rows. Without one the last training file, by name, is kept aside: every host
     sorts the same names and so leaves out the same file, without a word between them.
@@ -92,7 +92,7 @@ def split():
 
 
 def for_evaluation():
-    """The rows of the evaluation channel, all of them, or None without one."""
+    """Return all rows of the evaluation channel, or None without one."""
     evaluation = channel(*EVALUATION)
     if evaluation and not is_whole(evaluation):
         raise SystemExit(
@@ -103,7 +103,7 @@ def for_evaluation():
 
 
 def for_inference():
-    """The rows whose clicks are to be foretold; they need no labels."""
+    """Return the rows whose clicks are to be foretold; they need no labels."""
     rows = channel(*INFERENCE, *EVALUATION)
     if rows is None:
         raise SystemExit("deepfm: no rows to infer: give the job a channel named 'inference'")
@@ -111,7 +111,7 @@ def for_inference():
 
 
 def channel(*names):
-    """The rows of the first of these channels that the job has, or None."""
+    """Return the rows of the first of these channels that the job has, or None."""
     name = first_of(*names)
     if name is None:
         return None
@@ -121,12 +121,12 @@ def channel(*names):
 
 
 def folder_of(rows):
-    """The folder of a channel's files, on this host."""
+    """Return the folder of a channel's files on this host."""
     return own_channel(rows.channel).folder
 
 
 def is_whole(rows):
-    """Whether this process has all rows of a channel, not its host's or its rank's alone."""
+    """Return whether this process has all rows of a channel, not only those of its host or rank."""
     if rows.by_host and len(json.loads(os.environ.get("SM_HOSTS", "[]"))) > 1:
         return False
     # What all ranks have in common is dealt out to all of them.
@@ -134,14 +134,14 @@ def is_whole(rows):
 
 
 def count(rows):
-    """How many rows all hosts have together, from the headers in this one's files; None if they come through a pipe."""
+    """Return how many rows all hosts have, by the headers in this one's files; None if they come through a pipe."""
     if rows.pipe:
         return None
     return count_records(rows.files()) * (len(json.loads(os.environ["SM_HOSTS"])) if rows.by_host else 1)
 
 
 def check(rows, sizes):
-    """SystemExit if the first row in this host's files has another number of fields. Of pipes nothing is known yet."""
+    """Raise SystemExit if the first row of this host's files has another number of fields; pipes are not looked at."""
     if rows.pipe:
         return
     for record in tf.data.TFRecordDataset(rows.files()[:1]).take(1):
@@ -154,18 +154,18 @@ def check(rows, sizes):
 
 
 def batches(rows, batch_size, sizes=CLICKS):
-    """Every row once, in order, as ({"ids", "values"}, label): for evaluation."""
+    """Return every row once, in order, as ({"ids", "values"}, label), for evaluation."""
     return _parsed(rows.records().batch(batch_size), sizes)
 
 
 def unlabelled_batches(rows, path=None, batch_size=1000, sizes=CLICKS):
-    """Every row once, in order, as {"ids", "values"}: of the file `path`, or of all where there is a pipe."""
+    """Return every row once, in order, as {"ids", "values"}: of the file `path`, or of the pipe."""
     records = rows.records() if path is None else tf.data.TFRecordDataset(path)
     return _parsed(records.batch(batch_size), sizes, labels=False)
 
 
 def shuffled_batches(rows, batch_size, passes=1, shuffle_rows=20_000, sizes=CLICKS):
-    """This process's part of the rows, in a new random order at each pass: for training. None: passes without end.
+    """Return this process's part of the rows for training, in a new random order at each pass. None: without end.
 
     Which part is the library's to know: what other processes read, and whether each host has all files. It is cut off
     before rows are shuffled or parsed.
@@ -175,7 +175,7 @@ def shuffled_batches(rows, batch_size, passes=1, shuffle_rows=20_000, sizes=CLIC
 
 
 def _parsed(records, sizes, labels=True):
-    """Parses whole batches: one operation for all its rows is many times faster than one for each."""
+    """Parse whole batches: one operation for all rows is many times faster than one for each."""
     wanted = columns(sizes.field_size)
     if not labels:
         del wanted["label"]

@@ -32,7 +32,7 @@ def say(text):
 
 
 class Progress:
-    """Where training is, also on disk: weights, the optimizer's memory, the numbers of steps and epochs that are over.
+    """Hold how far training is, also on disk: weights, the optimizer's memory, the steps and epochs that are over.
 
     Begins where the last checkpoint ended, if there is one; SystemExit if that is of other sizes or another optimizer.
     """
@@ -66,13 +66,13 @@ class Progress:
         return int(self.model.optimizer.iterations)
 
     def epochs_left(self):
-        """The numbers, from 1, of the epochs to come."""
+        """Yield the numbers, from 1, of the epochs to come."""
         for epoch in range(int(self.over) + 1, self.epochs + 1):
             self._epoch_began, self._first = time.monotonic(), self.steps
             yield epoch
 
     def reached(self, epoch, loss, rows_per_step):
-        """An epoch is over: makes a checkpoint. `rows_per_step`: of all processes that take a step together."""
+        """Make a checkpoint after an epoch. `rows_per_step`: of all processes that take a step together."""
         now = time.monotonic()
         rate = (self.steps - self._first) * rows_per_step / (now - self._epoch_began)
         self.over.assign(epoch)
@@ -84,7 +84,7 @@ class Progress:
 
 
 def refuse_others(path, args):
-    """SystemExit if the checkpoint is of other sizes than the job's, or of another optimizer."""
+    """Raise SystemExit if the checkpoint is of other sizes than the job's, or of another optimizer."""
     sizes, optimizer = what_it_is_of(path)
     found = [sizes.differences(vars(args.sizes))]
     if optimizer != args.optimizer:
@@ -97,7 +97,7 @@ def refuse_others(path, args):
 
 
 def what_it_is_of(path):
-    """(Sizes, name of the optimizer) of a checkpoint."""
+    """Return (Sizes, name of the optimizer) of a checkpoint."""
     try:
         made_of = json.loads(tf.train.load_checkpoint(path).get_tensor(OF_CHECKPOINT))
     except tf.errors.NotFoundError:
@@ -170,7 +170,7 @@ def of_saved_model(folder):
 
 
 def unpacked(folder):
-    """The folder, or one with what is in its model.tar.gz, where SageMaker has left that."""
+    """Return the folder, or one with the contents of its model.tar.gz if SageMaker has left that."""
     archive = folder / "model.tar.gz"
     if not archive.is_file():
         return folder

@@ -30,12 +30,12 @@ class BadRow(ValueError):
 
 
 def convert(inputs, output, shards, prefix="part", fields=FIELDS, features=FEATURES):
-    """Writes the rows of `inputs` to `shards` files in the folder `output`; returns [(path, rows), ...]."""
+    """Write the rows of `inputs` to `shards` files in the folder `output`; return [(path, rows), ...]."""
     return write_shards((serialize(*row) for row in read_rows(inputs, fields, features)), output, shards, prefix)
 
 
 def write_shards(records, output, shards, prefix="part"):
-    """Deals records out to `shards` files in the folder `output`; returns [(path, records), ...]."""
+    """Deal records out to `shards` files in the folder `output`; return [(path, records), ...]."""
     if shards < 1:
         raise ValueError(f"shards must be 1 or more, not {shards}")
     output = Path(output)
@@ -63,7 +63,7 @@ def write_shards(records, output, shards, prefix="part"):
 
 
 def read_rows(inputs, fields=FIELDS, features=FEATURES):
-    """(label, ids, values) of every row of the files, one after the other."""
+    """Yield (label, ids, values) of every row of the files, one file after the other."""
     for path in inputs:
         # Bytes that are not UTF-8 become characters no number has: the line is then reported as bad.
         opened = gzip.open if str(path).endswith(".gz") else open
@@ -108,7 +108,7 @@ def _number(text, what):
 
 
 def serialize(label, ids, values):
-    """The bytes of a `tf.train.Example`.
+    """Return the bytes of a `tf.train.Example`.
 
     Written out, since protobuf 3.20, which TensorFlow 2.14 and sagemaker-training have in common, is all Python: ten
     times as slow. `_inside` is its one rule here; numbers lie side by side, whole ones as varints.
@@ -131,13 +131,13 @@ FLOATS, WHOLE = 2, 3  # which field of a Feature they are
 
 
 def _inside(field, content):
-    """A field of a message: its number and the mark of what has a length, that length, and the content."""
+    """Return a field of a message: its number with the mark of what has a length, that length, and the content."""
     return bytes([field << 3 | 2]) + _varint(len(content)) + content
 
 
 @functools.cache
 def _varint(number):
-    """Seven bits in each byte, the lowest first; the eighth says that another one follows."""
+    """Return a number with seven bits in each byte, the lowest first; the eighth says that another byte follows."""
     head, number = number & 0x7F, number >> 7
     return bytes([head | 0x80]) + _varint(number) if number else bytes([head])
 

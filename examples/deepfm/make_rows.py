@@ -45,7 +45,7 @@ BLOCK = 10_000  # rows that are drawn at once
 
 
 class Clicks:
-    """What is true of all rows of a seed: how features come, and what they say.
+    """Hold what is true of all rows of a seed: how often features come, and what they say.
 
     Ids [rows, 39] and values [rows, 39] go in and out, and scores [rows] out.
     """
@@ -75,14 +75,14 @@ class Clicks:
             low, high = (low, self.bias) if sigmoid(logits + self.bias).mean() > CLICKS else (self.bias, high)
 
     def blocks(self):
-        """(labels, ids, values) of BLOCK rows, and of others, without end."""
+        """Yield (labels, ids, values) of BLOCK rows each, without end."""
         draw = np.random.default_rng([self.seed, 1])
         while True:
             ids, values = self.features(draw, BLOCK)
             yield draw.random(BLOCK) < sigmoid(self.logits(ids, values)), ids, values
 
     def features(self, draw, rows):
-        """(ids, values). Fields know nothing of each other."""
+        """Return (ids, values) of rows, whose fields are drawn independently."""
         ids, values = np.tile(np.arange(FIELDS), (rows, 1)), np.ones((rows, FIELDS))
         for field, (mean, deviation) in enumerate(COUNTS):
             values[:, field] = np.floor(np.exp(draw.normal(mean, deviation, rows))) / SCALE
@@ -107,7 +107,7 @@ def sigmoid(logits):
 
 
 def serialized(rows, seed):
-    """Yields so many rows, each as the bytes of a `tf.train.Example`."""
+    """Yield so many rows, each as the bytes of a `tf.train.Example`."""
     every = (row for block in Clicks(seed).blocks() for row in zip(*(column.tolist() for column in block), strict=True))
     for row in itertools.islice(every, rows):
         yield serialize(*row)

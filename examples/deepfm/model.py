@@ -20,7 +20,7 @@ from settings import Sizes
 
 
 class Damp(tf.keras.layers.Layer):
-    """Counts have long tails (0.001 to 145 in one field): take their logarithm.
+    """Take the logarithm of counts, which have long tails (0.001 to 145 in one field).
 
     The factors are chosen so that 0 stays 0 and 1, the value of every category, stays 1. It is a part
     of the model and not of the input, so that whoever calls the saved model sends plain values.
@@ -31,7 +31,7 @@ class Damp(tf.keras.layers.Layer):
 
 
 class Sum(tf.keras.layers.Layer):
-    """Over all fields."""
+    """Add up over all fields."""
 
     def call(self, weights):  # [rows, fields]
         return tf.reduce_sum(weights, axis=1, keepdims=True)
@@ -47,7 +47,7 @@ class PairwiseProducts(tf.keras.layers.Layer):
 
 
 class PenalizeRows(tf.keras.layers.Layer):
-    """L2 penalty on the embeddings that this batch has looked up, and on no others.
+    """Add an L2 penalty on the embeddings that this batch has looked up, and on no others.
 
     An `embeddings_regularizer` would take the whole table into every gradient: the update would be
     dense, and a parameter server would send 117,600 rows instead of the few that a batch touches.
@@ -83,7 +83,7 @@ class Network(tf.keras.layers.Layer):
             norm.build([None, width])
 
     def first(self, shape, dtype=None):
-        """What each of `tf.keras.layers.Dense` would begin with, each by a draw of its own: one repeats itself."""
+        """Return what each `tf.keras.layers.Dense` would begin with, by a draw of its own: one draw repeats itself."""
         kernels = [tf.reshape(tf.keras.initializers.GlorotUniform()(pair, dtype), [-1]) for pair in self.pairs]
         biases = [tf.zeros(sum(outputs for _, outputs in self.pairs), dtype)]
         return tf.concat(kernels + biases, axis=0)

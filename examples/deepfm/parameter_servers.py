@@ -15,7 +15,7 @@ KERAS_3 = tf.keras.Model.__module__.startswith("keras.src.models")
 
 
 def train(rows, args):
-    """This process is the chief: it makes the model on the parameter servers and hands out steps to the workers.
+    """Make the model on the parameter servers, as the chief, and hand out steps to the workers.
 
     The launcher runs a TensorFlow server on every other host (setting `ps_workers=server`), so there is no
     code here for any other role. Nor for workers that die: the ClusterCoordinator gives the steps of a lost worker
@@ -71,7 +71,7 @@ def parameter_servers():
 
 
 def hand_out(coordinator, take_steps, batches, steps, per_call):
-    """Has the workers take so many steps in all; returns the loss of the last ones.
+    """Have the workers take so many steps in all; return the loss of the last ones.
 
     `schedule` returns at once, and a worker that is done with one call finds the next waiting. If the chief asked for
     the loss of each step, one worker would work at a time; if each call were one step, they would spend half of
@@ -89,7 +89,7 @@ UNROLLED = 5  # steps in each turn of a worker's loop
 
 
 def steps_on_a_worker(strategy, model):
-    """The function that takes so many steps on one worker, each with the next of that worker's batches.
+    """Return the function that takes so many steps on one worker, each with the next of that worker's batches.
 
     Its loop is in the graph, and runs on the parameter servers, too: at each turn the worker tells each of them whether
     there is another. So a turn is several steps, and those that are left over have a loop of their own.
@@ -119,7 +119,7 @@ def step(model, batch):
 
 
 def fetch(model, here):
-    """Copies a model and its optimizer from the parameter servers to this host.
+    """Copy a model and its optimizer from the parameter servers to this host.
 
     Saving `model` itself would let every parameter server write its variables to its *own* disk, and then
     fail, or need a folder that all hosts share. Fetching them takes a moment and needs nothing. What is saved does
@@ -130,7 +130,7 @@ def fetch(model, here):
 
 
 def send(here, model):
-    """Copies a model and its optimizer from this host to the parameter servers."""
+    """Copy a model and its optimizer from this host to the parameter servers."""
     for whole, pieces in both(here, model):
         sizes = [piece.shape[0] for piece in pieces] if whole.shape.rank else []
         for piece, value in zip(pieces, tf.split(whole, sizes) if sizes else [whole], strict=True):
@@ -138,7 +138,7 @@ def send(here, model):
 
 
 def both(here, model):
-    """(variable, its pieces on the parameter servers) for each variable. One that was cut comes as pieces, in order.
+    """Yield (variable, its pieces on the parameter servers, in order) for each variable.
 
     Keras 2's are matched by name, and of one name in order: an optimizer has all that it remembers of one piece before
     what it remembers of the next. Keras 3 cuts none, and numbers the names of a process's second model: only the

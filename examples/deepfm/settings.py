@@ -93,7 +93,7 @@ def parse_args(argv=None):
 
 
 def whole(text):
-    """1 or more."""
+    """Return a whole number of 1 or more."""
     try:
         value = int(text)
     except ValueError:
@@ -102,7 +102,7 @@ def whole(text):
 
 
 def number(least, above=False):
-    """Return the kind of finite numbers of `least` or more, or above it."""
+    """Return a reader of finite numbers of `least` or more, or above it."""
 
     def kind(text):
         value = _float(text)
@@ -118,7 +118,7 @@ def share(text):
 
 
 def _float(text):
-    """A finite number, or one that no comparison takes."""
+    """Return a finite number, else NaN, which no comparison takes."""
     try:
         value = float(text)
     except ValueError:
@@ -127,7 +127,7 @@ def _float(text):
 
 
 def several(kind):
-    """Return the kind of lists: `64,32`, `64 32`, or `[64, 32]`, as SageMaker's SDK sends a Python list."""
+    """Return a reader of lists: `64,32`, `64 32`, or `[64, 32]`, as SageMaker's SDK sends a Python list."""
 
     def of_all(text):
         words = text.strip().removeprefix("[").removesuffix("]").replace(",", " ").split()

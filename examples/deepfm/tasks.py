@@ -12,12 +12,12 @@ from settings import Sizes
 
 
 def first():
-    """Whether this is the process that does what one process does."""
+    """Return whether this process does what only one is to do."""
     return os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0"
 
 
 def eval_task(args):
-    """Judges a model of an earlier job by the evaluation channel, or else by the training channel's last file."""
+    """Judge a model of an earlier job by the evaluation channel, or else by the training channel's last file."""
     if not first():
         return
     model = kept.earlier(args)
@@ -27,7 +27,7 @@ def eval_task(args):
 
 
 def infer_task(args):
-    """Foretells clicks: a file of probabilities for each file of rows. Ranks of Horovod share the files."""
+    """Foretell clicks: write a file of probabilities for each file of rows. Ranks of Horovod share the files."""
     rows = data.for_inference()
     model = kept.earlier(args)
     if rows.pipe:
@@ -44,7 +44,7 @@ def infer_task(args):
 
 
 def export_task(args):
-    """Makes a SavedModel of a checkpoint."""
+    """Make a SavedModel of a checkpoint."""
     if not first():
         return
     model = kept.earlier(args)
@@ -59,7 +59,7 @@ def tell_evaluation(predict, rows, sizes):
 
 
 def evaluate(predict, rows, sizes=Sizes()):  # noqa: B008  (it is frozen)
-    """(area under the ROC curve, rows, log loss). The curve has 2,000 points: Keras's 200 are too coarse."""
+    """Return (area under the ROC curve, rows, log loss). The curve has 2,000 points: Keras's 200 are too coarse."""
     auc, loss = tf.keras.metrics.AUC(num_thresholds=2000), tf.keras.metrics.BinaryCrossentropy()
     seen = 0
     for features, labels in data.batches(rows, batch_size=1000, sizes=sizes):
@@ -71,7 +71,7 @@ def evaluate(predict, rows, sizes=Sizes()):  # noqa: B008  (it is frozen)
 
 
 def infer(model, rows, path, name, output_dir):
-    """Writes one probability per line, in the order of the rows, to probabilities/NAME.txt; whole or not at all."""
+    """Write one probability per line, in the order of the rows, to probabilities/NAME.txt; whole or not at all."""
     target = Path(output_dir) / "probabilities" / f"{name}.txt"
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.tmp")

@@ -57,7 +57,7 @@ def train_alone(rows, args):
 
 
 def train_with_horovod(rows, args):
-    """Every rank has the whole model and a part of the rows; gradients are averaged at every step."""
+    """Train the whole model on every rank, with a part of the rows; average the gradients at every step."""
     import horovod.tensorflow.keras as hvd  # only here: the other modes do without it
     from horovod.tensorflow import broadcast_variables
 

@@ -96,14 +96,14 @@ def small_network():
 
 
 def as_it_is(dataset):
-    """Tells TensorFlow not to shard this dataset among the workers by itself, as it otherwise does."""
+    """Tell TensorFlow not to shard this dataset among the workers by itself, as it otherwise does."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return dataset.with_options(options)
 
 
 def save(model, index):
-    """Saves on every worker, because saving can exchange variables, and keeps what worker 0 saved."""
+    """Save on every worker, because saving can exchange variables, and keep what worker 0 saved."""
     with tempfile.TemporaryDirectory() as elsewhere:
         kept = Path(os.environ.get("SM_MODEL_DIR", "/opt/ml/model"), "1")
         folder = str(kept if index == 0 else Path(elsewhere, "1"))

@@ -93,7 +93,7 @@ def new_model(args, steps):
 
 
 def from_first_process(content, place):
-    """Returns what process 0 has. A host that was started anew may lack the file, and all must load the same."""
+    """Return what process 0 has. A host that was started anew may lack the file, and all must load the same."""
     if place.size == 1:
         return content
     size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
@@ -109,7 +109,7 @@ def load(content):
 
 
 class EndsOfEpochs(keras.callbacks.Callback):
-    """Saves after each epoch, and stops all processes after the same step when SIGTERM has come.
+    """Save after each epoch, and stop all processes after the same step when SIGTERM has come.
 
     Keras saves by operations that all processes take part in. So all save, and what the first saves is kept.
     """

@@ -51,7 +51,7 @@ def encode(boxes, references, scale):
 
 
 def decode(offsets, references, scale):
-    """Return the boxes [..., 4] that lie at these offsets from the references: what `encode` is undone by."""
+    """Return the boxes [..., 4] that lie at these offsets from the references: the inverse of `encode`."""
     offsets = offsets * scale
     center, sides = _center_and_sides(references)
     new_center = center + offsets[..., :2] * sides

@@ -4,7 +4,7 @@ import math
 
 
 def learning_rate(epochs, args, ranks):
-    """Return it after so many epochs, which need not be whole.
+    """Return the learning rate after so many epochs, which need not be whole.
 
     From a tenth of that of one rank to that of all in the warm-up; then a tenth after 2/3 and again after 8/9 of all
     epochs, as COCO's schedules have it, or along a cosine to zero. SGD steps in proportion to the images of a step,

@@ -199,13 +199,13 @@ def networks(model):
 
 
 def average_over_ranks(model):
-    """Batch normalizations that learn keep averages of what their rank has seen; the mean of all ranks' is kept."""
+    """Replace the averages that batch normalizations keep of what their rank has seen by the mean of all ranks."""
     for number, average in enumerate(backbone.moving_averages(model.backbone)):
         average.assign(ranks.mean(tf.convert_to_tensor(average), f"average {number}"))
 
 
 class Watch:
-    """Says every so many steps how training goes."""
+    """Say every so many steps how training goes."""
 
     def __init__(self, args, step_size):
         self.every, self.step_size = args.log_steps, step_size

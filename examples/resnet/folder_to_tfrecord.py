@@ -37,7 +37,7 @@ class BadImage(ValueError):
 
 
 def convert(classes, output, shards, labels=None, shorter_side=None, seed=0, form="tfrecord", dry_run=False):
-    """Writes images to `shards` files in the folder `output`; returns [(path, images), ...].
+    """Write images to `shards` files in the folder `output`; return [(path, images), ...].
 
     `classes` has the class of each image by its path. With `dry_run` nothing is written, and no image is read.
     """
@@ -80,7 +80,7 @@ def convert(classes, output, shards, labels=None, shorter_side=None, seed=0, for
 
 
 def find(source):
-    """Image path -> its class, for all images in folders of `source`, by name."""
+    """Return {path: class} of all images in the folders of `source`, by name."""
     source = Path(source)
     if not source.is_dir():
         raise FileNotFoundError(f"{source} is no folder; wanted one with a folder of images for each class")
@@ -94,7 +94,7 @@ def find(source):
 
 
 def number_classes(file, found, dry_run=False):
-    """Class name -> number: from the file, one name a line, which is written if it is not there."""
+    """Return {class: number} by the file, one name a line, which is written if it is not there."""
     if not file.exists():
         if dry_run:
             return {name: number for number, name in enumerate(sorted(found))}
@@ -108,7 +108,7 @@ def number_classes(file, found, dry_run=False):
 
 
 def encode(path, shorter_side=None):
-    """The image as JPEG, shrunk if its shorter side is longer than asked for."""
+    """Return the image as JPEG, shrunk if its shorter side is longer than asked for."""
     data = tf.io.read_file(str(path))
     try:
         pixels = tf.io.decode_image(data, channels=3, expand_animations=False)
@@ -144,7 +144,7 @@ def serialize(jpeg, label, name, path, form="tfrecord"):
 
 
 class RecordIOWriter:
-    """A `.rec` file, to which records are written as to a tf.io.TFRecordWriter."""
+    """Write a `.rec` file, as tf.io.TFRecordWriter writes its files."""
 
     def __init__(self, path):
         self._file = path.open("wb")

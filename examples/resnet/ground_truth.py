@@ -19,7 +19,7 @@ SYNSET = re.compile(r"n\d{8}")
 
 
 def classes_of(folder, truth, synsets=None, partial=False, also_in=None):
-    """Image path -> name of its class, for all images in `folder`.
+    """Return {path: name of its class} of all images in `folder`.
 
     Each must be in `truth`, and all that are in it must be here; with `partial` some may be missing. An image that is
     not in `folder` may lie in its class's folder of `also_in` instead, and is left out then.
@@ -49,7 +49,7 @@ def classes_of(folder, truth, synsets=None, partial=False, also_in=None):
 
 
 def _solution(file):
-    """Image name -> class, from Kaggle's CSV: boxes of four numbers, and the class before each."""
+    """Return {image: class} from Kaggle's CSV: boxes of four numbers, and the class before each."""
     found = {}
     with open(file, newline="") as rows:
         for number, row in enumerate(csv.reader(rows), 1):
@@ -69,7 +69,7 @@ def _solution(file):
 
 
 def _lines(file, synsets, images):
-    """Image name -> class, from a line for each image."""
+    """Return {image: class} from a line for each image."""
     stems = {re.sub(r"\d+$", "", name) for name in images} or {"ILSVRC2012_val_"}
     if len(stems) > 1:
         raise ValueError(f"found images called {_some(sorted(stems))} and a number; wanted all called alike")
@@ -88,7 +88,7 @@ def _lines(file, synsets, images):
 
 
 def _numbered(file):
-    """Number of a class, as text -> its name."""
+    """Return {number of a class, as text: its name}."""
     if Path(file).suffix == ".mat":
         from scipy.io import loadmat
 

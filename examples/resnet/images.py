@@ -35,7 +35,7 @@ CENTER = 224 / 256  # what is kept of the shorter side when an image is judged, 
 
 
 def format_of(name, args):
-    """`tfrecord` or `rec`: as asked for, else as the channel's files are called; a pipe has no name, but a type.
+    """Return `tfrecord` or `rec`: as asked for, else by the names of the channel's files or the type of its pipe.
 
     Raises:
         DataError: There is no such channel, it has files of neither format, or of both.
@@ -53,18 +53,18 @@ def format_of(name, args):
 
 
 def steps(name, args):
-    """Batches of a pass over a channel of files: as many as the rank with the fewest images has."""
+    """Return how many batches a pass over a channel of files has: those of the rank with the fewest images."""
     pattern = PATTERNS[format_of(name, args)]
     return even_steps(name, batch_size=args.batch_size, by=dealt(name, pattern), pattern=pattern, drop_remainder=True)
 
 
 def dealt(name, pattern):
-    """What is dealt out to the ranks: whole files where each gets as many, so that none reads what is another's."""
+    """Return what is dealt out to the ranks: whole files if each gets as many, so that none reads another's."""
     return "records" if len(files(name, pattern)) % part(name).count else "files"
 
 
 def records(name, args):
-    """One pass over this rank's part of a channel: serialized Examples, or pairs of a JPEG and its label as float32."""
+    """Return a pass over this rank's part of a channel: serialized Examples, or pairs of a JPEG and its label."""
     form = format_of(name, args)
     pattern = PATTERNS[form]
     if part(name).mode == "Pipe":
@@ -79,7 +79,7 @@ def records(name, args):
 
 
 def training_batches(name, args):
-    """One pass over the images, in a new order, each cropped and mirrored by chance; all batches full."""
+    """Return a pass over the images, in a new order, each cropped and mirrored by chance; all batches are full."""
     return _batches(
         records(name, args).shuffle(args.shuffle),
         args,
@@ -89,7 +89,7 @@ def training_batches(name, args):
 
 
 def evaluation_batches(name, args):
-    """Every image once, its center; the last batch may be small."""
+    """Return the center of every image once; the last batch may be small."""
     return _batches(records(name, args), args, lambda jpeg: center_crop(jpeg, args.image_size), drop_remainder=False)
 
 
@@ -115,7 +115,7 @@ def _of_example(serialized):
 
 
 def random_crop(jpeg, size):
-    """A piece of 8 % to 100 % of the image, of any shape from 3:4 to 4:3, mirrored or not.
+    """Return a piece of 8 % to 100 % of the image, of any shape from 3:4 to 4:3, mirrored or not.
 
     Only that piece is decoded: it saves most of the time where images are large.
     """
@@ -134,7 +134,7 @@ def random_crop(jpeg, size):
 
 
 def center_crop(jpeg, size):
-    """The center of the image, after its shorter side was made a bit longer than that."""
+    """Return the center of the image, whose shorter side is made a bit longer than `size` before."""
     pixels = tf.io.decode_jpeg(jpeg, channels=3)
     height, width = tf.shape(pixels)[0], tf.shape(pixels)[1]
     scale = tf.cast(size / CENTER, tf.float32) / tf.cast(tf.minimum(height, width), tf.float32)

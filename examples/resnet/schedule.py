@@ -4,7 +4,7 @@ import math
 
 
 def learning_rate(epochs, args, ranks):
-    """After so many epochs, which need not be whole.
+    """Return the learning rate after so many epochs, which need not be whole.
 
     From that of one rank to that of all in the warm-up, then down: to a tenth after 1/3, 2/3 and 8/9 of all epochs (30,
     60 and 80 of 90), or along a cosine to zero.

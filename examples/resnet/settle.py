@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def make_settle(model):
-    """A function of some batches, whose mean and variance become the averages, as the network now sees them."""
+    """Return a function of batches that makes their means and variances the averages."""
     norms = [layer for layer in model.submodules if isinstance(layer, tf.keras.layers.BatchNormalization)]
     averages = [average for layer in norms for average in (layer.moving_mean, layer.moving_variance)]
     steps = [1 - layer.momentum for layer in norms for _ in range(2)]

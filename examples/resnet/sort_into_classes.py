@@ -18,7 +18,7 @@ import ground_truth
 
 
 def sort(source, output, truth, synsets=None, *, partial=False, move=False, dry_run=False):
-    """Puts each image of `source` into its class's folder of `output`; returns class -> how many are there then."""
+    """Put each image of `source` into its class's folder of `output`; return {class: images that are there then}."""
     output = Path(output)
     classes = ground_truth.classes_of(source, truth, synsets, partial, also_in=output)
     targets = {path: output / name / path.name for path, name in classes.items()}
@@ -39,7 +39,7 @@ def sort(source, output, truth, synsets=None, *, partial=False, move=False, dry_
 
 
 def _put(path, target, move):
-    """A file has its name only when all of it is there."""
+    """Move, link or copy a file, which has its name only when all of it is there."""
     if move and path.stat().st_dev == target.parent.stat().st_dev:
         path.rename(target)
         return
@@ -76,7 +76,7 @@ def main(argv=None):
 
 
 def add_ground_truth(parser, required=False):
-    """The arguments that `folder_to_tfrecord.py` has, too."""
+    """Add the arguments that `folder_to_tfrecord.py` has, too."""
     parser.add_argument(
         "--ground-truth", required=required, metavar="FILE",
         help="says the class of each image: LOC_val_solution.csv, or a line for each image",

@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Stopwatch:
-    """Seconds of every step from the end of the one before, and how many of them went by until its images were there.
+    """Measure each step from the end of the one before, and how much of it went by until its images were there.
 
     A step counts as ended when its loss is known on the host, so nothing is still in flight on a device. The first
     `skip` steps of a run are not counted: TensorFlow traces the step, the input fills its buffers.
@@ -17,7 +17,7 @@ class Stopwatch:
         self._last = self._arrived = None
 
     def began(self):
-        """The work before the next step (an evaluation, a checkpoint) is none of its own."""
+        """Begin a step now: what was before (an evaluation, a checkpoint) is no part of it."""
         self._last = time.perf_counter()
 
     def arrived(self):
@@ -33,7 +33,7 @@ class Stopwatch:
         self._last = now
 
     def figures(self, batch_size):
-        """Of this rank, or None where no step was counted."""
+        """Return the figures of this rank, or None if no step was counted."""
         if not self.steps:
             return None
         median = float(np.median(self.steps))
@@ -47,7 +47,7 @@ class Stopwatch:
 
 
 def table_of_ranks(ranks):
-    """Lines: a row for every rank, and the total. `ranks` is a list of (host, figures)."""
+    """Yield the lines of a table of ranks. `ranks` is a list of (host, figures)."""
     yield "rank  host              images/s  median ms  90% ms  waiting for images"
     for rank, (host, figures) in enumerate(ranks):
         yield (
@@ -57,7 +57,7 @@ def table_of_ranks(ranks):
 
 
 def table_of_scaling(rows):
-    """Lines: how much faster more ranks are. `rows`: (ranks, hosts, images per step, median of each rank)."""
+    """Yield the lines of a table of scaling. `rows`: (ranks, hosts, images per step, median of each rank)."""
     yield "ranks  hosts  step ms  (fastest-slowest rank)  images/s per rank  images/s in all  efficiency"
     alone = None
     for ranks, hosts, batch_size, medians in rows:

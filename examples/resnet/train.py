@@ -110,7 +110,7 @@ def start_horovod(args):
 
 
 def build(args):
-    """Bytes in, logits out."""
+    """Return the network, from pixels as bytes to logits."""
     network = getattr(tf.keras.applications, args.model)(
         weights=None,
         classes=args.classes,
@@ -128,7 +128,7 @@ def build(args):
 
 
 def make_step(model, sgd, args, ranks=hvd.global_process_set):
-    """A function that learns from one batch, together with the other ranks of the set, and returns this rank's loss."""
+    """Return a function that learns from a batch, together with the set's other ranks, and returns this rank's loss."""
     scale = LOSS_SCALE if "float16" in args.precision or args.compression == "fp16" else 1.0
     loss_of = tf.keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=args.label_smoothing)
     weights = model.trainable_variables
@@ -151,7 +151,7 @@ def make_step(model, sgd, args, ranks=hvd.global_process_set):
 
 
 def exchange(gradients, args, ranks):
-    """The mean of all ranks' gradients, each sent as soon as the step has it.
+    """Return the mean of all ranks' gradients, each sent as soon as the step has it.
 
     hvd.DistributedGradientTape does this, too, but with a branch in the graph for every gradient, for clusters that
     grow and shrink: that takes seconds more until the first step.
@@ -227,13 +227,13 @@ def train(model, sgd, args):
 
 
 def average_over_ranks(variables):
-    """Batch normalization keeps averages of what each rank has seen; what is judged and saved is the mean of all."""
+    """Replace the averages that batch normalizations keep of what each rank has seen by the mean of all ranks."""
     for variable, mean in zip(variables, hvd.grouped_allreduce(variables, name="averages"), strict=True):
         variable.assign(mean)
 
 
 def make_judge(model, args):
-    """A function that evaluates on a channel."""
+    """Return a function that evaluates on a channel."""
 
     @tf.function(
         input_signature=[tf.TensorSpec([None, *model.input_shape[1:]], tf.uint8), tf.TensorSpec([None], tf.int64)]
@@ -244,7 +244,7 @@ def make_judge(model, args):
         return tf.stack([tf.reduce_sum(tf.cast(hit, tf.int64)) for hit in hits] + [tf.size(labels, tf.int64)])
 
     def judge(channel):
-        """Every rank judges its part; only the sums are exchanged, so parts may differ in size."""
+        """Judge this rank's part; only the sums are exchanged, so parts may differ in size."""
         counts = tf.zeros([3], tf.int64)
         for pixels, labels in images.evaluation_batches(channel, args):
             counts += count(pixels, labels)
@@ -269,7 +269,7 @@ def report_total(ranks, images_per_second):
 
 
 def save(model, folder, args):
-    """As a SavedModel with one signature: files of images in (JPEG or PNG), the class and all probabilities out."""
+    """Save a SavedModel with one signature: files of images in (JPEG or PNG), the class and all probabilities out."""
 
     def serve(image):
         pixels = tf.map_fn(
@@ -291,7 +291,7 @@ def save(model, folder, args):
 
 
 def benchmark(model, sgd, args):
-    """The first rank, the first two, four ... and all learn from noise; the others wait. Ranks fill host after host."""
+    """Let the first rank, the first two, four ... and all learn from noise; the others wait."""
     shape = [args.batch_size, args.image_size, args.image_size, 3]
     pixels = tf.cast(tf.random.uniform(shape, maxval=256, dtype=tf.int32), tf.uint8)
     labels = tf.random.uniform([args.batch_size], maxval=args.classes, dtype=tf.int64)

@@ -45,7 +45,7 @@ def with_horovod(args):
 
 
 def pin_gpu(local_rank):
-    """One for each rank; by itself, each would take all."""
+    """Take one GPU for each rank; by itself, each would take all."""
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[local_rank % len(gpus)], "GPU")
@@ -83,7 +83,7 @@ def fit(model, args, data, **options):
 
 
 def save(weights):
-    """Saves a model of plain variables: parameter servers would save theirs on their own disks."""
+    """Save a model of plain variables: parameter servers would save theirs on their own disks."""
     plain = line("sgd")
     plain.set_weights(weights)
     plain.save(str(Path(os.environ["SM_MODEL_DIR"], "1")))
@@ -92,7 +92,7 @@ def save(weights):
 
 
 def rows():
-    """Batches of (x, y), each of shape [32, 1], without end; every process shuffles for itself."""
+    """Return batches of (x, y), each of shape [32, 1], without end; every process shuffles for itself."""
     folder = os.environ.get("SM_CHANNEL_TRAINING")
     if folder:
         import my_rows  # of an image of one's own: ../Dockerfile

@@ -5,9 +5,11 @@ import re
 import pytest
 
 from benchmarks import machine
+from benchmarks.all import COMMANDS, filled
+from benchmarks.all import main as measure_all
 from benchmarks.compare import FIRST, PROMISES, Promise, compared, find, judged, losses
 from benchmarks.figures import Figure, Ratio, figure, number, ratio, shown, times
-from benchmarks.report import BEGIN, END, FOLDER, ROOT, index, joined, made, read, whole
+from benchmarks.report import BEGIN, END, FOLDER, PAGES, ROOT, index, joined, made, read, whole
 
 
 def test_committed_pages_are_what_their_figures_make():
@@ -133,6 +135,27 @@ def test_a_page_without_its_marks_is_not_overwritten(tmp_path):
     (tmp_path / "page.md").write_text("by hand")
     with pytest.raises(ValueError, match="benchmarks:begin"):
         whole(tmp_path / "page.md", "figures")
+
+
+def test_one_command_measures_each_page_into_its_file():
+    assert COMMANDS.keys() == PAGES.keys()
+    for what in COMMANDS:
+        words = filled(what).split()
+        assert any(word.endswith(f"/{what}.json") for word in words) and not any("{" in word for word in words)
+
+
+def test_what_is_measured_on_the_commit_is_not_measured_again(monkeypatch, capsys):
+    ran = []
+    monkeypatch.setattr("benchmarks.machine.commit", lambda: "abc")
+    monkeypatch.setattr("benchmarks.all.commit_of", {"profile": "abc", "chaos": "other", "pipe": ""}.get)
+    monkeypatch.setattr("benchmarks.all.measured", lambda what, commit: ran.append((what, commit)) or what == "chaos")
+    monkeypatch.setattr("sys.argv", ["all", "--only", "profile", "chaos", "pipe"])
+    assert measure_all() == 1
+    assert ran == [("chaos", "abc"), ("pipe", "abc")]
+    assert capsys.readouterr().out.strip() == "FAILED: pipe"
+    monkeypatch.setattr("benchmarks.machine.commit", lambda: "abc+")
+    with pytest.raises(SystemExit, match="found a tree with changes"):
+        measure_all()
 
 
 def test_a_command_has_no_path_of_this_machine():
