@@ -13,7 +13,7 @@ from entrypoint.serving.memory import Memory, cost
 from entrypoint.serving.served_model import Declined, ServedModel
 from entrypoint.serving.serving_config import Serving
 from entrypoint.serving.tensors import ACCEPTED, CSV, JSON, LINES, write
-from entrypoint.serving.user_code import ATTRIBUTES, UserCode
+from entrypoint.serving.user_code import ATTRIBUTES, InferenceCode
 
 ENCODING = "Content-Encoding"
 INVOCATIONS = "/invocations"
@@ -30,7 +30,7 @@ class Service:
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
         self.model: ServedModel | None = None
-        self.code: UserCode | None = None
+        self.code: InferenceCode | None = None
         self.own_port = serving.port  # at which the user's code asks the model
         self.memory = Memory(serving.memory)
 

@@ -70,6 +70,8 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
     threads = threads or max(
         4, min(2 * len(os.sched_getaffinity(0)), resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
     )
+    # SageMaker's own limit is fixed for endpoints, and an hour at most for batch transform.
+    usual = LONGEST_TIMEOUT if environment.get("SAGEMAKER_BATCH", "").lower() == "true" else 60
     batch_payload = payload if payload > 0 else DEFAULT_BATCH_PAYLOAD
     # SageMaker wants their product to be 100 MB at most.
     at_once = max(1, min(threads, 100 // batch_payload))
@@ -78,9 +80,7 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
         port=_number(environment, "SAGEMAKER_BIND_TO_PORT", DEFAULT_PORT, "a port"),
         threads=threads,
         max_payload={-1: DEFAULT_PAYLOAD, 0: NO_LIMIT}.get(payload, payload) * MEGABYTE,
-        timeout=_number(
-            environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", _timeout(environment), "seconds for an answer, 0: no limit"
-        )
+        timeout=_number(environment, "SAGEMAKER_MODEL_SERVER_TIMEOUT", usual, "seconds for an answer, 0: no limit")
         or LONGEST_TIMEOUT,
         accept=environment.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or "application/json",
         # Without the second variable, which the SDK always sends, it may be the script of a training image.
@@ -95,11 +95,6 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
             "MaxPayloadInMB": batch_payload,
         },
     )
-
-
-def _timeout(environment: Mapping[str, str]) -> int:
-    """Return SageMaker's own limit of seconds: fixed for endpoints, for batch transform an hour at most."""
-    return LONGEST_TIMEOUT if environment.get("SAGEMAKER_BATCH", "").lower() == "true" else 60
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, what: str) -> int:

@@ -33,7 +33,7 @@ INSTALLER = Path(__file__).parents[1] / "programs" / "prepare" / "installer.py"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 
-def load_user_code(serving: Serving) -> "UserCode | None":
+def load_user_code(serving: Serving) -> "InferenceCode | None":
     """Return the user's handlers, if there are any, with their requirements installed.
 
     Raise CodeError if they are unusable.
@@ -66,7 +66,7 @@ def load_user_code(serving: Serving) -> "UserCode | None":
         there = [name for name, handler in handlers.items() if handler]
         found = f"{there[0]} alone" if there else "no handlers"
         raise CodeError(f"{path} has {found}; wanted input_handler and output_handler, or handler")
-    return UserCode(path, handlers, serving.accept)
+    return InferenceCode(path, handlers, serving.accept)
 
 
 def _install(folder: Path) -> None:
@@ -82,7 +82,7 @@ def _install(folder: Path) -> None:
         raise CodeError((installed.stdout.strip().splitlines() or [f"{requirements} cannot be installed"])[-1])
 
 
-class UserCode:
+class InferenceCode:
     """Call the user's functions. What they raise is the user's fault, not the client's: status 500."""
 
     def __init__(self, path: Path, handlers: Mapping[str, Any], accept: str) -> None:

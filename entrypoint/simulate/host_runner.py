@@ -90,7 +90,7 @@ class HostRunner:
         for folder in list(self.waiting):
             while not self.happened.empty():
                 self._hear(wait=0)
-            if self.stopping_since is None and self._now() >= self.injector.starts_at(folder.host):
+            if self.stopping_since is None and time.monotonic() - self.began >= self.injector.starts_at(folder.host):
                 self.waiting.remove(folder)
                 self._start(folder)
         if self.stopping_since is not None:
@@ -103,9 +103,6 @@ class HostRunner:
         if deadline and deadline > time.monotonic():
             times.append(deadline - time.monotonic())
         return max(0.0, min([ASK_AGAIN_SECONDS, *times]))
-
-    def _now(self) -> float:
-        return time.monotonic() - self.began
 
     def _start(self, folder: HostFolder) -> None:
         command = self.engine.command(folder)

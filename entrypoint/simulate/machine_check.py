@@ -20,12 +20,15 @@ SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py
 
 def examine(path: str) -> Iterator[str]:
     """Yield lines for people: Python, packages and MPI in that PATH, then each mode."""
-    packages = [f"{name} {found}" for name in SHOWN if (found := _version(name))]
+    packages = []
+    for name in SHOWN:
+        with contextlib.suppress(PackageNotFoundError):
+            packages.append(f"{name} {version(name)}")
     yield f"Python {sys.version.split()[0]}: {sys.executable}"
     yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
     if mpirun := shutil.which("mpirun"):
-        version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
-        yield f"MPI: {mpirun}, {version.strip().partition(chr(10))[0] or 'version unknown'}"
+        said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+        yield f"MPI: {mpirun}, {said.strip().partition(chr(10))[0] or 'version unknown'}"
     for mode in Mode:
         one, several = (missing(_plan(mode, hosts, path)) for hosts in (1, 2))
         if one == several:
@@ -36,12 +39,6 @@ def examine(path: str) -> Iterator[str]:
 
 def _told(absent: list[str]) -> str:
     return f"refused, lacks {', '.join(absent)}" if absent else "ready"
-
-
-def _version(name: str) -> str:
-    with contextlib.suppress(PackageNotFoundError):
-        return version(name)
-    return ""
 
 
 def _plan(mode: Mode, hosts: int, path: str) -> Plan:

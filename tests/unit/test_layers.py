@@ -6,6 +6,7 @@ import graphlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -171,6 +172,13 @@ def test_wing_never_imports_a_higher_one(wing):
 def test_no_class_is_too_long():
     classes = [(module(path), node) for path in FILES for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
     assert [(name, node.name) for name, node in classes if node.end_lineno - node.lineno >= LONGEST_CLASS] == []
+
+
+def test_names_of_files_and_classes_are_unique():
+    files = [path.name for path in FILES if path.name not in ("__init__.py", "__main__.py")]
+    classes = [node.name for path in FILES for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
+    for names in (files, classes):
+        assert {name for name, count in Counter(names).items() if count > 1} == set()
 
 
 def test_map_has_no_circle():

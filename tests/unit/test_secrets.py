@@ -13,70 +13,31 @@ from hypothesis import strategies as st
 from entrypoint.base.secret_names import is_secret
 from entrypoint.base.secrets import MASK, NONE, Secrets, is_distinctive
 
-KINDS = ("secret", "harmless")
+MISSED = {"CKAN_KEY", "BUNDLE_GITHUB__COM", "PUSHOVER_USER_KEY"}  # of 689 names of secrets
 AWS_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-     "AWS_CONTAINER_AUTHORIZATION_TOKEN", "HF_TOKEN", "token", "--token", "WANDB_API_KEY", "api-key", "apiKey",
-     "DB_PASSWORD", "dbPassword", "db.password", "PGPASSWORD", "PGPASSWD", "DB_PWD", "MLFLOW_TRACKING_PASSWORD",
-     "client_secret", "SECRETS", "TOKEN_2",
-     "SM_HP_API_KEY", "sagemaker_entrypoint_token", "ENTRYPOINT_TOKEN", "GOOGLE_CREDENTIALS", "ssh-passphrase",
-     "AZURE_STORAGE_CONNECTION_STRING", "privateKey", "account_key"],
-)  # fmt: skip
-def test_names_of_secrets_are_known(name):
-    assert is_secret(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["PWD", "OLDPWD", "tokenizer", "max_tokens", "num_tokens", "tokens", "pad_token", "eos_token", "mask-token", "key",
-     "monkey", "sort_key", "keys", "secret_name", "password_file", "GPG_KEY", "SSH_AUTH_SOCK", "learning_rate", "",
-     "author", "secretary", "credential_provider", "token_embedding_size", "attention_key_size"],
-)  # fmt: skip
-def test_other_names_are_no_secrets(name):
-    assert not is_secret(name)
-
-
-def listed() -> dict[str, list[str]]:
-    """Return title of a part -> names."""
-    parts: dict[str, list[str]] = {}
+def names_of(kind: str) -> set[str]:
+    """Return the names of real projects that are "secret" or "harmless"."""
+    names, is_of_kind = set(), False
     for line in (Path(__file__).parent / "names_of_secrets.txt").read_text().splitlines():
         if line.startswith("# "):
-            names = parts.setdefault(line.removeprefix("# "), [])
-        else:
-            names += line.split()
-    return parts
+            is_of_kind = line.startswith(f"# {kind}")
+        elif is_of_kind:
+            names |= set(line.split())
+    return names
 
 
-def test_names_of_real_projects_are_judged_rightly(capsys):
-    """At least 98 % of the secret ones are known, at most 2 % of the harmless ones are taken for secrets."""
-    parts = listed()
-    found = {title: sum(map(is_secret, names)) for title, names in parts.items()}
-    total = {kind: sum(len(names) for title, names in parts.items() if title.startswith(kind)) for kind in KINDS}
-    taken = {kind: sum(count for title, count in found.items() if title.startswith(kind)) for kind in KINDS}
-    recall, alarms = (taken[kind] / total[kind] for kind in KINDS)
-    with capsys.disabled():
-        print(f"\nrecall {recall:.1%} of {total['secret']}, false alarms {alarms:.1%} of {total['harmless']}")
-        for title, names in parts.items():
-            print(f"  {found[title]} of {len(names)} are taken for secrets, {title}")
-    assert total["secret"] >= 150 and total["harmless"] >= 150
-    names = [name for part in parts.values() for name in part]
-    assert len(names) == len(set(names))
-    assert recall >= 0.98 and alarms <= 0.02
+def test_names_of_real_projects_are_judged_rightly():
+    assert {name for name in names_of("secret") if not is_secret(name)} == MISSED
+    assert {name for name in names_of("harmless") if is_secret(name)} == {"mixed_precision_pass"}
+    assert not is_secret("")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["PASSWORD_DB", "TOKEN_GITHUB", "PRIVATE_KEY_PEM", "pwd", "SM_HP_PWD",
-     "DB_PASS", "MYSQL_PASS", "PGPASS", "GITHUB_PAT", "DB_PASSWORD_PROD", "API_KEY_PROD", "SSH_KEY",
-     "SLACK_WEBHOOK_URL", "CREDS", "MY_SECRET_VALUE", "SNOWFLAKE_PASSCODE", "AZURE_STORAGE_SAS"],
-)  # fmt: skip
-def test_values_of_secret_names_are_masked(name):
+def test_values_of_secret_names_are_masked():
     value = "Zq7Lw0XkT5"
-    assert Secrets({name: value}).mask(f"{name}={value} and {value}") == f"{name}={MASK} and {MASK}"
+    for name in names_of("secret") - MISSED:
+        assert Secrets({name: value}).mask(f"{name}={value} and {value}") == f"{name}={MASK} and {MASK}"
 
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow1BAAKCAQEA0Zq7Lw\n-----END RSA PRIVATE KEY-----"

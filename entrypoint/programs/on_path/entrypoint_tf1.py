@@ -4,7 +4,7 @@ Other files (Keras, Horovod, TensorFlow itself) still import TensorFlow 2. Tenso
 the first of the user's files imports TensorFlow, and not before: scripts set variables that it reads.
 
 - `UsersLoader` changes the names in imports of the user's files before Python compiles them.
-- `Names` finds modules of these names that Python does not find, since they are only attributes, such as `tf.flags`.
+- `Attributes` finds modules of these names that are no files, but only attributes, such as `tf.flags`.
 - `begin_again` serves Pythons that read their program unchanged: there, the program's imports are redirected.
 """
 
@@ -143,7 +143,7 @@ class UsersFinder(MetaPathFinder):
         return bool(below) and not {"site-packages", "dist-packages"} & set(below)
 
 
-class Names(MetaPathFinder):
+class Attributes(MetaPathFinder):
     """Find modules below compat.v1 by the names that TensorFlow 1 had for them."""
 
     def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:  # type: ignore[no-untyped-def]
@@ -264,7 +264,7 @@ def begin(folder: Path, package: str) -> UsersFinder:
     if "TF_USE_LEGACY_KERAS" not in os.environ and PathFinder.find_spec("tf_keras"):
         os.environ["TF_USE_LEGACY_KERAS"] = "1"  # Keras 3, of TensorFlow 2.16 and newer, has no names of version 1
     finder = UsersFinder(folder, package)
-    sys.meta_path[:0] = [finder, Names()]
+    sys.meta_path[:0] = [finder, Attributes()]
     setattr(builtins, NAME, tensorflow_1)
     setattr(builtins, IMPORT, led)
 
