@@ -34,7 +34,6 @@ DOCKER_RUN = ("docker", "run", "--rm", *MARKED)  # `leftovers` finds what it sta
 # For hosts that train: they share the processors of this machine, and one that does not come to its turn for a while is
 # not lost.
 BUSY = {"ENTRYPOINT_PEER_TIMEOUT": "30"}
-STOPPED = 143  # the exit code after a SIGTERM that scripts do nothing about
 PATIENCE = 240.0  # seconds: when to give up, not how fast a job has to be
 
 Value = str | int | float | bool | list[Any] | dict[str, Any]
@@ -151,7 +150,7 @@ class Cluster:
     `program` is the file to run; "" where the image or a channel has the code and says so. `code` is its folder, the
     file itself, or its text; without it the program is one of tests/cluster/programs. `files`: what lies beside it.
     `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file system in the network. `isolated`:
-    hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel named as here.
+    hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
     `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `options`:
     what else Docker is told of each container. `starts`: what starts `command`, by default the image's entrypoint.
     """
@@ -320,12 +319,12 @@ class Cluster:
     def all_end(self, code: int = 0, within: float = PATIENCE) -> list[Ending]:
         """Return how the hosts have ended, in the order of their names: all with this code, or it is AssertionError.
 
-        A failure has one text for all hosts; a success, or a job that was stopped, has none.
+        A failure has one text for all hosts, and a success none.
         """
         endings = list(self.wait(within=within).values())
         assert {ending.host: ending.exit_code for ending in endings} == dict.fromkeys(self.hosts, code)
         (text,) = {ending.failure for ending in endings}
-        assert bool(text) == (code not in (0, STOPPED))
+        assert bool(text) == bool(code)
         return endings
 
     def _ending(self, host: str) -> Ending:

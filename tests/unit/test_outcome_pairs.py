@@ -1,7 +1,6 @@
-"""Test tests/outcomes/pairs.py: the rows of the outcome table that always run."""
+"""Test the choice of rows of the outcome table that always run."""
 
-from outcomes.pairs import HEAVY, PAIRS, pairs_of
-from outcomes.table import CASES
+from outcomes.table import CASES, HEAVY, PAIRS, pairs_of
 
 
 def test_rows_that_always_run_show_each_event_and_each_pair() -> None:
