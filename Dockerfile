@@ -199,7 +199,7 @@ RUN python -m pip install --no-deps --no-build-isolation --no-index --prefix /pa
     cd /opt/venv/lib/python3.11/site-packages && python -OO -m compileall -q psutil waitress && \
     cp --parents $(find psutil waitress -name '*.opt-2.pyc' ! -path '*/tests/*') /package/lib/python3.11/site-packages && \
     cd /package/lib/python3.11/site-packages/entrypoint && \
-    python -OO -m compileall -q __init__.py train.py base launcher observe programs record && cd .. && \
+    python -OO -m compileall -q __init__.py train.py base launcher observe programs record usercode && cd .. && \
     find entrypoint -name '*.opt-2.pyc' -printf '%p,,\n' | tee -a sagemaker_tf_entrypoint-*.dist-info/RECORD | grep -c .
 COPY container/train /package/bin/
 # Libraries ask for `tensorflow`, and it is called tensorflow-cpu here, or the other way round: it has both names.

@@ -152,7 +152,7 @@ class Cluster:
     `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file system in the network. `isolated`:
     hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
     `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `options`:
-    what else Docker is told of each container. `starts`: the command that starts `train`, by default the image's.
+    what else Docker is told of each container. `starts`: what starts `command`, by default the image's entrypoint.
     """
 
     def __init__(
@@ -176,6 +176,7 @@ class Cluster:
         read_only: Iterable[str] = (),
         options: Iterable[str] = (),
         starts: Sequence[str] = (),
+        command: Sequence[str] = ("train",),
     ) -> None:
         self.image, self.folder = image, folder
         self.hosts = [f"algo-{n + 1}" for n in range(hosts)] if isinstance(hosts, int) else sorted(hosts)
@@ -218,7 +219,7 @@ class Cluster:
                 "--network", self.network, "--network-alias", host, *options,
                 *repeated("--volume", volumes),
                 *repeated("--env", (f"{name}={value}" for name, value in variables.items())),
-                *(("--entrypoint", starts[0]) if starts else ()), image, *starts[1:], "train",
+                *(("--entrypoint", starts[0]) if starts else ()), image, *starts[1:], *command,
             ))  # fmt: skip
 
     def ml(self, host: str) -> Path:
@@ -270,22 +271,24 @@ class Cluster:
     # --- what happens to it ---
 
     def kill(self, host: str) -> None:
-        """Kill the host at once."""
-        sh("docker", "kill", self.container(host))
+        """Kill the host at once; nothing happens if it has ended."""
+        sh("docker", "kill", self.container(host), check=False)
 
-    def stop(self) -> None:
-        """Send SIGTERM to all hosts, without waiting for their ends."""
-        sh("docker", "kill", "--signal", "TERM", *map(self.container, self.hosts))
+    def stop(self, *hosts: str) -> None:
+        """Send SIGTERM to these hosts (default: all), without waiting for their ends."""
+        sh("docker", "kill", "--signal", "TERM", *map(self.container, hosts or self.hosts), check=False)
+
+    def is_up(self, host: str) -> bool:
+        return sh("docker", "inspect", "-f", "{{.State.Running}}", self.container(host)).stdout == "true\n"
 
     def exec(self, host: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return sh("docker", "exec", self.container(host), *command, check=check)
 
     # --- what is seen of it ---
 
-    def log(self, host: str) -> str:
-        result = subprocess.run(
-            ["docker", "logs", self.container(host)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
-        )
+    def log(self, host: str, *options: str) -> str:
+        command = ["docker", "logs", *options, self.container(host)]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         return result.stdout.decode("utf-8", "replace")
 
     def sees(self, text: str, *hosts: str, times: int = 1, within: float = PATIENCE) -> None:

@@ -178,7 +178,8 @@ class Job:
             environment=self._environment(),
             mounts=[f"{self.cache}:{CACHE}"] if self.cache else [],
             shared=self._checkpoints,
-            service={"entrypoint": entrypoint, "command": []} if entrypoint else None,
+            starts=entrypoint,
+            command=() if entrypoint else ("train",),
         )
         if self._checkpoints:
             for host in cluster.hosts:
@@ -239,11 +240,11 @@ class Job:
         """Wait until all hosts have ended, and make them end when it is time; return how it ended."""
         outcome = ""
         self._endings = {}
-        before = len(self.events)
+        before, kill_at = len(self.events), float("inf")
         while len(self._endings) < len(cluster.hosts) and not self.closing.is_set():
             time.sleep(POLL_SECONDS)
             for host in set(cluster.hosts) - self._endings.keys():
-                if not cluster._is_up(host):
+                if not cluster.is_up(host):
                     self._endings |= cluster.wait(host)
             self.events[before:] = [event for host in cluster.hosts for event in self._logged(cluster, host)]
             if self._checkpoints:
@@ -251,7 +252,11 @@ class Job:
             if not outcome and (outcome := self._time_to_end(began)):
                 if outcome.startswith("Max"):
                     self._enter("Stopping")
-                cluster.stop(grace=int(self._service.grace(outcome)))
+                cluster.stop(*(set(cluster.hosts) - self._endings.keys()))
+                kill_at = time.time() + self._service.grace(outcome)
+            if time.time() > kill_at:
+                for host in filter(cluster.is_up, cluster.hosts):
+                    cluster.kill(host)
         failed = any(ending.exit_code for ending in self._endings.values())
         return outcome or ("Failed" if failed else "Completed")
 
