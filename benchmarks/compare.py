@@ -70,8 +70,9 @@ def compared(runs: list[Run], peer: str) -> list[Compared]:
     """Return all comparisons with a peer, in the order in which the cases ran. Aims are of the toolkit alone."""
     found = []
     for case, (name, group) in {run["case"]: (run["title"], run["group"]) for run in runs}.items():
+        of_case = where(runs, case=case)
         for measure in SECTIONS[group][1]:
-            ours, theirs = (figure(runs, measure, case=case, side=side) for side in ("ours", peer))
+            ours, theirs = (figure(of_case, measure, side=side) for side in ("ours", peer))
             if ours and theirs:
                 goal = aim(case, measure) if peer == "toolkit" else None
                 found.append(Compared(case, name, measure, ours, theirs, goal))

@@ -1,11 +1,8 @@
-"""Run docker's command line, label what this process starts, so that all of it can be removed, and write configs."""
+"""Run docker's command line, and label what this process starts, so that all of it can be removed."""
 
-import json
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 
 LABEL = "sagemaker-tf-entrypoint.benchmarks"
 SESSION = uuid.uuid4().hex[:8]
@@ -26,16 +23,6 @@ def seconds(engine_time: str) -> float:
     """Return a time that docker has printed (UTC, nanoseconds) as seconds since 1970."""
     whole, _, fraction = engine_time.rstrip("Z").partition(".")
     return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
-
-
-def write_config(base: Path, host: str, hosts: Sequence[str], hyperparameters: Mapping[str, str]) -> None:
-    """Write what SageMaker mounts as /opt/ml/input/config on a host of a job without channels."""
-    config = base / "input" / "config"
-    config.mkdir(parents=True)
-    resources = {"current_host": host, "hosts": hosts, "network_interface_name": "eth0"}
-    (config / "resourceconfig.json").write_text(json.dumps(resources))
-    (config / "hyperparameters.json").write_text(json.dumps({"sagemaker_program": "train.py", **hyperparameters}))
-    (config / "inputdataconfig.json").write_text("{}")
 
 
 def remove_all() -> None:

@@ -108,10 +108,10 @@ def of_sides(runs: list[Run], measure: str, to_toolkit: list[Compared], usual: i
     ratios = {each.case: each for each in to_toolkit if each.case in names and each.measure == measure and each.ratio}
     lines, used = [], set()
     for case, name in names.items():
-        cells = {}
+        cells, of_case = {}, where(runs, case=case)
         for side in NAMES:
-            found = figure(runs, measure, case=case, side=side)
-            never = not found and measure in NEVER and where(runs, case=case, side=side)
+            found = figure(of_case, measure, side=side)
+            never = not found and measure in NEVER and where(of_case, side=side)
             cells[side] = "never" if never else shown(found, measure, usual)
         used |= {side for side, cell in cells.items() if cell}
         each = ratios.get(case)

@@ -1,23 +1,35 @@
 """Measure each millisecond from a container's start to the script's first line, and from its end to the container's.
 
-For one host, parameter servers and MPI, in turns: ours, and the floor, the same script by hand in the same image.
-Needs root, Docker and the image. Prints its page; --json FILE keeps the figures.
+For one host, parameter servers and MPI, in turns: ours, and the floor, the same script by hand, which no launcher can
+beat, in the toolkit's image of side_by_side. Needs root, Docker and the image. Prints its page; --json FILE keeps the
+figures.
 """
 
 import sys
+import time
+from dataclasses import replace
 from typing import Any
 
-from benchmarks import machine
-from benchmarks.profile_start import jobs, phases
-from benchmarks.profile_start.jobs import CASES
-from benchmarks.profile_start.kernel import Unseen
+from benchmarks import docker, machine
+from benchmarks.profile_start import phases
+from benchmarks.profile_start.kernel import Kernel, Unseen
 from benchmarks.profile_start.phases import Host
 from benchmarks.report import page
+from benchmarks.side_by_side import peers
+from benchmarks.side_by_side.cases import CASES as OF_SIDES
+from benchmarks.side_by_side.cases import MPIRUN, OURS, PLAIN, TOOLKIT
+from benchmarks.side_by_side.job import Job
 
 TRIES = 5  # of a job that a busy machine hides
+BY_NAME = {case.name: replace(case, arguments=(("seconds", "1.5"),)) for case in OF_SIDES}
+CASES = {  # name: our case, the case by hand and what starts it
+    "single": (BY_NAME["start-single-1"], BY_NAME["start-single-1"], PLAIN),
+    "ps": (BY_NAME["start-ps-2"], BY_NAME["start-plain-2"], PLAIN),
+    "mpi": (BY_NAME["start-mpi-2x1"], BY_NAME["start-mpi-2x1"], MPIRUN),
+}
 
 PREPARED = ("the user's code prepared", "prepare", "exit")
-SCRIPT = ("to the script's exec", "train.py", "exec")
+SCRIPT = ("to the script's exec", "acts.py", "exec")
 LAUNCHER = (
     ("docker-entrypoint", "train", "exec"),
     ("the launcher's Python, its imports, the job read and planned", "prepare", "exec"),
@@ -26,7 +38,7 @@ LAUNCHER = (
 START = {
     ("single", "ours"): (*LAUNCHER, PREPARED, SCRIPT),
     ("single", "floor"): (SCRIPT,),
-    ("ps", "ours"): (*LAUNCHER, PREPARED, ("to the script's exec; the hosts meet", "train.py", "exec")),
+    ("ps", "ours"): (*LAUNCHER, PREPARED, ("to the script's exec; the hosts meet", "acts.py", "exec")),
     ("ps", "floor"): (SCRIPT,),
     ("mpi", "ours"): (
         *LAUNCHER,
@@ -38,14 +50,14 @@ START = {
         ("ssh, to the forced command", "forced_command.py", "exec"),
         ("the forced command, to orted", "orted", "exec"),
         ("orted, to the rank programs", "rank.py", "exec"),
-        ("the rank programs, to the script's exec", "train.py", "exec"),
+        ("the rank programs, to the script's exec", "acts.py", "exec"),
     ),
     ("mpi", "floor"): (
         ("sshd's exec", "sshd", "first exec"),
         ("sshd listens; mpirun's exec", "mpirun", "exec"),
-        ("mpirun, to ssh", "ssh", "exec"),
+        ("mpirun, to ssh", "ssh", "first exec"),  # at its end, it ends the other host by ssh
         ("ssh, to orted", "orted", "exec"),
-        ("orted, to the script's exec", "train.py", "exec"),
+        ("orted, to the script's exec", "acts.py", "exec"),
     ),
 }
 END = {("mpi", "ours"): (("the rank programs", "rank.py", "exit"), ("mpirun", "mpirun", "exit"))}
@@ -54,7 +66,7 @@ END = {("mpi", "ours"): (("the rank programs", "rank.py", "exit"), ("mpirun", "m
 def measured(case: str, side: str, hosts: list[Host]) -> dict[str, Any]:
     kind = "floor" if side == "floor" else "ours"
     start = phases.start(hosts, START[case, kind])
-    end = phases.end(hosts, "train.py", END.get((case, kind), ()))
+    end = phases.end(hosts, "acts.py", END.get((case, kind), ()))
     measures = {"start_s": sum(s for _, s in start), "tail_s": sum(s for _, s in end)}
     return {
         "measures": {name: round(value, 4) for name, value in measures.items()},
@@ -65,16 +77,33 @@ def measured(case: str, side: str, hosts: list[Host]) -> dict[str, Any]:
     }
 
 
-def seen(image: str, case: jobs.Case, ours: bool) -> list[Host]:
+def seen(name: str, side: str, images: dict[str, str]) -> list[Host]:
     """Run a job until the kernel's reports show it, at most TRIES times."""
     for left in reversed(range(TRIES)):
         try:
-            return jobs.run(image, case, ours)
+            return run(name, side, images)
         except Unseen as error:
             if not left:
                 raise
             print(f"once more: {error}", file=sys.stderr, flush=True)
     raise AssertionError
+
+
+def run(name: str, side: str, images: dict[str, str]) -> list[Host]:
+    """Run one job, and return its hosts, as the kernel has reported them."""
+    ours, floor, by_hand = CASES[name]
+    job = Job(floor, by_hand, {**images, by_hand: images[TOOLKIT]}) if side == "floor" else Job(ours, OURS, images)
+    job.usage.is_sampled = False  # it would take processor time
+    with job, Kernel() as kernel:
+        job.start()
+        pids = job.pids()
+        is_over, endings = job.wait(600), job.endings()
+        if not is_over or any(ending.exit_code for ending in endings):
+            raise SystemExit(f"{name}, {side}: a host failed:\n" + "".join(ending.log for ending in endings))
+        shift = time.time() - time.monotonic()
+        marks = [mark for mark in job.marks() if mark.what == "first"]
+        lines = [[int((mark.value - shift) * 1e9) for mark in marks if mark.host == host] for host in job.hosts]
+        return [Host(kernel.below(pid), of_host) for pid, of_host in zip(pids, lines, strict=True)]
 
 
 def main() -> None:
@@ -83,16 +112,19 @@ def main() -> None:
     parser.add_argument("--before", metavar="IMAGE", help="an older image of ours, which takes its turn, too")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     arguments = parser.parse_args()
-    images = {"floor": arguments.image, "before": arguments.before, "ours": arguments.image}
-    images = {side: image for side, image in images.items() if image}
+    launchers = {"before": arguments.before, "ours": arguments.image} if arguments.before else {"ours": arguments.image}
     record = machine.head("profile")
-    for number in range(arguments.rounds + 1):
-        for case in arguments.cases:
-            for side, image in images.items():
-                hosts = seen(image, CASES[case], ours=side != "floor")
-                if number:
-                    head = {"case": case, "title": CASES[case].title, "hosts": len(hosts), "side": side}
-                    machine.add(record, {**head, "round": number, **measured(case, side, hosts)}, arguments.json)
+    try:
+        toolkit = peers.build_toolkit(arguments.image)
+        for number in range(arguments.rounds + 1):
+            for case in arguments.cases:
+                for side in ("floor", *launchers):
+                    hosts = seen(case, side, {OURS: launchers.get(side, arguments.image), TOOLKIT: toolkit})
+                    if number:
+                        head = {"case": case, "title": CASES[case][0].title, "hosts": len(hosts), "side": side}
+                        machine.add(record, {**head, "round": number, **measured(case, side, hosts)}, arguments.json)
+    finally:
+        docker.remove_all()
     print(page(record))
 
 

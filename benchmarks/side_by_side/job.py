@@ -59,13 +59,14 @@ class Job:
         self.case, self._side, self._image, self._ours = case, side, images[side], images[OURS]
         self._asked = peers.asked()[case.name] if side == DRIVERS else None
         self._id = f"side-{uuid.uuid4().hex[:8]}"
+        self.usage = Usage(self._id, case.program)
         self.hosts = sorted(f"algo-{number + 1}" for number in range(case.hosts))
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Job":
         with self._stack:
             self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=self._id)))
-            self.usage = self._stack.enter_context(Usage(self._id, self.case.program))
+            self._stack.enter_context(self.usage)
             internal = ["--internal"] if self.case.event == ISOLATED else []
             docker("network", "create", "--label", MARK, *internal, self._id)
             self._stack.callback(docker, "network", "rm", self._id, check=False)
@@ -221,6 +222,10 @@ class Job:
                     return False
             time.sleep(POLL_S)
         return True
+
+    def pids(self) -> list[int]:
+        """Return the process of each host's container, of those that run."""
+        return [int(pid) for pid in docker("inspect", "-f", "{{.State.Pid}}", *map(self._name, self.hosts)).split()]
 
     def _running(self) -> list[str]:
         shown = docker("inspect", "-f", "{{.State.Running}}", *map(self._name, self.hosts)).split()

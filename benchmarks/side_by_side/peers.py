@@ -136,7 +136,7 @@ STARTS = {
 }
 FIRST = """
 for host in {others}; do
-    until (: < /dev/tcp/$host/22) 2> /dev/null; do sleep 0.1; done
+    until (: < /dev/tcp/$host/22) 2> /dev/null; do sleep 0.01; done
 done
 cd {code}
 {starts} "$@"

@@ -23,18 +23,20 @@ class Usage:
 
     def __init__(self, name: str, program: str) -> None:
         self.parent = f"/{name}"
-        self.peak_bytes = 0
+        self.peak_bytes, self.is_sampled = 0, True
         self._name, self._program = name, program.encode()
         self._over = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
 
     def __enter__(self) -> "Usage":
-        self._sampler.start()
+        if self.is_sampled:
+            self._sampler.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._sampler.join()
+        if self.is_sampled:
+            self._sampler.join()
         for folder in [ROOT / self._name, *ROOT.glob(f"*/{self._name}")]:  # docker makes them and leaves them
             with contextlib.suppress(OSError):
                 folder.rmdir()

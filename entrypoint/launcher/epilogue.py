@@ -10,6 +10,7 @@ from pathlib import Path
 from entrypoint.launcher.host.logs import Log
 from entrypoint.launcher.outcome import report
 from entrypoint.launcher.outcome.outcome import Kind, Outcome
+from entrypoint.launcher.policy import evidence
 from entrypoint.launcher.policy.messages import summary
 from entrypoint.launcher.supervisor import Supervisor
 from entrypoint.record import lines
@@ -22,8 +23,6 @@ def log_evidence(supervisor: Supervisor, outcome: Outcome, log: Log) -> None:
     facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
     complaints = []
     if outcome.kind is not Kind.SUCCEEDED:
-        from entrypoint.launcher.policy import evidence  # here, since most jobs never need it
-
         for line in evidence.in_short(facts, outcome):
             log.print(line)
         tails = {name: log.tail(name) for name in supervisor.host.processes}

@@ -122,7 +122,7 @@ def _send(job: Job, outcome: Outcome, attempt: int, within: float, enough: Calla
     not answer may only be starting: it is tried again for `within` seconds, or until `enough()`. Return the hosts that
     were not reached.
     """
-    from entrypoint.launcher.control.client import Calls  # imported late, as always
+    from entrypoint.launcher.control.client import Calls  # late: see train.py
     from entrypoint.launcher.control.wire import Refused, to_json
 
     cluster = job.cluster

@@ -150,7 +150,7 @@ class Cluster:
     `program` is the file to run; "" where the image or a channel has the code and says so. `code` is its folder, the
     file itself, or its text; without it the program is one of tests/cluster/programs. `files`: what lies beside it.
     `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file system in the network. `isolated`:
-        hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
+    hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
     `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `options`:
     what else Docker is told of each container. `starts`: the command that starts `train`, by default the image's.
     """

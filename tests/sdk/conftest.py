@@ -16,11 +16,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(4 * local_mode.PATIENCE))
 
 
-def missing(why: str) -> None:
-    """Skip what a user's machine cannot run; fail with CI=true."""
-    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
-
-
 @pytest.fixture(scope="session")
 def image() -> str:
     """Return the tag under test: the environment variable TEST_IMAGE, else what ./build.sh has built."""
@@ -31,16 +26,15 @@ def image() -> str:
     except FileNotFoundError:
         problem = "there is no docker command"
     if problem:
-        missing(f"no image (./build.sh makes it): {problem}")
+        local_mode.missing(f"no image (./build.sh makes it): {problem}")
     return name
 
 
 @pytest.fixture(scope="session")
 def sdks(image: str) -> None:
     """Check that the environments of both SDKs exist."""
-    absent = [sdk for sdk in ("v2", "v3") if not local_mode.python_of(sdk).exists()]
-    if absent:
-        missing(f"no environment of SageMaker's SDK {absent} (tests/sdk/make_environments.sh makes it)")
+    for sdk in ("v2", "v3"):
+        local_mode.needed_python(sdk)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import hiccups
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVERS = Path(__file__).parent / "drivers"
@@ -31,6 +32,19 @@ NO_TELEMETRY = "SchemaVersion: '1.0'\nSageMaker: {PythonSDK: {Modules: {Telemetr
 
 def python_of(sdk: str) -> Path:
     return ROOT / f".venv-sdk-{sdk}/bin/python"
+
+
+def missing(why: str) -> None:
+    """Skip what a user's machine cannot run; fail with CI=true."""
+    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+
+
+def needed_python(sdk: str) -> Path:
+    """Return the Python of an SDK; the test is skipped where it is not."""
+    python = python_of(sdk)
+    if not python.exists():
+        missing(f"no environment of SageMaker's SDK {sdk} (tests/sdk/make_environments.sh makes it)")
+    return python
 
 
 def docker(*words: str) -> list[str]:

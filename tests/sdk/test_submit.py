@@ -24,7 +24,7 @@ import pytest
 from botocore import xform_name
 from botocore.validate import ParamValidator
 from builders import names, resources, write_config
-from local_mode import DRIVERS, ROOT, Job, docker, python_of
+from local_mode import DRIVERS, ROOT, Job, docker, needed_python, python_of
 from waiting import eventually
 
 from entrypoint.base.errors import ConfigError
@@ -156,9 +156,7 @@ def sdk(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def sent(sdk: str, all_sent: dict[str, Future[Sent]]) -> Sent:
-    if sdk not in all_sent:
-        why = f"no environment of SageMaker's SDK {sdk} (tests/sdk/make_environments.sh makes it)"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+    needed_python(sdk)
     return all_sent[sdk].result()
 
 

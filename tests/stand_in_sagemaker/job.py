@@ -60,6 +60,7 @@ class Job:
         self._interrupted = False
         self._trained = 0.0  # seconds of earlier attempts
         self._attempts = 0
+        self._endings: dict[str, Ending] = {}  # of the hosts of this attempt
         self._enter("Starting")
         self.thread = threading.Thread(target=self.run, name=f"job {self.name}")
 
@@ -237,7 +238,7 @@ class Job:
     def _watch(self, cluster: Cluster, began: float) -> str:
         """Wait until all hosts have ended, and make them end when it is time; return how it ended."""
         outcome = ""
-        self._endings: dict[str, Ending] = {}
+        self._endings = {}
         before = len(self.events)
         while len(self._endings) < len(cluster.hosts) and not self.closing.is_set():
             time.sleep(POLL_SECONDS)

@@ -264,7 +264,7 @@ def test_start_of_a_job_loads_neither_control_channel_nor_explanations():
     """These are needed after the first process has started."""
     loaded = loaded_by({"train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner"})
     late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
-    failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks", "policy.evidence"}
+    failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks"}
     assert not late | (loaded & {f"launcher.{name}" for name in failures})
 
 

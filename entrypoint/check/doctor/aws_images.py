@@ -1,15 +1,11 @@
 """Look up in packages.toml what our images have, what AWS's have and ours lack, and what packages bring."""
 
 import json
-import sys
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from entrypoint.check.doctor.rulebook import read_table
 
-_TABLES = tomllib.loads(Path(__file__).with_name("packages.toml").read_text("utf-8"))
+_TABLES = read_table("packages")
 _IMAGE_LINES = json.loads((Path(__file__).parents[2] / "programs/prepare/image_lines.json").read_text())
 _LINES = {line: " ".join(versions) for line, versions in _IMAGE_LINES.items() if not line.endswith("-gpu")}
 # Modules of the image that come from none of the pins.

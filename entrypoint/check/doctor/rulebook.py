@@ -5,13 +5,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from entrypoint.base.severity import Severity
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.source import Place
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    import tomllib  # novm
 else:
     import tomli as tomllib
 
@@ -28,10 +29,15 @@ class CheckRule:
     why: str = ""  # the harm that it does
 
 
+def read_table(name: str) -> dict[str, Any]:
+    """Return a table of the doctor's: what is in a .toml file beside this one."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
+
+
 @functools.cache
 def rules() -> dict[str, CheckRule]:
     """Return all rules by name, then NAME/VARIANT for those that are told in several ways."""
-    read = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
+    read = read_table("rules")
     return {key: CheckRule(**{**read[key.partition("/")[0]], **values}) for key, values in read.items()}
 
 

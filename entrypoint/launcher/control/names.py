@@ -55,7 +55,7 @@ class Names:
                 self._note_hosts_at(host.name, [host.address])
 
     def expect_calls(self) -> None:
-        """Look up who will call: every follower calls the coordinator; followers may never call one another."""
+        """Look up the hosts that will call: each follower calls the coordinator, and hardly ever another follower."""
         expected = self._cluster.hosts if self._cluster.is_coordinator else (self._cluster.coordinator,)
         self._look_for(*(host.name for host in expected))
 

@@ -19,7 +19,7 @@ _HEADERS = [
 
 
 class Route(Value):
-    """Something that people may look at on the coordinator's control port, by GET."""
+    """Describe what people may look at on the coordinator's control port, by GET."""
 
     body: Callable[[Path], bytes]  # made from the folder of the job's records, without waiting for anything
     is_page: bool = False  # HTML that holds nothing of the job, so that it needs no token; else JSON

@@ -1,4 +1,4 @@
-"""Place the launcher's own files on this host, and remove what an earlier run has left and what is temporary.
+"""Place the launcher's own files on this host, and remove what an earlier run has left.
 
 Usually they lie in /run and in SageMaker's tree. A container may have another user than root, a read-only disk or no
 /tmp: then they lie wherever this user may write. Secrets are removed after the last process.

@@ -9,6 +9,7 @@ import itertools
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -43,8 +44,6 @@ def _be(folder: Path, env: dict[str, str], streams: tuple[int, int, int]) -> NoR
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError, ValueError):

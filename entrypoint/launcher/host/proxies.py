@@ -7,7 +7,9 @@ does not know networks, which that of 2.21 does. So the variables get whole name
 """
 
 import contextlib
+import socket
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from urllib.parse import urlsplit
 
 from entrypoint.launcher.job.cluster import Cluster
 
@@ -77,16 +79,12 @@ def addresses_with(found: Iterable[str]) -> list[str]:
 
 
 def _host_in(url: str) -> str:
-    from urllib.parse import urlsplit
-
     with contextlib.suppress(ValueError):
         return urlsplit(url).hostname or ""
     return ""
 
 
 def _ours_towards(address: str) -> str:
-    import socket
-
     with (
         contextlib.suppress(OSError),
         socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as to,

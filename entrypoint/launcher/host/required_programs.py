@@ -5,8 +5,8 @@ import os
 import pwd
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from shutil import which
 
-from entrypoint.launcher.job.open_mpi import which
 from entrypoint.launcher.plan.plan import ProcessSpec, Role
 
 SSHD = "/usr/sbin/sshd"

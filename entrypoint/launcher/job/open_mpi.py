@@ -2,8 +2,9 @@
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 
 from entrypoint.base.errors import ConfigError, show
 from entrypoint.launcher.job.settings import of_programs
@@ -18,23 +19,16 @@ PATIENCE_SECONDS = 20.0  # seconds for `mpirun --version`, which usually takes s
 
 def major_version(environment: Mapping[str, str]) -> int:
     """Return ORTE or PRRTE, by the daemon on PATH, else by mpirun. Raise ConfigError for another MPI."""
-    there = [major for major, daemon in DAEMONS.items() if which(daemon, environment)]
+    path = environment.get("PATH", os.defpath)
+    there = [major for major, daemon in DAEMONS.items() if shutil.which(daemon, path=path)]
     if len(there) == 1:
         return there[0]
-    mpirun = which("mpirun", environment)
+    mpirun = shutil.which("mpirun", path=path)
     # If there is none, its start fails with its name; or this host only plans.
     return _asked(mpirun, environment) if mpirun else ORTE
 
 
-def which(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the first program of this name on PATH, or "". shutil.which does the same, but its import takes longer."""
-    paths = (Path(folder, name) for folder in os.get_exec_path(environment) if folder)
-    return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
-
-
 def _asked(mpirun: str, environment: Mapping[str, str]) -> int:
-    import subprocess  # here, since few hosts have to ask
-
     try:
         text = subprocess.run(
             [mpirun, "--version"], env=of_programs(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

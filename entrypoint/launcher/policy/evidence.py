@@ -1,4 +1,4 @@
-"""Write what is known about an end beyond its cause: briefly for the log, in full for a file of each host. Pure."""
+"""Write what is known of a job's end besides its cause: briefly for the log, in full for a file of each host. Pure."""
 
 from collections.abc import Mapping
 from textwrap import indent

@@ -11,6 +11,7 @@ from entrypoint.launcher.job.open_mpi import DAEMONS, LOST_PEER, PRRTE
 from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.outcome.outcome import Confidence, Exit
 from entrypoint.launcher.plan.plan import USERS, Duty, Flag, ProcessSpec, Ready, Restart, Role
+from entrypoint.launcher.plan.render import command_words
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Action
 from entrypoint.launcher.policy.facts import Facts, Phase
@@ -31,7 +32,7 @@ LOOK_WAITING_SECONDS = 1.0  # seconds between two looks at that: the reports of 
 
 
 class Ends:
-    """Decide what ends mean. It remembers only when to look again, and what it has logged."""
+    """Decide what the exits of processes mean. It remembers only when to look again, and what it has logged."""
 
     def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
         self.facts, self.settings, self.starting = facts, settings, starting
@@ -64,7 +65,6 @@ class Ends:
             yield again
             return
         from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
-        from entrypoint.launcher.plan.render import command_words
 
         if spec.duty is Duty.LAUNCHER:  # mpirun fails because a rank did, or later while it cleans up
             error, details, confidence = explain_mpirun(event.output)

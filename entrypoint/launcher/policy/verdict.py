@@ -119,7 +119,7 @@ def _named(facts: Facts, causes: Sequence[Noted]) -> Cause:
 
 
 def _explained(facts: Facts, cause: Cause) -> Cause:
-    """Return the cause; of a symptom, which process ended too early for the others, or that it is one."""
+    """Return the cause. Of a symptom, name the process that ended too early for the others, or mark it as a symptom."""
     from entrypoint.launcher.outcome.symptoms import lost_contact, out_of_step, peer_ended  # here: most never need it
 
     if cause.confidence is Confidence.HIGH:

@@ -24,7 +24,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from importlib.machinery import SourceFileLoader
 from typing import Any
 
 SOCKET, PROCESS = "ENTRYPOINT_MARKS", "ENTRYPOINT_PROCESS"  # environment variables that the launcher sets
@@ -399,8 +398,8 @@ class Finder:
             return None
         specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
         spec = next(filter(None, specs), None)
-        if spec and isinstance(spec.loader, SourceFileLoader):  # a new one for each module
-            change_after(spec.loader, self.changes[name])
+        if spec and hasattr(spec.loader, "exec_module") and not isinstance(spec.loader, type):
+            change_after(spec.loader, self.changes[name])  # which no other module has
         return spec
 
 

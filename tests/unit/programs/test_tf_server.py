@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from builders import write_files
 from ports import unused_port
 
 SERVER = Path(__file__).parents[3] / "entrypoint/programs/tf_server.py"
@@ -53,8 +54,7 @@ def test_worker_server_imports_all_of_tensorflow(packages):
 def test_a_tensorflow_that_has_no_such_parts_is_imported_whole(packages, broken):
     """In the same process, for the processes that watch it."""
     if broken == "no file system":
-        (packages / "tensorflow_io").mkdir()
-        (packages / "tensorflow_io/__init__.py").write_text("")
+        write_files(packages, {"tensorflow_io/__init__.py": ""})
     elif broken == "plugins":
         (packages / "tensorflow-plugins").mkdir()
     else:  # one that needs what the package itself defines
@@ -65,11 +65,8 @@ def test_a_tensorflow_that_has_no_such_parts_is_imported_whole(packages, broken)
 
 
 def test_file_systems_are_there_without_the_package_that_brings_them(packages):
-    (packages / "tensorflow_io").mkdir()
-    (packages / "tensorflow_io/__init__.py").write_text("raise SystemExit('imported')\n")
-    (packages / "tensorflow/python/client").mkdir()
-    (packages / "tensorflow/python/client/pywrap_tf_session.py").write_text(
-        "def TF_RegisterFilesystemPlugin(name):\n    print(name, flush=True)\n"
-    )
+    session = "def TF_RegisterFilesystemPlugin(name):\n    print(name, flush=True)\n"
+    io = "raise SystemExit('imported')\n"
+    write_files(packages, {"tensorflow/python/client/pywrap_tf_session.py": session, "tensorflow_io/__init__.py": io})
     with serving(packages, "ps") as (line, _, _):
         assert line == f"{packages}/tensorflow_io/python/ops/libtensorflow_io_plugins.so\n"

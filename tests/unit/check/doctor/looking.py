@@ -1,16 +1,12 @@
 """Run `entrypoint doctor` on a request and a script of a few lines, as examples.toml and corpus/ describe them."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from entrypoint.check.doctor.doctor import DoctorReport, examine
+import tomllib
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from entrypoint.check.doctor.doctor import DoctorReport, examine
 
 HERE = Path(__file__).parent
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:2.14.1-cpu-py311"

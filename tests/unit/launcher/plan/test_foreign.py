@@ -2,7 +2,6 @@
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from entrypoint.launcher.plan.distributions import common
 from entrypoint.launcher.plan.plan import Flag
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.launcher.plan.render import render
+from entrypoint.usercode import words
 
 ROOT = Path(__file__).resolve().parents[4]
 FOREIGN = ROOT / "tests/programs/foreign"
@@ -26,8 +26,9 @@ OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 
 @pytest.fixture(scope="module")
 def flags():
-    findings = runpy.run_path(str(ROOT / "entrypoint/programs/prepare/findings.py"))
-    return lambda code: findings["flags"](list(findings["texts"](code)))
+    return lambda folder: words.flags(
+        "\n".join(map(words.without_comments, (path.read_text() for path in folder.rglob("*.py"))))
+    )
 
 
 @pytest.mark.parametrize(
