@@ -30,11 +30,15 @@ def working(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "faults",
-    [pytest.param((STALL,), id="working"), pytest.param((FREEZE, FEW), id="frozen, short of pids", marks=needs_groups)],
+    ("fault", "kind"),
+    [
+        pytest.param(STALL, "", id="working"),
+        pytest.param(FREEZE, "freezer", id="frozen", marks=needs_groups),
+        pytest.param(FEW, "pids", id="short of pids", marks=needs_groups),
+    ],
 )
-def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, faults):
-    case = Case(mode="single", hosts=2, seconds=300.0, netns=FREEZE in faults, faults=faults)
+def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, fault, kind):
+    case = Case(mode="single", hosts=2, seconds=300.0, netns=bool(kind), faults=(fault,))
     (tmp_path / "case.json").write_text(case.to_json())
     before = set(Path("/tmp").glob("entrypoint-*"))
     program = subprocess.Popen(
@@ -43,8 +47,8 @@ def test_a_run_that_is_told_to_end_leaves_nothing(tmp_path, faults):
     )  # fmt: skip
     try:
         folder = eventually(lambda: job_folder(program.pid), LONG)
-        if FREEZE in faults:
-            eventually(lambda: groups("freezer", program.pid) and groups("pids", program.pid), LONG, "control groups")
+        if kind:
+            eventually(lambda: groups(kind, program.pid), LONG, "a control group")
         else:
             eventually(lambda: working(folder), LONG, "scripts that work")
         shared = {path for path in Path("/tmp").glob("entrypoint-*") if path not in before and is_of(path, folder)}
