@@ -242,7 +242,8 @@ class Job:
         while len(self._endings) < len(cluster.hosts) and not self.closing.is_set():
             time.sleep(POLL_SECONDS)
             for host in set(cluster.hosts) - self._endings.keys():
-                if not cluster._is_up(host):
+                state = sh("docker", "inspect", "-f", "{{.State.Status}}", cluster.container(host)).stdout
+                if state.strip() == "exited":
                     self._endings |= cluster.wait(host)
             self.events[before:] = [event for host in cluster.hosts for event in self._logged(cluster, host)]
             if self._checkpoints:
