@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import subprocess
 import threading
 import time
 import traceback
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from containers import Cluster, Ending
+from containers import Cluster, Ending, sh
 
 from entrypoint.launcher.job.channels import Distribution
 from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
@@ -166,8 +167,7 @@ class Job:
 
     def _cluster(self) -> Cluster:
         """Return the hosts of a new attempt, with what they find at their start."""
-        algorithm = self.request["AlgorithmSpecification"]
-        entrypoint = algorithm.get("ContainerEntrypoint", [])
+        entrypoint = self.request["AlgorithmSpecification"].get("ContainerEntrypoint", [])
         cluster = Cluster(
             self._service.image,
             self._folder / str(self._attempts),
@@ -238,13 +238,14 @@ class Job:
 
     def _watch(self, cluster: Cluster, began: float) -> str:
         """Wait until all hosts have ended, and make them end when it is time; return how it ended."""
-        outcome = ""
+        outcome, kill_at = "", float("inf")
         self._endings = {}
-        before, kill_at = len(self.events), float("inf")
+        before = len(self.events)
         while len(self._endings) < len(cluster.hosts) and not self.closing.is_set():
             time.sleep(POLL_SECONDS)
             for host in set(cluster.hosts) - self._endings.keys():
-                if not cluster.is_up(host):
+                state = sh("docker", "inspect", "-f", "{{.State.Status}}", cluster.container(host)).stdout
+                if state.strip() == "exited":
                     self._endings |= cluster.wait(host)
             self.events[before:] = [event for host in cluster.hosts for event in self._logged(cluster, host)]
             if self._checkpoints:
@@ -252,18 +253,24 @@ class Job:
             if not outcome and (outcome := self._time_to_end(began)):
                 if outcome.startswith("Max"):
                     self._enter("Stopping")
-                cluster.stop(*(set(cluster.hosts) - self._endings.keys()))
+                self._signal(cluster, "TERM")
                 kill_at = time.time() + self._service.grace(outcome)
-            if time.time() > kill_at:
-                for host in filter(cluster.is_up, cluster.hosts):
-                    cluster.kill(host)
+            elif time.time() > kill_at:
+                self._signal(cluster, "KILL")
         failed = any(ending.exit_code for ending in self._endings.values())
         return outcome or ("Failed" if failed else "Completed")
+
+    def _signal(self, cluster: Cluster, name: str) -> None:
+        """Signal the hosts that have not ended."""
+        for host in set(cluster.hosts) - self._endings.keys():
+            sh("docker", "kill", "--signal", name, cluster.container(host), check=False)
 
     def _logged(self, cluster: Cluster, host: str) -> list[dict[str, Any]]:
         """Return a host's whole lines so far, as CloudWatch Logs has them."""
         stream = f"{self.name}/{host}-{int(self.created)}{self._attempts}"
-        lines = cluster.log(host, "--timestamps").split("\n")[:-1]
+        command = ["docker", "logs", "--timestamps", cluster.container(host)]
+        said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60).stdout
+        lines = said.decode("utf-8", "replace").split("\n")[:-1]
         rows = [line.rstrip("\r").partition(" ") for line in lines]
         return [
             {"logStreamName": stream, "timestamp": milliseconds(at), "message": text} for at, _, text in rows if text
