@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -319,12 +320,12 @@ class Cluster:
     def all_end(self, code: int = 0, within: float = PATIENCE) -> list[Ending]:
         """Return how the hosts have ended, in the order of their names: all with this code, or it is AssertionError.
 
-        A failure has one text for all hosts, and a success none.
+        A failure has one text for all hosts; a success and a stop have none.
         """
         endings = list(self.wait(within=within).values())
         assert {ending.host: ending.exit_code for ending in endings} == dict.fromkeys(self.hosts, code)
         (text,) = {ending.failure for ending in endings}
-        assert bool(text) == bool(code)
+        assert bool(text) == (code not in (0, 128 + signal.SIGTERM))
         return endings
 
     def _ending(self, host: str) -> Ending:
