@@ -64,7 +64,9 @@ class Supervisor:
     def run(self) -> Outcome:
         """Start, watch and stop this host's processes until the job is over, here or everywhere."""
         self.host.open()
-        self._handle_next_events()  # start the first process, a fork, before there are threads
+        # Start the first process, a fork, before there are more threads, whatever event comes first.
+        self._handle_next_events()
+        self._decide(events.Due())
         self.host.start_threads()
         while self.outcome is None:
             try:

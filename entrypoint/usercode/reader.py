@@ -12,6 +12,7 @@ from entrypoint.usercode.source import (
     SourceFile,
     Use,
     UseKind,
+    asks_for_main,
     is_main_guard,
     matches,
     plain_text,
@@ -177,7 +178,10 @@ def _as_imported(main: SourceFile, modules: list[SourceFile]) -> Iterator[Source
 
 
 def _body_as_imported(tree: ast.Module) -> list[ast.stmt]:
-    return [each for node in tree.body for each in (node.orelse if is_main_guard(node) else [node])]
+    found = list[ast.stmt]()
+    for node in tree.body:
+        found += node.orelse if isinstance(node, ast.If) and asks_for_main(node.test) else [node]
+    return found
 
 
 def _words(nodes: Iterable[ast.AST]) -> set[str]:

@@ -266,9 +266,16 @@ def attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
 
 def is_main_guard(node: ast.AST) -> TypeGuard[ast.If]:
     """Return whether a statement is `if __name__ == "__main__":`."""
-    match node:
-        case ast.If(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and asks_for_main(node.test)
+
+
+def asks_for_main(test: ast.expr) -> bool:
+    """Return whether a condition can hold only in the main program."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[right]):
             return "__name__" in (getattr(left, "id", ""), getattr(right, "id", ""))
+        case ast.BoolOp(op=ast.And(), values=values):
+            return any(map(asks_for_main, values))
     return False
 
 

@@ -201,7 +201,7 @@ def test_a_host_that_never_appears_does_not_hold_the_others_for_ever(local):
     assert run.row("algo-2")[1] == "SIGKILL"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_all_hosts_and_lets_them_save(local, number):
     run = local("saves.py", count=2, mode="mwms")
     run.says("[algo-1 worker/0] asleep")

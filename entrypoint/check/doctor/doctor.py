@@ -148,8 +148,9 @@ def _entry_missing(job: Described) -> list[Finding]:
     if not (folder and name and Path(folder).is_dir()):
         return []
     inside = sorted(Path(folder).glob(f"*/**/{Path(name).name}")) or sorted(Path(folder).glob("*.py"))
-    near = ", ".join(str(path.relative_to(folder)) for path in inside[:5]) or "none: a folder with the program in it"
-    return [finding("entry-missing", job.request.at("sagemaker_program"), name=name, folder=folder, near=near)]
+    near = ", ".join(str(path.relative_to(folder)) for path in inside[:5])
+    put = f"one of {near}" if near else "a folder with the program in it"
+    return [finding("entry-missing", job.request.at("sagemaker_program"), name=name, folder=folder, put=put)]
 
 
 def title_of(job: Described) -> str:

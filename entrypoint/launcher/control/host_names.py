@@ -44,6 +44,7 @@ class HostNames:
         self._hosts_at: dict[str, frozenset[str]] = {}  # by address: as the job gives it, or as a name ever resolved
         self._suspects: dict[str, tuple[set[str], float]] = {}  # host whose name leads here -> addresses, since when
         self._wanted: set[str] = set()  # hosts whose names are to be looked up
+        self._urgent: set[str] = set()  # of these, those of hosts that this one calls now
         self._looking: set[str] = set()
         self._looked: dict[str, float] = {}  # host -> when its last lookup began
         self._rate = Bucket(LOOKS_RATE, LOOKS_BURST, clock)
@@ -73,7 +74,7 @@ class HostNames:
             return [host.address]
         with self._changed:
             is_known, _ = host.name in self._found, self._looked.pop(host.name, None)  # else it would have to wait
-        if not (is_known or self._look_for(host.name)):
+        if not (is_known or self._look_for(host.name, is_urgent=True)):
             self._look(host.name)
         with self._changed:
             self._changed.wait_for(lambda: host.name in self._found or not self._is_under_way(host.name), within)
@@ -88,15 +89,17 @@ class HostNames:
 
     def note_unreached(self, host: Host) -> None:
         """Look a host's name up again. Its known addresses are used meanwhile."""
-        self._look_for(host.name)
+        self._look_for(host.name, is_urgent=True)
 
-    def _look_for(self, *names: str) -> bool:
-        """Have these names looked up soon. Return False if there is no thread that could."""
+    def _look_for(self, *names: str, is_urgent: bool = False) -> bool:
+        """Have these names looked up soon, urgent ones first. Return False if there is no thread that could."""
         with self._changed:
-            self._wanted.update(name for name in names if name in self._hosts)
+            wanted = self._hosts.keys() & names
+            self._wanted |= wanted
+            self._urgent |= wanted if is_urgent else set()
             self._changed.notify_all()
             with contextlib.suppress(RuntimeError):  # no thread is left
-                while self._threads < min(LOOKERS, len(self._looking) + len(self._wanted)):
+                while self._threads < min(LOOKERS + 1, len(self._looking) + len(self._wanted)):
                     threading.Thread(target=self._keep_looking, name="lookups", daemon=True).start()
                     self._threads += 1
             return self._threads > 0
@@ -109,14 +112,16 @@ class HostNames:
             self._look(self._next())
 
     def _next(self) -> str:
-        """Wait for a name to look up; names that were never found come first."""
+        """Wait for a name to look up: urgent ones, for which a thread is kept, then those that were never found."""
         with self._changed:
             while True:
                 now = self._clock()
                 waiting = (self._wanted | self._suspects.keys()) - self._looking
+                if len(self._looking) >= LOOKERS:
+                    waiting &= self._urgent
                 due = [name for name in waiting if self._last(name) + LOOK_AGAIN_SECONDS <= now]
                 if due and self._rate.take():
-                    name = min(due, key=lambda name: (name in self._found, self._last(name)))
+                    name = min(due, key=lambda n: (n not in self._urgent, n in self._found, self._last(n)))
                     self._looking.add(name)
                     return name
                 self._changed.wait(LOOK_AGAIN_SECONDS / 10 if waiting else None)
@@ -127,6 +132,7 @@ class HostNames:
     def _look(self, name: str) -> None:
         with self._changed:
             self._wanted.discard(name)
+            self._urgent.discard(name)
             self._looking.add(name)
             self._looked[name] = self._clock()
         host, found, why, misled = self._hosts[name], list[str](), "", False

@@ -53,13 +53,15 @@ def _be(folder: Path, env: dict[str, str], streams: tuple[int, int, int]) -> NoR
 
 def _become(env: dict[str, str], streams: tuple[int, int, int]) -> None:
     os.setsid()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)  # else signals would be noted in a file that the program opens
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     most = os.sysconf("SC_OPEN_MAX")
     for above, below in itertools.pairwise(sorted({2, *streams, most})):
         os.closerange(above + 1, below)  # first, since there may be hardly any free descriptor
-    for number, fd in enumerate([os.dup(fd) for fd in streams]):
-        os.dup2(fd, number)
+    for target, fd in enumerate([os.dup(fd) for fd in streams]):
+        os.dup2(fd, target)
     os.closerange(3, most)
     os.environ.clear()
     os.environ.update(env)

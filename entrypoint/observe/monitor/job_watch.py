@@ -112,7 +112,8 @@ class JobWatch:
             self._tracking.finish(self._say)
         if self.live:
             self._show()
-        (self._job.paths.records / WATCHED).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the verdict counts more
+            (self._job.paths.records / WATCHED).unlink()
         return self._take_found()
 
     def _judge_again(self) -> None:

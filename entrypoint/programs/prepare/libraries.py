@@ -1,6 +1,5 @@
 """Find which shared libraries can be loaded here, and where a library looks for others."""
 
-import ctypes
 import mmap
 import struct
 from pathlib import Path
@@ -11,6 +10,8 @@ STRINGS, RPATH, RUNPATH = 5, 15, 29
 
 def loads(library: str) -> bool:
     """Return whether the linker finds a library, with all that it needs. It is loaded into this short-lived process."""
+    import ctypes  # here, since a Python that was built without libffi has none, and most jobs need none
+
     try:
         ctypes.CDLL(library)
     except OSError:

@@ -69,7 +69,7 @@ def test_program_is_read_with_what_it_imports(tmp_path: Path) -> None:
         "train.py": "import lib.net\nimport json\n",
         "lib/__init__.py": "",
         "lib/net.py": "from . import of_net\nif __name__ == '__main__':\n    alone()\nelse:\n    seek()\n",
-        "lib/of_net.py": "x = 1\n",
+        "lib/of_net.py": "if __name__ in ('__main__', '__mp_main__') and x:\n    alone()\n",
         "other.py": "",
     }
     for name, text in files.items():

@@ -78,6 +78,7 @@ NETS = "import tensorflow as tf\n\n\ndef build():\n    return tf.keras.Sequentia
         f"{LOOP_OF_KERAS}kind = model.fit\n",
         f"{SKLEARN}import tensorflow as tf\n# tf.keras would train it\nfor each in kinds:\n    each.fit(x)\n",
         f"{LOOP_OF_KERAS}this is no Python, model.fit(x)\n",
+        f"{SKLEARN}import tensorflow as tf\n# tf.keras would train it\nx, kind = parts()\nkind.fit(x)\n",
     ],
 )
 def test_fit_of_another_object_or_of_code_that_does_not_run_is_left_alone(text: str) -> None:

@@ -80,6 +80,18 @@ def test_a_name_that_takes_for_ever_keeps_no_other_waiting(resolver):
     eventually(lambda: found.hosts_at("127.44.0.77") == {"algo-2"}, within=60)
 
 
+def test_the_coordinator_is_found_though_strangers_cause_slow_lookups(resolver):
+    hosts = tuple(Host(name=f"algo-{n}", rank=n, address=f"algo-{n}") for n in range(40))
+    resolver.slow = {host.name for host in hosts[1:]}
+    made = HostNames(Cluster(hosts=hosts, me=hosts[39]))
+    made.hosts_at("198.51.100.1")
+    time.sleep(0.2)
+    made.hosts_at("198.51.100.1")
+    eventually(lambda: len(resolver.asked) == 8, within=60)
+    resolver.known["algo-0"] = ADDRESS["algo-1"]
+    assert made.addresses_of(hosts[0], within=60) == [ADDRESS["algo-1"]]
+
+
 def test_a_flood_of_strangers_is_no_flood_of_lookups(resolver):
     began = time.monotonic()
     found = names(hosts=tuple(Host(name=f"n{i}", rank=i, address=f"n{i}") for i in range(1000)))

@@ -16,7 +16,8 @@ print(json.dumps({
     "path": sys.path, "input": sys.stdin.read(), "env": dict(os.environ), "cwd": os.getcwd(), "main": __name__,
     "alone": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()], "file": __file__,
     "fds": [fd for fd in range(3, 200) if os.path.exists(f"/proc/self/fd/{fd}")],
-    "handlers": [str(signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)],
+    "handlers": [str(signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)],
+    "wakes": signal.set_wakeup_fd(-1),
     "mask": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
 }), flush=True)
 print("last words", end="")
@@ -31,6 +32,10 @@ from entrypoint.launcher.host.process import spawn
 from entrypoint.launcher.plan.plan import Duty, ProcessSpec, Role
 
 signal.signal(signal.SIGTERM, lambda *_: None)
+signal.signal(signal.SIGCHLD, lambda *_: None)
+woken, wakes = os.pipe()
+os.set_blocking(wakes, False)
+signal.set_wakeup_fd(wakes)
 held = os.open(os.devnull, os.O_RDONLY)
 os.set_inheritable(held, True)
 log, way, folder = Log("algo-1", prefix=False), *sys.argv[1:]

@@ -5,8 +5,8 @@ import pytest
 from entrypoint.launcher.host import proxies
 from entrypoint.launcher.job.cluster import Cluster, Host
 
-HOSTS = (Host(name="algo-1", rank=0, address="algo-1"), Host(name="algo-2", rank=1, address="10.0.0.2"))
-OURS = ["algo-1", "algo-2", "10.0.0.2", "localhost", "127.0.0.1", "::1", "169.254.169.254", "169.254.170.2"]
+HOSTS = (Host(name="algo-1", rank=0, address="algo-1"), Host(name="algo-2", rank=1, address="fd00::2"))
+OURS = ["algo-1", "algo-2", "fd00::2", "localhost", "127.0.0.1", "::1", "169.254.169.254", "169.254.170.2"]
 
 
 def names(**environment: str) -> list[str]:

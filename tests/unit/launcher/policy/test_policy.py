@@ -207,7 +207,9 @@ def test_a_chief_whose_session_waits_for_a_server_that_nobody_starts_fails(play,
     if listens:
         p.at(2, events.Listening(name="chief/0"))
     heartbeats(p, 70, 2)
-    wanted = "61.0 failed 1: algo-1 chief/0 (listens on no port after 60 s): Estimator.train connects to*"
+    wanted = (
+        "61.0 failed 1: algo-1 chief/0 (listens on no port after 60 s): Estimator.train connects to*train_and_evaluate*"
+    )
     assert matches(p.verdict, wanted if fails else "")
 
 
