@@ -140,7 +140,9 @@ def test_a_job_of_days_with_many_hosts_is_summed_up(browser, tmp_path):
             record.add("metric", second, rank, {"step": second * pace, "loss": 1e5 / second})
         record.ends(end)
         records[name] = record
-    shown = browser.open(report(tmp_path, records, price=1.5))
+    page = report(tmp_path, records, price=1.5)
+    assert page.stat().st_size < 3_000_000
+    shown = browser.open(page)
     assert shown.complaints == []
     top = re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0]
     assert "<dd>3 d 00 h<" in top and "<dd>864 h<small>$1,296.00 at $1.50 an hour<" in top

@@ -12,7 +12,7 @@ LEFT = r"pid {} \(python3?[0-9.]*\), state D \(uninterruptible sleep\), waits in
 
 # On the host STUCK it asks the disk and never comes back; on the others it waits for that and then does DEED.
 PROGRAM = """
-import os, pathlib, time
+import os, pathlib, threading, time
 host, shared = os.environ["SM_CURRENT_HOST"], pathlib.Path(os.environ["TEST_FOLDER"])
 rank = os.environ.get("OMPI_COMM_WORLD_RANK", "0")
 def ask_the_disk():
@@ -23,6 +23,9 @@ if host == os.environ["STUCK"] and rank == "0":
         if os.fork() == 0:
             os.setsid()
             ask_the_disk()
+    elif os.environ["DEED"] == "wait in a thread":
+        threading.Thread(target=ask_the_disk).start()
+        time.sleep(600)
     else:
         ask_the_disk()
 while not list(shared.glob("disk-has-*")):
@@ -30,7 +33,7 @@ while not list(shared.glob("disk-has-*")):
 match os.environ["DEED"]:
     case "raise":
         raise ValueError("the loss is not a number")
-    case "wait":
+    case "wait" | "wait in a thread":
         print("waits", flush=True)
         time.sleep(600)
 """
@@ -60,8 +63,10 @@ def is_named(log: str) -> bool:
     return bool(re.search(LEFT.format(pid), log))
 
 
-def test_a_process_that_survives_the_stop_of_a_job_is_named(stuck):
-    job = stuck(2, "wait", 2)
+@pytest.mark.parametrize("deed", ["wait", "wait in a thread"])
+def test_a_process_that_survives_the_stop_of_a_job_is_named(stuck, deed):
+    """If a thread waits, the process has the state of its main thread, which SIGKILL has ended."""
+    job = stuck(2, deed, 2)
     job.says("waits", host=1)
     job.stop()
     job.must_end(143)
