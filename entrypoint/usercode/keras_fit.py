@@ -104,11 +104,6 @@ def _uses_keras(nodes: Iterable[ast.AST]) -> bool:
     return any("keras" in word for word in words_of(nodes))
 
 
-def _is_one_of_several(node: ast.AST) -> bool:
-    """Return whether a statement gives several names what one call returns: which of it is a model's is not known."""
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Call)
-
-
 def _is_others(call: ast.Call, source: SourceFile, nodes: list[ast.AST], own: set[str]) -> bool:
     """Return whether a call is of an object that is no Keras model. `own`: classes of the code that define `fit`."""
     assert isinstance(call.func, ast.Attribute)
@@ -116,8 +111,8 @@ def _is_others(call: ast.Call, source: SourceFile, nodes: list[ast.AST], own: se
     if isinstance(on, ast.Name) and on.id == "self":
         owner = source.class_of(call)
         return owner is not None and owner.name in own
-    known = [each for each in source.assignments.get(ast.unparse(on), ()) if not _is_one_of_several(each.node)]
-    made = [on] if isinstance(on, ast.Call) else [each.value for each in known]
+    known = source.assignments.get(ast.unparse(on), ())
+    made = [on] if isinstance(on, ast.Call) else [each.value for each in known if not each.is_part]
     makers = [source.dotted(each.func) for each in made if isinstance(each, ast.Call)]
     if makers and len(makers) == len(made):
         return all(

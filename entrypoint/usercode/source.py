@@ -49,6 +49,7 @@ class Assignment(NamedTuple):
     function: Function | None  # in which it stands
     owner: ast.ClassDef | None  # likewise
     value: ast.AST
+    is_part: bool  # it gets one of several things that the value has: which one is not known
 
 
 class UseKind(Enum):
@@ -181,8 +182,8 @@ class SourceFile:
         """Return the assignments to each name and attribute, as written."""
         found = defaultdict[str, list[Assignment]](list)
         for node in ast.walk(self.tree):
-            for target, value in _assigned(node):
-                made = Assignment(node, self.function_of(node), self.class_of(node), value)
+            for target, value, is_part in _assigned(node):
+                made = Assignment(node, self.function_of(node), self.class_of(node), value, is_part)
                 found[ast.unparse(target)].append(made)
         return found
 
@@ -272,8 +273,10 @@ def is_main_guard(node: ast.AST) -> TypeGuard[ast.If]:
 def asks_for_main(test: ast.expr) -> bool:
     """Return whether a condition can hold only in the main program."""
     match test:
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[right]):
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return "__name__" in (getattr(left, "id", ""), getattr(right, "id", ""))
+        case ast.Compare(left=ast.Name("__name__"), ops=[ast.In()]):
+            return True
         case ast.BoolOp(op=ast.And(), values=values):
             return any(map(asks_for_main, values))
     return False
@@ -329,16 +332,18 @@ def plain_text(path: Path, *, most: int = 4 << 20, exported: bool = False) -> st
     return without_magics(text) if exported else text
 
 
-def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield (target, value) of an assignment; of several targets, each with the whole value."""
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST, bool]]:
+    """Yield (target, value, whether it gets a part of the value) of an assignment."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                yield from zip(target.elts, node.value.elts, strict=False)
+            if not isinstance(target, ast.Tuple):
+                yield target, node.value, False
+            elif isinstance(node.value, ast.Tuple):
+                yield from ((*pair, False) for pair in zip(target.elts, node.value.elts, strict=False))
             else:
-                yield from ((each, node.value) for each in (target.elts if isinstance(target, ast.Tuple) else [target]))
+                yield from ((each, node.value, True) for each in target.elts)
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
-        yield node.target, node.value
+        yield node.target, node.value, False
 
 
 class _NoDocstrings(ast.NodeTransformer):
