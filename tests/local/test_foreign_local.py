@@ -28,6 +28,33 @@ def test_a_script_that_is_its_own_parameter_servers_must_stay(hosts, stays):
         assert f"ps/{number - 1} stopped: killed by SIGTERM" in job[number].log
 
 
+@pytest.mark.more  # test_ps_ends.py has a worker that waits for a file, and others that serve, without TensorFlow
+@pytest.mark.tensorflow
+def test_workers_that_wait_for_a_file_which_they_cannot_see_end_with_the_job(hosts, tmp_path):
+    """With the name of AWS's images, and the file in each host's own folder."""
+    (tmp_path / "shared").mkdir()
+    sent = by_sdk("foreign/ps_renames_master.py", PARAMETER_SERVER, folder=str(tmp_path / "shared"), done="DONE")
+    job = hosts(2, "foreign/ps_renames_master.py", hyperparameters=sent, PS_CHIEF_NAME="master")
+    job.must_end(0, within=300)
+    assert "tasks: master ps worker" in job[1].log
+    assert "epoch 2, loss" in job[1].log and "model copied" in job[1].log
+    assert "worker 0 serves" in job[2].log and "has seen DONE" not in job[2].log
+    assert (job[1].base / "model/saved_model.pb").exists()
+
+
+@pytest.mark.more  # test_ps_ends.py has a worker that joins, without TensorFlow
+@pytest.mark.tensorflow
+def test_the_tutorials_fit_ends_with_its_chief_though_workers_join_their_servers(hosts, tmp_path):
+    sent = by_sdk("foreign/ps_tutorial_fit.py", PARAMETER_SERVER, folder=str(tmp_path))
+    job = hosts(2, "foreign/ps_tutorial_fit.py", hyperparameters=sent, PS_SERVERS="script")
+    job.must_end(0, within=300)
+    assert "fit has ended, loss" in job[1].log
+    assert "worker/0] worker 0 joins its server" in job[2].log
+    for number in (1, 2):
+        assert f"ps/{number - 1}] ps {number - 1} joins its server" in job[number].log
+    assert (tmp_path / "checkpoint-2/saved_model.pb").exists()
+
+
 LOOKS = """
 import sys
 import smdistributed.dataparallel as library

@@ -6,7 +6,7 @@ from hosts import LISTENS
 # The worker does DEED from before the chief's end on, and saves.
 PROGRAM = '''
 """Once this ran a tf.distribute.Server in each worker: server = tf.distribute.Server(...); server.join()"""
-import json, os, pathlib, signal, socket, sys, threading, time
+import ctypes, json, os, pathlib, signal, socket, sys, threading, time
 shared = pathlib.Path(os.environ["TEST_FOLDER"])
 config = json.loads(os.environ["TF_CONFIG"])
 task = config["task"]
@@ -45,6 +45,12 @@ match os.environ["DEED"]:
         (shared / "begun").touch()
         while not (shared / "done").exists():
             time.sleep(0.5)
+    case "joins":
+        libc, thread, semaphore = ctypes.CDLL(None), ctypes.c_ulong(), ctypes.create_string_buffer(64)
+        libc.pthread_create(ctypes.byref(thread), None, libc.sem_wait, semaphore)
+        server = listen()
+        (shared / "begun").touch()
+        libc.pthread_join(thread, None)
     case "is killed":
         (shared / "begun").touch()
         time.sleep(3)
@@ -61,7 +67,7 @@ def job_of(hosts):
 
     def start(deed: str, **settings: object):
         code = {"train.py": PROGRAM, "old/unused.py": PROGRAM}
-        return hosts(2, code=code, mode="ps", environment={**LISTENS, "DEED": deed}, PS_QUIET=2, **settings)
+        return hosts(2, code=code, mode="ps", environment={**LISTENS, "DEED": deed}, **{"PS_QUIET": 2, **settings})
 
     return start
 
@@ -72,6 +78,13 @@ def test_a_worker_that_still_works_is_waited_for(job_of, deed):
     job.must_end(0)
     assert (job[2].base / "model/saved").exists()
     assert "worker/0 ended: exit code 0" in job[2].log
+
+
+def test_a_worker_that_joins_its_server_is_ended_before_its_time_to_be_quiet(job_of):
+    """Its main thread waits for another's end without a limit, as in `tf.distribute.Server.join()`."""
+    job = job_of("joins", PS_QUIET=600)
+    job.must_end(0)
+    assert "worker/0 stopped: killed by SIGTERM" in job[2].log
 
 
 def test_a_worker_that_serves_and_does_nothing_is_ended_in_its_time(job_of):
