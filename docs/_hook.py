@@ -1,4 +1,4 @@
-"""Add the files outside of docs/ that pages link to, and warn of pictures that are older than their source.
+"""Add the files outside of docs/ that pages link to, and rank them in search; warn of pictures older than their source.
 
 The links of a page work on GitHub and on the site. The files become part of the site under `repository/`, so that
 the strict build checks links to them, too.
@@ -8,7 +8,9 @@ import hashlib
 import os
 import posixpath
 import re
+import subprocess
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -19,8 +21,17 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 OUTSIDE = "repository"
+ASIDE = (OUTSIDE, "benchmarks", "decisions", "writing")  # where the pages begin that are not for users
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 _log = get_plugin_logger(__name__)
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Show the version below each page and, if the checkout's origin has a web address, a link to the repository."""
+    config.copyright = f"sagemaker-tf-entrypoint {version('sagemaker-tf-entrypoint')}, Apache-2.0"
+    asked = subprocess.run(["git", "remote", "get-url", "origin"], cwd=ROOT, capture_output=True, text=True)
+    if origin := re.fullmatch(r"https://(?:[^@/]*@)?(.+?)(?:\.git)?\s*", asked.stdout):
+        config.repo_url = f"https://{origin[1]}"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,8 +48,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Replace the target of each link by its place on the site; MkDocs warns of those that have none."""
+    """Replace the target of each link by its place on the site; MkDocs warns of those that have none.
+
+    In search, pages of users stand above those of contributors and of benchmarks.
+    """
     here = Path(page.file.abs_src_path)
+    is_for_users = page.file.src_uri.startswith(f"{OUTSIDE}/examples") or not page.file.src_uri.startswith(ASIDE)
+    page.meta.setdefault("search", {"boost": 1 if is_for_users else 0.01})
 
     def moved(link: re.Match[str]) -> str:
         target = _target(here, link[0])

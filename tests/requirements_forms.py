@@ -216,7 +216,7 @@ HEAD = """# Forms of requirements.txt
 
 What the launcher makes of each form of requirements, beside plain `pip install -r requirements.txt`, as AWS's toolkit
 runs it. Your own file is most likely among the forms that both install alike; [what the launcher does with
-requirements](user-code.md#requirements) says the rules.
+requirements](user-code.md#requirements-and-pip) says the rules.
 
 - **Tests.** Each row is a test (`tests/cluster/test_cluster_forms.py`) in the images of TensorFlow 2.14 and 2.21, with
   an index of packages of a few lines: two new containers, one for pip, one for the launcher.

@@ -9,7 +9,7 @@ DEFAULT = ALL_LINES[0]  # it has no other Keras
 HEAD = """# Libraries that were tried
 
 Which libraries train in which image ([lines](image.md#which-tensorflow)), in the versions that a `requirements.txt`
-with their name installs there: [what stays at its version](user-code.md#requirements). {trained} of {all} train on at
+with their name installs there: [what stays at its version](user-code.md#requirements-and-pip). {trained} of {all} train on at
 least one line.
 
 - **Tests.** Each is used by a script of `tests/zoo/scripts` on two hosts in containers of the image: the loss falls,
