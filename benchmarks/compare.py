@@ -164,7 +164,7 @@ PROMISES = (
         why="a setting: `--seconds`, by default 60",
     ),
     Promise(
-        row="`entrypoint accept` on SageMaker", quote="for at most $1.38 in us-east-1", says="at most $1.38",
+        row="`tests/accept` on SageMaker", quote="for at most $1.38 in us-east-1", says="at most $1.38",
         why="never run on SageMaker",
     ),
 )  # fmt: skip

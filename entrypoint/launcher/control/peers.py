@@ -31,8 +31,8 @@ from entrypoint.launcher.job.settings import Settings
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event, News, Report
 
-RETRY_SECONDS = 0.05  # seconds until the first retry if the coordinator is not reached; the pause doubles each time,
-TRIES = 2000.0  # until all followers together retry so often a second: more would slow the coordinator's start
+RETRY_SECONDS = 0.05  # seconds until the first retry if the coordinator is not reached; each pause is twice the last
+TRIES = 2000.0  # retries of all followers together in a second, at most: more would slow the coordinator's start
 FORBIDDEN = 403
 KNOCK_SECONDS = 0.5  # seconds for a follower's kernel to take a connection
 
