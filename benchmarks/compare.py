@@ -164,6 +164,10 @@ PROMISES = (
         why="a setting: `--seconds`, by default 60",
     ),
     Promise(
+        row="`examples/run.sh`, the first time", quote="trains on two simulated hosts; about two minutes",
+        says="about two minutes", why="most of it is a download",
+    ),
+    Promise(
         row="`tests/accept` on SageMaker", quote="for at most $1.38 in us-east-1", says="at most $1.38",
         why="never run on SageMaker",
     ),
