@@ -78,6 +78,21 @@ def test_a_running_job_shows_its_progress(shown):
     assert "<details" not in page.dom and not re.search(r"\b(null|undefined|NaN)\b", words)
 
 
+def test_processes_that_train_come_first_and_the_loss_is_a_curve(shown):
+    noise, now = (
+        "2026-11-29 21:30:00.123456: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on.",
+        time.time(),
+    )
+    ours = [["process", now, name, {"role": role}] for name, role in (("key", "key"), ("sshd", "sshd"))]
+    falls = [["metric", now + at, "rank 0", {"step": 30.0 + at, "loss": 1 / (1 + at)}] for at in range(9)]
+    page = shown(job_of(1, algo_1=[*ours, *falls, ["lines", now, "rank 0", [noise]]]).state(now))
+    names = re.findall(r'<span class="name">([^<]*)<', page.dom)
+    assert names == ["rank 0", "key", "sshd"]
+    assert re.search(r'<details class="ours"><summary[^>]*>and key, sshd<', page.dom)
+    assert re.search(rf'<span class="dim">{re.escape(noise)}<', page.dom)
+    assert "loss of rank 0 on algo-1 over 8 s, from 0.1111 to 1" in words_of(page.dom) and page.complaints == []
+
+
 def test_of_many_hosts_those_with_a_problem_are_open_and_first(shown):
     still = [["still", time.time(), {"rank 6": [90.0, 0.0]}]]
     page = shown(job_of(12, algo_7=still).state(time.time()))

@@ -12,6 +12,7 @@ from typing import Any
 from entrypoint.record import lines
 
 LINES, SAID, HISTORY = 5, 60, 120  # kept: lines of a process, log lines of the launchers, samples of a host
+CURVE = 400  # points of a process's loss that are kept: when there are more, every second one goes
 MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # limits of what is kept and shown
 RATE_OVER_SECONDS = 30.0  # seconds over which a rate of steps is taken
 # Names that scripts use for the number of all their steps.
@@ -98,12 +99,17 @@ class _Process:
     began: tuple[float, float] | None = None  # (time, part done) at its first report
     reported_at: float = 0.0
     steps: deque[tuple[float, float]] = field(default_factory=deque)
+    curve: list[tuple[float, float]] = field(default_factory=list)  # (time, loss)
 
     def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
         for name, value in found.items():
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics[name] = value
         self.reported_at = at
+        if (loss := found.get(self.loss, math.nan)) and math.isfinite(loss):
+            self.curve.append((round(at, 1), loss))
+            if len(self.curve) > CURVE:
+                self.curve = self.curve[::2]
         if "step" in found:
             if self.steps and found["step"] < self.steps[-1][1]:  # the script started again
                 self.steps.clear()
@@ -113,6 +119,11 @@ class _Process:
         done = self.done
         if done is not None and (self.began is None or done < self.began[1]):
             self.began = at, done
+
+    @property
+    def loss(self) -> str:
+        """Return the name of the metric whose curve is kept: the first that is a loss, "" if none is."""
+        return next((name for name in self.metrics if name.endswith("loss") and not name.startswith("val")), "")
 
     @property
     def rate(self) -> float | None:
@@ -212,7 +223,7 @@ def _progress(hosts: list[_Host]) -> dict[str, Any]:
     reporting = [(host, process) for host in hosts for process in host.processes.values() if process.metrics]
     reporting.sort(key=lambda pair: FIRST_OF.index(pair[1].name) if pair[1].name in FIRST_OF else len(FIRST_OF))
     if not reporting:
-        return {"host": "", "process": "", "done": None, "left": None, "metrics": {}}
+        return {"host": "", "process": "", "done": None, "left": None, "metrics": {}, "curve": None}
     host, process = reporting[0]
     return {
         "host": host.name,
@@ -221,6 +232,7 @@ def _progress(hosts: list[_Host]) -> dict[str, Any]:
         "left": None if process.left is None else round(process.left, 1),
         **{name: process.metrics[name] for name in ("epoch", "epochs", "step") if name in process.metrics},
         "metrics": _plain(process.metrics),
+        "curve": {"name": process.loss, "points": process.curve},
     }
 
 

@@ -9,7 +9,7 @@ from werkzeug.test import Client
 
 from entrypoint.launcher.control.pages import is_this_machine
 from entrypoint.observe.live.serve import STATE, WATCHED, Looks, application
-from entrypoint.observe.live.view import LINES, View
+from entrypoint.observe.live.view import CURVE, LINES, View
 from entrypoint.record.lines import WRONG, line_of
 
 ABOUT = {"version": 1, "hosts": ["algo-1", "algo-2"], "coordinator": "algo-1", "mode": "mpi", "cpus": 4}
@@ -32,6 +32,16 @@ def note(made: View, host: str, line: list) -> None:
 
 def host_of(made: View, name: str = "algo-1") -> dict:
     return next(host for host in made.state(200.0)["hosts"] if host["name"] == name)
+
+
+def test_the_curve_of_a_loss_keeps_its_ends_and_a_limit():
+    made = view(*(("metric", 100.0 + at, "rank 0", {"step": float(at), "loss": 9.0 - at / 1000}) for at in range(3000)))
+    note(made, "algo-1", ["metric", 4000.0, "rank 0", {"loss": float("nan")}])
+    curve = made.state(200.0)["progress"]["curve"]
+    points = curve["points"]
+    assert curve["name"] == "loss" and 100 < len(points) <= CURVE
+    assert points[0] == (100.0, 9.0) and points[-1][0] > 3000
+    assert points == sorted(points) and made.state(200.0)["progress"]["metrics"]["loss"] == "nan"
 
 
 def test_hosts_come_in_the_order_of_their_ranks_whoever_was_heard_first():
