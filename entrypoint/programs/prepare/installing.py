@@ -38,9 +38,16 @@ def modules_of(program: str, code: Path) -> list[str]:
     """Return the names under which Python may find a package's program, the best first.
 
     A file in folders is named after its package: src/mine/train.py is mine.train if src is no package. Raise Unusable
-    if a folder has a name that no module can have.
+    if a folder has a name that no module can have, or the program is not below the code.
     """
     name = program.removesuffix(".py").removeprefix("./")
+    if name.startswith("/"):
+        if not Path(name).is_relative_to(code):
+            raise Unusable(
+                f"program {program} is to run as a module, since there is a setup.py, and is not below {code}; wanted its "
+                "path from there, or no setup.py"
+            )
+        name = Path(name).relative_to(code).as_posix()
     words = name.split("/")
     if len(words) == 1:
         return [name]

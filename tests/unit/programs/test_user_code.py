@@ -446,6 +446,12 @@ def test_a_program_in_folders_runs_as_the_module_of_its_package(tmp_path, progra
     assert found == (module or "project.training.model")
 
 
+def test_an_absolute_program_below_the_code_runs_as_its_module(tmp_path):
+    assert installing.modules_of(f"{tmp_path}/scripts/train.py", tmp_path) == ["scripts.train"]
+    with pytest.raises(Unusable, match=r"program /elsewhere/train\.py is .* not below .*; wanted its path from there"):
+        installing.modules_of("/elsewhere/train.py", tmp_path)
+
+
 def test_a_folder_that_is_no_module_is_refused_before_anything_is_installed(tmp_path):
     with pytest.raises(Unusable, match=r"v1\.0/train\.py is to run as a module.* none can be called 'v1\.0'; wanted"):
         installing.modules_of("v1.0/train.py", tmp_path)
