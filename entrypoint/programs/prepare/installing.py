@@ -44,8 +44,8 @@ def modules_of(program: str, code: Path) -> list[str]:
     if name.startswith("/"):
         if not Path(name).is_relative_to(code):
             raise Unusable(
-                f"program {program} is to run as a module, since there is a setup.py, and is not below {code}; wanted its "
-                "path from there, or no setup.py"
+                f"program {program} is to run as a module, since there is a setup.py, and is not below {code}; wanted "
+                "its path from there, or no setup.py"
             )
         name = Path(name).relative_to(code).as_posix()
     words = name.split("/")
