@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from entrypoint.launcher.job import params
 from entrypoint.launcher.job.job import Mode
 from entrypoint.record import lines
 
@@ -98,7 +99,8 @@ def arguments(
             words += ["--env", f"{name}={value}"]
     users = {k: v for k, v in described.hyperparameters.items() if not k.startswith(OURS) and k != "model_dir"}
     if users:
-        words += ["--hyperparameters", *(f"{name}={value}" for name, value in users.items())]
+        given = {name: params.arguments({name: value})[-1] for name, value in users.items()}  # as the script got them
+        words += ["--hyperparameters", *(f"{name}={text}" for name, text in given.items())]
     for fault in wanted:
         words += ["--fault", fault]
     return words

@@ -276,6 +276,9 @@ def test_a_rerun_has_the_jobs_settings(life):
         "src/train.py", "--hosts", "2", "--mode", "ps", "--processes-per-host", "2", "--env", "ENTRYPOINT_RESTARTS=2",
         "--hyperparameters", "lr=0.1", "--fault", "kill algo-2 at 3",
     ]  # fmt: skip
+    given = {"a": None, "b": {"x": 1}, "c": [1, "y"], "d": "as it is", "e": False}
+    words = arguments(replace(asked, hyperparameters=given), "ps", 1, "train.py", [])
+    assert words[-5:] == ["a=", "b=x=1", "c=[1, 'y']", "d=as it is", "e=False"], "as the script got them"
 
 
 def test_a_rerun_names_what_its_command_lacks(life):
