@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,12 @@ from entrypoint.simulate.engine import last_line
 from entrypoint.simulate.tree import HostFolder
 
 APART = "error: apart: "  # the report's verdict that stands first here, as the table looks like a success
+# What helps against a cause on this machine, which may lack what a job on SageMaker has. {0}: what the pattern found.
+_REMEDIES = (
+    (r"KeyError: 'SM_CHANNEL_(\w+)'", "--channel {0}=FOLDER gives the hosts that channel"),
+    (r"No module named '(horovod|mpi4py|tensorflow)[.']", "--engine docker, whose image has {0}; or install it here"),
+    (r"No module named '(jax)[.']", "--engine docker, with an image of `./build.sh --tensorflow 2.21`, which has {0}"),
+)
 _COLUMNS = ("host", "exit", "start s", "train s", "tail s")
 
 
@@ -28,13 +35,18 @@ def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Se
     width = max(len(row[0]) for row in rows)
     verdicts = [words for folder in folders for words in verdicts_of(folder.report)]
     apart = [words.replace(APART, "error: ", 1) for words in verdicts if words.startswith(APART)]
-    failed = [f"failed: {cause}" for cause in _causes(folders, exits, reports)]
+    failed = [words for cause in _causes(folders, exits, reports) for words in (f"failed: {cause}", *_remedies(cause))]
     lines = ["", *apart, *failed, *([""] if apart or failed else [])]
     lines += [*(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
     # The causes say how a failed job ended.
     ends = [] if failed else [words for folder in folders if (words := ending_of(folder.report))]
     rest = [f"report: {words}" for words in [*ends, *verdicts] if not words.startswith(APART)]
     return "\n".join([*lines, *faults, *rest, *_places(folders)])
+
+
+def _remedies(cause: str) -> list[str]:
+    found = ((re.search(pattern, cause), words) for pattern, words in _REMEDIES)
+    return [f"try: {words.format(match[1].lower())}" for match, words in found if match]
 
 
 def _report(folder: HostFolder) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def read_what_can_be(
     elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
         warnings.append(
             f"{len(cluster.hosts)} hosts, but no distribution is configured: each runs the script without TF_CONFIG "
-            "and ranks, and trains alone unless the script itself joins the hosts. Set ENTRYPOINT_MODE or a "
+            "and ranks, and trains alone unless the script itself joins the hosts. Set ENTRYPOINT_MODE (of "
+            "`entrypoint local`, --mode) or a "
             f"hyperparameter such as {params.PARAMETER_SERVER_ENABLED} to change that"
         )
     if cluster.interface is None and len(cluster.hosts) > 1:

@@ -4,6 +4,8 @@ from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from entrypoint.base.terminal import shown
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.simulate.summary import exit_code, summary
@@ -32,3 +34,23 @@ def test_hosts_that_trained_apart_are_told_first_in_red(tmp_path: Path) -> None:
 def test_other_verdicts_stand_below_the_table(tmp_path: Path) -> None:
     lines = summary([folder(tmp_path, IDLE)], {"algo-1": Exit(code=0)}).split("\n")
     assert lines[1].startswith("host ") and f"report: {IDLE}" in lines
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("KeyError: 'SM_CHANNEL_TRAINING'", "try: --channel training=FOLDER"),
+        ("ModuleNotFoundError: No module named 'horovod'", "try: --engine docker, whose image has horovod;"),
+        (
+            "ImportError: No module named 'jax.numpy'",
+            "try: --engine docker, with an image of `./build.sh --tensorflow 2.21`",
+        ),
+        ("ValueError: bad batch", ""),
+    ],
+)
+def test_what_this_machine_lacks_is_named_below_the_cause(tmp_path: Path, error: str, remedy: str) -> None:
+    host = folder(tmp_path)
+    host.failure.write_text(error)
+    first, second, *_ = summary([host], {"algo-1": Exit(code=1)}).split("\n")[1:]
+    assert first.endswith(error) and second.startswith(remedy)
+    assert remedy or not second

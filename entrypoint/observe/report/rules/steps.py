@@ -215,6 +215,6 @@ _WHEN = {
 _ADVICE = {
     "rendezvous": "prepare less on the slowest host (requirements, code); the timeline shows which host is last",
     "restart": "see the cause of the first attempt's end",
-    "still": "ENTRYPOINT_HANG_ACTION=fail ends such a job",
+    "still": "ENTRYPOINT_HANG_ACTION=fail ends such a job, after ENTRYPOINT_HANG_AFTER",
     "idle": "share data and steps evenly, so that all hosts end together; evaluate on all hosts, or in a separate job",
 }
