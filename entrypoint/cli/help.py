@@ -1,10 +1,13 @@
 """Run `entrypoint help`, which explains a command or a topic, and `entrypoint settings`, which lists all settings."""
 
 import argparse
+import re
+import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
+from entrypoint.base.terminal import width_of
 from entrypoint.cli import main
 
 TOPICS = {
@@ -115,5 +118,17 @@ def run_help(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def run_settings(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from entrypoint.launcher.job import settings
 
-    print(Path(settings.__file__).with_suffix(".md").read_text("utf-8"), end="")
+    rows = Path(settings.__file__).with_suffix(".md").read_text("utf-8").splitlines()[2:]
+    width = width_of(sys.stdout)
+    for row in rows:
+        name, default, meaning = (_plain(cell) for cell in row.strip("|").split(" | ", 2))
+        if width:
+            print(f"{name}={default}", *textwrap.wrap(meaning, max(40, width - 4)), sep="\n    ")
+        else:  # a file or a pipe, such as grep's
+            print(f"{name}={default}  {meaning}")
     return 0
+
+
+def _plain(cell: str) -> str:
+    """Return a cell of a table in Markdown as plain text, with the page's name for a link."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"docs/\1", cell).replace("`", "").strip(" |")

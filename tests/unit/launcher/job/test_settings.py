@@ -58,9 +58,21 @@ def test_grace_leaves_time_before_sagemaker_kills():
     assert Settings().stop_grace + Settings().failure_grace + 10 < 120
 
 
-def test_page_of_the_docs_is_what_the_command_prints(capsys):
+def test_page_and_command_have_each_setting(capsys):
     assert (ROOT / "docs/settings.md").read_text().endswith("\n" + TABLE)
-    assert run(["settings"]) == 0 and capsys.readouterr().out == TABLE
+    assert run(["settings"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("=")[0] for line in lines] == re.findall(r"^\| `(\w+)`", TABLE, re.MULTILINE)
+    assert "ENTRYPOINT_PEER_TIMEOUT=5.0  Seconds of silence after which a host is lost." in "\n".join(lines)
+    assert not re.search(r"`|\]\(|\|", "".join(lines)), "plain text"
+
+
+def test_settings_are_as_wide_as_the_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("entrypoint.cli.help.width_of", lambda file: 60)
+    assert run(["settings"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 60
+    assert "\nENTRYPOINT_PEER_TIMEOUT=5.0\n    Seconds of silence after which" in printed
 
 
 @pytest.mark.parametrize("setting", ["run_dir", "heartbeat"])
