@@ -354,12 +354,6 @@ def test_wrong_pythonhome_is_told_by_the_image_without_python(home, tmp_path):
 # --- the others ---
 
 
-def test_settings_are_printed(command):
-    code, out, _ = command("settings")
-    assert code == 0
-    assert "| `ENTRYPOINT_PS_WORKERS` | script |" in out
-
-
 def test_version(capsys):
     with pytest.raises(SystemExit) as ended:
         main.run(["--version"], {})
