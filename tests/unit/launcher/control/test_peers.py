@@ -86,13 +86,6 @@ def test_an_answer_that_never_ends_is_given_up():
         ask(endless.address, "/news", b"{}", 60)
 
 
-def test_a_closed_port_is_an_error():
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        address = gone.getsockname()
-    with pytest.raises(OSError):
-        ask(address, "/news", b"{}", 5)
-
-
 def test_a_coordinator_that_takes_no_connection_is_an_event():
     net = Net(2)
     net.peers(1).report(Report(host="algo-2"))
