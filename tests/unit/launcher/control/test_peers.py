@@ -86,12 +86,6 @@ def test_an_answer_that_never_ends_is_given_up():
         ask(endless.address, "/news", b"{}", 60)
 
 
-def test_a_coordinator_that_takes_no_connection_is_an_event():
-    net = Net(2)
-    net.peers(1).report(Report(host="algo-2"))
-    eventually(lambda: Unreached(host="algo-1") in net.heard["algo-2"], within=60)
-
-
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection
 
 
