@@ -16,6 +16,8 @@ MWMS = "sagemaker_multi_worker_mirrored_strategy_enabled"
 MPI = "sagemaker_mpi_enabled"
 PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 OPTIONS = "sagemaker_mpi_custom_mpi_options"
+SMDDP = "sagemaker_distributed_dataparallel_enabled"
+SMDDP_OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 DEEP = "[" * 200 + "]" * 200
 
 
@@ -131,6 +133,22 @@ BAD_REQUESTS = {
     "more workers than an environment can name": (
         {MWMS: "true"}, {"PROCESSES_PER_HOST": "512"},
         ["2048 processes in all (512 on each of 4 hosts)", "at most 2000"]),
+    "an unknown choice": (
+        {}, {"PIN_GPUS": "allways"}, ["is 'allways'; wanted one of auto, always, never; did you mean always?"]),
+    "a timeout below two heartbeats": ({}, {"PEER_TIMEOUT": "1", "HEARTBEAT": "0.8"}, ["at least twice"]),
+    **{
+        f"channel groups: {text}": ({}, {"CHANNEL_GROUPS": text}, ["CHANNEL_GROUPS is", "wanted own, same or off"])
+        for text in ("yes", "train", "train=", "own,same", "train=own,train=same", "=", "a=own,,")
+    },
+    "data-parallel beside a switch": ({SMDDP: "true", PS: "true"}, {}, ["two modes at once", SMDDP, PS]),
+    "data-parallel beside a mode": (
+        {SMDDP: "true"}, {"MODE": "mwms"}, ["two modes at once", SMDDP, "ENTRYPOINT_MODE=mwms"]),
+    "a data-parallel switch that is neither": ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
+    "data-parallel options with an unbalanced quote": (
+        {SMDDP: "true", SMDDP_OPTIONS: "-x 'A"}, {}, [f"{SMDDP_OPTIONS} does not fall into words"]),
+    "model-parallel": (
+        {"mp_parameters": '{"partitions": 2}', MPI: "true", SMDDP: "false"}, {},
+        ["mp_parameters", "model-parallel", "wanted a job without"]),
     "deep hyperparameters": (f'{{"a": {DEEP}}}', {}, ["hyperparameters.json holds values inside of values"]),
     "the port of parameter servers": (
         {PS: "true"}, {"CONTROL_PORT": "2223"},
@@ -205,12 +223,6 @@ def test_setting_that_is_null_is_not_given(tmp_path):
     assert (job.settings.log_prefix, job.settings.mode) == ("true", "auto")
 
 
-def test_unknown_variable_of_ours_is_a_warning(tmp_path):
-    job = read(tmp_path, 1, {}, {"ENTRYPOINT_PROCCESSES": "2", "OTHER": "x"})
-    assert [w for w in job.warnings if "ENTRYPOINT_PROCCESSES" in w and "ignored" in w]
-    assert not [w for w in job.warnings if "OTHER" in w]
-
-
 @pytest.mark.parametrize(
     "named, used", [("lo", {"lo"}), ("nosuch0", {None}), (None, {None, "eth0"}), ("", {None, "eth0"})]
 )
@@ -239,12 +251,3 @@ def test_every_setting_may_come_as_a_hyperparameter(tmp_path):
     job = read(tmp_path, 1, {"sagemaker_entrypoint_stop_grace": "7.5", "sagemaker_entrypoint_token": '"abc"'})
     assert (job.settings.stop_grace, job.settings.token) == (7.5, "abc")
     assert job.program.arguments == ()  # and is no argument of the script
-
-
-@pytest.mark.parametrize(
-    "channels, said",
-    [(f'{{"a": {DEEP}}}', "inputdataconfig.json holds values inside of values"), ({"a=b": {}}, 'channel "a=b"')],
-    ids=["deep", "a name that no variable can have"],
-)
-def test_bad_channels_are_refused_in_one_line(tmp_path, channels, said):
-    assert said in complaint(lambda: read(tmp_path, 1, channels=channels))
