@@ -1,6 +1,5 @@
 """Test logs.py: lines of many writers, whole, in order, labelled. Real pipes, no process."""
 
-import contextlib
 import fcntl
 import os
 import socket
@@ -23,22 +22,25 @@ KEY = b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 SECRET = Secrets({"AWS_SECRET_ACCESS_KEY": KEY.decode(), "API_TOKEN": "disabled"})
 
 
-class Reader:
-    """A pipe for a Log that is read all the time, so that it never fills."""
+class Output:
+    """An output for a Log, a pipe or what only a thread can write to, that is not read until `read` is called."""
 
-    def __init__(self) -> None:
-        self._reader, self.fd = os.pipe()
-        self._parts: list[bytes] = []
+    def __init__(self, kind: str = "pipe") -> None:
+        self.reader, self.fd = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
+        self.got = bytearray()
         self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+
+    def read(self) -> "Output":
+        if self._thread.ident is None:
+            self._thread.start()
+        return self
 
     def _read(self) -> None:
-        while block := os.read(self._reader, 1 << 20):
-            self._parts.append(block)
+        while block := os.read(self.reader, 1 << 20):
+            self.got += block
 
-    def text(self) -> bytes:
-        """Return what was written so far."""
-        return b"".join(self._parts)
+    def in_pipe(self) -> int:
+        return int.from_bytes(fcntl.ioctl(self.reader, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def close(self, *logs: Log) -> bytes:
         """Return everything that was written."""
@@ -46,8 +48,8 @@ class Reader:
             assert log.finish() == 0
         os.close(self.fd)
         self._thread.join(timeout=240)
-        os.close(self._reader)
-        return b"".join(self._parts)
+        os.close(self.reader)
+        return bytes(self.got)
 
 
 def write_and_close(fd: int, data: bytes) -> None:
@@ -66,7 +68,7 @@ class Logged:
     """A log that is read all the time, and the output of a process `p` in it."""
 
     def __init__(self, **options) -> None:
-        self.sink = Reader()
+        self.sink = Output().read()
         self.log = Log("h", fd=self.sink.fd, **options)
         self.out = open_stdout(self.log)
 
@@ -74,7 +76,7 @@ class Logged:
         os.write(self.out, data)
 
     def shows(self, text: bytes) -> None:
-        eventually(lambda: self.sink.text() == text, within=240, what=f"{text!r} in {self.sink.text()!r}")
+        eventually(lambda: self.sink.got == text, within=240, what=f"{text!r} in {self.sink.got!r}")
 
     def ends(self) -> bytes:
         """Let the process end. Return everything that was written."""
@@ -184,24 +186,6 @@ def test_an_orphan_that_holds_the_pipe_does_not_hold_up_the_end():
 # --- output that nobody reads ---
 
 
-class Unread:
-    """An output for a Log, a pipe or what only a thread can write to, that is not read until `read` is called."""
-
-    def __init__(self, kind: str) -> None:
-        self.reader, self.fd = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
-        self.got = bytearray()
-
-    def read(self) -> None:
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        while block := os.read(self.reader, 1 << 16):
-            self.got += block
-
-    def in_pipe(self) -> int:
-        return int.from_bytes(fcntl.ioctl(self.reader, termios.FIONREAD, bytes(4)), sys.byteorder)
-
-
 class Writer:
     """A process that prints as fast as it can."""
 
@@ -223,7 +207,7 @@ class Writer:
 
 @pytest.fixture(params=["pipe", "socket"])
 def unread(request):
-    made = Unread(request.param)
+    made = Output(request.param)
     yield made
     made.read()  # whoever still writes may end
 
@@ -410,7 +394,7 @@ def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cu
 def test_a_url_that_a_shown_line_cuts_anywhere_shows_no_secret(before, line):
     """In each part by itself, and in all together: nobody has told of this password."""
     for cut in range(1, len(line)):
-        sink = Reader()
+        sink = Output().read()
         log = Log("h", fd=sink.fd, prefix=False)
         pipe = logs._Pipe(prefix=b"", owner="p", unfinished=bytearray(b"x" * before + line[:cut]), grown=True)
         log._tails["p"] = logs.Tail()
@@ -423,7 +407,7 @@ def test_a_url_that_a_shown_line_cuts_anywhere_shows_no_secret(before, line):
 
 
 def test_our_own_lines_are_labelled_one_by_one():
-    sink = Reader()
+    sink = Output().read()
     labelled, plain = Log("h", fd=sink.fd), Log("h", fd=sink.fd, prefix=False)
     labelled.print("one\ntwo")
     plain.print("three")
@@ -453,22 +437,15 @@ def test_a_stdout_that_nobody_reads_any_more_does_not_stop_the_job():
 
 
 def test_a_stdout_that_does_not_block_loses_nothing():
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    log = Log("h", fd=writer)
-    data = b"z" * 999 + b"\n"
-    threading.Thread(target=write_and_close, args=(open_stdout(log), data * 1000)).start()
-    got = bytearray()
-
-    def read_all() -> bool:
-        with contextlib.suppress(BlockingIOError):
-            got.extend(os.read(reader, 1 << 16))
-        return len(got) == 1000 * (len("[h p] ") + 1000)
-
-    os.set_blocking(reader, False)
-    eventually(read_all, within=240)
-    assert bytes(got) == (b"[h p] " + data) * 1000
+    output = Output()
+    os.set_blocking(output.fd, False)
+    log = Log("h", fd=output.fd)
+    writer = Writer(log, "p", LINE * 10_000)
+    eventually(lambda: writer.done, within=240)
     log.drain()
+    assert output.in_pipe() < 10_000 * len(LINE)
+    output.read()
+    assert output.close(log) == (b"[h p] " + LINE) * 10_000
 
 
 def test_processes_that_come_and_go_leak_no_pipes():
