@@ -16,7 +16,7 @@ ESTIMATOR = Path(__file__).resolve().parents[1] / "programs/foreign/estimator.py
 HOSTS = ("algo-1", "algo-2")
 PATIENT = {"ENTRYPOINT_PEER_TIMEOUT": "120", "ENTRYPOINT_TF1": "shim"}
 PATIENCE = 900.0  # seconds for one job: these kernels have one processor each, and are slow
-# Threads on a host of one CPU, which these hosts found too few: unit/launcher/plan/test_threads.py.
+# Threads on a host of one CPU, which these hosts found too few: unit/launcher/host/test_machine.py.
 pytestmark = [pytest.mark.more, pytest.mark.tensorflow, pytest.mark.timeout(3 * PATIENCE)]
 
 

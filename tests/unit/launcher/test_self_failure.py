@@ -5,29 +5,24 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = (
     "import os; from entrypoint.launcher import self_failure; "
     "os._exit(self_failure.end_without_log(OSError('no log'), []))"
 )
 
 
-def test_a_fault_without_a_log_ends_though_nobody_reads_stdout(tmp_path):
+@pytest.mark.parametrize("is_read", [True, False])
+def test_fault_without_a_log_is_printed_and_ends_though_nobody_reads_stdout(tmp_path, is_read):
     (tmp_path / "output").mkdir()
     reader, writer = os.pipe()
-    os.write(writer, b"-" * fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
+    full = b"-" * fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+    if not is_read:
+        os.write(writer, full)
     environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=writer, env=environment) as process:
-        try:
-            assert process.wait(timeout=240) == 70
-        finally:
-            process.kill()
-            os.close(reader)
-            os.close(writer)
-    assert "no log" in (tmp_path / "output" / "failure").read_text()
-
-
-def test_a_fault_without_a_log_is_printed_to_stdout(tmp_path):
-    (tmp_path / "output").mkdir()
-    environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path)}
-    ended = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env=environment, timeout=240)
-    assert ended.returncode == 70 and b"OSError: no log" in ended.stdout
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], stdout=writer, env=environment, timeout=240)
+    os.close(writer)
+    with open(reader, "rb") as stdout:
+        assert (b"OSError: no log" in stdout.read()) is is_read
+    assert ended.returncode == 70 and "no log" in (tmp_path / "output" / "failure").read_text()

@@ -60,14 +60,6 @@ def test_a_name_that_resolves_late_is_a_host_from_then_on(resolver):
     eventually(lambda: served.call("/report", GOOD).status_code == 200, within=60)
 
 
-def test_a_host_that_comes_back_with_another_address_is_known_again(resolver):
-    resolver.known = dict(ADDRESS)
-    found = names()
-    eventually(lambda: found.hosts_at(ADDRESS["algo-2"]), within=60)
-    resolver.known["algo-2"] = "127.44.0.77"
-    eventually(lambda: found.hosts_at("127.44.0.77") == {"algo-2"}, within=60)
-
-
 def test_a_name_that_takes_for_ever_keeps_no_other_waiting(resolver):
     resolver.known, resolver.slow = dict(ADDRESS), {"algo-3"}
     found = names()

@@ -68,20 +68,3 @@ def test_without_a_thread_what_waits_is_written_when_somebody_reads(monkeypatch)
     reads.join(60)
     assert read == FULL + FIRST
     pipe.close()
-
-
-def test_a_stop_shortens_the_wait_for_a_reader(monkeypatch):
-    monkeypatch.setattr("entrypoint.launcher.host.stdout_writer.HURRY_SECONDS", 0.2)
-    full, told, missing = Full(), [], []
-    sink = Sink(full.writer)
-    sink.put(FIRST)
-    ends = threading.Thread(
-        target=lambda: missing.append(sink.finish(patience=50, hurries=lambda: bool(told))), daemon=True
-    )
-    ends.start()
-    ends.join(1)
-    assert ends.is_alive()
-    told.append(15)
-    ends.join(30)
-    assert missing == [len(FIRST)]
-    full.close()

@@ -16,6 +16,8 @@ MWMS = "sagemaker_multi_worker_mirrored_strategy_enabled"
 MPI = "sagemaker_mpi_enabled"
 PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 OPTIONS = "sagemaker_mpi_custom_mpi_options"
+SMDDP = "sagemaker_distributed_dataparallel_enabled"
+SMDDP_OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 DEEP = "[" * 200 + "]" * 200
 
 
@@ -83,10 +85,7 @@ BAD_REQUESTS = {
     "list of hyperparameters": ("[1]", {}, ["hyperparameters.json holds a JSON list", "wanted an object"]),
     "unknown mode": ({}, {"MODE": "paramserver"}, ["ENTRYPOINT_MODE is 'paramserver'", "ps, mwms, mpi"]),
     "unknown mode, by hyperparameter": (
-        {"sagemaker_entrypoint_mode": '"horo"'},
-        {},
-        ["sagemaker_entrypoint_mode is 'horo'", "ps, mwms, mpi"],
-    ),
+        {"sagemaker_entrypoint_mode": '"horo"'}, {}, ["sagemaker_entrypoint_mode is 'horo'", "ps, mwms, mpi"]),
     "two switches": ({PS: "true", MPI: "true"}, {}, ["two modes at once", PS, MPI, "one of them"]),
     "three switches": ({PS: "1", MPI: "1", MWMS: "True"}, {}, ["two modes at once", PS, MPI, MWMS]),
     "environment against switch": ({PS: "true"}, {"MODE": "mpi"}, ["two modes at once", "ENTRYPOINT_MODE=mpi", PS]),
@@ -94,15 +93,11 @@ BAD_REQUESTS = {
     "a switch that is neither": ({MPI: "maybe"}, {}, [f'{MPI} is "maybe"', "true or false"]),
     "a switch that is an object": ({PS: '{"enabled": true}'}, {}, [PS, "true or false"]),
     "an evaluator with jax": (
-        {},
-        {"MODE": "jax", "EVALUATOR": "first"},
-        ["ENTRYPOINT_EVALUATOR", "the mode is jax", "takes part in every step", "wanted no evaluator"],
-    ),
+        {}, {"MODE": "jax", "EVALUATOR": "first"},
+        ["ENTRYPOINT_EVALUATOR", "the mode is jax", "takes part in every step", "wanted no evaluator"]),
     "an evaluator whose name is long": (
-        {MWMS: "true"},
-        {"EVALUATOR": "[" * 100_000},
-        ["ENTRYPOINT_EVALUATOR is '[[[", "[[[...; wanted first, last or one of"],
-    ),
+        {MWMS: "true"}, {"EVALUATOR": "[" * 100_000},
+        ["ENTRYPOINT_EVALUATOR is '[[[", "[[[...; wanted first, last or one of"]),
     "no program": ({"sagemaker_program": "null"}, {}, ["no program", "sagemaker_program", "SAGEMAKER_PROGRAM"]),
     "empty program": ({"sagemaker_program": '""'}, {"TOKEN": "geheim"}, ["no program", "train.py"]),
     "no processes": ({}, {"PROCESSES_PER_HOST": "0"}, ["'0'", "1 to 512"]),
@@ -114,10 +109,8 @@ BAD_REQUESTS = {
     "x ranks": ({MPI: "true", PER_HOST: "x"}, {}, [f'{PER_HOST} is "x"', "a whole number from 1 to 512"]),
     "-1 ranks, quoted": ({MPI: "true", PER_HOST: '"-1"'}, {}, [f'{PER_HOST} is "-1"', "1 to 512"]),
     "unknown setting": (
-        {"sagemaker_entrypoint_procceses": "2"},
-        {},
-        ["sagemaker_entrypoint_procceses", "sagemaker_entrypoint_processes_per_host"],
-    ),
+        {"sagemaker_entrypoint_procceses": "2"}, {},
+        ["sagemaker_entrypoint_procceses", "sagemaker_entrypoint_processes_per_host"]),
     "unbalanced quote": ({MPI: "true", OPTIONS: '-x "A=1'}, {}, [OPTIONS, "No closing quotation", "mpirun options"]),
     "port": ({}, {"CONTROL_PORT": "70000"}, ["ENTRYPOINT_CONTROL_PORT", "'70000'", "1 to 65535"]),
     "seconds": ({}, {"STOP_GRACE": "nan"}, ["ENTRYPOINT_STOP_GRACE", "seconds from 0"]),
@@ -131,22 +124,48 @@ BAD_REQUESTS = {
     "a program that is an option": ({"sagemaker_program": '"-c.py"'}, {}, ['"-c.py"', "no option"]),
     "addresses of lists": ({}, {"HOST_ADDRESSES": '{"algo-1": ["x"]}'}, ["ENTRYPOINT_HOST_ADDRESSES"]),
     "an address that is an option": (
-        {},
-        {"HOST_ADDRESSES": '{"algo-1": "-oProxyCommand=id"}'},
-        ["ENTRYPOINT_HOST_ADDRESSES"],
-    ),
+        {}, {"HOST_ADDRESSES": '{"algo-1": "-oProxyCommand=id"}'}, ["ENTRYPOINT_HOST_ADDRESSES"]),
     "very deep addresses": ({}, {"HOST_ADDRESSES": "[" * 100_000}, ["ENTRYPOINT_HOST_ADDRESSES"]),
     "a token that no HTTP header can hold": ({}, {"TOKEN": "ge\nheim"}, ["ENTRYPOINT_TOKEN", "wanted"]),
     "a token of blanks": ({}, {"TOKEN": "  "}, ["ENTRYPOINT_TOKEN", "not blanks alone"]),
     "a token longer than a header": ({}, {"TOKEN": "x" * 5000}, ["ENTRYPOINT_TOKEN", "4096"]),
     "more parameter servers than ports": ({}, {"PS_COUNT": "100000"}, ["2000"]),
-}
+    "more workers than an environment can name": (
+        {MWMS: "true"}, {"PROCESSES_PER_HOST": "512"},
+        ["2048 processes in all (512 on each of 4 hosts)", "at most 2000"]),
+    "an unknown choice": (
+        {}, {"PIN_GPUS": "allways"}, ["is 'allways'; wanted one of auto, always, never; did you mean always?"]),
+    "a timeout below two heartbeats": ({}, {"PEER_TIMEOUT": "1", "HEARTBEAT": "0.8"}, ["at least twice"]),
+    **{
+        f"channel groups: {text}": ({}, {"CHANNEL_GROUPS": text}, ["CHANNEL_GROUPS is", "wanted own, same or off"])
+        for text in ("yes", "train", "train=", "own,same", "train=own,train=same", "=", "a=own,,")
+    },
+    "data-parallel beside a switch": ({SMDDP: "true", PS: "true"}, {}, ["two modes at once", SMDDP, PS]),
+    "data-parallel beside a mode": (
+        {SMDDP: "true"}, {"MODE": "mwms"}, ["two modes at once", SMDDP, "ENTRYPOINT_MODE=mwms"]),
+    "a data-parallel switch that is neither": ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
+    "data-parallel options with an unbalanced quote": (
+        {SMDDP: "true", SMDDP_OPTIONS: "-x 'A"}, {}, [f"{SMDDP_OPTIONS} does not fall into words"]),
+    "model-parallel": (
+        {"mp_parameters": '{"partitions": 2}', MPI: "true", SMDDP: "false"}, {},
+        ["mp_parameters", "model-parallel", "wanted a job without"]),
+    "deep hyperparameters": (f'{{"a": {DEEP}}}', {}, ["hyperparameters.json holds values inside of values"]),
+    "the port of parameter servers": (
+        {PS: "true"}, {"CONTROL_PORT": "2223"},
+        ["ps/0 of algo-1 has port 2223, and so has the control channel", "ENTRYPOINT_CONTROL_PORT"]),
+    "the port of ssh": (
+        {MPI: "true"}, {"SSH_PORT": "7979"},
+        ["sshd of algo-1 has port 7979, and so has the control channel", "ENTRYPOINT_CONTROL_PORT"]),
+    "a port beyond all ports": (
+        {MWMS: "true"}, {"PORT_BASE": "60000"},
+        ["of algo-1 has port 67979, beyond 65535", "ENTRYPOINT_CONTROL_PORT"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("hyperparameters, settings, said", BAD_REQUESTS.values(), ids=BAD_REQUESTS)
 def test_bad_request_is_refused_in_one_line(tmp_path, hyperparameters, settings, said):
     environment = {f"ENTRYPOINT_{name}": value for name, value in settings.items()}
-    text = complaint(lambda: read(tmp_path, 2, hyperparameters, environment))
+    text = complaint(lambda: plan_for(read(tmp_path, 4, hyperparameters, environment)))
     assert [part for part in said if part not in text] == []
     assert "heim" not in text  # of the token
 
@@ -161,60 +180,47 @@ def test_switch_chooses_the_mode_in_every_encoding(tmp_path, switch, mode, value
     assert read(tmp_path, 2, {switch: value}).mode is (mode if value in ON and value is not False else Mode.SINGLE)
 
 
-def test_false_switch_beside_a_true_one_is_ignored(tmp_path):
-    assert read(tmp_path, 2, {PS: "false", MPI: "true", MWMS: "null"}).mode is Mode.MPI
+JAX = {"ENTRYPOINT_MODE": "jax"}
+REQUESTS = [
+    # hyperparameters, environment, GPUs of the host: what the job has
+    ({PS: "false", MPI: "true", MWMS: "null"}, {}, 0, {"mode": Mode.MPI}),
+    ({}, {"ENTRYPOINT_MODE": "mpi"}, 0, {"mode": Mode.MPI}),
+    ({"sagemaker_entrypoint_mode": "ps"}, {}, 0, {"mode": Mode.PS}),
+    ({"sagemaker_entrypoint_mode": "ps"}, {"ENTRYPOINT_MODE": "mwms"}, 0, {"mode": Mode.MWMS}),
+    ({MPI: "true"}, {"ENTRYPOINT_MODE": "mpi"}, 0, {"mode": Mode.MPI}),
+    ({MPI: "true"}, {"ENTRYPOINT_MODE": "auto"}, 0, {"mode": Mode.MPI}),
+    ({PS: "False"}, {"ENTRYPOINT_MODE": "single"}, 0, {"mode": Mode.SINGLE}),
+    ({}, {}, 0, {"processes_per_host": 1}),
+    ({MPI: "true"}, {}, 0, {"processes_per_host": 1}),
+    ({MPI: "true"}, {}, 4, {"processes_per_host": 4}),
+    ({MPI: "true", PER_HOST: "2"}, {}, 4, {"processes_per_host": 2}),
+    ({MPI: "true", PER_HOST: '"2"'}, {}, 4, {"processes_per_host": 2}),
+    ({MPI: "true", PER_HOST: "null"}, {}, 4, {"processes_per_host": 4}),
+    ({MPI: "true", PER_HOST: "2"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "3"}, 4, {"processes_per_host": 3}),
+    ({MPI: "true", "sagemaker_entrypoint_processes_per_host": "512"}, {}, 4, {"processes_per_host": 512}),
+    ({PS: "true"}, {}, 4, {"processes_per_host": 1}),
+    ({MWMS: "true"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 0, {"processes_per_host": 2}),
+    ({}, JAX, 0, {"processes_per_host": 1}),
+    ({}, JAX, 4, {"processes_per_host": 4}),
+    ({PER_HOST: "3"}, JAX, 4, {"processes_per_host": 4}),  # that is for MPI
+    ({}, {**JAX, "ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 4, {"processes_per_host": 2}),
+    # As a shell would split them; the SDK sends Python's None as text.
+    ({OPTIONS: "\"-x A='b c' --verbose\""}, {}, 0, {"mpi_options": ("-x", "A=b c", "--verbose")}),
+    ({OPTIONS: '""'}, {}, 0, {"mpi_options": ()}),
+    ({OPTIONS: "null"}, {}, 0, {"mpi_options": ()}),
+    ({MPI: "True", OPTIONS: "None", PER_HOST: "None"}, {}, 0, {"mpi_options": (), "processes_per_host": 1}),
+]
 
 
-@pytest.mark.parametrize(
-    "hyperparameters, environment, mode",
-    [
-        ({}, {"ENTRYPOINT_MODE": "mpi"}, Mode.MPI),
-        ({"sagemaker_entrypoint_mode": "ps"}, {}, Mode.PS),
-        ({"sagemaker_entrypoint_mode": "ps"}, {"ENTRYPOINT_MODE": "mwms"}, Mode.MWMS),
-        ({MPI: "true"}, {"ENTRYPOINT_MODE": "mpi"}, Mode.MPI),
-        ({MPI: "true"}, {"ENTRYPOINT_MODE": "auto"}, Mode.MPI),
-        ({PS: "False"}, {"ENTRYPOINT_MODE": "single"}, Mode.SINGLE),
-    ],
-)
-def test_setting_chooses_the_mode(tmp_path, hyperparameters, environment, mode):
-    assert read(tmp_path, 2, hyperparameters, environment).mode is mode
+@pytest.mark.parametrize("hyperparameters, environment, gpus, expected", REQUESTS)
+def test_job_is_as_hyperparameters_settings_and_gpus_ask_for(tmp_path, hyperparameters, environment, gpus, expected):
+    job = read(tmp_path, 2, hyperparameters, environment, gpus=gpus)
+    assert {name: getattr(job, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    "hyperparameters, environment, gpus, count",
-    [
-        ({}, {}, 0, 1),
-        ({MPI: "true"}, {}, 0, 1),
-        ({MPI: "true"}, {}, 4, 4),
-        ({MPI: "true", PER_HOST: "2"}, {}, 4, 2),
-        ({MPI: "true", PER_HOST: '"2"'}, {}, 4, 2),
-        ({MPI: "true", PER_HOST: "null"}, {}, 4, 4),
-        ({MPI: "true", PER_HOST: "2"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "3"}, 4, 3),
-        ({MPI: "true", "sagemaker_entrypoint_processes_per_host": "512"}, {}, 4, 512),
-        ({PS: "true"}, {}, 4, 1),
-        ({MWMS: "true"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 0, 2),
-        ({}, {"ENTRYPOINT_MODE": "jax"}, 0, 1),
-        ({}, {"ENTRYPOINT_MODE": "jax"}, 4, 4),
-        ({PER_HOST: "3"}, {"ENTRYPOINT_MODE": "jax"}, 4, 4),  # that is for MPI
-        ({}, {"ENTRYPOINT_MODE": "jax", "ENTRYPOINT_PROCESSES_PER_HOST": "2"}, 4, 2),
-    ],
-)
-def test_processes_per_host_come_from_settings_the_sdk_or_gpus(tmp_path, hyperparameters, environment, gpus, count):
-    assert read(tmp_path, 2, hyperparameters, environment, gpus=gpus).processes_per_host == count
-
-
-def test_null_and_pythons_none_mean_not_given(tmp_path):
-    """The SDK sends Python's None as text."""
+def test_setting_that_is_null_is_not_given(tmp_path):
     job = read(tmp_path, 1, {"sagemaker_entrypoint_log_prefix": "null", "sagemaker_entrypoint_mode": "null"})
     assert (job.settings.log_prefix, job.settings.mode) == ("true", "auto")
-    job = read(tmp_path, 2, {MPI: "True", **dict.fromkeys((OPTIONS, PER_HOST), "None")})
-    assert (job.mpi_options, job.processes_per_host) == ((), 1)
-
-
-def test_unknown_variable_of_ours_is_a_warning(tmp_path):
-    job = read(tmp_path, 1, {}, {"ENTRYPOINT_PROCCESSES": "2", "OTHER": "x"})
-    assert [w for w in job.warnings if "ENTRYPOINT_PROCCESSES" in w and "ignored" in w]
-    assert not [w for w in job.warnings if "OTHER" in w]
 
 
 @pytest.mark.parametrize(
@@ -241,44 +247,7 @@ def test_parameter_servers_on_one_host_run_the_script_alone(tmp_path):
     assert read(tmp_path, 1, {PS: "true"}, {"ENTRYPOINT_PS_WORKERS": "server"}).mode is Mode.PS
 
 
-def test_mpi_options_are_split_as_a_shell_would(tmp_path):
-    assert read(tmp_path, 1, {OPTIONS: "\"-x A='b c' --verbose\""}).mpi_options == ("-x", "A=b c", "--verbose")
-    assert read(tmp_path, 1, {OPTIONS: '""'}).mpi_options == ()
-    assert read(tmp_path, 1, {OPTIONS: "null"}).mpi_options == ()
-
-
 def test_every_setting_may_come_as_a_hyperparameter(tmp_path):
     job = read(tmp_path, 1, {"sagemaker_entrypoint_stop_grace": "7.5", "sagemaker_entrypoint_token": '"abc"'})
     assert (job.settings.stop_grace, job.settings.token) == (7.5, "abc")
     assert job.program.arguments == ()  # and is no argument of the script
-
-
-def test_more_tasks_than_an_environment_can_name_are_refused(tmp_path):
-    text = complaint(lambda: read(tmp_path, 4, {MWMS: "true"}, {"ENTRYPOINT_PROCESSES_PER_HOST": "512"}))
-    assert "2048 processes in all (512 on each of 4 hosts); wanted at most 2000" in text
-
-
-@pytest.mark.parametrize(
-    "hyperparameters, channels, said",
-    [
-        (f'{{"a": {DEEP}}}', {}, "hyperparameters.json holds values inside of values"),
-        ({}, f'{{"a": {DEEP}}}', "inputdataconfig.json holds values inside of values"),
-        ({}, {"a=b": {}}, 'channel "a=b"'),
-    ],
-    ids=["deep hyperparameters", "deep channels", "a channel that can be no variable"],
-)
-def test_bad_file_is_refused_in_one_line(tmp_path, hyperparameters, channels, said):
-    assert said in complaint(lambda: read(tmp_path, 1, hyperparameters, channels=channels))
-
-
-@pytest.mark.parametrize(
-    "mode, environment, said",
-    [
-        (PS, {"ENTRYPOINT_CONTROL_PORT": "2223"}, "ps/0 of algo-1 has port 2223, and so has the control channel"),
-        (MPI, {"ENTRYPOINT_SSH_PORT": "7979"}, "sshd of algo-1 has port 7979, and so has the control channel"),
-        (MWMS, {"ENTRYPOINT_PORT_BASE": "60000"}, "of algo-1 has port 67979, beyond 65535"),
-    ],
-)
-def test_ports_that_clash_are_refused(tmp_path, mode, environment, said):
-    text = complaint(lambda: plan_for(read(tmp_path, 2, {mode: "true"}, environment)))
-    assert said in text and "ENTRYPOINT_CONTROL_PORT" in text

@@ -10,7 +10,6 @@ import pytest
 from builders import read
 from sent import DATA_PARALLEL, PARAMETER_SERVER, by_sdk, mpi
 
-from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.plan.distributions import common
 from entrypoint.launcher.plan.plan import Flag
@@ -148,27 +147,6 @@ def test_other_jobs_do_not_have_the_module_of_smdistributed(tmp_path, distributi
     job = read(tmp_path, 2, by_sdk("train.py", distribution))
     assert more_path(job) == []
     assert "smdistributed" not in render(plan_for(job))
-
-
-@pytest.mark.parametrize(
-    "hyperparameters, environment, said",
-    [
-        ({SMDDP: "true", **PS}, {}, ["two modes at once", SMDDP, "sagemaker_parameter_server_enabled"]),
-        ({SMDDP: "true"}, {"ENTRYPOINT_MODE": "mwms"}, ["two modes at once", SMDDP, "ENTRYPOINT_MODE=mwms"]),
-        ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
-        ({SMDDP: "true", OPTIONS: "-x 'A"}, {}, [f"{OPTIONS} does not fall into words"]),
-        (
-            {"mp_parameters": '{"partitions": 2}', "sagemaker_mpi_enabled": "true", SMDDP: "false"},
-            {},
-            ["mp_parameters", "model-parallel", "wanted a job without"],
-        ),
-    ],
-)
-def test_bad_switch_is_refused_in_one_line(tmp_path, hyperparameters, environment, said):
-    with pytest.raises(ConfigError) as raised:
-        read(tmp_path, 2, hyperparameters, environment)
-    assert "\n" not in str(raised.value)
-    assert not [text for text in said if text not in str(raised.value)]
 
 
 @pytest.mark.parametrize("nothing", ["null", "{}", '""', "None"])

@@ -84,13 +84,3 @@ def test_plan_of_a_thousand_hosts_does_not_take_long(tmp_path):
     plan = plan_of(tmp_path, [f"algo-{number}" for number in range(1000)], mode="ps")
     assert len(plan.on("algo-7")) == 3
     assert time.process_time() - began < 30
-
-
-def test_no_secret_is_printed(tmp_path):
-    assert "geheim" not in render(plan_of(tmp_path, names(2), mode="mpi", token="geheim"))
-
-
-def test_plan_of_one_host_can_be_shown(tmp_path):
-    text = render(plan_of(tmp_path, names(3), mode="ps"), only_host="algo-2")
-    assert "host algo-2, rank 1" in text
-    assert "host algo-1" not in text and "host algo-3" not in text

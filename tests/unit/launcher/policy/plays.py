@@ -3,6 +3,7 @@
 A `Play` is one host's policy on a plan that the real planner made. Between two events it is woken whenever it
 asked to be, as the supervisor does it. Actions read "12.5 ask worker/0"; what is only said or told is apart.
 Most tests are rows of tables: a history of (second, event, ...), and the verdict or the actions that must follow.
+In a history, `Shows` says what must be seen at that point.
 """
 
 import re
@@ -59,9 +60,15 @@ class Play:
             self._on(event)
         return self
 
-    def through(self, history: list[tuple]) -> "Play":
-        """Play a history of (second, what happened, ...); `beats` happen each second until then."""
-        for second, *happened in history:
+    def through(self, history: "list[tuple | Shows]") -> "Play":
+        """Play a history of (second, what happened, ...); `Beats` happen each second until then."""
+        seen = len(self.did)
+        for step in history:
+            if isinstance(step, Shows):
+                step.check(self, self.since(0)[seen:])
+                seen = len(self.did)
+                continue
+            second, *happened = step
             if happened and isinstance(happened[0], Beats):
                 heartbeats(self, second, *happened[0].hosts, **happened[0].facts)
             else:
@@ -175,6 +182,27 @@ def cause(host: int = 2, confidence: Confidence = Confidence.HIGH, **facts) -> C
 STOP = events.Signalled(number=15)
 
 
+class Shows:
+    """Say what must be seen of a host at a point of a history: patterns of its verdict and of its last action.
+
+    `did` are all its actions since the history began or the last Shows. `cause` is a pattern of the cause in its last
+    report, "" if there is none; `told` are other fields of its last message.
+    """
+
+    def __init__(self, verdict: str = "*", last: str = "*", did: list[str] | None = None, **told) -> None:
+        self.verdict, self.last, self.did, self.told = verdict, last, did, told
+
+    def check(self, p: Play, did: list[str]) -> None:
+        told = {name: getattr(p.last_told, name) for name in self.told}
+        if "cause" in told:
+            assert matches(told["cause"].headline if told["cause"] else "", self.told["cause"]), told["cause"]
+            told["cause"] = self.told["cause"]
+        assert matches(p.verdict, self.verdict), p.verdict
+        assert matches(p.since(0)[-1], self.last), p.did
+        assert self.did is None or did == self.did
+        assert told == self.told
+
+
 def running(play, hosts: int = 3, me: int = 1, **settings) -> Play:
     """Return a MultiWorkerMirrored job whose scripts all run; it is 2.0 s old."""
     p = play(hosts, me, **settings)
@@ -185,6 +213,11 @@ def running(play, hosts: int = 3, me: int = 1, **settings) -> Play:
         p.at(2, informed())
     assert p.what[-1] == f"start worker/{me - 1}"
     return p
+
+
+def following(play, **settings) -> Play:
+    """Return the first follower of such a job."""
+    return running(play, me=2, **settings)
 
 
 class Beats:
@@ -218,6 +251,10 @@ def mpi(play, me: int = 1, **settings) -> Play:
         p.at(2, informed(ready=frozenset({("*", "prepare"), ("algo-1", "client-key"), ("algo-1", "mpirun")})))
     p.at(3, *(events.RankStarted(name=f"rank {number}", pid=number) for number in (first, first + 1)))
     return p
+
+
+def mpi_following(play) -> Play:
+    return mpi(play, me=2)
 
 
 UP = frozenset({"prepare", "preflight", "sshd"})  # what is ready on a follower of mode mpi

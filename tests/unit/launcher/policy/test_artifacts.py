@@ -102,47 +102,43 @@ def test_a_model_that_serving_does_not_find_is_one_warning(tmp_path, files, foun
 # --- the same name twice ---
 
 
-def test_different_files_of_one_name_are_named_with_their_hosts(tmp_path):
-    (warning,) = said(
-        tmp_path,
-        {**SAVED, "output/data/log": "a"},
-        {"output/data/log": "a", "output/data/own-2": "x"},
-        {"output/data/log": "b"},
-    )
-    assert warning.startswith(f"/opt/ml/output/data/log: different on algo-1 and algo-3. {PACKED}")
-
-
-def test_many_collisions_are_one_warning(tmp_path):
-    hosts = [
-        {f"model/{number}/saved_model.pb": f"of {host}" for number in range(1, 9)} | {"output/data/h": str(host)}
-        for host in range(5)
-    ]
-    (warning,) = said(tmp_path, *hosts)
-    named = "/opt/ml/model/1/saved_model.pb, /opt/ml/model/2/saved_model.pb, /opt/ml/model/3/saved_model.pb and 6 more"
-    assert warning.startswith(f"{named}: different on algo-1, algo-2, algo-3 and 2 more. ")
-
-
-def test_the_same_files_on_all_hosts_are_no_warning(tmp_path):
-    """So it is in the SDK's local mode, where all hosts share one folder."""
-    assert said(tmp_path, *[{**SAVED, "output/data/seen": "x"}] * 3) == []
-
-
 LARGE = bytes(300_000)
+MANY = [
+    {f"model/{number}/saved_model.pb": f"of {host}" for number in range(1, 9)} | {"output/data/h": str(host)}
+    for host in range(5)
+]
+RECORD, SCRATCH = "output/data/record/algo-2.jsonl.gz", "output/data/.report.html.new"
+COLLISIONS = {
+    # what each host leaves: the beginnings of the warnings
+    "a file that differs on the third of three": (
+        [SAVED | {"output/data/log": "a"}, {"output/data/log": "a", "output/data/own": "x"}, {"output/data/log": "b"}],
+        [f"/opt/ml/output/data/log: different on algo-1 and algo-3. {PACKED}"]),
+    "many files that differ on many hosts": (
+        MANY,
+        ["/opt/ml/model/1/saved_model.pb, /opt/ml/model/2/saved_model.pb, /opt/ml/model/3/saved_model.pb and 6 more: "
+         "different on algo-1, algo-2, algo-3 and 2 more. "]),
+    # So it is in the SDK's local mode, where all hosts share one folder.
+    "the same files on all hosts": ([{**SAVED, "output/data/seen": "x"}] * 3, []),
+    "the same large file": ([SAVED, {"model/1/data": LARGE}, {"model/1/data": LARGE}], []),
+    "a large file that is longer elsewhere": (
+        [SAVED, {"model/1/data": LARGE}, {"model/1/data": LARGE + b"\0"}], ["/opt/ml/model/1/data: "]),
+    "a large file that begins otherwise elsewhere": (
+        [SAVED, {"model/1/data": LARGE}, {"model/1/data": b"1" + LARGE[1:]}], ["/opt/ml/model/1/data: "]),
+    "a large file that ends otherwise elsewhere": (
+        [SAVED, {"model/1/data": LARGE}, {"model/1/data": LARGE[1:] + b"1"}], ["/opt/ml/model/1/data: "]),
+    # A host that is done sees the record that another still writes, where they share a folder.
+    "the launcher's own files": (
+        [{**SAVED, RECORD: "half", SCRATCH: "half"}, {**SAVED, RECORD: "whole", SCRATCH: "x"}], []),
+    "a file that is called like the folder of records": (
+        [{**SAVED, "output/data/x/record": "1"}, {**SAVED, "output/data/x/record": "2"}],
+        ["/opt/ml/output/data/x/record: "]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "other, differ",
-    [
-        (LARGE, False),
-        (LARGE + b"\0", True),
-        (b"1" + LARGE[1:], True),
-        (LARGE[1:] + b"1", True),
-    ],
-    ids=["the same", "longer", "begins otherwise", "ends otherwise"],
-)
-def test_large_files_are_compared_by_size_and_ends(tmp_path, other, differ):
-    lines = said(tmp_path, {**SAVED, "model/1/data": LARGE}, {"model/1/data": other})
-    assert named(lines) == ["/opt/ml/model/1/data"] * differ
+@pytest.mark.parametrize("hosts, begins", COLLISIONS.values(), ids=COLLISIONS)
+def test_files_that_differ_between_hosts_are_one_warning(tmp_path, hosts, begins):
+    found = said(tmp_path, *hosts)
+    assert [line[: len(begin)] for line, begin in zip(found, begins, strict=True)] == begins
 
 
 def test_links_are_compared_by_their_targets(tmp_path):
@@ -196,14 +192,6 @@ def test_the_model_is_found_among_more_files_than_are_listed(tmp_path):
     took = inventory.take(tree, 2)
     assert 100 < len(took.files) < 600
     assert took.servable and took.whole and took.files[-1].path == "output/data/x"
-
-
-def test_the_launchers_own_files_are_no_collision(tmp_path):
-    """A host that is done sees the record that another still writes, where they share a folder."""
-    record, scratch = "output/data/record/algo-2.jsonl.gz", "output/data/.report.html.new"
-    assert said(tmp_path, {**SAVED, record: "half", scratch: "half"}, {**SAVED, record: "whole", scratch: "x"}) == []
-    (warning,) = said(tmp_path / "2", {**SAVED, "output/data/x/record": "1"}, {**SAVED, "output/data/x/record": "2"})
-    assert PACKED in warning
 
 
 def test_a_disk_that_takes_too_long_is_no_warning(tmp_path, monkeypatch):

@@ -64,9 +64,8 @@ class Coordinator:
 
     def meet(self) -> None:
         steps = [spec.name for spec in self.plan.on("algo-1") if spec.duty == "step"]
-        ready = frozenset(spec.name for spec in self.plan.on("algo-2") if spec.duty in ("step", "server"))
         self.hear(public_keys=(("known_hosts", "key"),))
-        self.hear(ready=ready, public_keys=(("known_hosts", "key"),))
+        self.hear(**{**self.well, "ready": self.well["ready"] - {"preflight"}})
         found = tuple(events.Reach(host=host, address="10.0.0.1") for host in self.followers)
         self.happen(events.Probed(found=found))
         self.happen(events.Prepared(flags=frozenset()))

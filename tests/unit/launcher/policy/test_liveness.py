@@ -6,12 +6,15 @@ from plays import (
     STOP,
     UP,
     Beats,
+    Shows,
     ended,
+    following,
     heartbeats,
     informed,
     link_ended,
     matches,
     mpi,
+    mpi_following,
     reported,
     running,
     stopped_job,
@@ -29,8 +32,8 @@ CLOSED = "(lost: its connection closed, and it accepts no new one)"
 MPIRUN_FAILS = ended("mpirun", 1), ended("rank 0", signal=15), ended("rank 1", signal=15)
 HEARD = reported(2), reported(3)
 
-COORDINATOR = {
-    # the job, what happens on the coordinator, and the verdict; "": there is none
+VERDICTS = {
+    # the job, what happens, and the verdict; "": there is none
     "a follower is silent": (running, [(20, Beats(3))], f"7.0 failed {LOST}: algo-2 {SILENT}"),
     "nobody is heard": (
         running, [(3, reported(3)), (3.9, reported(2)), (20,)],
@@ -56,56 +59,69 @@ COORDINATOR = {
         [(3, reported(2, ack=0)), (3.3, reported(3, ack=0)), (3.5, ended("worker/0", signal=9)),
          (4.6, unreached(2), unreached(3)), (5.05,), (5.35,), (6,)],
         "* failed 137: algo-1 worker/0 (killed by SIGKILL)"),
-}  # fmt: skip
-FOLLOWER = {
-    # the job, what happens on a follower, and the verdict
-    "the coordinator is silent": (running, [(7.1,)], f"7.0 failed {LOST}: algo-1 {SILENT}"),
+    "the coordinator is silent": (following, [(7.1,)], f"7.0 failed {LOST}: algo-1 {SILENT}"),
     "a follower that fails does not wait long for a coordinator that takes no connection": (
-        mpi, [(3.5, events.RankOrphaned(name="rank 2"), unreached(1)), (4.1,)], f"4.0 failed {LOST}: algo-1 {GONE}"),
+        mpi_following, [(3.5, events.RankOrphaned(name="rank 2"), unreached(1)), (4.1,)],
+        f"4.0 failed {LOST}: algo-1 {GONE}"),
     "a coordinator that closes its connection and takes new ones is not lost soon": (
-        running, [(2.7, link_ended(1)), (8,)], f"7.0 failed {LOST}: algo-1 {SILENT}"),
+        following, [(2.7, link_ended(1)), (8,)], f"7.0 failed {LOST}: algo-1 {SILENT}"),
     "a coordinator that is killed is lost soon": (
-        running, [(2.7, link_ended(1)), (2.8, unreached(1)), (4,)], f"3.2 failed {LOST}: algo-1 {CLOSED}"),
+        following, [(2.7, link_ended(1)), (2.8, unreached(1)), (4,)], f"3.2 failed {LOST}: algo-1 {CLOSED}"),
     "what failed here before the coordinator was lost is the cause": (
-        running, [(3, informed()), (3.5, ended("worker/1", 3, RAISED)), (4, informed()), (20,)],
+        following, [(3, informed()), (3.5, ended("worker/1", 3, RAISED)), (4, informed()), (20,)],
         "* failed 3: algo-2 worker/1*"),
     "what failed here after the coordinator fell silent is a symptom": (
-        running, [(4, ended("worker/1", 1, RAISED)), (20,)], f"* failed {LOST}: algo-1 *"),
+        following, [(4, ended("worker/1", 1, RAISED)), (20,)], f"* failed {LOST}: algo-1 *"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("start, history, verdict", COORDINATOR.values(), ids=COORDINATOR)
-def test_the_coordinator_loses_a_host(play, start, history, verdict):
+@pytest.mark.parametrize("start, history, verdict", VERDICTS.values(), ids=VERDICTS)
+def test_which_host_is_lost(play, start, history, verdict):
     p = start(play).through(history)
     assert matches(p.verdict, verdict), p.verdict
 
 
-@pytest.mark.parametrize("start, history, verdict", FOLLOWER.values(), ids=FOLLOWER)
-def test_a_follower_loses_the_coordinator(play, start, history, verdict):
-    p = start(play, me=2).through(history)
-    assert matches(p.verdict, verdict), p.verdict
+STORIES = {
+    # the job; what happens, and what is seen then
+    "a lost host is not waited for": (
+        running,
+        [(7, Beats(3)), (7.1, ended("worker/0", signal=15), reported(3, gone=True)),
+         Shows(did=["7.0 ask worker/0", "7.1 finish failed 69"])]),
+    "a follower ends its processes when the coordinator is lost": (
+        following, [(7.1, ended("worker/1", signal=15)), Shows(did=["7.0 ask worker/1", "7.1 finish failed 69"])]),
+    # The verdict comes with the first one; the other is silent soon after, and sends no emergency report.
+    "a second lost follower is not waited for": (
+        running,
+        [(2.5, reported(3)), (7.1, ended("worker/0", signal=15)), (30,),
+         Shows(f"7.0 failed {LOST}: algo-2 {SILENT}*", last="7.5 finish failed 69")]),
+    "a host that is heard again is not lost": (
+        mpi, [(3.5, *MPIRUN_FAILS, unreached(2)), (3.6, reported(2, ready=UP)), (6,), Shows("")]),
+    "a host that fails and is cut off for a moment must learn the outcome": (
+        running,
+        [(2, ended("worker/0", 3, RAISED), *HEARD), (3.3, unreached(2), reported(3, gone=True)),
+         (5.6, reported(2, gone=True)), Shows(last="5.6 finish failed 3")]),
+    "a host that is killed after a failure is not waited for": (
+        running,
+        [(2, ended("worker/0", 3, RAISED), *HEARD), (2.9, link_ended(2), unreached(2), reported(3, gone=True)), (5,),
+         Shows(last="3.4 finish failed 3")]),
+    "a host that closes its connection after its last report is not lost": (
+        running,
+        [(2, reported(2, done=True), reported(3, done=True), ended("worker/0", 0)),
+         (2.5, reported(2, done=True, gone=True), link_ended(2)),
+         (2.6, reported(3, done=True, gone=True), link_ended(3)), (9,), Shows(last="2.6 finish succeeded 0")]),
+    "losing the coordinator does not shorten the time to save": (
+        lambda play: stopped_job(play, me=2),
+        [(40,), Shows(""), (41, ended("worker/1")), (42,), Shows(did=["41.0 finish stopped 143"])]),
+    "a follower that knows what failed reports it to a coordinator that was cut off for a moment": (
+        following,
+        [(3, informed()), (3.5, ended("worker/1", 1, RAISED)), (4.6, unreached(1)), (5.5,), Shows(""),
+         (5.8, informed()), Shows("", cause="algo-2 worker/1 (exit code 1): ValueError: x")]),
+}  # fmt: skip
 
 
-def test_a_lost_host_is_not_waited_for(play):
-    p = running(play).through([(20, Beats(3)), (20.1, ended("worker/0", signal=15), reported(3, gone=True))])
-    assert p.since(3)[0] == "7.0 ask worker/0" and p.what[-1] == "finish failed 69"
-
-
-def test_a_follower_ends_its_processes_when_the_coordinator_is_lost(play):
-    p = running(play, me=3).at(7.1, ended("worker/2", signal=15))
-    assert p.since(3) == ["7.0 ask worker/2", "7.1 finish failed 69"]
-
-
-def test_a_second_lost_follower_is_not_waited_for(play):
-    """The verdict comes with the first one; the other is silent soon after, and sends no emergency report."""
-    p = running(play).through([(2.5, reported(3)), (7.1, ended("worker/0", signal=15)), (30,)])
-    assert matches(p.verdict, f"7.0 failed {LOST}: algo-2 {SILENT}*")
-    assert p.since(7.2) == ["7.5 finish failed 69"]
-
-
-def test_a_host_that_is_heard_again_is_not_lost(play):
-    p = mpi(play).through([(3.5, *MPIRUN_FAILS, unreached(2)), (3.6, reported(2, ready=UP)), (6,)])
-    assert "algo-2" not in p.policy.facts.lost()
+@pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
+def test_what_follows_when_a_host_is_lost_or_seems_to_be(play, start, history):
+    start(play).through(history)
 
 
 def test_a_host_that_takes_a_connection_while_it_is_killed_is_checked_again(play):
@@ -130,28 +146,6 @@ def test_a_host_whose_connection_ended_has_its_time_though_we_stood_still(play):
     p.stand_still(4.6, reported(3))  # the report of the other is behind this one
     p.through([(4.7, reported(2)), (6, *HEARD)])
     assert p.outcome is None
-
-
-ENDING = {
-    # what happens after a script has failed, or all have ended, at second 2: the end
-    "a host that is cut off for a moment must learn the outcome": (
-        [(2, ended("worker/0", 3, RAISED), *HEARD), (3.3, unreached(2), reported(3, gone=True)),
-         (5.6, reported(2, gone=True))],
-        "5.6 finish failed 3"),
-    "a host that is killed is not waited for": (
-        [(2, ended("worker/0", 3, RAISED), *HEARD), (2.9, link_ended(2), unreached(2), reported(3, gone=True)), (5,)],
-        "3.4 finish failed 3"),
-    "a host that closes its connection after its last report is not lost": (
-        [(2, reported(2, done=True), reported(3, done=True), ended("worker/0", 0)),
-         (2.5, reported(2, done=True, gone=True), link_ended(2)),
-         (2.6, reported(3, done=True, gone=True), link_ended(3)), (9,)],
-        "2.6 finish succeeded 0"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("history, end", ENDING.values(), ids=ENDING)
-def test_which_hosts_a_job_that_ends_waits_for(play, history, end):
-    assert running(play).through(history).since(2.1)[-1] == end
 
 
 # --- our own pauses (SIGSTOP, a frozen machine): the others were not silent, we did not read ---
@@ -204,19 +198,3 @@ def test_a_follower_that_left_before_its_script_started_ends_the_job(play, stopp
     assert p.outcome and p.outcome.kind is not Kind.SUCCEEDED
     p.at(p.now + 0.1, reported(3, gone=True))
     assert p.what[-1].startswith("finish ")
-
-
-def test_losing_the_coordinator_does_not_shorten_the_time_to_save(play):
-    p = stopped_job(play, me=2).at(40)
-    assert p.outcome is None
-    p.through([(41, ended("worker/1")), (42,)])
-    assert p.since(6) == ["41.0 finish stopped 143"]
-
-
-def test_a_follower_that_knows_what_failed_reports_it_to_a_coordinator_that_was_cut_off_for_a_moment(play):
-    p = running(play, me=2)
-    p.through([(3, informed()), (3.5, ended("worker/1", 1, RAISED)), (4.6, unreached(1)), (5.5,)])
-    assert p.outcome is None
-    p.at(5.8, informed())
-    assert p.last_told.cause.headline == "algo-2 worker/1 (exit code 1): ValueError: x"
-    assert p.policy.facts.lost() == set()

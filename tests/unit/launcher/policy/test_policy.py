@@ -8,8 +8,10 @@ from plays import (
     SYMPTOM,
     Beats,
     Play,
+    Shows,
     cause,
     ended,
+    following,
     heartbeats,
     informed,
     matches,
@@ -67,25 +69,8 @@ def test_one_host_that_is_not_prepared(play, history, actions):
     assert play(1, mode="single").through(history).since(0) == ["0.0 start prepare", *actions]
 
 
-# --- success ---
-
-
-def test_success_needs_every_host(play):
-    p = running(play).through([(5, ended("worker/0")), (6, reported(2, done=True), reported(3))])
-    assert p.outcome is None
-    p.at(7, reported(3, done=True))
-    assert p.last_told.outcome == outcome.succeeded()
-    assert "finish succeeded 0" not in p.what  # the others must still learn it
-    p.through([(7.2, reported(2, done=True, gone=True)), (7.3, reported(3, done=True, gone=True))])
-    assert p.since(3) == ["7.3 finish succeeded 0"]
-
-
-def test_a_follower_that_is_done_waits_for_the_job(play):
-    p = running(play, me=2)
-    p.at(5, ended("worker/1"))
-    assert p.last_told.done and p.last_told.clean and not p.last_told.gone
-    p.through([(600, Beats()), (601, informed(outcome=outcome.succeeded()))])
-    assert p.since(3) == ["601.0 finish succeeded 0"] and p.last_told.gone
+def ready(*ranks: str) -> frozenset[str]:
+    return frozenset({"prepare", "preflight", "host-key", "sshd", *ranks})
 
 
 def ps_follower(play) -> Play:
@@ -95,24 +80,105 @@ def ps_follower(play) -> Play:
     ])  # fmt: skip
 
 
-def test_servers_stay_until_the_last_script_has_ended(play):
-    p = ps_follower(play).through([(3, ended("worker/0")), (60, Beats()), (61, informed(outcome=outcome.succeeded()))])
-    p.at(61.5, ended("ps/1", signal=15))
-    assert p.since(3) == ["61.0 ask ps/1", "61.5 finish succeeded 0"]
+def mpirun_started(play) -> Play:
+    return mpi_started(play, start_timeout=30)
 
 
-def test_a_server_that_ignores_sigterm_is_killed(play):
-    p = ps_follower(play)
-    p.through([(3, ended("worker/0"), informed(outcome=outcome.succeeded())), (6, ended("ps/1", signal=9))])
-    assert p.since(3) == ["3.0 ask ps/1", f"{3 + GRACE} force ps/1", "6.0 finish succeeded 0"]
+def with_evaluator(play, me: int = 1) -> Play:
+    p = play(2, me, evaluator="last", evaluator_grace=60)
+    return p.through([(1, ended("prepare")), (2, reported(2) if me == 1 else informed())])
 
 
-def test_a_follower_that_never_sends_its_last_report_does_not_hold_the_coordinator(play):
-    p = running(play).through([
-        (5, ended("worker/0"), reported(2, done=True), reported(3, done=True)),
-        (5.1, reported(2, done=True, gone=True)), (60,),
-    ])  # fmt: skip
-    assert p.since(3) == [f"{5 + GRACE + LEAVE_SECONDS} finish succeeded 0"]
+def evaluators_host(play) -> Play:
+    return with_evaluator(play, me=2)
+
+
+SUCCEEDED = informed(outcome=outcome.succeeded())
+START_TIMEOUT = int(ExitCode.START_TIMEOUT)
+EVALUATES = {"done": True, "lingering": True}
+STORIES = {
+    # the job; what happens, and what is seen then
+    # The others must still learn of the success.
+    "success needs every host": (
+        running,
+        [(5, ended("worker/0")), (6, reported(2, done=True), reported(3)), Shows(""),
+         (7, reported(3, done=True)), Shows("7.0 succeeded 0", did=[], outcome=outcome.succeeded()),
+         (7.2, reported(2, done=True, gone=True)), (7.3, reported(3, done=True, gone=True)),
+         Shows(did=["7.3 finish succeeded 0"])]),
+    "a follower that is done waits for the job": (
+        following,
+        [(5, ended("worker/1")), Shows(done=True, clean=True, gone=False), (600, Beats()), (601, SUCCEEDED),
+         Shows(did=["601.0 finish succeeded 0"], gone=True)]),
+    "a follower that never sends its last report does not hold the coordinator": (
+        running,
+        [(5, ended("worker/0"), reported(2, done=True), reported(3, done=True)),
+         (5.1, reported(2, done=True, gone=True)), (60,),
+         Shows(did=[f"{5 + GRACE + LEAVE_SECONDS} finish succeeded 0"])]),
+    "a host that is to blame but answers is waited for": (
+        lambda play: play(2, start_timeout=30),
+        [(1, ended("prepare")), (31, Beats(2, ready=frozenset())),
+         Shows("* failed 68: algo-2 (prepare did not end within 30 s)", did=[]),
+         (31.5, reported(2, ready=frozenset(), gone=True)), Shows(last="31.5 finish failed 68")]),
+    "servers stay until the last script has ended": (
+        ps_follower,
+        [(3, ended("worker/0")), (60, Beats()), (61, SUCCEEDED), (61.5, ended("ps/1", signal=15)),
+         Shows(did=["61.0 ask ps/1", "61.5 finish succeeded 0"])]),
+    "a server that ignores SIGTERM is killed": (
+        ps_follower,
+        [(3, ended("worker/0"), SUCCEEDED), (6, ended("ps/1", signal=9)),
+         Shows(did=["3.0 ask ps/1", f"{3 + GRACE} force ps/1", "6.0 finish succeeded 0"])]),
+    # TensorFlow 2's tutorial: the worker's branch of the script never returns.
+    "a worker script that joins its server does not hold up the end": (
+        ps_follower,
+        [Shows(done=False, rests=None), (3, events.Resting(found=(("worker/0", 2.0),))), Shows(rests=2.0),
+         (4, SUCCEEDED), (4.1, ended("worker/0", signal=15), ended("ps/1", signal=15)),
+         Shows(last="4.1 finish succeeded 0")]),
+    # It may have waited for the chief's end, and start its own work now; then it is waited for.
+    "a script that only serves is watched for a while after the chief's end": (
+        lambda play: play(2, mode="ps"),
+        [(1, ended("prepare"), reported(2)), (9, Beats(2, rests=2.0)), (9.5, ended("chief/0")),
+         (11, Beats(2, rests=2.0)), (30, Beats(2)), (31, Beats(2, rests=2.0)), Shows(""), (34, Beats(2, rests=2.0)),
+         Shows("3*.* succeeded 0")]),
+    # The next three follow mpirun's start at second 2.
+    "mpirun starts no rank": (
+        mpirun_started,
+        [(3, ended("mpirun", 0, "mpirun (Open MPI) 4.1.4\n")), (6, Beats(2, done=True)),
+         Shows("* failed 1: algo-1 mpirun (exit code 0): it started no rank*")]),
+    "mpirun never gets a rank up": (
+        mpirun_started,
+        [(40, Beats(2, ready=ready(), done=True)),
+         Shows(f"32.0 failed {START_TIMEOUT}: algo-1 mpirun (started no rank within 30 s)*")]),
+    "mpirun never gets one of its ranks up": (
+        mpirun_started,
+        [(40, Beats(2, ready=ready("rank 1"))),
+         Shows(f"32.0 failed {START_TIMEOUT}: algo-1 mpirun (did not start rank 0 of algo-1 within 30 s)*")]),
+    "an evaluator has time after the others' success": (
+        with_evaluator,
+        [(5, ended("worker/0"), reported(2, **EVALUATES)), (30, Beats(2, **EVALUATES)), (31, reported(2, done=True)),
+         Shows("31.0 succeeded 0")]),
+    "an evaluator does not hold the job for ever": (
+        with_evaluator,
+        [(5, ended("worker/0"), reported(2, **EVALUATES)), (70, Beats(2, **EVALUATES)), Shows("65.0 succeeded 0")]),
+    "an evaluator whose host is lost during a stop is no success": (
+        with_evaluator,
+        [(5, reported(2, **EVALUATES)), (6, STOP), (7, ended("worker/0")), (30,), Shows("* stopped 143")]),
+    "the evaluator's host reports that it still evaluates": (
+        lambda play: play(2, 2, evaluator="last"),
+        [(1, ended("prepare")), (2, informed()), Shows(did=["2.0 start worker/1", "2.0 start evaluator/0"]),
+         (5, ended("worker/1")), Shows(done=True, lingering=True), (9, ended("evaluator/0")), Shows(lingering=False)]),
+    "an evaluator that saves has its time though the coordinator is lost meanwhile": (
+        evaluators_host,
+        [(5, ended("worker/1"), STOP), (60,), Shows("", did=["5.0 ask evaluator/0"]), (61, ended("evaluator/0")),
+         Shows(last="61.0 finish stopped 143")]),
+    "an evaluator that fails fails the job": (
+        evaluators_host,
+        [(5, ended("evaluator/0", 1, RAISED)), Shows(cause="algo-2 evaluator/0 (exit code 1): ValueError: x")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
+def test_how_a_job_of_several_hosts_goes_on(play, start, history):
+    start(play).through(history)
 
 
 # --- the loop sleeps ---
@@ -157,28 +223,7 @@ def test_every_duty_is_in_some_plan(play):
     assert {spec.duty for plan in plans for spec in plan.processes} == set(Duty)
 
 
-# --- scripts that only serve, and what is waited for ---
-
-
-def test_a_worker_script_that_joins_its_server_does_not_hold_up_the_end(play):
-    """TensorFlow 2's tutorial: the worker's branch of the script never returns."""
-    p = ps_follower(play)
-    assert not p.last_told.done and p.last_told.rests is None
-    p.at(3, events.Resting(found=(("worker/0", 2.0),)))
-    assert p.last_told.rests == 2.0
-    p.through([(4, informed(outcome=outcome.succeeded())), (4.1, ended("worker/0", signal=15))])
-    p.at(4.1, ended("ps/1", signal=15))
-    assert p.what[-1] == "finish succeeded 0"
-
-
-def test_a_script_that_only_serves_is_watched_for_a_while_after_the_chiefs_end(play):
-    """It may have waited for that end, and start its own work now; then it is waited for."""
-    p = play(2, mode="ps").through([
-        (1, ended("prepare"), reported(2)), (9, Beats(2, rests=2.0)), (9.5, ended("chief/0")),
-        (11, Beats(2, rests=2.0)), (30, Beats(2)), (34, Beats(2, rests=2.0)),
-    ])  # fmt: skip
-    assert matches(p.verdict, "3*.* succeeded 0") and p.policy.facts.outcome_at > 31
-
+# --- what is waited for ---
 
 MARK = " (ENTRYPOINT_PS_WORKER_END)"
 LAST = "; without a mode of distribution the job ends with the last script"
@@ -213,75 +258,11 @@ def test_a_chief_whose_session_waits_for_a_server_that_nobody_starts_fails(play,
     assert matches(p.verdict, wanted if fails else "")
 
 
-# --- mpirun ---
-
-
-def ready(*ranks: str) -> frozenset[str]:
-    return frozenset({"prepare", "preflight", "host-key", "sshd", *ranks})
-
-
-START_TIMEOUT = int(ExitCode.START_TIMEOUT)
-MPIRUN = {
-    # what follows after mpirun's start at second 2, with a start timeout of 30 s: the verdict
-    "starts no rank": (
-        [(3, ended("mpirun", 0, "mpirun (Open MPI) 4.1.4\n")), (6, Beats(2, done=True))],
-        "* failed 1: algo-1 mpirun (exit code 0): it started no rank*"),
-    "never gets a rank up": (
-        [(40, Beats(2, ready=ready(), done=True))],
-        f"32.0 failed {START_TIMEOUT}: algo-1 mpirun (started no rank within 30 s)*"),
-    "never gets one of its ranks up": (
-        [(40, Beats(2, ready=ready("rank 1")))],
-        f"32.0 failed {START_TIMEOUT}: algo-1 mpirun (did not start rank 0 of algo-1 within 30 s)*"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("history, verdict", MPIRUN.values(), ids=MPIRUN)
-def test_mpirun_that_does_not_start_its_ranks_fails_the_job(play, history, verdict):
-    p = mpi_started(play, start_timeout=30).through(history)
-    assert matches(p.verdict, verdict), p.verdict
-
-
 @pytest.mark.parametrize("open_mpi, daemon", DAEMONS.items())
 def test_a_follower_reports_that_its_daemon_is_gone(play, open_mpi, daemon):
     p = mpi_started(play, me=2, open_mpi=open_mpi)
     p.through([(3, events.RankStarted(name="rank 1", pid=1)), (5, events.RankOrphaned(name="rank 1"))])
     assert p.last_told.cause.headline.startswith(f"algo-2 {daemon} (ended too early): Open MPI's daemon")
-
-
-def test_a_host_that_is_to_blame_but_answers_is_waited_for(play):
-    p = play(2, start_timeout=30).through([(1, ended("prepare")), (31, Beats(2, ready=frozenset()))])
-    assert p.blamed == "algo-2 (prepare did not end within 30 s)"
-    assert p.what[-1] != "finish failed 68"
-    p.at(p.now + 0.5, reported(2, ready=frozenset(), gone=True))
-    assert p.what[-1] == "finish failed 68"
-
-
-# --- the evaluator ---
-
-EVALUATES = {"done": True, "lingering": True}
-
-
-def with_evaluator(play, me: int = 1) -> Play:
-    p = play(2, me, evaluator="last", evaluator_grace=60)
-    return p.through([(1, ended("prepare")), (2, reported(2) if me == 1 else informed())])
-
-
-EVALUATOR = {
-    # what happens on the coordinator: the verdict
-    "has time after the others' success": (
-        [(5, ended("worker/0"), reported(2, **EVALUATES)), (30, Beats(2, **EVALUATES)), (31, reported(2, done=True))],
-        "31.0 succeeded 0"),
-    "does not hold the job for ever": (
-        [(5, ended("worker/0"), reported(2, **EVALUATES)), (70, Beats(2, **EVALUATES))], "65.0 succeeded 0"),
-    "is no success when its host is lost during a stop": (
-        [(5, reported(2, **EVALUATES)), (6, STOP), (7, ended("worker/0")), (30,)], "* stopped 143"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("history, verdict", EVALUATOR.values(), ids=EVALUATOR)
-def test_an_evaluator_on_another_host(play, history, verdict):
-    p = with_evaluator(play).through(history)
-    assert matches(p.verdict, verdict), p.verdict
 
 
 def test_an_evaluator_that_works_on_after_the_others_is_logged(play):
@@ -305,24 +286,3 @@ def test_what_happens_to_the_evaluator_while_we_stand_still_counts(play, silent)
         p.at(70.02, reported(2, done=True, cause=cause(process="evaluator/0"), gone=True))
     p.at(90)
     assert p.blamed.startswith("algo-2 (lost" if silent else "algo-2 evaluator/0 (exit code 3)")
-
-
-def test_the_evaluators_host_reports_that_it_still_evaluates(play):
-    p = with_evaluator(play, me=2)
-    assert p.since(2) == ["2.0 start worker/1", "2.0 start evaluator/0"]
-    p.at(5, ended("worker/1"))
-    assert p.last_told.done and p.last_told.lingering
-    p.at(9, ended("evaluator/0"))
-    assert not p.last_told.lingering
-
-
-def test_an_evaluator_that_saves_has_its_time_though_the_coordinator_is_lost_meanwhile(play):
-    p = with_evaluator(play, me=2).through([(5, ended("worker/1"), STOP), (60,)])
-    assert p.policy.facts.lost()
-    p.at(61, ended("evaluator/0"))
-    assert p.since(5) == ["5.0 ask evaluator/0", "61.0 finish stopped 143"]
-
-
-def test_an_evaluator_that_fails_fails_the_job(play):
-    p = with_evaluator(play, me=2).at(5, ended("evaluator/0", 1, RAISED))
-    assert p.last_told.cause.headline == "algo-2 evaluator/0 (exit code 1): ValueError: x"

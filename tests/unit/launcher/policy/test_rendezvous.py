@@ -1,7 +1,7 @@
 """Test rendezvous.py: missing hosts, unreachable hosts, differences between hosts; and what may start then."""
 
 import pytest
-from plays import STOP, UP, Beats, Play, ended, heartbeats, informed, matches, reported, running
+from plays import STOP, UP, Beats, Play, Shows, ended, heartbeats, informed, matches, reported, running
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.launcher.plan.plan import Flag
@@ -12,31 +12,8 @@ NO_ROUTE = "port 7979: No route to host"
 REFUSED = "port 7979: Connection refused"
 
 
-def test_scripts_start_when_every_host_is_prepared(play):
-    p = play(3).through([(1, ended("prepare")), (2, reported(2)), (3, reported(3))])
-    assert p.since(0) == ["0.0 start prepare", "3.0 start worker/0"]
-    assert p.last_told.ready == {("*", "prepare"), ("*", "preflight")}
-
-
-def test_a_follower_starts_when_the_coordinator_reports_that_all_are_ready(play):
-    p = play(3, 2).at(1, ended("prepare"))
-    assert p.last_told.ready == {"prepare"}
-    p.through([(2, informed(ready=frozenset())), (3, informed())])
-    assert p.since(0) == ["0.0 start prepare", "3.0 start worker/1"]
-
-
-def test_no_program_starts_before_all_hosts_reach_one_another(play):
-    p = play(2).through([(1, ended("prepare"), reported(2, ready=frozenset({"prepare"}))), (2, reported(2))])
-    assert p.since(0) == ["0.0 start prepare", "2.0 start worker/0"]
-
-
 def test_what_was_sent_before_anybody_was_there_is_repeated(play):
     assert [type(action) for action in play(3, 2).policy.repeat()] == [events.TellCoordinator]
-
-
-def test_worker_servers_wait_for_their_own_host_only_and_parameter_servers_for_all(play):
-    p = play(2, 2, mode="ps", ps_workers="server").through([(1, ended("prepare")), (2, informed())])
-    assert p.since(0) == ["0.0 start prepare", "1.0 start worker/0", "2.0 start ps/1"]
 
 
 CHIEF_FIRST = {
@@ -58,30 +35,6 @@ def test_workers_wait_for_the_chief(play, flags, listens, setting, starts):
     up = {("algo-1", "chief/0")} if listens else set()
     heartbeats(p, 70, ready=frozenset({("*", "prepare"), ("*", "preflight")} | up))
     assert [f"{starts} start worker/0"] == [line for line in p.since(0) if "worker" in line]
-
-
-def test_the_chief_reports_that_it_listens(play):
-    p = play(2, mode="ps").through([(1, ended("prepare"), reported(2)), (2, events.Listening(name="chief/0"))])
-    assert ("algo-1", "chief/0") in p.last_told.ready
-
-
-def test_public_keys_reach_the_hosts_that_need_them(play):
-    p = play(2, mode="mpi")
-    assert p.what == ["start prepare", "start host-key", "start client-key"]
-    p.at(1, events.PublicKey(name="known_hosts", key="K"), ended("host-key"))
-    p.at(1.1, events.PublicKey(name="authorized_keys", key="C"), ended("client-key"))
-    assert p.since(1) == ["1.0 write known_hosts: algo-1", "1.1 write authorized_keys: algo-1", "1.1 start sshd"]
-    assert dict(p.last_told.public_keys) == {"known_hosts": "K", "authorized_keys": "C"}
-    p.at(1.2, ended("prepare"), events.Listening(name="sshd"))
-    p.at(2, reported(2, ready=UP, public_keys=(("known_hosts", "L"),)))
-    assert p.since(2) == ["2.0 write known_hosts: algo-1, algo-2", "2.0 start mpirun"]
-
-
-def test_public_keys_that_the_plan_asks_nobody_for_are_not_taken(play):
-    """A follower's key would open the coordinator's own ssh; a name with a / would be a file somewhere else."""
-    p = play(2, mode="mpi")
-    p.at(1, reported(2, public_keys=(("authorized_keys", "E"), ("../../x", "E"), ("known_hosts", "L"))))
-    assert [line for line in p.since(1) if "write" in line] == ["1.0 write known_hosts: algo-2"]
 
 
 # --- hosts that are missing, or reach one another not ---
@@ -154,20 +107,62 @@ def test_which_host_is_blamed_when_a_job_cannot_start(play, start, history, verd
     assert matches(p.verdict, verdict), p.verdict
 
 
-def test_a_missing_host_is_shown_in_a_table_and_not_waited_for_at_the_end(play):
-    p = job(3, reachable={"algo-3": REFUSED}, start_timeout=60)(play).through([(70, Beats(2))])
-    assert p.outcome.cause.details.splitlines() == [
-        "host    name resolves  port answers                   last report",
-        "algo-3  10.0.0.1       port 7979: Connection refused  never",
-    ]
-    p.at(71, reported(2, gone=True))
-    assert p.what[-1] == "finish failed 68"
+READY = {("*", "prepare"), ("*", "preflight")}
+STORIES = {
+    # the job; what happens, and what is seen then
+    "scripts start when every host is prepared": (
+        lambda play: play(3),
+        [(1, ended("prepare")), (2, reported(2)), (3, reported(3)), Shows(did=["3.0 start worker/0"], ready=READY)]),
+    "a follower starts when the coordinator reports that all are ready": (
+        lambda play: play(3, 2),
+        [(1, ended("prepare")), Shows(ready={"prepare"}), (2, informed(ready=frozenset())), (3, informed()),
+         Shows(did=["3.0 start worker/1"])]),
+    "no program starts before all hosts reach one another": (
+        lambda play: play(2),
+        [(1, ended("prepare"), reported(2, ready=frozenset({"prepare"}))), (2, reported(2)),
+         Shows(did=["2.0 start worker/0"])]),
+    "hosts that share nothing need not reach one another": (
+        job(2, mode="single", reachable={"algo-2": NO_ROUTE}), [(1, reported(2)), Shows(did=["1.0 start script"])]),
+    "worker servers wait for their own host only and parameter servers for all": (
+        lambda play: play(2, 2, mode="ps", ps_workers="server"),
+        [(1, ended("prepare")), (2, informed()), Shows(did=["1.0 start worker/0", "2.0 start ps/1"])]),
+    "the chief reports that it listens": (
+        lambda play: play(2, mode="ps"),
+        [(1, ended("prepare"), reported(2)), (2, events.Listening(name="chief/0")),
+         Shows(ready=READY | {("algo-1", "chief/0")})]),
+    "public keys reach the hosts that need them": (
+        lambda play: play(2, mode="mpi"),
+        [(1, events.PublicKey(name="known_hosts", key="K"), ended("host-key")),
+         Shows(did=["1.0 write known_hosts: algo-1"]),
+         (1.1, events.PublicKey(name="authorized_keys", key="C"), ended("client-key")),
+         Shows(did=["1.1 write authorized_keys: algo-1", "1.1 start sshd"],
+               public_keys=(("known_hosts", "K"), ("authorized_keys", "C"))),
+         (1.2, ended("prepare"), events.Listening(name="sshd")),
+         (2, reported(2, ready=UP, public_keys=(("known_hosts", "L"),))),
+         Shows(did=["2.0 write known_hosts: algo-1, algo-2", "2.0 start mpirun"])]),
+    # A follower's key would open the coordinator's own ssh; a name with a / would be a file somewhere else.
+    "public keys that the plan asks nobody for are not taken": (
+        lambda play: play(2, mode="mpi"),
+        [(1, reported(2, public_keys=(("authorized_keys", "E"), ("../../x", "E"), ("known_hosts", "L")))),
+         Shows(did=["1.0 write known_hosts: algo-2"])]),
+    "a follower that finds no coordinator ends": (
+        job(2, 2, reachable=None, start_timeout=60), [*every_second(70), Shows(last="*finish failed 68")]),
+    "a follower that the coordinator refuses ends": (
+        job(2, 2, reachable=None, start_timeout=60),
+        [*every_second(70, events.Rejected(host="algo-1", why=REJECTED)), Shows(last="*finish failed 78")]),
+    "a follower reports a host that it cannot reach": (
+        job(3, 2, reachable={"algo-3": NO_ROUTE}),
+        [(1, informed(ready=frozenset())), (130, Beats(ready=frozenset())),
+         Shows(cause=f"algo-2 (cannot reach algo-3): it is at 10.0.0.1, {NO_ROUTE}")]),
+    "a stop before the hosts have met is not held up by those that never came": (
+        lambda play: play(3),
+        [(0.5, STOP), (0.6, ended("prepare", signal=15)), (10,), Shows(last="2.0 finish stopped 143")]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("event, code", [((), 68), ((events.Rejected(host="algo-1", why=REJECTED),), 78)])
-def test_a_follower_that_finds_no_coordinator_ends(play, event, code):
-    p = job(2, 2, reachable=None, start_timeout=60)(play).through(every_second(70, *event))
-    assert p.what[-1] == f"finish failed {code}"
+@pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
+def test_how_hosts_find_one_another_and_start(play, start, history):
+    start(play).through(history)
 
 
 def test_every_host_looks_for_every_other_when_all_are_there(play):
@@ -176,25 +171,21 @@ def test_every_host_looks_for_every_other_when_all_are_there(play):
     p.at(1, ended("prepare"), informed(ready=frozenset(), assembled=False))
     assert not p.probed
     p.at(2, informed(ready=frozenset(), assembled=True))
-    assert p.probed == [("algo-1", "algo-3")]
-    assert "preflight" not in p.last_told.ready
+    assert p.probed == [("algo-1", "algo-3")] and "preflight" not in p.last_told.ready
     assert [reach.host for reach in p.last_told.unreached] == ["algo-3"]
     p.reachable = {}
     p.at(4, informed(ready=frozenset()))
-    assert p.probed[-1] == ("algo-3",)
-    assert "preflight" in p.last_told.ready
+    assert p.probed[-1] == ("algo-3",) and "preflight" in p.last_told.ready
 
 
-def test_a_follower_reports_a_host_that_it_cannot_reach(play):
-    p = job(3, 2, reachable={"algo-3": NO_ROUTE})(play).at(1, informed(ready=frozenset()))
-    heartbeats(p, 130, ready=frozenset())
-    assert p.last_told.cause.headline == f"algo-2 (cannot reach algo-3): it is at 10.0.0.1, {NO_ROUTE}"
-    assert p.last_told.cause.code == ExitCode.START_TIMEOUT
-
-
-def test_hosts_that_share_nothing_need_not_reach_one_another(play):
-    p = job(2, mode="single", reachable={"algo-2": NO_ROUTE})(play).at(1, reported(2))
-    assert p.what == ["start prepare", "start script"]
+def test_a_missing_host_is_shown_in_a_table_and_not_waited_for_at_the_end(play):
+    p = job(3, reachable={"algo-3": REFUSED}, start_timeout=60)(play).through([(70, Beats(2))])
+    assert p.outcome.cause.details.splitlines() == [
+        "host    name resolves  port answers                   last report",
+        "algo-3  10.0.0.1       port 7979: Connection refused  never",
+    ]
+    p.at(71, reported(2, gone=True))
+    assert p.what[-1] == "finish failed 68"
 
 
 def test_missing_hosts_are_logged_every_ten_seconds(play):
@@ -212,11 +203,6 @@ def test_unprepared_and_unreached_hosts_are_logged(play):
         "algo-2 cannot reach algo-3 (10 s): its name does not resolve: Name or service not known",
         "waiting for prepare of algo-3 (10 s)",
     ]
-
-
-def test_a_stop_before_the_hosts_have_met_is_not_held_up_by_those_that_never_came(play):
-    p = play(3).through([(0.5, STOP), (0.6, ended("prepare", signal=15)), (10,)])
-    assert p.since(1) == ["2.0 finish stopped 143"]
 
 
 # --- hosts that differ ---

@@ -8,9 +8,9 @@ from plays import (
     UP,
     Beats,
     Play,
+    Shows,
     cause,
     ended,
-    heartbeats,
     informed,
     mpi_started,
     reported,
@@ -44,48 +44,63 @@ def test_a_process_that_ends_late_neither_prevents_another_attempt_nor_counts_in
     assert p.outcome == outcome.succeeded()
 
 
-def tried_again(play, me: int = 1, **settings) -> Play:
-    """Return a job whose first attempt has just been given up; it is 5.1 s old."""
-    p = running(play, me=me, restarts=2, restart_backoff=3, **settings)
-    if me == 1:
-        return p.at(5, ended("worker/0", signal=9))
-    return p.at(5, informed(attempt=1, go=False, ready=frozenset())).at(5.1, ended("worker/1", signal=15))
+def tried_again(play) -> Play:
+    """Return a job whose first attempt has just been given up; it is 5 s old."""
+    return running(play, restarts=2, restart_backoff=3).at(5, ended("worker/0", signal=9))
 
 
-def test_a_killed_script_is_tried_again_everywhere(play):
-    p = tried_again(play)
-    assert p.since(5) == ["5.0 sweep, keep nothing"]
-    assert (p.last_told.attempt, p.last_told.go) == (1, False)
-    p.at(5.5, reported(2, attempt=1), reported(3, attempt=0, cause=cause(3)))  # a symptom of the old attempt
-    p.at(8.5, reported(2, attempt=1), reported(3, attempt=0))
-    assert not p.last_told.go, "algo-3 is not clear yet"
-    p.at(9, reported(3, attempt=1))
-    assert p.since(8) == ["9.0 start worker/0"]
-    assert (p.last_told.attempt, p.last_told.go) == (1, True)
-    p.at(12, ended("worker/0"), reported(2, attempt=1, done=True), reported(3, attempt=1, done=True))
-    assert p.outcome == outcome.succeeded()
+ENDS = {"attempt": 1, "done": True, "clean": False, "stopping": True}
+STORIES = {
+    # the job; what happens, and what is seen then
+    # At first algo-3 is not clear, and reports a symptom of the old attempt.
+    "a killed script is tried again everywhere": (
+        lambda play: running(play, restarts=2, restart_backoff=3),
+        [(5, ended("worker/0", signal=9)), Shows(did=["5.0 sweep, keep nothing"], attempt=1, go=False),
+         (5.5, reported(2, attempt=1), reported(3, attempt=0, cause=cause(3))),
+         (8.5, reported(2, attempt=1), reported(3, attempt=0)), Shows(go=False),
+         (9, reported(3, attempt=1)), Shows(did=["9.0 start worker/0"], attempt=1, go=True),
+         (12, ended("worker/0"), *(reported(host, attempt=1, done=True) for host in (2, 3))),
+         Shows("12.0 succeeded 0")]),
+    "the back-off is kept and doubles, and there is no third restart": (
+        tried_again,
+        [(5.5, *AGAIN), (9, *AGAIN), Shows(did=["8.0 start worker/0"]), (10, ended("worker/0", signal=11)),
+         (10.5, reported(2, attempt=2), reported(3, attempt=2)), (17, Beats(2, 3, attempt=2)),
+         Shows(did=["10.0 sweep, keep nothing", "16.0 start worker/0"]),
+         (18, ended("worker/0", signal=11)), Shows("* algo-1 worker/0 (killed by SIGSEGV)")]),
+    "a follower clears and waits for go": (
+        lambda play: running(play, me=2, restarts=2),
+        [(5, informed(attempt=1, go=False, ready=frozenset())), (5.1, ended("worker/1", signal=15)),
+         Shows(did=["5.0 ask worker/1", "5.1 sweep, keep nothing"], attempt=1, done=False, cause=""),
+         (8, informed(attempt=1, go=False)), (9, informed(attempt=1)), Shows(did=["9.0 start worker/1"])]),
+    "a follower that is not clear reports nothing of the new attempt": (
+        lambda play: running(play, me=2, restarts=1),
+        [(5, informed(attempt=1, go=False, ready=frozenset())), Shows(attempt=0), (5 + GRACE,),
+         Shows(last="7.0 force worker/1")]),
+    "a lost host is not tried again": (
+        lambda play: running(play, restarts=5), [(12, Beats(3)), Shows("* algo-2 (lost*")]),
+    "a stop between two attempts ends the job": (
+        tried_again,
+        [(6, STOP, reported(2, **ENDS)), (6.1, reported(3, **ENDS)),
+         (6.2, reported(2, gone=True), reported(3, gone=True)), Shows(last="6.2 finish stopped 143")]),
+    "ssh daemons stay over a restart": (
+        lambda play: mpi_started(play, restarts=1).at(3, events.RankStarted(name="rank 0", pid=1)),
+        [(5, ended("rank 0", signal=9)), (5.6, ended("mpirun", 1)), (10, Beats(2, ready=UP, attempt=1)),
+         Shows(did=["5.3 force mpirun", "5.6 sweep, keep sshd", "8.3 start mpirun"])]),
+    "a worker server is started again alone": (
+        lambda play: play(2, 2, mode="ps", ps_workers="server", restarts=2).at(1, ended("prepare"), informed()),
+        [(5, ended("worker/0", signal=9)), Shows(cause=""), (10, Beats()), Shows(did=["8.0 start worker/0"]),
+         (11, ended("worker/0", signal=9)), (18, Beats()), (19, ended("worker/0", signal=9)),
+         Shows(cause="algo-2 worker/0 (ended too early, killed by SIGKILL)")]),
+    "a host that leaves during an old attempt ends the job": (
+        tried_again,
+        [(6, reported(2, attempt=0, cause=cause(2), gone=True), reported(3, attempt=1)), (7,),
+         Shows("* algo-2 (left before the end of the job)")]),
+}  # fmt: skip
 
 
-def test_the_back_off_is_kept_and_doubles(play):
-    p = tried_again(play).through([(5.5, *AGAIN), (9, *AGAIN), (10, ended("worker/0", signal=11))])
-    p.through([(10.5, reported(2, attempt=2), reported(3, attempt=2)), (17, Beats(2, 3, attempt=2))])
-    assert [line for line in p.since(5.1) if "start" in line] == ["8.0 start worker/0", "16.0 start worker/0"]
-    p.at(18, ended("worker/0", signal=11))
-    assert p.blamed == "algo-1 worker/0 (killed by SIGSEGV)", "no third restart"
-
-
-def test_a_follower_clears_and_waits_for_go(play):
-    p = tried_again(play, me=2)
-    assert p.last_told.attempt == 1 and not p.last_told.done and p.last_told.cause is None
-    p.through([(8, informed(attempt=1, go=False)), (9, informed(attempt=1))])
-    assert p.since(3) == ["5.0 ask worker/1", "5.1 sweep, keep nothing", "9.0 start worker/1"]
-
-
-def test_a_follower_that_is_not_clear_reports_nothing_of_the_new_attempt(play):
-    p = running(play, me=2, restarts=1).at(5, informed(attempt=1, go=False, ready=frozenset()))
-    assert p.last_told.attempt == 0
-    p.at(5 + GRACE)
-    assert p.since(5) == ["5.0 ask worker/1", "7.0 force worker/1"]
+@pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
+def test_how_a_job_is_tried_again(play, start, history):
+    start(play).through(history)
 
 
 KILLED = cause(2, code=137, what="killed by SIGKILL", restartable=True)
@@ -103,42 +118,6 @@ ATTEMPTS = {
 def test_only_what_may_go_well_another_time_is_tried_again(play, settings, happened, attempt):
     p = running(play, restarts=5, **settings).at(5, *happened)
     assert p.policy.facts.attempt.number == attempt and (p.outcome is None) == bool(attempt)
-
-
-def test_a_lost_host_is_not_tried_again(play):
-    p = running(play, restarts=5)
-    heartbeats(p, 12, 3)
-    assert p.blamed.startswith("algo-2 (lost")
-
-
-def test_a_stop_between_two_attempts_ends_the_job(play):
-    ends = {"attempt": 1, "done": True, "clean": False, "stopping": True}
-    p = tried_again(play).through([(6, STOP, reported(2, **ends)), (6.1, reported(3, **ends))])
-    p.at(6.2, reported(2, gone=True), reported(3, gone=True))
-    assert p.what[-1] == "finish stopped 143"
-
-
-def test_ssh_daemons_stay_over_a_restart(play):
-    p = mpi_started(play, restarts=1).at(3, events.RankStarted(name="rank 0", pid=1))
-    p.through([(5, ended("rank 0", signal=9)), (5.6, ended("mpirun", 1)), (10, Beats(2, ready=UP, attempt=1))])
-    assert p.since(5) == ["5.3 force mpirun", "5.6 sweep, keep sshd", "8.3 start mpirun"]
-
-
-def test_a_worker_server_is_started_again_alone(play):
-    p = play(2, 2, mode="ps", ps_workers="server", restarts=2).at(1, ended("prepare"), informed())
-    p.at(5, ended("worker/0", signal=9))
-    assert p.policy.facts.own_failure() is None
-    heartbeats(p, 10, 1)
-    assert p.since(2) == ["8.0 start worker/0"]
-    assert p.policy.facts.times_restarted("worker/0") == 1
-    p.through([(11, ended("worker/0", signal=9)), (18, Beats()), (19, ended("worker/0", signal=9))])
-    assert p.last_told.cause.headline == "algo-2 worker/0 (ended too early, killed by SIGKILL)"
-
-
-def test_a_host_that_leaves_during_an_old_attempt_ends_the_job(play):
-    p = tried_again(play)
-    p.through([(6, reported(2, attempt=0, cause=cause(2), gone=True), reported(3, attempt=1)), (7,)])
-    assert p.blamed == "algo-2 (left before the end of the job)"
 
 
 def test_a_rank_of_an_old_attempt_is_none_of_the_new_one(play):

@@ -5,12 +5,15 @@ from plays import (
     STOP,
     UP,
     Beats,
+    Play,
+    Shows,
     cause,
     ended,
+    following,
     heartbeats,
     informed,
-    matches,
     mpi,
+    mpi_following,
     mpi_started,
     reported,
     running,
@@ -18,7 +21,7 @@ from plays import (
 )
 
 from entrypoint.launcher.outcome import outcome
-from entrypoint.launcher.policy import events, messages
+from entrypoint.launcher.policy import events
 
 SAVES = {"stopping": True, "done": True}
 SAVED = [(6.5, *(reported(host, **SAVES) for host in (2, 3)))]
@@ -84,66 +87,77 @@ def test_how_the_coordinator_ends_its_processes(play, start, history, actions):
     assert sorted(p.since(3), key=lambda line: (float(line.split()[0]), line)) == actions
 
 
-STOPS = {
-    # what happens on the coordinator after a stop at second 5: the verdict
-    "all scripts save": ([(6, ended("worker/0"), reported(2, stopping=True)), *SAVED], "6.5 succeeded 0"),
+LEFT = [(7, *(reported(host, gone=True) for host in (2, 3)))]
+
+
+def stopped_follower(play) -> Play:
+    return stopped_job(play, me=2)
+
+
+def stuck(play) -> Play:
+    """Return a job with a process that survives SIGKILL."""
+    p = running(play, stop_grace=10, kill_timeout=4)
+    p.unkillable = ("pid 7 (python3), state D (uninterruptible sleep), waits in nfs_wait",)
+    return p
+
+
+STOPPED = informed(stopping=True, outcome=outcome.stopped())
+FAILED = informed(outcome=outcome.failed(cause(1)))
+STORIES = {
+    # the job; what happens, and what is seen then
+    "all scripts save": (
+        stopped_job,
+        [(6, ended("worker/0"), reported(2, stopping=True)), *SAVED, Shows("6.5 succeeded 0"), *LEFT,
+         Shows(last="7.0 finish succeeded 0")]),
     "one script does not save": (
-        [(6, ended("worker/0")), (6.5, reported(2, **SAVES, clean=False), reported(3, **SAVES))], "6.5 stopped 143"),
-    "a follower is lost meanwhile": ([(6, ended("worker/0")), (15, Beats(3, **SAVES))], "* stopped 143"),
+        stopped_job,
+        [(6, ended("worker/0")), (6.5, reported(2, **SAVES, clean=False), reported(3, **SAVES)),
+         Shows("6.5 stopped 143"), *LEFT, Shows(last="7.0 finish stopped 143")]),
+    "a lost follower does not hold up a stopped job": (
+        stopped_job,
+        [(6, ended("worker/0")), (15, Beats(3, **SAVES)), Shows("* stopped 143"), (16, reported(3, gone=True)), (30,),
+         Shows(last="*finish stopped 143")]),
+    "a late rank of a failed job is stopped": (
+        lambda play: play(2, 2, mode="mpi", processes_per_host=2).at(1, ended("prepare"), FAILED),
+        [(2, events.RankStarted(name="rank 2", pid=5)), Shows(did=["2.0 ask rank 2"])]),
+    "the ranks of a follower are stopped when the job has failed": (
+        mpi_following, [(5, ended("rank 2", signal=15), FAILED), Shows(did=["5.0 ask sshd", "5.0 ask rank 3"])]),
+    "a process that survives SIGKILL is given up": (
+        stuck,
+        [(5, STOP), (20, Beats(2, 3, **SAVES)), (21, reported(2, gone=True), reported(3, gone=True)),
+         Shows(did=["5.0 ask worker/0", "15.0 force worker/0", "19.0 inspect worker/0", "21.0 finish stopped 143"])]),
+    "the coordinator's stop stops a follower": (
+        following,
+        [(5, informed(stopping=True)), (6, ended("worker/1")), Shows(done=True, stopping=True), (7, STOPPED),
+         Shows(last="7.0 finish stopped 143")]),
+    "the coordinator is lost while the job stops": (
+        stopped_follower, [(6, ended("worker/1")), (30,), Shows(last="*finish stopped 143")]),
+    # The outcome is the coordinator's, as soon as it is there.
+    "a follower that is stopped before the coordinator appears reports it": (
+        lambda play: play(3, me=2),
+        [(0.5, STOP), (0.6, ended("prepare", signal=15)), (1.5,), Shows("", stopping=True),
+         (1.8, informed(stopping=True)), (5,), Shows(""), (6, STOPPED), Shows(last="6.0 finish stopped 143")]),
+    "a follower that is stopped before the coordinator appears does not wait for ever": (
+        lambda play: play(3, 2), [(1, ended("prepare")), (2, STOP), (60,), Shows(last="*finish stopped 143")]),
+    "a host is not done while a rank still saves": (
+        mpi_following,
+        [(5, informed(stopping=True)), (6, ended("rank 2")), Shows(done=False), (7, ended("rank 3")),
+         Shows(done=True, clean=True)]),
+    "a follower whose daemon goes after the stop reports nothing": (
+        lambda play: mpi_started(play, me=2),
+        [(3, events.RankStarted(name="rank 1", pid=1), STOP), (5, events.RankOrphaned(name="rank 1")),
+         Shows(cause="")]),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("history, verdict", STOPS.values(), ids=STOPS)
-def test_what_becomes_of_a_stopped_job(play, history, verdict):
-    p = stopped_job(play).through(history)
-    assert matches(p.verdict, verdict), p.verdict
-    p.through([(p.now + 0.1, reported(2, gone=True), reported(3, gone=True))])
-    assert p.what[-1] == f"finish {verdict.partition(' ')[2]}"
+@pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
+def test_how_a_job_stops(play, start, history):
+    start(play).through(history)
 
 
-def test_a_lost_follower_does_not_hold_up_a_stopped_job(play):
-    p = stopped_job(play).through(
-        [(6, ended("worker/0")), (15, Beats(3, **SAVES)), (16, reported(3, gone=True)), (30,)]
-    )
-    assert p.what[-1] == "finish stopped 143"
-
-
-def test_a_late_rank_of_a_failed_job_is_stopped(play):
-    p = mpi(play, me=2).at(5, ended("rank 2", signal=15), informed(outcome=outcome.failed(cause(1))))
-    assert sorted(p.since(4)) == ["5.0 ask rank 3", "5.0 ask sshd"]
-    p = play(2, 2, mode="mpi", processes_per_host=2)
-    p.at(1, ended("prepare"), informed(outcome=outcome.failed(cause(1))))
-    p.at(2, events.RankStarted(name="rank 2", pid=5))
-    assert p.since(2) == ["2.0 ask rank 2"]
-
-
-def test_a_process_that_survives_sigkill_is_given_up(play):
-    p = running(play, stop_grace=10, kill_timeout=4)
-    p.unkillable = ("pid 7 (python3), state D (uninterruptible sleep), waits in nfs_wait",)
-    p.through([(5, STOP), (20, Beats(2, 3, **SAVES)), (21, reported(2, gone=True), reported(3, gone=True))])
-    assert p.since(6) == ["15.0 force worker/0", "19.0 inspect worker/0", "21.0 finish stopped 143"]
+def test_a_process_that_survives_sigkill_is_logged_with_its_state(play):
+    p = stuck(play).through([(5, STOP), (20, Beats(2, 3, **SAVES))])
     assert f"worker/0 survives SIGKILL for 4 s and is left behind: {p.unkillable[0]}" in p.said
-
-
-def test_the_coordinators_stop_stops_a_follower(play):
-    p = running(play, me=2).at(5, informed(stopping=True))
-    p.at(6, ended("worker/1"))
-    assert p.last_told.done and p.last_told.stopping
-    p.at(7, informed(stopping=True, outcome=outcome.stopped()))
-    assert p.since(4) == ["5.0 ask worker/1", "7.0 finish stopped 143"]
-
-
-def test_the_coordinator_is_lost_while_the_job_stops(play):
-    assert stopped_job(play, me=2).through([(6, ended("worker/1")), (30,)]).what[-1] == "finish stopped 143"
-
-
-def test_a_follower_that_is_stopped_before_the_coordinator_appears_reports_it(play):
-    p = play(3, me=2).through([(0.5, STOP), (0.6, ended("prepare", signal=15)), (1.5,)])
-    assert p.outcome is None and p.last_told.stopping
-    p.through([(1.8, informed(stopping=True)), (5,)])
-    assert p.outcome is None  # it is the coordinator's now
-    p.at(6, informed(stopping=True, outcome=outcome.stopped()))
-    assert p.what[-1] == "finish stopped 143"
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -157,25 +171,9 @@ def test_a_follower_that_has_stopped_and_left_before_the_coordinator_appears_sto
     assert p.what[-1] == "finish stopped 143"
 
 
-def test_a_follower_that_is_stopped_before_the_coordinator_appears_does_not_wait_for_ever(play):
-    assert play(3, 2).through([(1, ended("prepare")), (2, STOP), (60,)]).what[-1] == "finish stopped 143"
-
-
-def test_a_host_is_not_done_while_a_rank_still_saves(play):
-    p = mpi(play, me=2).through([(5, informed(stopping=True)), (6, ended("rank 2"))])
-    assert not messages.report(p.policy.facts).done
-    p.at(7, ended("rank 3"))
-    assert messages.report(p.policy.facts).done and messages.report(p.policy.facts).clean
-
-
 def test_a_script_that_only_serves_has_the_whole_grace_when_it_is_terminated(play):
     p = ps(play, processes_per_host=2, stop_grace=10).at(2, events.Resting(found=(("worker/0", 2.0),)))
     p.through([(3, ended("chief/0"), reported(2, done=True)), (30, Beats(2, done=True))])
     whens = {what: float(when) for when, what in (each.split(maxsplit=1) for each in p.since(3))}
     assert 5.0 <= whens["ask worker/0"] < 6.0
     assert whens["force worker/0"] - whens["ask worker/0"] == pytest.approx(10, abs=0.2)
-
-
-def test_a_follower_whose_daemon_goes_after_the_stop_reports_nothing(play):
-    p = mpi_started(play, me=2).at(3, events.RankStarted(name="rank 1", pid=1), STOP)
-    assert p.at(5, events.RankOrphaned(name="rank 1")).last_told.cause is None

@@ -10,13 +10,16 @@ from plays import (
     UP,
     Beats,
     Play,
+    Shows,
     cause,
     ended,
+    following,
     heartbeats,
     informed,
     link_ended,
     matches,
     mpi,
+    mpi_following,
     mpi_started,
     reported,
     running,
@@ -60,7 +63,31 @@ def ps(play) -> Play:
     return p
 
 
+def stopped_at_4_8(error: float) -> list[tuple]:
+    """Return reports of a stop of algo-2, by a clock with this error, and of what the others did."""
+    stop = reported(2, ack=0, stopping=True, stopping_at=4.8, clock_error=error)
+    return [(5.1, stop), (6, *(reported(host, stopping=True, done=True) for host in (2, 3)))]
+
+
+def fails_at_5_05(error: float) -> list[tuple]:
+    """Return a stop at second 5 and the failure of algo-2 just after, by a clock with this error."""
+    raised = {"cause": cause(2), "cause_at": 5.05, "clock_error": error}
+    return [
+        (5, STOP),
+        (5.1, reported(2, **raised)),
+        (6, ended("worker/0"), reported(3, stopping=True, done=True)),
+        (6.1, reported(2, **raised, done=True, clean=False, stopping=True)),
+    ]
+
+
 ALSO = rank_3(SHUT_DOWN, LOW)
+# Both ranks of algo-2.
+BOTH = {
+    "done": True,
+    "ready": frozenset({"rank 2", "rank 3"}),
+    "exits": (("rank 2", "exit code 0", 4.0), ("rank 3", "exit code 0", 4.1)),
+}
+UNEVEN = "while rank 0 still trained): different numbers of batches? *Horovod has been shut down. This was caused by"
 VERDICTS = {
     # the job, what happens on the coordinator, and the verdict
     "the first of two failures counts": (
@@ -220,73 +247,114 @@ VERDICTS = {
         [(4, Beats(2, done=True)), (4, reported(3, done=True)), (5, STOP, reported(2, done=True)),
          (6, ended("worker/0"), reported(2, done=True, stopping=True)), (15, Beats(2, done=True, stopping=True))],
         "* succeeded 0"),
+    "a follower's failure before the stop counts without a coordinator": (
+        following, [(4.9, ended("worker/1", 1, RAISED)), (5, STOP), (30,)],
+        "* failed 1: algo-2 worker/1 (exit code 1): ValueError: x"),
+    # Its kernel had closed its connections, though that did not count yet.
+    "a coordinator that was killed before the stop is the cause": (
+        following,
+        [(4.5, link_ended(1), unreached(1)), (5, STOP), (6, ended("worker/1", signal=15), unreached(1)), (30,)],
+        f"* failed {LOST}: algo-1 (lost: its connection closed*"),
+    "a rank that ended well is the cause of a symptom that came before its report": (
+        mpi, [(5, failed("rank 0"), failed("rank 1")), (8, Beats(2)), (8.5, reported(2, **BOTH))],
+        f"8.5 failed 1: algo-2 rank 2 (ended with 0, as did 1 more, {UNEVEN}"),
+    "a rank that ended well is the cause of a symptom that came after its report": (
+        mpi, [(5, ended("rank 1"), reported(2, **BOTH)), (6, failed("rank 0"), reported(2, **BOTH)), (6.5,)],
+        f"6.3 failed 1: algo-1 rank 1 (ended with 0, as did 2 more, {UNEVEN}"),
+    "a rank that ended well is not the cause if there is a better one": (
+        mpi,
+        [(4, reported(2, **BOTH)), (5, failed("rank 0"), reported(2, **BOTH)), (5.1, ended("rank 1", 1, RAISED)), (6,)],
+        "5.1 failed 1: algo-1 rank 1 (exit code 1): ValueError: x"),
+    # Clocks do not show that the stop came first: under load an exchange takes long, and they are known less well.
+    "a failure counts if a stop on another host may have come later": (
+        running, [(2.1, *NOT_ASKED), (4.9, ended("worker/0", 1, RAISED)), *stopped_at_4_8(error=0.2)],
+        "* failed 1: algo-1 worker/0 *"),
+    "a failure does not count if a stop on another host came first": (
+        running, [(2.1, *NOT_ASKED), (4.9, ended("worker/0", 1, RAISED)), *stopped_at_4_8(error=0.05)],
+        "* stopped 143"),
+    "a failure counts if it may have come before the stop": (running, fails_at_5_05(error=0.1), "* failed 3: algo-2 *"),
+    "a failure does not count if the stop came first": (running, fails_at_5_05(error=0.01), "* stopped 143"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("start, history, verdict", VERDICTS.values(), ids=VERDICTS)
-def test_the_coordinators_verdict(play, start, history, verdict):
+def test_the_verdict(play, start, history, verdict):
     p = start(play).through(history)
     assert matches(p.verdict, verdict), p.verdict
 
 
-FOLLOWERS = {
-    # what happens on a follower, and the verdict
-    "a failure before the stop counts without a coordinator": (
-        [(4.9, ended("worker/1", 1, RAISED)), (5, STOP), (30,)],
-        "* failed 1: algo-2 worker/1 (exit code 1): ValueError: x"),
-    # Its kernel had closed its connections, though that did not count yet.
-    "a coordinator that was killed before the stop is the cause": (
-        [(4.5, link_ended(1), unreached(1)), (5, STOP), (6, ended("worker/1", signal=15), unreached(1)), (30,)],
-        f"* failed {LOST}: algo-1 (lost: its connection closed*"),
+def two_workers(play) -> Play:
+    """Return a follower with two workers that run."""
+    return play(2, 2, processes_per_host=2).through([(1, ended("prepare")), (2, informed())])
+
+
+def dies(process: str) -> events.Looked:
+    """Return what a look at the output of processes shows when this one has raised an exception."""
+    return events.Looked(found=((process, "ValueError: x", "Traceback"),))
+
+
+DYING, NOBODY_DIES = dies("worker/1"), events.Looked(found=())
+ASKED = informed(poll=1, ready=frozenset({("*", "prepare"), ("algo-1", "client-key"), ("algo-1", "mpirun")}))
+FAILURE = outcome.failed(cause(2))
+STORIES = {
+    # the job; what happens, and what is seen then
+    "a follower's failure ends the job everywhere": (
+        running,
+        [(5, reported(2, done=True, clean=False, cause=cause(2))), Shows(did=["5.0 ask worker/0"], outcome=FAILURE),
+         (5.1, ended("worker/0", signal=15)), (5.2, reported(2, gone=True), reported(3, gone=True)),
+         Shows(did=["5.2 finish failed 3"])]),
+    # Another host was quicker: that is the verdict, here too.
+    "a follower reports its failure at once and waits for the verdict": (
+        following,
+        [(5, ended("worker/1", 3, RAISED)), Shows("", cause="algo-2 worker/1 (exit code 3): ValueError: x"),
+         (5.1, informed(outcome=outcome.failed(cause(3, error="KeyError: y")))),
+         Shows("* failed 3: algo-3 *", last="5.1 finish failed 3")]),
+    # The second end is our doing.
+    "the rest of a failing host is stopped at once": (
+        two_workers,
+        [(5, ended("worker/2", 3, RAISED)), Shows(did=["5.0 ask worker/3"]), (5.1, ended("worker/3", 1, RAISED)),
+         Shows(cause="algo-2 worker/2 *")]),
+    # Two processes end together; the one that only suffered is examined first.
+    "a symptom does not hide its cause on the same host": (
+        two_workers,
+        [(5, ended("worker/2", 1, SYMPTOM), ended("worker/3", 3, RAISED)),
+         Shows(cause="algo-2 worker/3 (exit code 3): ValueError: x")]),
+    "a symptom ends nothing": (
+        mpi,
+        [(5, failed("rank 0")), (5.1, failed("rank 1")), (5.2, reported(2, **ALSO)), (14, Beats(2, **ALSO)),
+         Shows("", did=[])]),
+    "a follower reports times by the coordinator's clock and answers a poll at once": (
+        following,
+        [(3, events.Informed(news=News(ready=frozenset({("*", "prepare")}), assembled=True), offset=1000.0)),
+         (5, ended("worker/1", 3, RAISED)), Shows(cause_at=1005.0, ack=0), (6, informed(poll=4)), Shows(ack=4)]),
+    "many causes are one poll": (
+        running,
+        [(2.1, *NOT_ASKED),
+         *((5 + n / 1000, reported(2, ack=0, cause=cause(2, LOW, error=f"Socket closed {n}"))) for n in range(20)),
+         Shows(poll=1)]),
+    "a process that raised and whose end takes long is reported as dying": (
+        following,
+        [(5, informed(poll=1)), (5.6, DYING), Shows(dying=True), (6, ended("worker/1", 1, RAISED)),
+         Shows(dying=False, cause="algo-2 worker/1 (exit code 1): ValueError: x")]),
+    # MPI_Abort can wait for ever.
+    "a process that raised and hangs is named": (
+        following,
+        [(5, informed(poll=1), DYING), (6, DYING), (7.1, DYING),
+         Shows(cause="algo-2 worker/1 (raised an exception and did not end): ValueError: x")]),
+    "a rank that raised and hangs is named beside its victim on the same host": (
+        mpi_following,
+        [(5, failed("rank 2")), Shows(cause="algo-2 rank 2 *"), (5.1, ASKED, dies("rank 3")), Shows(dying=True),
+         (6, ASKED, dies("rank 3")), (7, ASKED, dies("rank 3")), Shows(dying=True), (7.2, ASKED, dies("rank 3")),
+         Shows(dying=False, cause="algo-2 rank 3 (raised an exception and did not end): ValueError: x")]),
+    "a process that got over what it printed is not blamed": (
+        following,
+        [(5, informed(poll=1), DYING), (6, NOBODY_DIES), Shows(dying=False), (8, NOBODY_DIES), Shows(cause="")]),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("history, verdict", FOLLOWERS.values(), ids=FOLLOWERS)
-def test_a_followers_verdict_without_a_coordinator(play, history, verdict):
-    p = running(play, me=2).through(history)
-    assert matches(p.verdict, verdict), p.verdict
-
-
-def test_a_followers_failure_ends_the_job_everywhere(play):
-    p = running(play)
-    p.at(5, reported(2, done=True, clean=False, cause=cause(2)))
-    assert p.since(3) == ["5.0 ask worker/0"]
-    assert p.last_told.outcome == outcome.failed(cause(2))
-    p.at(5.1, ended("worker/0", signal=15))
-    p.at(5.2, reported(2, gone=True), reported(3, gone=True))
-    assert p.since(5.1) == ["5.2 finish failed 3"]
-
-
-def test_a_follower_reports_its_failure_at_once_and_waits_for_the_verdict(play):
-    p = running(play, me=2)
-    p.at(5, ended("worker/1", 3, RAISED))
-    assert p.last_told.cause.headline == "algo-2 worker/1 (exit code 3): ValueError: x"
-    assert "finish failed 3" not in p.what
-    first = cause(3, error="KeyError: y")  # another host was quicker: that is the verdict, here too
-    p.at(5.1, informed(outcome=outcome.failed(first)))
-    assert p.what[-1] == "finish failed 3" and "algo-3" in p.blamed
-
-
-def two_workers(play) -> Play:
-    """Return a follower with two workers that run."""
-    p = play(2, 2, processes_per_host=2)
-    p.through([(1, ended("prepare")), (2, informed())])
-    return p
-
-
-def test_the_rest_of_a_failing_host_is_stopped_at_once(play):
-    p = two_workers(play)
-    p.at(5, ended("worker/2", 3, RAISED))
-    assert p.since(3) == ["5.0 ask worker/3"]
-    p.at(5.1, ended("worker/3", 1, RAISED))  # is our doing
-    assert p.last_told.cause.process == "worker/2"
-
-
-def test_a_symptom_does_not_hide_its_cause_on_the_same_host(play):
-    """Two processes end together; the one that only suffered is examined first."""
-    p = two_workers(play)
-    p.at(5, ended("worker/2", 1, SYMPTOM), ended("worker/3", 3, RAISED))
-    assert p.last_told.cause.headline == "algo-2 worker/3 (exit code 3): ValueError: x"
+@pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
+def test_how_a_failure_becomes_known(play, start, history):
+    start(play).through(history)
 
 
 @pytest.mark.parametrize(
@@ -315,45 +383,12 @@ def test_a_lone_symptom_is_used_after_as_long_as_its_words_ask_for(play, error, 
     assert p.blamed.endswith(" (probably a symptom)") is marked
 
 
-def test_nothing_is_ended_by_a_symptom(play):
-    p = mpi(play)
-    p.through([(5, failed("rank 0")), (5.1, failed("rank 1")), (5.2, reported(2, **ALSO)), (14, Beats(2, **ALSO))])
-    assert p.outcome is None and "ask" not in " ".join(p.since(5))
-
-
 @pytest.mark.parametrize("output", ["", "loss 0.3\n", f"{TRACEBACK}{SHUT_DOWN}\n", RAISED + "goes on\n"])
 def test_a_rank_that_mpirun_terminated_and_that_raised_nothing_of_its_own_is_not_named(play, output):
     p = mpi(play)
     p.at(5, ended("rank 1", signal=15, output=output), ended("mpirun", 1, "MPI_ABORT was invoked on rank 3\n"))
     p.at(6.5, reported(2, done=True, **rank_3()))
     assert p.blamed == "algo-2 rank 3 (exit code 3): KeyError: 'x'"
-
-
-# Both ranks of algo-2.
-BOTH = {
-    "done": True,
-    "ready": frozenset({"rank 2", "rank 3"}),
-    "exits": (("rank 2", "exit code 0", 4.0), ("rank 3", "exit code 0", 4.1)),
-}
-UNEVEN = "while rank 0 still trained): different numbers of batches? *Horovod has been shut down*"
-EARLY_ENDS = {
-    # A rank that ended well is seen to end before or after what its end does to the others, which may be quicker.
-    "after the symptom": (
-        [(5, failed("rank 0"), failed("rank 1")), (8, Beats(2)), (8.5, reported(2, **BOTH))],
-        f"8.5 failed 1: algo-2 rank 2 (ended with 0, as did 1 more, {UNEVEN}"),
-    "before the symptom": (
-        [(5, ended("rank 1"), reported(2, **BOTH)), (6, failed("rank 0"), reported(2, **BOTH)), (6.5,)],
-        f"6.3 failed 1: algo-1 rank 1 (ended with 0, as did 2 more, {UNEVEN}"),
-    "beside a better cause": (
-        [(4, reported(2, **BOTH)), (5, failed("rank 0"), reported(2, **BOTH)), (5.1, ended("rank 1", 1, RAISED)), (6,)],
-        "5.1 failed 1: algo-1 rank 1 (exit code 1): ValueError: x"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("history, verdict", EARLY_ENDS.values(), ids=EARLY_ENDS)
-def test_a_rank_that_ended_well_before_the_others_is_the_cause_if_there_is_no_better_one(play, history, verdict):
-    p = mpi(play).through(history)
-    assert matches(p.verdict, verdict) and "symptom" not in p.verdict, p.verdict
 
 
 @pytest.mark.parametrize(
@@ -421,27 +456,6 @@ def test_what_was_known_before_the_stop_counts(play, heard, at, confidence, fail
     assert p.outcome == (outcome.failed(raised["cause"]) if fails else outcome.stopped())
 
 
-@pytest.mark.parametrize("error, fails", [(0.1, True), (0.01, False)])
-def test_a_failure_counts_if_the_clocks_do_not_show_that_the_stop_came_first(play, error, fails):
-    """Under load an exchange between hosts takes long, and the difference of their clocks is known less well."""
-    raised = {"cause": cause(2), "cause_at": 5.05, "clock_error": error}
-    p = running(play).through([
-        (5, STOP), (5.1, reported(2, **raised)), (6, ended("worker/0"), reported(3, stopping=True, done=True)),
-        (6.1, reported(2, **raised, done=True, clean=False, stopping=True)),
-    ])  # fmt: skip
-    assert p.outcome == (outcome.failed(cause(2)) if fails else outcome.stopped())
-
-
-@pytest.mark.parametrize("error, kind", [(0.2, "failed"), (0.05, "stopped")])
-def test_a_failure_counts_if_a_stop_on_another_host_may_have_come_later(play, error, kind):
-    p = running(play).through([
-        (2.1, *NOT_ASKED), (4.9, ended("worker/0", 1, RAISED)),
-        (5.1, reported(2, ack=0, stopping=True, stopping_at=4.8, clock_error=error)),
-        (6, *(reported(host, stopping=True, done=True) for host in (2, 3))),
-    ])  # fmt: skip
-    assert p.outcome.kind == kind
-
-
 def test_a_better_measurement_of_the_clock_changes_no_order_of_what_happened_on_one_host(play):
     p = running(play, me=2)
     p.at(3, events.Informed(news=p.policy.facts.hosts.news, offset=1000.2, error=0.3))
@@ -453,29 +467,19 @@ def test_a_better_measurement_of_the_clock_changes_no_order_of_what_happened_on_
     assert p.last_told.clock_error >= 0.3
 
 
-def test_a_follower_answers_a_poll_at_once_and_reports_times_by_the_coordinators_clock(play):
-    p = running(play, me=2)
-    p.at(3, events.Informed(news=News(ready=frozenset({("*", "prepare")}), assembled=True), offset=1000.0))
-    p.at(5, ended("worker/1", 3, RAISED))
-    assert (p.last_told.cause_at, p.last_told.ack) == (1005.0, 0)
-    p.at(6, informed(poll=4))
-    assert p.last_told.ack == 4
-
-
-def test_many_causes_are_one_poll(play):
-    p = running(play)
-    p.at(2.1, *NOT_ASKED)
-    for number in range(20):
-        p.at(5 + number / 1000, reported(2, ack=0, cause=cause(2, LOW, error=f"Socket closed {number}")))
-    assert p.last_told.poll == 1
-
-
 @pytest.mark.parametrize("open_mpi, expected", [(ORTE, LOW), (PRRTE, Confidence.HIGH)])
 def test_only_mpirun_of_open_mpi_4_may_have_killed_a_rank(play, open_mpi, expected):
     """PRRTE does not reach it, since it is in its own session."""
     p = mpi(play, me=2, open_mpi=open_mpi)
     p.at(5, ended("rank 2", output="sum 4\n", signal=9))
     assert p.last_told.cause.confidence is expected
+
+
+def test_a_host_that_is_asked_looks_at_what_its_processes_print(play):
+    p = following(play)
+    assert not p.looked
+    p.through([(5, informed(poll=1)), (5.5,)])
+    assert p.looked[0] == ("worker/1",) and len(p.looked) in (4, 5), "after 0, 0.1, 0.2 and 0.4 s, about"
 
 
 def test_a_lack_of_memory_is_the_cause_and_is_not_tried_again(play):
@@ -485,46 +489,6 @@ def test_a_lack_of_memory_is_the_cause_and_is_not_tried_again(play):
     told = p.last_told.cause
     assert told.headline == "algo-2 rank 1 (killed by SIGKILL, out of memory): the kernel killed 1 process"
     assert (told.confidence, told.restartable) == (Confidence.HIGH, False)
-
-
-DYING = events.Looked(found=(("worker/1", "ValueError: x", "Traceback"),))
-
-
-def test_a_host_that_is_asked_looks_at_what_its_processes_print(play):
-    p = running(play, me=2)
-    assert not p.looked
-    p.at(5, informed(poll=1))
-    p.at(5.5)
-    assert p.looked[0] == ("worker/1",) and len(p.looked) in (4, 5), "after 0, 0.1, 0.2 and 0.4 s, about"
-    p.at(5.6, DYING)
-    assert p.last_told.dying
-    p.at(6, ended("worker/1", 1, RAISED))
-    assert not p.last_told.dying and p.last_told.cause.headline == "algo-2 worker/1 (exit code 1): ValueError: x"
-
-
-def test_a_process_that_raised_and_hangs_is_named(play):
-    """MPI_Abort can wait for ever."""
-    p = running(play, me=2).through([(5, informed(poll=1), DYING), (6, DYING), (7.1, DYING)])
-    assert p.last_told.cause.headline == "algo-2 worker/1 (raised an exception and did not end): ValueError: x"
-
-
-def test_a_rank_that_raised_and_hangs_is_named_beside_its_victim_on_the_same_host(play):
-    p = mpi(play, me=2)
-    p.at(5, failed("rank 2"))
-    assert p.last_told.cause.process == "rank 2"
-    up = frozenset({("*", "prepare"), ("algo-1", "client-key"), ("algo-1", "mpirun")})
-    raised = events.Looked(found=(("rank 3", "ValueError: x", "Traceback"),))
-    for at in (5.1, 6, 7, 7.2):
-        p.at(at, informed(poll=1, ready=up), raised)
-        assert p.last_told.dying is (at < 7.2)
-    assert p.last_told.cause.headline == "algo-2 rank 3 (raised an exception and did not end): ValueError: x"
-
-
-def test_a_process_that_got_over_what_it_printed_is_not_blamed(play):
-    p = running(play, me=2).through([(5, informed(poll=1), DYING), (6, events.Looked(found=()))])
-    assert not p.last_told.dying
-    p.at(8, events.Looked(found=()))
-    assert p.last_told.cause is None
 
 
 def test_nothing_is_looked_at_when_nothing_is_wrong(play):
