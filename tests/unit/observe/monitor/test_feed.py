@@ -1,4 +1,4 @@
-"""Test the launcher's side of the monitor, and what happens to a monitor that is attacked."""
+"""Test both ends of the launcher's link to its monitor, and what happens to a monitor that is attacked."""
 
 import json
 import os
@@ -7,12 +7,14 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
 from builders import read as job_of
 from waiting import eventually
 
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.observe.monitor import feed as feeds
 from entrypoint.observe.monitor.feed import Feed
+from entrypoint.observe.monitor.monitor import Messages
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.record import lines
 from entrypoint.record.lines import EndedLine, OutcomeLine, ProcessLine
@@ -168,3 +170,37 @@ def test_a_host_without_another_process_says_so_and_tries_again(tmp_path, monkey
 def test_records_that_are_gone_are_not_advised_to_be_read(tmp_path):
     (words,) = make_report(tmp_path / "record", tmp_path / "gone/report.html", within=120)
     assert "the records are gone from" in words and "entrypoint report" not in words
+
+
+# --- the monitor's end ---
+
+
+@pytest.fixture
+def pair():
+    launcher, monitor = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with launcher, monitor:
+        yield launcher, Messages(monitor)
+
+
+def test_lines_of_a_process_come_together_and_before_what_was_sent_later(pair):
+    launcher, inbox = pair
+    ended = b'["ended",1,"rank 0",0]'
+    for message in (b"Lrank 0\0a\n", b"Lrank 1\0x\n", b"Lrank 0\0b\n", ended, b"Urank 1\0" + b"70", b"Lrank 1\0y\n"):
+        launcher.send(message)
+    assert list(inbox.take()) == [
+        (b"L", "rank 0", b"a\nb\n"),
+        (b"L", "rank 1", b"x\n"),
+        (b"[", "", ended),
+        (b"U", "rank 1", b"70"),
+        (b"L", "rank 1", b"y\n"),
+    ]
+    assert not inbox.ended, "it may say more"
+    assert list(inbox.take()) == []
+
+
+def test_the_end_comes_after_all_that_was_sent(pair):
+    launcher, inbox = pair
+    launcher.send(b"Lrank 0\0last\n")
+    launcher.shutdown(socket.SHUT_WR)
+    assert list(inbox.take()) == [(b"L", "rank 0", b"last\n")]
+    assert inbox.ended
