@@ -128,22 +128,20 @@ def test_sample_is_distributed_as_the_request_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "given", "words"),
+    ("asked", "given", "words"),
     [
-        ("s3://rehearsed/rows/", {"other": "x"}, "--channel names other, and the request has training"),
-        ("s3://rehearsed/rows/", {"training": "nowhere"}, "there is no such folder"),
-        ("file:///nowhere/at/all", {}, "there is no such folder"),
-        ("fsx://somewhere", {}, "not an S3 path; pass a local copy"),
+        (request(), ["other"], "--channel names other, and the request has training"),
+        (request(), ["training"], "there is no such folder"),
+        (request("file:///nowhere/at/all"), [], "there is no such folder"),
+        (request("fsx://somewhere"), [], "not an S3 path; pass a local copy"),
+        (request(S3DataType="ManifestFile"), [], "a ManifestFile, and cannot be sampled"),
     ],
 )
-def test_channel_that_cannot_be_sampled_is_refused(tmp_path: Path, uri: str, given: dict[str, str], words: str) -> None:
+def test_channel_that_cannot_be_sampled_is_refused(
+    tmp_path: Path, asked: Request, given: list[str], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
-        origins(request(uri), {name: tmp_path / path for name, path in given.items()}, tmp_path)
-
-
-def test_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a ManifestFile, and cannot be sampled"):
-        origins(request(S3DataType="ManifestFile"), {}, tmp_path)
+        origins(asked, dict.fromkeys(given, tmp_path / "nowhere"), tmp_path)
 
 
 @pytest.fixture(scope="module")
