@@ -33,7 +33,7 @@ OF_BOTO3 = {
     "exported, timed": ("", f"get_ipython().run_cell_magic('time', '', '{CELL}')\n", set(), 1),
     "help and a long line": ("client?\n!aws s3 cp \\\n   a b\n", SUBMITS, set(), 1),
 }
-DEFAULT = ("plain", "raw lines", "exported, timed")  # of these, each kind once; the others are `more`
+DEFAULT = ("plain", "nothing", "raw lines", "exported, timed")  # of these, each kind once; the others are `more`
 
 TF = "from sagemaker.tensorflow import TensorFlow\n"
 AS_V2 = "framework_version='2.14', image_uri=IMAGE, instance_count=2, instance_type='ml.c5.xlarge', "

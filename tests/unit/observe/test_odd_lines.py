@@ -18,10 +18,11 @@ from entrypoint.record.lines import WRONG
 from entrypoint.record.read import lines_of
 
 AT = BEGAN + 20
+ENDLESS = ["sample", AT, 1e17, {"cpu": [1, 1]}, {}, {}]  # in so many seconds, hosts should have exchanged something
 ODD = [
+    ENDLESS,
     ["sample", AT, 0, {"cpu": [1, 1]}, {}, {}],
     ["sample", AT, -5, {}, {}, {}],
-    ["sample", AT, 1e17, {"cpu": [1, 1]}, {}, {}],
     ["sample", AT, 1, {"gpus": [[1, 2, 0, 3], [1]]}, {}, {}],
     ["sample", AT, 1, {"fifos": {"train": [1, 0]}}, {}, {}],
     ["sample", AT, 1, {}, {}, {"algo-2": [1]}],
@@ -32,6 +33,7 @@ ODD = [
     ["model", AT, "script", {"weights": "many"}],
     ["model", AT, "script", {"weights": 10**400, "dense": float("nan"), "workers": [2], "strategy": ["x"]}],
     ["process", AT + 1, "", {}],
+    ["process", AT + 1, "script", {}],
     ["ended", AT, "unknown", "exit code 0"],
     ["host", AT, {"rules": "nothing=1", "hosts": []}],
     ["unheard-of", AT, 1, 2, 3],
@@ -47,11 +49,12 @@ def test_an_odd_line_spoils_no_reader(line, tmp_path):
     record.lines += [line] * 3
     data = record.data
     assert len([*lines_of(data)]) == good + 3, "it is well-formed"
-    view, points, together = View(), Points("algo-1"), Together(["algo-1"])
+    view, points, together = View(), Points("algo-1"), Together(["algo-1", "algo-2"])
     for each in lines_of(data):
-        for note in (view.note, together.note):
+        for host, note in (("algo-1", view.note), *((host, together.note) for host in ("algo-1", "algo-2", "algo-7"))):
             with contextlib.suppress(*WRONG):  # as the coordinator's monitor does
-                note("algo-1", each)
+                note(host, each)
+        assert together.look() is None or line is ENDLESS, "no verdict comes of it"
     state = json.loads(json.dumps(view.state(BEGAN + 40), allow_nan=False))
     assert state["outcome"]["kind"] == "succeeded" and state["hosts"][0]["cpu"] == 0.562
     assert next(each for each in state["hosts"][0]["processes"] if each["name"] == "script")["ended"] == "exit code 0"

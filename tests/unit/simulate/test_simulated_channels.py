@@ -1,5 +1,6 @@
 """Test channels of `entrypoint local`: their options, each host's objects, and the contents of FIFOs."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import struct
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,14 @@ def rows(tmp_path) -> Path:
 
 
 KEYS = ["B", "a/y", "a/z", "a0", "b"]
+
+
+def objects(tmp_path: Path, *contents: bytes) -> Path:
+    """Make a folder of objects with these contents, in order of their keys; return its path."""
+    (tmp_path / "objects").mkdir()
+    for number, content in enumerate(contents):
+        (tmp_path / "objects" / str(number)).write_bytes(content)
+    return tmp_path / "objects"
 
 
 # --- what is asked for ---
@@ -212,19 +222,20 @@ def test_library_has_the_same_rule_of_what_is_data(name):
 
 
 def test_empty_object_beside_gzip_is_streamed(fed, tmp_path):
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows/a").touch()
-    (tmp_path / "rows/b").write_bytes(gzip.compress(b"two"))
-    channel = pipe(tmp_path / "rows", compression=Compression.GZIP)
+    channel = pipe(objects(tmp_path, b"", gzip.compress(b"two")), compression=Compression.GZIP)
     channel.check()
     with fed(channel) as job:
         assert job.read(0) == b"two"
 
 
+def listed(tmp_path: Path, *entries: object, **options) -> LocalChannel:
+    """Return a channel of a manifest with these entries."""
+    (tmp_path / "list").write_text(json.dumps(entries))
+    return LocalChannel(name="train", source=tmp_path / "list", **options)
+
+
 def test_manifest_names_the_objects(rows, tmp_path):
-    manifest = tmp_path / "list.json"
-    manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "a/z"]))
-    channel = LocalChannel(name="train", source=manifest, distribution=SHARDED)
+    channel = listed(tmp_path, {"prefix": "rows/"}, "b", "a/z", distribution=SHARDED)
     channel.check()
     assert keys(channel, 0, 2) == ["b"]
     deliver([channel], tmp_path, tmp_path / "parts", 1, 2)
@@ -232,17 +243,13 @@ def test_manifest_names_the_objects(rows, tmp_path):
 
 
 def test_manifest_may_name_an_object_twice(rows, tmp_path):
-    manifest = tmp_path / "list.json"
-    manifest.write_text(json.dumps([{"prefix": "rows/"}, "b", "b"]))
-    deliver([LocalChannel(name="train", source=manifest)], tmp_path, tmp_path / "parts", 0, 1)
+    deliver([listed(tmp_path, {"prefix": "rows/"}, "b", "b")], tmp_path, tmp_path / "parts", 0, 1)
     assert [path.name for path in (tmp_path / "parts/train").iterdir()] == ["b"]
 
 
 def test_manifest_of_s3_names_copies_beside_it(rows, tmp_path):
     (tmp_path / "bucket").symlink_to(rows)
-    manifest = tmp_path / "list.json"
-    manifest.write_text(json.dumps([{"prefix": "s3://bucket/a/"}, "z"]))
-    assert LocalChannel(name="train", source=manifest).entries[0].parts == (tmp_path / "bucket/a/z",)
+    assert listed(tmp_path, {"prefix": "s3://bucket/a/"}, "z").entries[0].parts == (tmp_path / "bucket/a/z",)
 
 
 AUGMENTED = """\
@@ -296,46 +303,45 @@ def test_malformed_manifest_is_refused(rows, tmp_path, content):
 
 
 def test_key_that_leads_out_of_the_channel_is_refused(rows, tmp_path):
-    (tmp_path / "list").write_text(json.dumps([{"prefix": "rows/a/"}, "../b"]))
     with pytest.raises(ConfigError, match="leads out"):
-        deliver([LocalChannel(name="train", source=tmp_path / "list")], tmp_path, tmp_path / "parts", 0, 1)
+        deliver([listed(tmp_path, {"prefix": "rows/a/"}, "../b")], tmp_path, tmp_path / "parts", 0, 1)
 
 
 # --- what comes out of the FIFOs ---
 
 
+class Fed:
+    """The FIFOs of the channel "train", pass after pass."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.problems = folder, list[str]()
+
+    def open(self, number: int):
+        path = self.folder / f"train_{number}"
+        eventually(path.exists, LONG, f"FIFO {path}")
+        return path.open("rb")
+
+    def read(self, number: int) -> bytes:
+        with self.open(number) as file:
+            return file.read()
+
+
 @pytest.fixture
 def fed(tmp_path):
-    """Feed a channel of one host; return pass after pass. Nothing of it may be left."""
+    """Return a context that feeds a channel of one host. Nothing of it may be left."""
     before = set(threading.enumerate())
     folder = tmp_path / "input"
     folder.mkdir()
-    problems: list[str] = []
 
-    class Fed:
-        def __init__(self, channel: LocalChannel) -> None:
-            self.channel, self.problems = channel, problems
-            self.around = feeding([Stream(channel=channel, folder=folder, rank=0, hosts=1)], problems.append)
+    @contextlib.contextmanager
+    def fed(channel: LocalChannel) -> Iterator[Fed]:
+        job = Fed(folder)
+        with feeding([Stream(channel=channel, folder=folder, rank=0, hosts=1)], job.problems.append):
+            yield job
+        assert set(threading.enumerate()) == before
+        assert not list(folder.iterdir())
 
-        def __enter__(self) -> "Fed":
-            self.around.__enter__()
-            return self
-
-        def __exit__(self, *how) -> None:
-            self.around.__exit__(*how)
-            assert set(threading.enumerate()) == before
-            assert not list(folder.iterdir())
-
-        def open(self, number: int):
-            path = folder / f"{self.channel.name}_{number}"
-            eventually(path.exists, LONG, f"FIFO {path}")
-            return path.open("rb")
-
-        def read(self, number: int) -> bytes:
-            with self.open(number) as file:
-                return file.read()
-
-    return Fed
+    return fed
 
 
 def records(stream: bytes) -> list[bytes]:
@@ -351,40 +357,28 @@ def records(stream: bytes) -> list[bytes]:
     return found
 
 
-def test_each_pass_has_its_fifo(fed, rows):
-    with fed(pipe(rows)) as job:
-        for number in range(3):
-            assert job.read(number) == b"<B><a/y><a/z><a0><b>"
-
-
-def test_each_pass_is_streamed_in_another_order(fed, rows):
-    channel = pipe(rows, shuffle=3)
+@pytest.mark.parametrize("shuffle", [None, 3])
+def test_each_pass_has_its_fifo_and_is_streamed_in_its_own_order(fed, rows, shuffle):
+    channel = pipe(rows, shuffle=shuffle)
     with fed(channel) as job:
         streams = [job.read(number) for number in range(4)]
     assert streams == ["".join(f"<{key}>" for key in keys(channel, 0, 1, n)).encode() for n in range(4)]
-    assert len(set(streams)) > 1
+    assert (len(set(streams)) > 1) is bool(shuffle)
 
 
 def test_large_and_empty_objects_arrive_whole(fed, tmp_path):
     content = os.urandom(5_000_001)
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows/0").touch()
-    (tmp_path / "rows/1").write_bytes(content)
-    with fed(pipe(tmp_path / "rows", wrapper=Wrapper.RECORD_IO)) as job:
+    with fed(pipe(objects(tmp_path, b"", content), wrapper=Wrapper.RECORD_IO)) as job:
         assert records(job.read(0)) == [b"", content]
 
 
 @pytest.mark.parametrize("wrapper", Wrapper)
 def test_gzip_is_expanded(fed, tmp_path, wrapper):
-    (tmp_path / "rows").mkdir()
     texts = [b"one\n" * 1_000_000, b"two"]
-    for name, text in zip("ab", texts, strict=True):
-        (tmp_path / "rows" / name).write_bytes(gzip.compress(text, 1))
-    with fed(pipe(tmp_path / "rows", compression=Compression.GZIP, wrapper=wrapper)) as job:
+    source = objects(tmp_path, *(gzip.compress(text, 1) for text in texts))
+    with fed(pipe(source, compression=Compression.GZIP, wrapper=wrapper)) as job:
         found = job.read(0)
-    assert (records(found) if wrapper is Wrapper.RECORD_IO else [found]) == (
-        texts if wrapper is Wrapper.RECORD_IO else [b"".join(texts)]
-    )
+    assert records(found) == texts if wrapper is Wrapper.RECORD_IO else found == b"".join(texts)
 
 
 def test_attributes_are_streamed_in_the_order_asked_for(fed, rows, tmp_path):
@@ -395,9 +389,7 @@ def test_attributes_are_streamed_in_the_order_asked_for(fed, rows, tmp_path):
 
 
 def test_reader_that_closes_early_gets_the_next_pass(fed, tmp_path):
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows/large").write_bytes(bytes(8_000_000))
-    with fed(pipe(tmp_path / "rows")) as job:
+    with fed(pipe(objects(tmp_path, bytes(8_000_000)))) as job:
         with job.open(0) as file:
             assert file.read(10) == bytes(10)
         assert len(job.read(1)) == 8_000_000
@@ -417,9 +409,8 @@ def test_end_of_feeding_waits_for_no_reader(fed, tmp_path, rows):
 
 
 def test_object_that_ends_too_early_is_told(fed, tmp_path):
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows/a").write_bytes(gzip.compress(os.urandom(100_000))[:50_000])
-    with fed(pipe(tmp_path / "rows", compression=Compression.GZIP)) as job:
+    source = objects(tmp_path, gzip.compress(os.urandom(100_000))[:50_000])
+    with fed(pipe(source, compression=Compression.GZIP)) as job:
         job.read(0)
         assert "channel train, pass 0" in eventually(lambda: "".join(job.problems), LONG)
 

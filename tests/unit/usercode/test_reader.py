@@ -7,6 +7,7 @@ import pytest
 
 from entrypoint.usercode.reader import UserProgram, read_code
 from entrypoint.usercode.source import SourceFile, calls_in
+from entrypoint.usercode.words import without_comments
 
 NAMES = """
 import a.b
@@ -62,6 +63,11 @@ def test_main_guard_is_no_guard(text: str, guards: list[type]) -> None:
 def test_name_is_a_constant_where_it_is_bound_once(text: str, value: str | None) -> None:
     source = SourceFile("train.py", text)
     assert source.constant(call_of(source).args[0]) == value
+
+
+def test_comments_go_and_lines_stay() -> None:
+    text = "#!python\n\na = 'one # two'  # 'three'\nb = \"\"\"\n# four's\n\"\"\"\n  # five's\nc = '\\'#' #\nd = '' #\n"
+    assert without_comments(text) == "\n\na = 'one # two'\nb = \"\"\"\n# four's\n\"\"\"\n\nc = '\\'#'\nd = ''\n"
 
 
 def test_program_is_read_with_what_it_imports(tmp_path: Path) -> None:

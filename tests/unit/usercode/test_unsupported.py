@@ -23,11 +23,14 @@ def doubts_of(text: str, mode: str, tensorflow: str = "2.21.0", workers: str = "
 # --- fit of Keras 3 ---
 
 
-@pytest.mark.parametrize("mode, why", [("ps", "knows no parameter servers"), ("mwms", "does not train on several")])
-def test_fit_of_keras_3_is_named_with_remedies(mode: str, why: str) -> None:
-    (found,) = doubts_of("from lib import models\n", mode, files={"lib/models.py": FIT})
+@pytest.mark.parametrize(
+    ("mode", "version", "why"),
+    [("ps", "2.16.1", "knows no parameter servers"), ("mwms", "2.21.0rc1", "does not train on several")],
+)
+def test_fit_of_keras_3_is_named_with_remedies(mode: str, version: str, why: str) -> None:
+    (found,) = doubts_of("from lib import models\n", mode, version, files={"lib/models.py": FIT})
     said = str(found)
-    assert said.startswith(f"lib/models.py:3 calls fit, and that of Keras 3, which TensorFlow 2.21.0 has, {why}")
+    assert said.startswith(f"lib/models.py:3 calls fit, and that of Keras 3, which TensorFlow {version} has, {why}")
     assert "Set ENTRYPOINT_MODE=jax" in said and "DataParallel(auto_shard_dataset=False)" in said
     assert "ENTRYPOINT_MODE=mpi" in said and "hvd.DistributedOptimizer(optimizer)" in said
     assert "set TF_USE_LEGACY_KERAS=1" in said
@@ -37,13 +40,9 @@ def test_fit_of_keras_3_is_named_with_remedies(mode: str, why: str) -> None:
     ("text", "mode", "job"),
     [
         (LOOP, "ps", {}),
-        (LOOP, "mwms", {}),
         ("from sklearn.svm import SVC\nSVC().fit(x, y)\n", "ps", {}),
-        (f"import horovod.tensorflow.keras as hvd\nhvd.init()\n{FIT}", "mpi", {}),
-        (FIT, "mpi", {}),
-        (FIT, "jax", {}),
-        (FIT, "single", {}),
-        *((FIT, "ps", {"tensorflow": version}) for version in ("2.14.1", "2.15.0", "")),
+        *((FIT, mode, {}) for mode in ("mpi", "jax", "single")),
+        *((FIT, "ps", {"tensorflow": version}) for version in ("2.15.0", "")),
         *((FIT, "mwms", {"TF_USE_LEGACY_KERAS": value}) for value in ("1", "true", "True")),
         (f"os.environ['TF_USE_LEGACY_KERAS'] = '1'\n{FIT}", "mwms", {}),
         (f"import tf_keras as keras\n{FIT}", "mwms", {}),
@@ -51,11 +50,6 @@ def test_fit_of_keras_3_is_named_with_remedies(mode: str, why: str) -> None:
 )
 def test_keras_2_loops_and_other_modes_are_left_alone(text: str, mode: str, job: dict[str, str]) -> None:
     assert doubts_of(text, mode, **job) == []
-
-
-@pytest.mark.parametrize("version", ["2.16.1", "2.21.0rc1", "3.0"])
-def test_newer_tensorflow_has_keras_3(version: str) -> None:
-    assert doubts_of(FIT, "ps", version)
 
 
 LOOP_OF_KERAS = (
@@ -76,7 +70,6 @@ NETS = "import tensorflow as tf\n\n\ndef build():\n    return tf.keras.Sequentia
         f"{LOOP_OF_KERAS}def on_one_host(model):\n    model.fit(x)\n",
         f"{LOOP_OF_KERAS}class Loop:\n    def fit(self, x): pass\n    def all(self): self.fit(x)\nLoop().fit(x)\n",
         f"{LOOP_OF_KERAS}kind = model.fit\n",
-        f"{SKLEARN}import tensorflow as tf\n# tf.keras would train it\nfor each in kinds:\n    each.fit(x)\n",
         f"{LOOP_OF_KERAS}this is no Python, model.fit(x)\n",
         f"{SKLEARN}import tensorflow as tf\n# tf.keras would train it\nx, kind = parts()\nkind.fit(x)\n",
     ],
@@ -110,11 +103,6 @@ def test_fit_of_keras_is_found_by_its_line(program: str, file: str, text: str, p
 
 def test_each_file_counts_where_the_program_is_no_python() -> None:
     assert [each.place for each in doubts_of(FIT, "mwms", program="train.sh")] == [("train.py", 3)]
-
-
-def test_number_sign_in_a_string_is_no_comment() -> None:
-    text = "a = 'one # two'  # 'three'\nb = \"\"\"\n# four's\n\"\"\"\n# five's\nc = '\\'#' #\nd = '' # six\n"
-    assert without_comments(text) == "a = 'one # two'\nb = \"\"\"\n# four's\n\"\"\"\n\nc = '\\'#'\nd = ''\n"
 
 
 def test_estimator_waits_for_ever_beside_worker_servers() -> None:
@@ -166,14 +154,11 @@ def test_first_optimizer_of_a_file_is_named() -> None:
         ("o = tf.keras.optimizers.SGD(0.1)\no.jit_compile = False", {}),
         ("tf.keras.optimizers.legacy.SGD(0.1)", {}),
         ("from tensorflow.keras.optimizers.legacy import Adam\nAdam(0.1)", {}),
-        ("tf.compat.v1.train.AdagradOptimizer(0.1)", {}),
-        ("tf.keras.optimizers.schedules.CosineDecay(0.1, 10)", {}),
         ("re.compile('adam')", {}),
         ("model.compile(optimizer, 'mse')", {}),
         ("torch.optim.SGD(0.1)", {}),
         (SGD, {"gpus": 0}),
         (SGD, {"servers": 1}),
-        (SGD, {"servers": 0}),
         (SGD, {"tensorflow": "2.21.0"}),
         (SGD, {"tensorflow": "2.10.0"}),
         (SGD, {"tensorflow": ""}),
@@ -253,8 +238,3 @@ def test_strategy_of_another_mode_is_told(text: str, mode: str, says: str) -> No
 )
 def test_script_that_chooses_its_strategy_or_cluster_is_left_alone(text: str, mode: str) -> None:
     assert doubts_of(text, mode, "2.14.1", files={"other.py": f"{SERVERS}{WORKERS}"}) == []
-
-
-@pytest.mark.parametrize(("text", "mode"), [(WORKERS, "mwms"), (WORKERS, "single"), (WORKERS, "mpi"), (SERVERS, "ps")])
-def test_strategy_of_the_mode_is_right(text: str, mode: str) -> None:
-    assert doubts_of(text, mode, "2.14.1") == []

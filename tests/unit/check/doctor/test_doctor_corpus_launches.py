@@ -9,12 +9,8 @@ from looking import REQUEST
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import examine, sort_out
 
-SHAPES = [
-    pytest.param(
-        name, id=name, marks=[] if name in DEFAULT else [pytest.mark.more]
-    )  # each kind has a sibling in DEFAULT
-    for name in OF_BOTO3
-]
+# Each kind has a sibling in DEFAULT.
+SHAPES = [pytest.param(name, marks=[] if name in DEFAULT else [pytest.mark.more], id=name) for name in OF_BOTO3]
 
 
 def written(folder: Path, name: str) -> Path:

@@ -8,19 +8,13 @@ from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import examine, sort_out
 
 ROOT = Path(__file__).resolve().parents[4]
-# submit.py is a launch script: tests/sdk/test_doctor_of_sdks.py runs it, with each SDK.
-FILES = sorted(path for path in (ROOT / "examples").rglob("*.py") if path.name != "submit.py")
-
-
-def marks(path: Path) -> tuple[pytest.MarkDecorator, ...]:
-    """Leave modules to --all: the doctor reads each with the program that imports it, too."""
-    return () if "__main__" in path.read_text() else (pytest.mark.more,)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=str(path.relative_to(ROOT / "examples")), marks=marks(path)) for path in FILES],
+# submit.py is a launch script: tests/sdk/test_doctor_of_sdks.py runs it, with each SDK. Modules are read with programs.
+PROGRAMS = sorted(
+    path for path in (ROOT / "examples").rglob("*.py") if path.name != "submit.py" and "__main__" in path.read_text()
 )
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT / "examples")))
 def test_examples_are_clean(path: Path) -> None:
     image = "sagemaker-tf-entrypoint:2.21" if "jax" in path.stem else ""  # jax is not in the default image
     report = examine([str(path)], image=image)

@@ -1,6 +1,7 @@
 """Test that launch scripts run, that nothing leaves the machine, and that dropped arguments are reported."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -15,7 +16,6 @@ from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.doctor import examine
 from entrypoint.check.doctor.launch_script import CAUGHT, launched
 from entrypoint.check.doctor.output import as_json, as_text
-from entrypoint.check.doctor.planned_job import described
 from entrypoint.cli.main import run
 from entrypoint.launcher.job.job import Mode
 
@@ -28,6 +28,7 @@ request["ResourceConfig"]["InstanceCount"] = 2
 request["Environment"] = {{"ENTRYPOINT_MODE": "mpi"}}
 client.create_training_job(**request)
 """
+SUBMITTING_LINE = SUBMITS.splitlines().index("client.create_training_job(**request)") + 1
 
 
 def launch(folder: Path, text: str) -> Path:
@@ -36,19 +37,14 @@ def launch(folder: Path, text: str) -> Path:
     return path
 
 
-def test_launch_becomes_a_job(tmp_path: Path) -> None:
-    did = launched(launch(tmp_path, SUBMITS), "submit.py", ())
-    job = described(did.requests[0])
-    assert did.problem == ""
-    assert job.job is not None and job.job.mode is Mode.MPI
-    assert job.plan is not None and job.plan.hosts == ("algo-1", "algo-2")
-    assert job.request.line == SUBMITS.splitlines().index("client.create_training_job(**request)") + 1
-
-
-def test_program_of_a_launch_is_checked(tmp_path: Path) -> None:
+def test_launch_becomes_a_job_and_its_program_is_checked(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HOROVOD.replace("hvd.init()", ""))
     report = examine([str(launch(tmp_path, SUBMITS)), str(tmp_path / "train.py")])
     assert [each.check for each in report.findings] == ["hvd-no-init"]
+    (job,) = report.jobs
+    assert job.job is not None and job.job.mode is Mode.MPI
+    assert job.plan is not None and job.plan.hosts == ("algo-1", "algo-2")
+    assert job.request.line == SUBMITTING_LINE
 
 
 def test_missing_sdk_is_told_by_its_import(tmp_path: Path) -> None:
@@ -130,17 +126,9 @@ libc.connect(libc.socket(2, 1, 0), address, 16)
         assert "gave the launch script no network of its own" in as_text(examine([str(path)]))
 
 
-def test_launch_without_a_job_is_told(tmp_path: Path) -> None:
-    report = examine([str(launch(tmp_path, SUBMITS.replace("client.create", "if False: client.create")))])
-    assert [each.check for each in report.findings] == ["no-request"]
-    assert found(examine([str(launch(tmp_path, SUBMITS))]), "no-request") == []
-
-
 def test_request_that_the_api_refuses_ends_the_launch(tmp_path: Path) -> None:
     report = examine([str(launch(tmp_path, SUBMITS.replace("'ml.c5.xlarge'", "3")))])
-    assert found(report, "launch-failed") == [
-        ("error", SUBMITS.splitlines().index("client.create_training_job(**request)") + 1)
-    ]
+    assert found(report, "launch-failed") == [("error", SUBMITTING_LINE)]
     assert "InstanceType" in report.findings[0].found
 
 
@@ -194,20 +182,14 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
 """
 
 
-def test_tuning_makes_a_job(tmp_path: Path) -> None:
-    text = f"MORE, RANGES = {{'ResourceConfig': {REQUEST['ResourceConfig']!r}}}, {{}}\n{TUNES}"
-    (request,) = launched(launch(tmp_path, text), "submit.py", ()).requests
-    job = described(request)
-    assert job.job is not None and job.job.program.name == "train.py"
-
-
-def test_trial_has_hosts_and_hyperparameters_of_its_tuning(tmp_path: Path) -> None:
-    """SDK v2 names hosts in a place of its own; each trial also has the tuned hyperparameters."""
+@pytest.mark.parametrize("place", ["ResourceConfig", "HyperParameterTuningResourceConfig"])
+def test_trial_has_hosts_and_hyperparameters_of_its_tuning(place: str, tmp_path: Path) -> None:
+    """SDK v2 names hosts in the second place; each trial also has the tuned hyperparameters."""
     required = 'parser.add_argument("--rate", type=float, required=True)\nargs ='
     (tmp_path / "train.py").write_text(SCRIPT.replace("args =", required))
     hosts = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
     ranges = {"ContinuousParameterRanges": [{"Name": "rate", "MinValue": "0.1", "MaxValue": "1"}]}
-    text = f"MORE, RANGES = {{'HyperParameterTuningResourceConfig': {hosts!r}}}, {ranges!r}\n{TUNES}"
+    text = f"MORE, RANGES = {{{place!r}: {hosts!r}}}, {ranges!r}\n{TUNES}"
     report = examine([str(launch(tmp_path, text)), str(tmp_path / "train.py")])
     assert [each.check for each in report.findings] == ["nothing-shared"]
     assert "2 hosts" in report.findings[0].found
@@ -261,12 +243,8 @@ def test_json_has_numbers_and_findings(tmp_path: Path, capsys: pytest.CaptureFix
     told = json.loads(capsys.readouterr().out)
     assert (told["errors"], told["warnings"], told["notes"]) == (0, 1, 0)
     (finding,) = told["findings"]
-    assert (finding["check"], finding["severity"], finding["file"], finding["line"]) == (
-        "bool-argument",
-        "warning",
-        str(script),
-        2,
-    )
+    seen = [finding[key] for key in ("check", "severity", "file", "line")]
+    assert seen == ["bool-argument", "warning", str(script), 2]
 
 
 def test_json_says_whether_the_program_was_seen(tmp_path: Path) -> None:
@@ -285,17 +263,14 @@ def test_report_begins_with_what_runs(tmp_path: Path) -> None:
 
 
 def test_secrets_are_masked(tmp_path: Path) -> None:
-    report = look(
-        tmp_path, change={"Environment": {"ENTRYPOINT_MODE": "hunter2hunter2", "DB_PASSWORD": "hunter2hunter2"}}
-    )
+    environment = dict.fromkeys(("ENTRYPOINT_MODE", "DB_PASSWORD"), "hunter2hunter2")
+    report = look(tmp_path, change={"Environment": environment})
     assert report.findings
     assert "hunter2" not in as_text(report) + json.dumps(as_json(report))
 
 
 @pytest.mark.parametrize("spelling", ["camel", "snake"])
 def test_request_may_have_other_spellings(spelling: str, tmp_path: Path) -> None:
-    import re
-
     def other(name: str) -> str:
         if spelling == "camel":
             return name[0].lower() + name[1:]

@@ -17,28 +17,19 @@ def worse(report: DoctorReport) -> list[str]:
     return [each.check for each in report.findings if each.severity > Severity.NOTE]
 
 
-@pytest.mark.parametrize(
-    "example",
-    [
-        pytest.param({"script": "keras", "job": "none"}, id="Keras, and no job"),
-        pytest.param({"script": "keras"}, id="Keras on one host"),
-        pytest.param(
-            {"script": "keras", "instance": "ml.p3.2xlarge", "tag": "2.14.1-gpu-py311"},
-            id="Keras on one host with GPUs",
-        ),
-        pytest.param({"script": "mpi"}, id="Horovod on one host, alone"),
-        pytest.param({"script": "mpi", "job": "none"}, id="Horovod, and no job"),
-        pytest.param({"script": "mwms", "job": "none"}, id="workers, and no job"),
-        pytest.param({"text": "import os\nprint(os.environ)\n"}, id="no training"),
-        pytest.param(
-            {"text": "import horovod.tensorflow as hvd\nhvd.init()\nprint(hvd.rank())\n", "job": "mpi"},
-            id="Horovod, no training",
-        ),
-        pytest.param(
-            {"text": "from mpi4py import MPI\nprint(MPI.COMM_WORLD.rank)\n", "job": "mpi"}, id="MPI without Horovod"
-        ),
-    ],
-)
+RIGHT = {
+    "Keras, and no job": {"script": "keras", "job": "none"},
+    "Keras on one host with a GPU": {"script": "keras", "instance": "ml.p3.2xlarge", "tag": "2.14.1-gpu-py311"},
+    "Horovod on one host, alone": {"script": "mpi"},
+    "Horovod, and no job": {"script": "mpi", "job": "none"},
+    "workers, and no job": {"script": "mwms", "job": "none"},
+    "no training": {"text": "import os\nprint(os.environ)\n"},
+    "Horovod, no training": {"text": "import horovod.tensorflow as hvd\nhvd.init()\nprint(hvd.rank())\n", "job": "mpi"},
+    "MPI without Horovod": {"text": "from mpi4py import MPI\nprint(MPI.COMM_WORLD.rank)\n", "job": "mpi"},
+}
+
+
+@pytest.mark.parametrize("example", RIGHT.values(), ids=RIGHT)
 def test_right_program_has_neither_errors_nor_warnings(example: dict[str, Any], tmp_path: Path) -> None:
     assert worse(look_at(tmp_path, example)) == []
 

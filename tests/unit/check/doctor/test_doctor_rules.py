@@ -1,14 +1,17 @@
-"""Test that each rule of the doctor finds its fault, at its line, and nothing where there is none."""
+"""Test that each rule of the doctor finds its fault, at its line, and nothing where there is none; and the pages."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from looking import look_at, read_toml
 
+from entrypoint.check.doctor.aws_images import AWS_COMMANDS, AWS_COMMANDS_ON_GPUS, on_aws, ours
 from entrypoint.check.doctor.rulebook import rules
 
 pytestmark = pytest.mark.usefixtures("resolves_here")
+ROOT = Path(__file__).resolve().parents[4]
 EXAMPLES = read_toml("examples.toml")
 # Rules of launch scripts, for which test_doctor_launches.py and tests/sdk/test_doctor_of_sdks.py have examples, and of
 # what no single file shows: test_doctor_requirements.py.
@@ -54,3 +57,27 @@ def test_rule_finds_its_fault_and_nothing_else(rule: str, example: dict[str, Any
 @pytest.mark.parametrize("job", ["single", "mpi", "mwms", "ps"])
 def test_right_job_has_no_findings(job: str, tmp_path: Path) -> None:
     assert look_at(tmp_path, {"script": job, "job": job.replace("single", "one")}).findings == ()
+
+
+def test_page_lists_rules():
+    listed = []
+    for table in re.findall(r"^\| in the .*?\n\n", (ROOT / "docs/doctor.md").read_text(), re.M | re.S):
+        (_, head, *_), _, *rows = (re.split(r" *\| *", line) for line in table.splitlines() if line)
+        listed += [(head.removeprefix("in the "), name, severity, finds) for _, name, severity, finds, _ in rows]
+    own = {name: rule for name, rule in rules().items() if "/" not in name}
+    assert len(own) > 60
+    assert listed == [(rule.of, f"`{name}`", rule.severity, rule.finds) for name, rule in own.items()]
+
+
+def test_findings_have_rules():
+    code = "\n".join(path.read_text() for path in (ROOT / "entrypoint/check/doctor").glob("*.py"))
+    assert {*re.findall(r'\bfinding\(\s*"([\w/-]+)"', code)} <= rules().keys()
+
+
+def test_page_on_differences_names_what_our_image_lacks():
+    page = (ROOT / "docs/differences.md").read_text()
+    assert {each for each in AWS_COMMANDS | AWS_COMMANDS_ON_GPUS if f"`{each}`" not in page} == set()
+    known = {"pandas", "PIL", "cv2", "matplotlib", "tqdm", "tensorflow_hub", "tensorflow_datasets", "seaborn", "shap"}
+    known |= {"plotly", "bokeh", "imageio", "numba", "smclarify", "IPython", "tensorflow_text", "official"}
+    assert known <= on_aws((2, 14))
+    assert {each for each in known & (on_aws((2, 14)) - ours((2, 14))) if f"`{each}`" not in page} == set()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.check.rehearse.rehearse import Options, rehearse
 from entrypoint.check.rehearse.rehearsed_request import Asked, RehearsedJob, asked_for, groups_of, job_for
 from entrypoint.check.rehearse.runs import files_in, own_files, shows_reads
 from entrypoint.cli.main import run
@@ -38,8 +39,8 @@ boto3.client("sagemaker", region_name="eu-west-1").create_training_job(**request
 """
 
 
-def asked(folder: Path, **changes: Any) -> Asked:
-    (folder / "train.py").touch()
+def asked(folder: Path, script: str = "", **changes: Any) -> Asked:
+    (folder / "train.py").write_text(script)
     (folder / "request.json").write_text(json.dumps({**REQUEST, **changes}))
     return asked_for(str(folder / "request.json"), (), "python", {})
 
@@ -94,21 +95,19 @@ parser.add_argument("--kept", default="/opt/ml/checkpoints")
 
 def test_literal_paths_of_opt_ml_are_found(tmp_path: Path) -> None:
     """With hosts as processes it would be the machine's own path: such a script takes another engine, or is refused."""
-    values = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/opt/ml/checkpoints"'}}
-    assert asked(tmp_path, **values).fixed == ("kept",)
-    (tmp_path / "train.py").write_text(FALLS_BACK)
-    assert asked(tmp_path, **values).fixed == ("kept",), "the job gives what the script would fall back on"
-    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
-    assert asked_for(str(tmp_path / "request.json"), (), "python", {}).fixed == ("train.py:5",)
-    elsewhere = {"HyperParameters": {**REQUEST["HyperParameters"], "kept": '"/data/kept"'}}
-    (tmp_path / "request.json").write_text(json.dumps({**REQUEST, **elsewhere}))
-    assert asked_for(str(tmp_path / "request.json"), (), "python", {}).fixed == ()
+    there, elsewhere = (
+        {**REQUEST["HyperParameters"], "kept": f'"{place}"'} for place in ("/opt/ml/checkpoints", "/data/kept")
+    )
+    assert asked(tmp_path, HyperParameters=there).fixed == ("kept",)
+    found = asked(tmp_path, FALLS_BACK, HyperParameters=there).fixed
+    assert found == ("kept",), "the job gives what the script would fall back on"
+    assert asked(tmp_path, FALLS_BACK).fixed == ("train.py:5",)
+    assert asked(tmp_path, FALLS_BACK, HyperParameters=elsewhere).fixed == ()
 
 
 @pytest.mark.parametrize(("steps", "same"), [("100", True), ("args.steps", True), ("rows // 32", False)])
 def test_epochs_of_fixed_steps_are_as_long_with_all_data(steps: str, same: bool, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(f"model.fit(rows, steps_per_epoch={steps})\n")
-    assert asked(tmp_path).same_epochs is same
+    assert asked(tmp_path, f"model.fit(rows, steps_per_epoch={steps})\n").same_epochs is same
 
 
 def test_instance_groups_keep_one_host_each(tmp_path: Path) -> None:
@@ -180,6 +179,7 @@ def test_empty_unfinished_and_event_files_are_no_checkpoints(tmp_path: Path) -> 
     ("words", "told"),
     [
         (["nothing.py"], "there is no file"),
+        (["request.json", "--output", "out"], "is not empty"),
         (["request.json", "--seconds", "0"], "--seconds is 0; wanted a number above 0"),
         (["request.json", "--speedup", "nan"], "--speedup is nan"),
         (["request.json", "--channel", "training"], "wanted name=value"),
@@ -190,16 +190,20 @@ def test_wrong_arguments_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, words: list[str], told: str
 ) -> None:
     asked(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert run(["rehearse", *words], {}) == 2
-    assert told in capsys.readouterr().err
-
-
-def test_output_folder_with_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    asked(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").touch()
     monkeypatch.chdir(tmp_path)
-    assert run(["rehearse", "request.json", "--output", "out"], {}) == 2
-    assert "is not empty" in capsys.readouterr().err
+    assert run(["rehearse", *words], {}) == 2
+    assert told in capsys.readouterr().err
     assert (tmp_path / "out/mine").exists()
+
+
+def test_requirements_that_the_image_cannot_meet_are_refused_before_any_run(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    asked(tmp_path, AlgorithmSpecification={"TrainingImage": "ours:2.21", "TrainingInputMode": "File"})
+    (tmp_path / "requirements.txt").write_text("six\nkeras<3\n")
+    options = Options(launch=str(tmp_path / "request.json"), source=tmp_path, channels={}, output=tmp_path / "out")
+    case, (finding,) = rehearse(options, {}, pytest.fail)
+    assert (finding.check, str(finding.severity), case.runs) == ("requirement-refused", "error", ())
+    assert finding.found.startswith("line 2 asks for keras<3, and keras is 3.")
+    assert "./build.sh --tensorflow 2.14" in finding.instead

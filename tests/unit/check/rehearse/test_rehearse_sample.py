@@ -25,6 +25,15 @@ def request(uri: str = "s3://rehearsed/rows/", **more: str) -> Request:
     )
 
 
+def fill(folder: Path, files: dict[str, bytes]) -> Path:
+    """Make the folder "data" in a folder with these files, by names in it; return its path."""
+    for name, content in files.items():
+        path = folder / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder / "data"
+
+
 def sample(folder: Path, data: Path, records: int, room: int = 1 << 20):
     (origin,) = origins(request(), {"training": data}, folder / "samples")
     return take(origin, records, room)
@@ -44,10 +53,8 @@ RECORDS = {
 def test_files_are_cut_between_records(tmp_path: Path, name: str, packed: bool) -> None:
     kind, records = RECORDS[name]
     content = b"".join(records)
-    (tmp_path / "data").mkdir()
     at = f"{name}.gz" if packed else name
-    (tmp_path / "data" / at).write_bytes(gzip.compress(content) if packed else content)
-    taken = sample(tmp_path, tmp_path / "data", 7)
+    taken = sample(tmp_path, fill(tmp_path, {at: gzip.compress(content) if packed else content}), 7)
     assert (taken.kind, taken.records, taken.files, taken.of_files) == (kind, 7, 1, 1)
     cut = (tmp_path / "samples/training" / at).read_bytes()
     assert (gzip.decompress(cut) if packed else cut) == b"".join(records[:7])
@@ -55,18 +62,14 @@ def test_files_are_cut_between_records(tmp_path: Path, name: str, packed: bool) 
 
 
 def test_small_file_is_taken_whole(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/rows.csv").write_text("1\n2\n3")
-    taken = sample(tmp_path, tmp_path / "data", 2000)
+    taken = sample(tmp_path, fill(tmp_path, {"rows.csv": b"1\n2\n3"}), 2000)
     assert (taken.records, taken.part) == (3, 1.0)
     assert (tmp_path / "samples/training/rows.csv").read_text() == "1\n2\n3"
 
 
 def test_each_file_gives_records_by_its_size_and_one_at_least(tmp_path: Path) -> None:
-    (tmp_path / "data/deep").mkdir(parents=True)
-    for name, rows in {"a.csv": 600, "b.csv": 300, "deep/c.csv": 100, "d.csv": 1}.items():
-        (tmp_path / "data" / name).write_text("row\n" * rows)
-    taken = sample(tmp_path, tmp_path / "data", 100)
+    rows = {"a.csv": 600, "b.csv": 300, "deep/c.csv": 100, "d.csv": 1}
+    taken = sample(tmp_path, fill(tmp_path, {name: b"row\n" * count for name, count in rows.items()}), 100)
     got = {
         str(path.relative_to(tmp_path / "samples/training")): path.read_text().count("\n")
         for path in (tmp_path / "samples/training").rglob("*.csv")
@@ -76,11 +79,8 @@ def test_each_file_gives_records_by_its_size_and_one_at_least(tmp_path: Path) ->
 
 
 def test_more_files_than_records_are_taken_evenly(tmp_path: Path) -> None:
-    for kind in ("cats", "dogs"):
-        (tmp_path / "data" / kind).mkdir(parents=True)
-        for number in range(50):
-            (tmp_path / "data" / kind / f"{number:02}.png").write_bytes(b"image")
-    taken = sample(tmp_path, tmp_path / "data", 10)
+    names = [f"{kind}/{number:02}.png" for kind in ("cats", "dogs") for number in range(50)]
+    taken = sample(tmp_path, fill(tmp_path, dict.fromkeys(names, b"image")), 10)
     assert (taken.records, taken.kind, taken.of_files, taken.part) == (10, "whole files", 100, pytest.approx(0.1))
     assert [entry.key[:4] for entry in taken.channel.entries] == ["cats"] * 5 + ["dogs"] * 5
 
@@ -91,23 +91,17 @@ def test_few_files_are_all_taken() -> None:
 
 
 def test_whole_files_beyond_the_room_are_left_out(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/a.npz").write_bytes(b"x" * 5000)
-    (tmp_path / "data/b.npz").write_bytes(b"x" * 500)
-    taken = sample(tmp_path, tmp_path / "data", 10, room=1000)
+    data = fill(tmp_path, {"a.npz": b"x" * 5000, "b.npz": b"x" * 500})
+    taken = sample(tmp_path, data, 10, room=1000)
     assert (taken.files, taken.left_out) == (1, 1)
     assert [path.name for path in (tmp_path / "samples/training").iterdir()] == ["b.npz"]
-    (tmp_path / "data/b.npz").unlink()
+    (data / "b.npz").unlink()
     with pytest.raises(ConfigError, match=r"a\.npz and the like are larger.*--channel training=FOLDER"):
-        sample(tmp_path / "again", tmp_path / "data", 10, room=1000)
+        sample(tmp_path / "again", data, 10, room=1000)
 
 
 def test_files_that_are_no_data_are_left_out_and_empty_ones_kept(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    (data / ".ipynb_checkpoints").mkdir(parents=True)
-    (data / ".ipynb_checkpoints/a-checkpoint.csv").write_text("1\n2\n")
-    (data / "_SUCCESS").touch()
-    (data / "empty").touch()
+    data = fill(tmp_path, {".ipynb_checkpoints/a-checkpoint.csv": b"1\n2\n", "_SUCCESS": b"", "empty": b""})
     with pytest.raises(ConfigError, match=r"no file in it holds data; pass a local copy"):
         sample(tmp_path, data, 10)
     (data / "a.csv").write_text("1\n2\n")
@@ -118,18 +112,14 @@ def test_files_that_are_no_data_are_left_out_and_empty_ones_kept(tmp_path: Path)
 
 
 def test_record_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/rows.tfrecord").write_bytes(b"".join(RECORDS["rows.tfrecord"][1])[:-3])
+    data = fill(tmp_path, {"rows.tfrecord": b"".join(RECORDS["rows.tfrecord"][1])[:-3]})
     with pytest.raises(ConfigError, match=r"rows\.tfrecord: record 58 is cut off"):
-        sample(tmp_path, tmp_path / "data", 1000)
+        sample(tmp_path, data, 1000)
 
 
 def test_sample_is_distributed_as_the_request_says(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for number in range(4):
-        (tmp_path / "data" / f"{number}.csv").write_text("1\n")
-    asked = request(S3DataDistributionType="ShardedByS3Key")
-    (origin,) = origins(asked, {"training": tmp_path / "data"}, tmp_path / "samples")
+    data = fill(tmp_path, {f"{number}.csv": b"1\n" for number in range(4)})
+    (origin,) = origins(request(S3DataDistributionType="ShardedByS3Key"), {"training": data}, tmp_path / "samples")
     channel = take(origin, 10).channel
     assert [[entry.key for entry in channel.of_host(rank, 2)] for rank in range(2)] == [
         ["0.csv", "2.csv"], ["1.csv", "3.csv"]
@@ -138,22 +128,20 @@ def test_sample_is_distributed_as_the_request_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "given", "words"),
+    ("asked", "given", "words"),
     [
-        ("s3://rehearsed/rows/", {"other": "x"}, "--channel names other, and the request has training"),
-        ("s3://rehearsed/rows/", {"training": "nowhere"}, "there is no such folder"),
-        ("file:///nowhere/at/all", {}, "there is no such folder"),
-        ("fsx://somewhere", {}, "not an S3 path; pass a local copy"),
+        (request(), ["other"], "--channel names other, and the request has training"),
+        (request(), ["training"], "there is no such folder"),
+        (request("file:///nowhere/at/all"), [], "there is no such folder"),
+        (request("fsx://somewhere"), [], "not an S3 path; pass a local copy"),
+        (request(S3DataType="ManifestFile"), [], "a ManifestFile, and cannot be sampled"),
     ],
 )
-def test_channel_that_cannot_be_sampled_is_refused(tmp_path: Path, uri: str, given: dict[str, str], words: str) -> None:
+def test_channel_that_cannot_be_sampled_is_refused(
+    tmp_path: Path, asked: Request, given: list[str], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
-        origins(request(uri), {name: tmp_path / path for name, path in given.items()}, tmp_path)
-
-
-def test_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a ManifestFile, and cannot be sampled"):
-        origins(request(S3DataType="ManifestFile"), {}, tmp_path)
+        origins(asked, dict.fromkeys(given, tmp_path / "nowhere"), tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,19 @@ from entrypoint.observe.live.view import View
 from entrypoint.record.lines import line_of
 
 
+@pytest.fixture
+def shown(tmp_path, capsys):
+    """Return a function that returns what is shown of a job whose records or state are in a folder."""
+
+    def shown(view: View | None = None, at: float = 130.0) -> str:
+        if view:
+            (tmp_path / STATE).write_text(json.dumps(view.state(at)))
+        assert show(source(str(tmp_path), {}), once=True) == 0
+        return capsys.readouterr().out
+
+    return shown
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -61,18 +74,15 @@ def test_an_impossible_address_is_refused() -> None:
         source("http://localhost:abc", {})()
 
 
-def test_that_the_hosts_train_apart_is_in_red(tmp_path, monkeypatch, capsys):
+def test_that_the_hosts_train_apart_is_in_red(shown, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     view = View()
     view.note("algo-1", line_of(["distributed", 120.0, False, {"words": "every host trains alone", "advice": "a"}]))
     view.note("algo-1", line_of(["outcome", 130.0, {"kind": "succeeded", "exit_code": 0, "cause": None}]))
-    (tmp_path / STATE).write_text(json.dumps(view.state(130.0)))
-    assert show(source(str(tmp_path), {}), once=True) == 0
-    out = capsys.readouterr().out
-    assert "\x1b[1;31merror: the hosts do not train together: every host trains alone: a" in out
+    assert "\x1b[1;31merror: the hosts do not train together: every host trains alone: a" in shown(view)
 
 
-def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
+def test_what_a_job_says_is_no_command_to_the_terminal(shown):
     view, bad = View(), "\x9b31m\x1b]0;owned\x07\u202e\ud800"
     about = {"job": f"job{bad}", "mode": bad, "hosts": ["algo-1"], "coordinator": "algo-1", "cpus": 4}
     view.note("algo-1", line_of(["host", 1.0, about]))
@@ -82,12 +92,9 @@ def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
     view.note("algo-1", line_of(["process", 1.0, "ps", {"role": "ps"}]))
     view.note("algo-1", line_of(["lines", 1.0, "ps", [f"line{bad}"]]))
     view.note("algo-1", line_of(["said", 1.0, f"said{bad}"]))
-    state_of = source(str(tmp_path), {})
-    (tmp_path / STATE).write_text(json.dumps(view.state(2.0)))
-    assert show(state_of, once=True) == 0
-    shown = capsys.readouterr().out
-    assert all(character.isprintable() for character in shown if character != "\n")
-    assert "\\x9b31m\\x1b]0;owned" in shown
+    out = shown(view, 2.0)
+    assert all(character.isprintable() for character in out if character != "\n")
+    assert "\\x9b31m\\x1b]0;owned" in out
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"hosts": {}}', "[" * 5000])
@@ -106,7 +113,7 @@ def _record(name: str, **about: object) -> HostRecord:
 
 @pytest.mark.parametrize("left", [True, False], ids=["state of an earlier look", "no state"])
 @pytest.mark.parametrize("outcome_of", ["algo-1", "algo-2"], ids=["coordinator", "the other, as it was lost"])
-def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, left, outcome_of):
+def test_of_an_ended_job_it_shows_when_and_how(tmp_path, shown, monkeypatch, left, outcome_of):
     monkeypatch.setenv("COLUMNS", "80")
     folder, view = tmp_path / "algo-1/ml/output/data/record", View()
     cause = {"host": "algo-2", "process": "worker/1", "what": "exit code 1", "error": "ValueError: bad batch"}
@@ -117,30 +124,27 @@ def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, le
         view.note("algo-1", line_of(["host", BEGAN, {"job": "my-job", "mode": "mwms"}]))
         (folder / STATE).write_text(json.dumps(view.state(BEGAN + 39)))
         os.utime(folder / STATE, (time.time() - 5, time.time() - 5))
-    assert show(source(str(tmp_path), {}), once=True) == 0
-    shown = capsys.readouterr().out
+    out = shown()
     ended = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 40))
-    assert shown.startswith(f"my-job · mode mwms · failed at {ended} after 40 s, exit code 1\n")
-    assert "algo-2 worker/1 (exit code 1): ValueError: bad batch\n" in shown
+    assert out.startswith(f"my-job · mode mwms · failed at {ended} after 40 s, exit code 1\n")
+    assert "algo-2 worker/1 (exit code 1): ValueError: bad batch\n" in out
 
 
 @pytest.mark.parametrize("age, runs", [(30, True), (90, False)])
-def test_without_the_monitors_state_the_age_of_the_records_decides(age, runs, tmp_path, capsys, monkeypatch):
+def test_without_the_monitors_state_the_age_of_the_records_decides(age, runs, tmp_path, shown, monkeypatch):
     monkeypatch.setattr(in_terminal, "FIRST_SECONDS", 0.1)
     monkeypatch.setattr("entrypoint.record.lines.now", lambda: BEGAN + 39 + age)
     write(tmp_path, _record("algo-1"))
-    assert show(source(str(tmp_path), {}), once=True) == 0
     last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 39))
     gone = f"no end in its records since {last}, 0:01:30 h ago: it may have been killed; it ran for 39 s"
-    first = " ".join(capsys.readouterr().out.split("host", 1)[0].split())
+    first = " ".join(shown().split("host", 1)[0].split())
     assert first == f"my-job · mode mwms · {'running for 39 s' if runs else gone}"
 
 
-def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys, monkeypatch):
+def test_a_narrow_terminal_breaks_no_number(tmp_path, shown, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     record = _record("algo-1")
     record.sample(38, programs=12.3e9, processes={"worker/0": {"cpu": 3.25, "memory": 12_300_000_000}}, net=[99, 10**7])
     record.ends(40)
     write(tmp_path, record)
-    assert show(source(str(tmp_path), {}), once=True) == 0
-    assert re.search(r"worker/0 +3\.25 +12\.3 GB +step=30", capsys.readouterr().out)
+    assert re.search(r"worker/0 +3\.25 +12\.3 GB +step=30", shown())

@@ -1,48 +1,38 @@
-"""Test the launcher's side of the monitor, and what happens to a monitor that is attacked."""
+"""Test both ends of the launcher's link to its monitor, and what happens to a monitor that is attacked."""
 
 import json
 import os
 import signal
 import socket
 import time
-import zlib
 from pathlib import Path
 
+import pytest
 from builders import read as job_of
-from builders import resources, write_config
 from waiting import eventually
 
-from entrypoint.launcher.job.config import read_job
 from entrypoint.launcher.plan.planner import plan_for
 from entrypoint.observe.monitor import feed as feeds
 from entrypoint.observe.monitor.feed import Feed
+from entrypoint.observe.monitor.monitor import Messages
 from entrypoint.observe.monitor.reporting import make_report
 from entrypoint.record import lines
 from entrypoint.record.lines import EndedLine, OutcomeLine, ProcessLine
-from entrypoint.record.read import first_line, lines_of
+from entrypoint.record.read import lines_of
 
 
-def test_a_launcher_that_fails_before_it_listens_still_leaves_a_record(tmp_path):
-    """As where a host has no more threads: waiting for a listener that never started was a fault by itself."""
-    write_config(tmp_path, resources(["algo-1"]), {"sagemaker_program": "train.py"})
-    job = read_job(tmp_path, {}, tmp_path / "run")
-    feed = Feed(job, plan_for(job), time.monotonic())
+def test_a_launcher_that_fails_before_it_listens_leaves_a_record_that_counts_from_its_start(tmp_path):
+    """As where a host has no more threads: waiting for a listener that never started was a fault by itself.
+
+    The monitor starts later than what starts fast: the page had no "start" of such a host.
+    """
+    job = job_of(tmp_path, 1)
+    began = time.time() - 100
+    feed = Feed(job, plan_for(job), time.monotonic() - 100)
     feed.record(OutcomeLine(kind="failed", exit_code=70, cause=None))
     assert feed.finish() == ""
-    text = zlib.decompressobj(31).decompress((job.paths.records / "algo-1.jsonl.gz").read_bytes())
-    assert [json.loads(line)[0] for line in text.splitlines()][-1] == "outcome"
-
-
-def test_a_record_counts_from_when_the_launcher_began(tmp_path):
-    """The monitor starts later than what starts fast: the page had no "start" of such a host."""
-    write_config(tmp_path, resources(["algo-1"]), {"sagemaker_program": "train.py"})
-    job = read_job(tmp_path, {}, tmp_path / "run")
-    feed = Feed(job, plan_for(job), time.monotonic() - 100)
-    began = time.time() - 100
-    feed.record(OutcomeLine(kind="succeeded", exit_code=0, cause=None))
-    assert feed.finish() == ""
-    about = first_line((job.paths.records / "algo-1.jsonl.gz").read_bytes())
-    assert about and abs(about.at - began) < 50 and about.host == "algo-1"
+    about, *_, last = lines_of((job.paths.records / "algo-1.jsonl.gz").read_bytes())
+    assert abs(about.at - began) < 50 and about.host == "algo-1" and last.KIND == "outcome"
 
 
 class Launcher:
@@ -180,3 +170,37 @@ def test_a_host_without_another_process_says_so_and_tries_again(tmp_path, monkey
 def test_records_that_are_gone_are_not_advised_to_be_read(tmp_path):
     (words,) = make_report(tmp_path / "record", tmp_path / "gone/report.html", within=120)
     assert "the records are gone from" in words and "entrypoint report" not in words
+
+
+# --- the monitor's end ---
+
+
+@pytest.fixture
+def pair():
+    launcher, monitor = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with launcher, monitor:
+        yield launcher, Messages(monitor)
+
+
+def test_lines_of_a_process_come_together_and_before_what_was_sent_later(pair):
+    launcher, inbox = pair
+    ended = b'["ended",1,"rank 0",0]'
+    for message in (b"Lrank 0\0a\n", b"Lrank 1\0x\n", b"Lrank 0\0b\n", ended, b"Urank 1\0" + b"70", b"Lrank 1\0y\n"):
+        launcher.send(message)
+    assert list(inbox.take()) == [
+        (b"L", "rank 0", b"a\nb\n"),
+        (b"L", "rank 1", b"x\n"),
+        (b"[", "", ended),
+        (b"U", "rank 1", b"70"),
+        (b"L", "rank 1", b"y\n"),
+    ]
+    assert not inbox.ended, "it may say more"
+    assert list(inbox.take()) == []
+
+
+def test_the_end_comes_after_all_that_was_sent(pair):
+    launcher, inbox = pair
+    launcher.send(b"Lrank 0\0last\n")
+    launcher.shutdown(socket.SHUT_WR)
+    assert list(inbox.take()) == [(b"L", "rank 0", b"last\n")]
+    assert inbox.ended

@@ -1,13 +1,18 @@
 """Test what counts as a hang and what does not, and the words for it. Times are made up."""
 
-import pytest
+import threading
+from types import SimpleNamespace
 
+import pytest
+from waiting import eventually
+
+from entrypoint.observe.monitor import stacks
 from entrypoint.observe.monitor.hang import NO_STALL, Hangs, hangs, in_words, may_hang, missing
 from entrypoint.observe.monitor.output_scan import Stalls
-from entrypoint.observe.monitor.silence import LastSigns
+from entrypoint.observe.monitor.silence import LastSigns, Silence
 from entrypoint.observe.monitor.threads import Work
 from entrypoint.observe.monitor.wait_sites import Doing, Stand
-from entrypoint.record.lines import SampleLine, Silent, Stalled, line_of
+from entrypoint.record.lines import SampleLine, Silent, Stacks, Stalled, line_of
 
 AFTER = 600.0
 DATA = Stand(place="data.py:41 __next__", doing=Doing.SLEEPS)
@@ -270,23 +275,41 @@ def test_horovods_warning_is_no_progress_and_tells_who_is_missing():
     assert told() == [([0, 3], "0: [HorovodAllreduce] 3: [HorovodAllreduce, gradient_1]")]
 
 
-def test_a_rank_that_horovod_misses_is_named():
-    heard = Hangs(AFTER, may_spin=True)
-    heard.note("algo-1", line_of(["stalled", 0.0, [1], "1: [HorovodAllreduce]"]))
-    stands = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE}
-    assert missing(stands, heard.stall) == [("algo-2", "rank 1")]
-    assert in_words(stands, heard.stall).endswith("; Horovod reports missing 1: [HorovodAllreduce]")
-
-
-def test_a_stall_that_is_over_blames_nobody():
+def test_a_rank_that_horovod_misses_is_named_until_the_stall_is_over():
     places = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE, ("algo-2", "rank 2"): REDUCE}
     heard = Hangs(AFTER, may_spin=True)
-    heard.note("algo-2", line_of(["stalled", 0.0, [1]]))
+    heard.note("algo-2", line_of(["stalled", 0.0, [1], "1: [HorovodAllreduce]"]))
     heard.look(0)
     heard.look(AFTER)
     assert missing(places, heard.stall) == [("algo-2", "rank 1")]
+    assert in_words(places, heard.stall).endswith("; Horovod reports missing 1: [HorovodAllreduce]")
     heard.look(AFTER + 1)
     assert missing(places, heard.stall) == [("algo-1", "rank 0")]
     heard.note("algo-2", line_of(["stalled", 0.0, [2]]))
     heard.look(AFTER + 2)
     assert missing(places, heard.stall) == [("algo-2", "rank 2")], "and the next one does"
+
+
+def test_stacks_are_taken_by_one_thread_at_a_time_and_only_the_newest_count(monkeypatch, tmp_path):
+    """py-spy stops a process: another look at the same time takes it for one that a signal has stopped."""
+    begun, go = [], threading.Event()
+
+    def take(families, waiting):
+        begun.append(len(begun) + 1)
+        number = begun[-1]
+        assert go.wait(60)
+        return [Stacks(process=f"script {number}")]
+
+    monkeypatch.setattr(stacks, "take", take)
+    silence = Silence(SimpleNamespace(), after=2, ranks=False, stacks=tmp_path / "stacks.txt")
+    silence.take_stacks(1, {})
+    eventually(lambda: begun, within=60)
+    silence.take_stacks(2, {})  # the job has shown progress, and is silent again
+    assert begun == [1]
+    go.set()
+
+    def found():
+        silence.take_stacks(2, {})
+        return silence.stacks()
+
+    assert [line.process for line in eventually(found, within=60)] == ["script 2"] and begun == [1, 2]

@@ -1,10 +1,11 @@
 """Test threads of real processes: those that only busy-wait, and that earlier use does not count for later silence."""
 
+import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
-import pytest
 from waiting import eventually
 
 from entrypoint.observe.monitor.threads import Threads
@@ -25,26 +26,33 @@ time.sleep(600)
 """
 
 
-@pytest.fixture
-def cycling():
-    """Spin as Horovod's thread does, which takes much CPU time while its rank waits for others."""
-    with subprocess.Popen([sys.executable, "-c", CYCLES], stdout=subprocess.PIPE) as process:
+@contextlib.contextmanager
+def running(program: str, least: float, **options: bool) -> Iterator[tuple[int, Threads]]:
+    """Run a program until its thread is recognised as one that only waits; return its pid and what has looked at it."""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        yield process.pid
-        process.kill()
+        threads = Threads()
+        threads.look([process.pid], **options)
+
+        def is_recognised():
+            time.sleep(0.3)
+            work = threads.look([process.pid], **options)
+            return work.waiters > least and work.main < 0.05
+
+        try:
+            eventually(is_recognised, within=60)
+            yield process.pid, threads
+        finally:
+            process.kill()
 
 
-def test_a_thread_that_asks_again_and_again_only_waits(cycling):
-    threads = Threads()
-    threads.look([cycling], ranks=True)
-
-    def is_recognised():
-        time.sleep(0.3)
-        work = threads.look([cycling], ranks=True)
-        return work.waiters > 0.05 and work.main < 0.05
-
-    eventually(is_recognised, within=60)
-    assert Threads().look([cycling]).waiters == 0.0  # of what are no ranks
+def test_a_thread_that_asks_again_and_again_only_waits_and_its_earlier_use_does_not_count():
+    """As Horovod's thread, which takes much CPU time while its rank waits for others."""
+    with running(CYCLES, 0.05, ranks=True) as (pid, threads):
+        assert Threads().look([pid]).waiters == 0.0  # of what are no ranks
+        time.sleep(0.5)  # the job gets on, and nobody looks
+        threads.begin_anew()
+        assert threads.look([pid], ranks=True).waiters == 0.0
 
 
 NCCL_SPINS = """
@@ -63,30 +71,5 @@ time.sleep(600)
 
 def test_nccl_in_a_collective_of_tensorflow_only_waits():
     """On an H200, 2026-11-27: a thread of NCCL spun in vain, with the name of the thread that had started it."""
-    with subprocess.Popen([sys.executable, "-c", NCCL_SPINS], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        threads = Threads()
-        threads.look([process.pid])
-
-        def is_recognised():
-            time.sleep(0.3)
-            work = threads.look([process.pid])
-            return work.waiters > 0.1 and work.main < 0.05
-
-        try:
-            eventually(is_recognised, within=60)
-        finally:
-            process.kill()
-
-
-def test_earlier_use_of_a_thread_does_not_count(cycling):
-    threads = Threads()
-
-    def is_recognised():
-        time.sleep(0.3)
-        return threads.look([cycling], ranks=True).waiters > 0.05
-
-    eventually(is_recognised, within=60)
-    time.sleep(0.5)  # the job gets on, and nobody looks
-    threads.begin_anew()
-    assert threads.look([cycling], ranks=True).waiters == 0.0
+    with running(NCCL_SPINS, 0.1):
+        pass

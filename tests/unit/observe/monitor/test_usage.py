@@ -27,6 +27,14 @@ time.sleep(600)
 """
 
 
+def work(worker: subprocess.Popen) -> None:
+    """Let it fork a child, and wait until both have worked."""
+    worker.stdin.write(b"\n")
+    worker.stdin.flush()
+    for _ in range(2):
+        worker.stdout.readline()
+
+
 @pytest.fixture
 def worker():
     with subprocess.Popen(
@@ -41,10 +49,7 @@ def test_a_process_is_measured_with_its_child(worker):
     running = {"worker/0": worker.pid}
     before = usage.look(running)["worker/0"]
     assert "cpu" not in before, "the first look knows no difference"
-    worker.stdin.write(b"\n")
-    worker.stdin.flush()
-    for _ in range(2):
-        worker.stdout.readline()
+    work(worker)
     found = {}
     for _ in range(SEARCH_AGAIN + 1):
         for key, value in usage.look(running)["worker/0"].items():
@@ -102,10 +107,7 @@ def test_a_disk_counts_once(tmp_path, monkeypatch):
 def test_a_child_that_comes_later_and_one_that_loses_its_parent(worker):
     known = parents()
     assert families({"worker/0": worker.pid}, known) == {"worker/0": [worker.pid]}
-    worker.stdin.write(b"\n")
-    worker.stdin.flush()
-    for _ in range(2):
-        worker.stdout.readline()
+    work(worker)
     known = parents(known)
     pid, child = families({"worker/0": worker.pid}, known)["worker/0"]
     assert (pid, known[child]) == (worker.pid, worker.pid)

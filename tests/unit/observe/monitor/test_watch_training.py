@@ -85,19 +85,16 @@ def watched(tmp_path):
         job.other.close()
 
 
-def test_hosts_that_train_alone_are_told_and_ended_once_it_has_stayed_so(watched):
-    job = watched()
+@pytest.mark.parametrize("environment, blamed", [(REQUIRED, [("trains alone", 78)]), ({}, [])])
+def test_hosts_that_train_alone_are_told_and_ended_once_it_has_stayed_so_if_required(watched, environment, blamed):
+    job = watched(environment)
     job.train(60)
-    assert len(job.said) == 1 and "distributed: NO: every host trains alone" in job.said[0]
-    assert "tf.distribute.MultiWorkerMirroredStrategy" in job.said[0] and job.blamed == []
+    (said,) = job.said
+    assert "distributed: NO: every host trains alone" in said and job.blamed == []
+    assert "tf.distribute.MultiWorkerMirroredStrategy" in said
     job.train(50)
-    assert [(each["what"], each["code"], each["error"]) for each in job.blamed] == [("trains alone", 78, job.said[0])]
-
-
-def test_hosts_that_train_alone_are_not_ended_without_the_setting(watched):
-    job = watched({})
-    job.train(200)
-    assert len(job.said) == 1 and job.blamed == []
+    assert [(each["what"], each["code"]) for each in job.blamed] == blamed
+    assert job.said == [said] and all(each["error"] == said for each in job.blamed)
 
 
 def test_hosts_that_train_together_after_all_are_not_ended(watched):
@@ -108,6 +105,7 @@ def test_hosts_that_train_together_after_all_are_not_ended(watched):
 
 
 OUTSIDE = {"weights": 10**6, "dense": 10**6, "made": 2, "made_at": "train.py:31"}
+INSIDE = {**OUTSIDE, "exchange": 10**7, "workers": 2, "strategy": "CollectiveAllReduceStrategy"}
 
 
 def test_a_short_job_whose_hosts_trained_alone_is_told_at_its_end_and_recorded(watched):
@@ -123,18 +121,11 @@ def test_a_short_job_whose_hosts_trained_alone_is_told_at_its_end_and_recorded(w
     assert f"distributed: NO: {line.words}: {line.advice}" == said
 
 
-@pytest.mark.parametrize("kind", ["failed", "stopped"])
-def test_a_short_job_that_did_not_succeed_is_not_judged_by_its_end(watched, kind):
+@pytest.mark.parametrize("kind, trained", [("failed", OUTSIDE), ("stopped", OUTSIDE), ("succeeded", INSIDE)])
+def test_a_short_job_that_did_not_succeed_or_trained_in_its_strategy_is_told_nothing(watched, kind, trained):
     job = watched({})
-    job.train(6, **OUTSIDE)
+    job.train(6, **trained)
     job.end(kind=kind)
-    assert job.said == [] and job.found == []
-
-
-def test_a_short_job_that_trains_in_its_strategy_is_told_nothing(watched):
-    job = watched({})
-    job.train(6, exchange=10**7, weights=10**6, dense=10**6, made=2, workers=2, strategy="CollectiveAllReduceStrategy")
-    job.end()
     assert job.said == [] and job.found == []
 
 

@@ -131,9 +131,5 @@ class TestSeries:
 
 
 def test_hosts_are_in_the_order_of_their_ranks():
-    records = {name: HostRecord(name, 12) for name in ("algo-10", "algo-2", "algo-1")}
-    assert [host.name for host in gather({k: v.data for k, v in records.items()}).hosts] == [
-        "algo-1",
-        "algo-2",
-        "algo-10",
-    ]
+    job = gather({name: HostRecord(name, 12).data for name in ("algo-10", "algo-2", "algo-1")})
+    assert [host.name for host in job.hosts] == ["algo-1", "algo-2", "algo-10"]
