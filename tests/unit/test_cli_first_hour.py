@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from builders import write_files
 
 from entrypoint.base.terminal import shown
 from entrypoint.cli import help, main
@@ -34,7 +35,8 @@ WRONG = {
     "engine": ([*LOCAL, "--engine", "dokcer"], 2, "did you mean docker? `entrypoint local --help` lists all"),
     "another case": ([*LOCAL, "--input-mode", "PIPE"], 2, "did you mean Pipe? `entrypoint local --help` lists all"),
     "topic": (["help", "falts"], 2, "did you mean faults? `entrypoint help --help` lists all"),
-    "mode": ([*LOCAL, "--mode", "hrovod"], 78, "wanted one of auto, .*; did you mean horovod?"),
+    "mode": ([*LOCAL, "--mode", "hrovod"], 78, "wanted one of auto, single, ps, mwms, mpi.*; did you mean horovod?"),
+    "nearly a field's word": ([*LOCAL, "--mode", "Parameter-Sever"], 78, "; did you mean parameter_server?\n"),
     "fault": ([*LOCAL, "--fault", "kil algo-1"], 78, "; did you mean kill? (.*; see `entrypoint help faults`)"),
     "clause": ([*LOCAL, "--fault", "kill algo-1 wen x"], 78, "; did you mean when? (.*see `entrypoint help faults`)"),
     "host": ([*LOCAL, "--fault", "kill algo1"], 78, "; did you mean algo-1? (.*see `entrypoint help faults`)"),
@@ -49,22 +51,42 @@ WRONG = {
     "hyperparameter": (
         ["plan", "--hosts", "1", "--hyperparameters", "sagemaker_entrypoint_restart=1"],
         78,
-        "did you mean sagemaker_entrypoint_restarts? `entrypoint settings` lists all",
+        "unknown hyperparameter.*did you mean sagemaker_entrypoint_restarts? `entrypoint settings` lists all",
     ),
-}
+    "no job": (["plan"], 78, "there is no job in"),
+    "no folder": (["plan", "--config", "/nowhere"], 78, "no resourceconfig.json"),
+    "no JSON": (["plan", "--config", "bad"], 78, "bad/resourceconfig.json is not JSON "),
+    "two jobs": (["plan", "--config", "/nowhere", "--hosts", "2"], 78, "wanted one of them"),
+    "half a job": (["plan", "--mode", "ps"], 78, "wanted --hosts N"),
+    "no such host": (["plan", "--hosts", "2", "--host", "algo-3"], 78, "wanted one of algo-1, algo-2"),
+    "no hosts": (["plan", "--hosts", "0"], 78, "wanted a whole number from 1"),
+    "no ranks": (
+        ["plan", "--hosts", "2", "--mode", "mpi", "--processes-per-host", "0"], 78, "wanted a whole number from 1"
+    ),
+    "no use": (["plan", "--hosts", "2", "--processes-per-host", "2"], 78, "is for --mode ps, mwms, mpi and jax"),
+    "no pair": (["plan", "--hosts", "2", "--hyperparameters", "lr"], 78, "wanted name=value"),
+    "a group of nobody": (["plan", "--group", "a=0"], 78, "wanted NAME=COUNT"),
+    "a group without a number": (["plan", "--group", "a=ml.c5.large"], 78, "wanted NAME=COUNT"),
+    "a group twice": (["plan", "--group", "a=1", "--group", "a=2"], 78, "names a group twice"),
+    "two numbers of hosts": (["plan", "--group", "a=1", "--hosts", "2"], 78, "wanted one of them"),
+    "many hosts in groups": (
+        ["plan", "--group", "a=900", "--group", "b=101"], 78, "wanted a whole number from 1 to 1000"
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("words, wanted, said", WRONG.values(), ids=WRONG)
-def test_wrong_word_gets_the_nearest_one_and_where_all_are_listed(capsys, tmp_path, monkeypatch, words, wanted, said):
+def test_wrong_word_is_told_with_what_is_wanted_or_the_nearest_one(capsys, tmp_path, monkeypatch, words, wanted, said):
     monkeypatch.chdir(tmp_path)
-    Path("train.py").touch()
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    write_files(tmp_path, {"train.py": "", "bad/resourceconfig.json": "{"})
     try:
         code: object = main.run(words, {})
     except SystemExit as ended:
         code = ended.code
     out, err = capsys.readouterr()
     assert (code, out) == (wanted, "")
-    assert code != 2 or "usage: entrypoint" in err
+    assert "usage: entrypoint" in err if code == 2 else err.startswith("error: ") and err.count("\n") == 1
     assert re.search(re.escape(said).replace(r"\.\*", ".*"), err)
 
 
