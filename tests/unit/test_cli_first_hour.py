@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from builders import write_files
+from builders import PROGRAM, names, resources, write_config, write_files
 
+from entrypoint import __version__
 from entrypoint.base.terminal import shown
 from entrypoint.cli import help, main
 from entrypoint.launcher.job.settings import FOR_USERS
@@ -43,14 +45,11 @@ WRONG = {
     "all": ([*LOCAL, "--fault", "kill al"], 78, "; did you mean all? (.*see `entrypoint help faults`)"),
     "folder": ([*LOCAL, "--fault", "fill algo-1:modle"], 78, "; did you mean model? (.*see `entrypoint help faults`)"),
     "channel's option": (
-        [*LOCAL, "--channel", "a=.,mod=Pipe"],
-        78,
-        "see `entrypoint help channels`); did you mean mode?",
+        [*LOCAL, "--channel", "a=.,mod=Pipe"], 78, "see `entrypoint help channels`); did you mean mode?"
     ),
     "channel's value": ([*LOCAL, "--channel", "a=.,mode=pipe"], 78, "wanted one of File, .*; did you mean Pipe?"),
     "hyperparameter": (
-        ["plan", "--hosts", "1", "--hyperparameters", "sagemaker_entrypoint_restart=1"],
-        78,
+        ["plan", "--hosts", "1", "--hyperparameters", "sagemaker_entrypoint_restart=1"], 78,
         "unknown hyperparameter.*did you mean sagemaker_entrypoint_restarts? `entrypoint settings` lists all",
     ),
     "no job": (["plan"], 78, "there is no job in"),
@@ -106,6 +105,41 @@ def help_of(capsys, *words: str) -> str:
     except SystemExit as ended:
         assert ended.code == 0
     return str(capsys.readouterr().out)
+
+
+def examples(capsys, name: str) -> list[list[str]]:
+    """Return the words after `entrypoint` of each example in a command's help, without comments."""
+    text = help_of(capsys, *filter(None, [name]), "--help").partition("\nexample")[2].partition("\n\n")[0]
+    found = [shlex.split(line, comments=True) for line in text.splitlines() if "entrypoint " in line]
+    return [words[words.index("entrypoint") + 1 :] for words in found]
+
+
+@pytest.mark.parametrize("name", ["", *main.COMMANDS])
+def test_help_of_each_command_has_an_example_that_parses(name, capsys):
+    found = examples(capsys, name)
+    assert found
+    for words in found:
+        assert not name or words[0] == name
+        if "--help" not in words:
+            main.parser(words[0]).parse_args(words[: [*words, "|"].index("|")])
+
+
+@pytest.mark.parametrize("name", ["", "plan", "local", "settings"])
+def test_examples_of_help_work(name, capsys, tmp_path, monkeypatch):
+    """Of those that start hosts, the plan. tests/local/test_cli_local.py runs one."""
+    write_config(tmp_path, resources(names(2)), PROGRAM)
+    write_files(tmp_path, {"train.py": "", "data/rows.csv": ""})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("entrypoint.simulate.local_python.missing", lambda *_: [])
+    for words in examples(capsys, name):
+        if "--help" not in words and "docker" not in words:
+            assert main.run([*words, "--plan"] if words[0] == "local" else words[: [*words, "|"].index("|")], {}) == 0
+            out, err = capsys.readouterr()
+            assert out and not err, words
+
+
+def test_version(capsys):
+    assert __version__ in help_of(capsys, "--version")
 
 
 SCREENS = {"": 24, **dict.fromkeys(main.COMMANDS, 40)}

@@ -41,16 +41,9 @@ ROOMS = [name for name in MAY_IMPORT if (PACKAGE / name).is_dir()]
 # Time and facts are given: no clock, no process, no thread, no socket, no environment.
 IMPURE = {"asyncio", "os", "pathlib", "random", "socket", "subprocess", "sys", "threading", "time"}
 PURE = [
-    "base/errors",
-    "base/secret_names",
-    "base/secrets",
-    "launcher/outcome",
-    "launcher/plan",
-    "launcher/policy",
-    "launcher/job/channels",
-    "launcher/job/cluster",
-    "launcher/job/settings",
-]
+    "base/errors", "base/secret_names", "base/secrets", "launcher/outcome", "launcher/plan", "launcher/policy",
+    "launcher/job/channels", "launcher/job/cluster", "launcher/job/settings",
+]  # fmt: skip
 BUT = {  # what these pure rooms have of it
     "launcher/outcome/outcome": {"os"},  # strerror
     "launcher/outcome/report": {"pathlib"},  # writes the failure file
@@ -90,21 +83,11 @@ CLOCKS = {
     "datetime.now", "datetime.utcnow", "datetime.today", "datetime.fromtimestamp", "date.today",
 }  # fmt: skip
 LONGEST_CLASS = 255  # lines
-EXIT = {
-    "__main__",
-    "train",
-    "cli",
-    "simulate",
-    "programs",
-    "launcher/places",
-    "launcher/self_failure",
-    "observe/export/mlflow_run",
-    "observe/monitor/reporting",
-    "observe/monitor/spawn",
-    "launcher/host/fork",
-    "check/rehearse/runs",
-    "serving/__main__",
-}  # end it, read its environment
+EXIT = {  # end the process, read its environment
+    "__main__", "train", "cli", "simulate", "programs", "launcher/places", "launcher/self_failure",
+    "observe/export/mlflow_run", "observe/monitor/reporting", "observe/monitor/spawn", "launcher/host/fork",
+    "check/rehearse/runs", "serving/__main__",
+}  # fmt: skip
 
 
 def module(path: Path) -> str:
