@@ -41,68 +41,67 @@ def test_boto3_takes_each_request():
         assert len(made["TrainingJobName"]) <= 63
 
 
-def test_job_is_as_expected_only_if_nothing_lacks():
-    good = [("algo-1", 1, "[algo-1] raises"), ("algo-2", 2, "[algo-2] raises")]
-    why = "AlgorithmError: rank 1 on algo-2 failed: ValueError: row 17 of algo-2 has no label, exit code: 1"
-    assert outcome(ran("raises", *good, TrainingJobStatus="Failed", FailureReason=why)) == "as expected"
-    (blamed,) = complaints(
-        ran("raises", *good, TrainingJobStatus="Failed", FailureReason="AlgorithmError: , exit code: 1")
-    )
-    assert blamed.startswith("FailureReason lacks")
-    ended = complaints(ran("raises", *good, TrainingJobStatus="Completed"))
-    assert ended[0] == "found status Completed, wanted Failed"
-    late = [*good, ("algo-1", 95, "still here")]
-    assert complaints(ran("raises", *late, TrainingJobStatus="Failed", FailureReason=why)) == [
-        "the hosts ended 93 s apart, wanted at most 30"
-    ]
-    assert complaints(ran("raises", good[0], TrainingJobStatus="Failed", FailureReason=why)) == [
-        "CloudWatch has no line of algo-2"
-    ]
+def numbers(channel, number, records):
+    """Return a line in which a job tells the records that it has read."""
+    told = {"channel": channel, "pass": number, "records": records}
+    return ("algo-1", 1, f"[algo-1 rank 0] accept-numbers {json.dumps(told)}")
 
 
-def test_record_that_is_read_twice_or_never_is_told():
-    def line(channel, number, records):
-        told = {"channel": channel, "pass": number, "records": records}
-        return ("algo-1", 1, f"[algo-1 rank 0] accept-numbers {json.dumps(told)}")
+BOTH = [("algo-1", 1, "[algo-1] raises"), ("algo-2", 2, "[algo-2] raises")]
+LATE = [*BOTH, ("algo-1", 95, "still here")]
+WHY = "AlgorithmError: rank 1 on algo-2 failed: ValueError: row 17 of algo-2 has no label, exit code: 1"
+FAILED = {"TrainingJobStatus": "Failed", "FailureReason": WHY}
+NO_REASON = {"TrainingJobStatus": "Failed", "FailureReason": "AlgorithmError: , exit code: 1"}
+COMPLETED = {"TrainingJobStatus": "Completed"}
+NO_SPOT = {"TrainingJobStatus": "Stopped", "SecondaryStatus": "MaxWaitTimeExceeded"}
+LACKS = "AlgorithmError: ENTRYPOINT_MODE is jax, and jax is not installed in this image, exit code: 78"
+NO_JAX = {"TrainingJobStatus": "Failed", "FailureReason": LACKS}
+ALL = [numbers(name, number, list(range(47))) for name in ("whole", "fast", "piped") for number in (0, 1)]
+TWICE = [ALL[0], numbers("whole", 1, [0, 0, *range(2, 47)]), *ALL[2:]]
+HERE = ("algo-2", 1, "here")
+JUDGED = [
+    # case, its log, what AWS says of its job: outcome, how its complaints begin
+    ("raises", BOTH, FAILED, "as expected", []),
+    ("raises", BOTH, NO_REASON, "FAILED", ["FailureReason lacks"]),
+    ("raises", BOTH, COMPLETED, "FAILED", ["found status Completed, wanted Failed", "FailureReason lacks"]),
+    ("raises", LATE, FAILED, "FAILED", ["the hosts ended 93 s apart, wanted at most 30"]),
+    ("raises", BOTH[:1], FAILED, "FAILED", ["CloudWatch has no line of algo-2"]),
+    ("channels", [*ALL, HERE], COMPLETED, "as expected", []),
+    ("channels", [*TWICE, HERE], COMPLETED, "FAILED", ["channel whole, pass 1: missing [1], too often [0]"]),
+    ("spot", [], NO_SPOT, "not run: AWS had no spot machines in time", None),
+    ("jax", [], NO_JAX, "not run: the image lacks what it needs", None),
+    ("jax", [], FAILED, "FAILED", None),
+]
 
-    every = list(range(47))
-    lines = [line(name, number, every) for name in ("whole", "fast", "piped") for number in (0, 1)]
-    other = ("algo-2", 1, "here")
-    assert complaints(ran("channels", *lines, other, TrainingJobStatus="Completed")) == []
-    lines[1] = line("whole", 1, [0, 0, *every[2:]])
-    assert complaints(ran("channels", *lines, other, TrainingJobStatus="Completed")) == [
-        "channel whole, pass 1: missing [1], too often [0]"
-    ]
+
+@pytest.mark.parametrize(("name", "lines", "description", "wanted", "begin"), JUDGED)
+def test_job_is_as_expected_only_if_nothing_lacks(name, lines, description, wanted, begin):
+    job = ran(name, *lines, **description)
+    assert outcome(job) == wanted
+    if begin is not None:
+        assert all(found.startswith(each) for found, each in zip(complaints(job), begin, strict=True))
+
+
+def facts(**values):
+    """Return lines in which a job tells facts."""
+    told = [{"name": name, "value": value} for name, value in values.items()]
+    return [("algo-1", 1, f"accept-fact {json.dumps(each)}") for each in told]
+
+
+def compared(**jobs):
+    return {each.text: each for each in compare({name: ran(name, *lines) for name, lines in jobs.items()})}
 
 
 def test_cut_line_of_a_log_is_left_out():
-    lines = [
-        ("algo-1", 1, 'accept-fact {"name": "user", "val'),
-        ("algo-1", 1, 'accept-fact {"name": "user", "value": [0, 0]}'),
-    ]
-    assert {each.text: each for each in compare({"single": ran("single", *lines)})}["processes run as root"].so
-
-
-def test_lack_of_spot_machines_is_no_failure():
-    late = ran("spot", TrainingJobStatus="Stopped", SecondaryStatus="MaxWaitTimeExceeded")
-    assert outcome(late) == "not run: AWS had no spot machines in time"
-
-
-def test_image_without_jax_is_no_failure():
-    refused = "AlgorithmError: ENTRYPOINT_MODE is jax, and jax is not installed in this image, exit code: 78"
-    assert outcome(ran("jax", TrainingJobStatus="Failed", FailureReason=refused)).startswith("not run")
-    broken = "AlgorithmError: rank 0 on algo-1 failed: ValueError: bad, exit code: 1"
-    assert outcome(ran("jax", TrainingJobStatus="Failed", FailureReason=broken)) == "FAILED"
+    cut = ("algo-1", 1, 'accept-fact {"name": "user", "val')
+    assert compared(single=[cut, *facts(user=[0, 0])])["processes run as root"].so
 
 
 def test_beliefs_of_peers_and_signals_are_judged():
     alive = [("algo-1", second, f"accept-alive {second} s") for second in range(240)]
     left = [("algo-2", second, f"accept-alive {second} s") for second in range(11)]
     killed = [("algo-1", second, f"accept-since-sigterm {second}.0") for second in range(119)]
-    found = {
-        each.text: each
-        for each in compare({"peer-fails": ran("peer-fails", *alive, *left), "grace": ran("grace", *killed)})
-    }
+    found = compared(**{"peer-fails": [*alive, *left], "grace": killed})
     of_peer = found["when a host fails, the other is ended by SageMaker"]
     assert (of_peer.so, of_peer.found) == (False, "it lived 229 s more, without SIGTERM")
     assert found["SIGKILL comes 120 s after SIGTERM"].so
@@ -110,11 +109,8 @@ def test_beliefs_of_peers_and_signals_are_judged():
 
 
 def test_facts_are_compared_with_beliefs():
-    facts = {"host": "algo-1", "hostname": "algo-1", "user": [0, 0], "environment": {"SM_HOSTS": "[]"}}
-    lines = [
-        ("algo-1", 1, f"accept-fact {json.dumps({'name': name, 'value': value})}") for name, value in facts.items()
-    ]
-    found = {each.text: each for each in compare({"single": ran("single", *lines)})}
+    lines = facts(host="algo-1", hostname="algo-1", user=[0, 0], environment={"SM_HOSTS": "[]"})
+    found = compared(single=lines)
     assert found["processes run as root"].so
     assert found["the hostname is not the host's name"].so is False
     assert found["SageMaker sets no SM_*"].found == '["SM_HOSTS"]'
@@ -134,38 +130,30 @@ def test_seconds_of_a_job_are_measured():
 
 
 def test_pages_name_no_account():
-    said = {
-        "image": IMAGE,
-        "facts": [
-            ROLE,
-            "s3://my-bucket/accept",
-            "ip-10-0-13-7.eu-west-1.compute.internal",
-            "10.0.13.7",
-            "sg-0123456789abcdef0",
-        ],
-        "role": "role/Training",
-        "records": 47,
-    }
+    names = [
+        ROLE,
+        "s3://my-bucket/accept",
+        "ip-10-0-13-7.eu-west-1.compute.internal",
+        "10.0.13.7",
+        "sg-0123456789abcdef0",
+    ]
+    said = {"image": IMAGE, "facts": names, "role": "role/Training", "records": 47}
     hidden = json.dumps(pages.anonymous(said, WHERE))
     for name in ("123456789012", "role/Training", "my-bucket", "10-0-13-7", "10.0.13.7", "0123456789abcdef0"):
         assert name not in hidden
     assert "my-training:1" in hidden and '"records": 47' in hidden
 
 
-@pytest.mark.parametrize(
-    ("code", "message", "what_to_do"),
-    [
-        ("AccessDeniedException", "User: x is not authorized to perform: sagemaker:CreateTrainingJob", "--policy"),
-        (
-            "ResourceLimitExceeded",
-            "The account-level service limit 'ml.m5.large for training job usage'",
-            "Service Quotas",
-        ),
-        ("ValidationException", "Could not assume role arn:aws:iam::1:role/x.", "may assume"),
-        ("ThrottlingException", "Rate exceeded", "--at-once"),
-        ("NoSuchBucket", "The specified bucket does not exist", "--bucket"),
-    ],
-)
+REFUSALS = [
+    ("AccessDeniedException", "User: x is not authorized to perform: sagemaker:CreateTrainingJob", "--policy"),
+    ("ResourceLimitExceeded", "The account-level service limit 'ml.m5.large for training job usage'", "Service Quotas"),
+    ("ValidationException", "Could not assume role arn:aws:iam::1:role/x.", "may assume"),
+    ("ThrottlingException", "Rate exceeded", "--at-once"),
+    ("NoSuchBucket", "The specified bucket does not exist", "--bucket"),
+]
+
+
+@pytest.mark.parametrize(("code", "message", "what_to_do"), REFUSALS)
 def test_refusal_of_aws_is_one_line_with_a_remedy(code, message, what_to_do):
     error = botocore.exceptions.ClientError({"Error": {"Code": code, "Message": f"{message}\n"}}, "CreateTrainingJob")
     told = str(explained(error, "sagemaker create_training_job"))
@@ -174,10 +162,8 @@ def test_refusal_of_aws_is_one_line_with_a_remedy(code, message, what_to_do):
 
 def test_bound_of_the_cost_is_that_of_the_documents():
     cases, left_out = chosen([], [], [])
-    assert bound(cases, WHERE, "us-east-1", {}) == (
-        "at most 12.0 instance hours, $1.38",
-        pytest.approx(1.38, abs=0.005),
-    )
+    words, dollars = bound(cases, WHERE, "us-east-1", {})
+    assert (words, dollars) == ("at most 12.0 instance hours, $1.38", pytest.approx(1.38, abs=0.005))
     for page in ("README.md", "docs/accept.md"):
         assert "$1.38" in (ROOT / page).read_text()
     assert len(left_out) == 5
@@ -205,7 +191,7 @@ def test_cloudformation_template_allows_the_role_what_the_run_needs():
 
     def actions(statements):
         return {
-            each["Sid"]: each["Action"] if isinstance(each["Action"], list) else [each["Action"]] for each in statements
+            each["Sid"]: [each["Action"]] if isinstance(each["Action"], str) else each["Action"] for each in statements
         }
 
     assert actions(policy["PolicyDocument"]["Statement"]) == actions(rights.of_the_role(WHERE)["Statement"])

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from builders import PROGRAM, names, resources, write_config, write_files
 
+from entrypoint import __version__
 from entrypoint.base.terminal import shown
 from entrypoint.cli import help, main
 from entrypoint.launcher.job.settings import FOR_USERS
@@ -34,37 +37,55 @@ WRONG = {
     "engine": ([*LOCAL, "--engine", "dokcer"], 2, "did you mean docker? `entrypoint local --help` lists all"),
     "another case": ([*LOCAL, "--input-mode", "PIPE"], 2, "did you mean Pipe? `entrypoint local --help` lists all"),
     "topic": (["help", "falts"], 2, "did you mean faults? `entrypoint help --help` lists all"),
-    "mode": ([*LOCAL, "--mode", "hrovod"], 78, "wanted one of auto, .*; did you mean horovod?"),
+    "mode": ([*LOCAL, "--mode", "hrovod"], 78, "wanted one of auto, single, ps, mwms, mpi.*; did you mean horovod?"),
+    "nearly a field's word": ([*LOCAL, "--mode", "Parameter-Sever"], 78, "; did you mean parameter_server?\n"),
     "fault": ([*LOCAL, "--fault", "kil algo-1"], 78, "; did you mean kill? (.*; see `entrypoint help faults`)"),
     "clause": ([*LOCAL, "--fault", "kill algo-1 wen x"], 78, "; did you mean when? (.*see `entrypoint help faults`)"),
     "host": ([*LOCAL, "--fault", "kill algo1"], 78, "; did you mean algo-1? (.*see `entrypoint help faults`)"),
     "all": ([*LOCAL, "--fault", "kill al"], 78, "; did you mean all? (.*see `entrypoint help faults`)"),
     "folder": ([*LOCAL, "--fault", "fill algo-1:modle"], 78, "; did you mean model? (.*see `entrypoint help faults`)"),
     "channel's option": (
-        [*LOCAL, "--channel", "a=.,mod=Pipe"],
-        78,
-        "see `entrypoint help channels`); did you mean mode?",
+        [*LOCAL, "--channel", "a=.,mod=Pipe"], 78, "see `entrypoint help channels`); did you mean mode?"
     ),
     "channel's value": ([*LOCAL, "--channel", "a=.,mode=pipe"], 78, "wanted one of File, .*; did you mean Pipe?"),
     "hyperparameter": (
-        ["plan", "--hosts", "1", "--hyperparameters", "sagemaker_entrypoint_restart=1"],
-        78,
-        "did you mean sagemaker_entrypoint_restarts? `entrypoint settings` lists all",
+        ["plan", "--hosts", "1", "--hyperparameters", "sagemaker_entrypoint_restart=1"], 78,
+        "unknown hyperparameter.*did you mean sagemaker_entrypoint_restarts? `entrypoint settings` lists all",
     ),
-}
+    "no job": (["plan"], 78, "there is no job in"),
+    "no folder": (["plan", "--config", "/nowhere"], 78, "no resourceconfig.json"),
+    "no JSON": (["plan", "--config", "bad"], 78, "bad/resourceconfig.json is not JSON "),
+    "two jobs": (["plan", "--config", "/nowhere", "--hosts", "2"], 78, "wanted one of them"),
+    "half a job": (["plan", "--mode", "ps"], 78, "wanted --hosts N"),
+    "no such host": (["plan", "--hosts", "2", "--host", "algo-3"], 78, "wanted one of algo-1, algo-2"),
+    "no hosts": (["plan", "--hosts", "0"], 78, "wanted a whole number from 1"),
+    "no ranks": (
+        ["plan", "--hosts", "2", "--mode", "mpi", "--processes-per-host", "0"], 78, "wanted a whole number from 1"
+    ),
+    "no use": (["plan", "--hosts", "2", "--processes-per-host", "2"], 78, "is for --mode ps, mwms, mpi and jax"),
+    "no pair": (["plan", "--hosts", "2", "--hyperparameters", "lr"], 78, "wanted name=value"),
+    "a group of nobody": (["plan", "--group", "a=0"], 78, "wanted NAME=COUNT"),
+    "a group without a number": (["plan", "--group", "a=ml.c5.large"], 78, "wanted NAME=COUNT"),
+    "a group twice": (["plan", "--group", "a=1", "--group", "a=2"], 78, "names a group twice"),
+    "two numbers of hosts": (["plan", "--group", "a=1", "--hosts", "2"], 78, "wanted one of them"),
+    "many hosts in groups": (
+        ["plan", "--group", "a=900", "--group", "b=101"], 78, "wanted a whole number from 1 to 1000"
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("words, wanted, said", WRONG.values(), ids=WRONG)
-def test_wrong_word_gets_the_nearest_one_and_where_all_are_listed(capsys, tmp_path, monkeypatch, words, wanted, said):
+def test_wrong_word_is_told_with_what_is_wanted_or_the_nearest_one(capsys, tmp_path, monkeypatch, words, wanted, said):
     monkeypatch.chdir(tmp_path)
-    Path("train.py").touch()
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    write_files(tmp_path, {"train.py": "", "bad/resourceconfig.json": "{"})
     try:
         code: object = main.run(words, {})
     except SystemExit as ended:
         code = ended.code
     out, err = capsys.readouterr()
     assert (code, out) == (wanted, "")
-    assert code != 2 or "usage: entrypoint" in err
+    assert "usage: entrypoint" in err if code == 2 else err.startswith("error: ") and err.count("\n") == 1
     assert re.search(re.escape(said).replace(r"\.\*", ".*"), err)
 
 
@@ -84,6 +105,41 @@ def help_of(capsys, *words: str) -> str:
     except SystemExit as ended:
         assert ended.code == 0
     return str(capsys.readouterr().out)
+
+
+def examples(capsys, name: str) -> list[list[str]]:
+    """Return the words after `entrypoint` of each example in a command's help, without comments."""
+    text = help_of(capsys, *filter(None, [name]), "--help").partition("\nexample")[2].partition("\n\n")[0]
+    found = [shlex.split(line, comments=True) for line in text.splitlines() if "entrypoint " in line]
+    return [words[words.index("entrypoint") + 1 :] for words in found]
+
+
+@pytest.mark.parametrize("name", ["", *main.COMMANDS])
+def test_help_of_each_command_has_an_example_that_parses(name, capsys):
+    found = examples(capsys, name)
+    assert found
+    for words in found:
+        assert not name or words[0] == name
+        if "--help" not in words:
+            main.parser(words[0]).parse_args(words[: [*words, "|"].index("|")])
+
+
+@pytest.mark.parametrize("name", ["", "plan", "local", "settings"])
+def test_examples_of_help_work(name, capsys, tmp_path, monkeypatch):
+    """Of those that start hosts, the plan. tests/local/test_cli_local.py runs one."""
+    write_config(tmp_path, resources(names(2)), PROGRAM)
+    write_files(tmp_path, {"train.py": "", "data/rows.csv": ""})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("entrypoint.simulate.local_python.missing", lambda *_: [])
+    for words in examples(capsys, name):
+        if "--help" not in words and "docker" not in words:
+            assert main.run([*words, "--plan"] if words[0] == "local" else words[: [*words, "|"].index("|")], {}) == 0
+            out, err = capsys.readouterr()
+            assert out and not err, words
+
+
+def test_version(capsys):
+    assert __version__ in help_of(capsys, "--version")
 
 
 SCREENS = {"": 24, **dict.fromkeys(main.COMMANDS, 40)}

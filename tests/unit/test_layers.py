@@ -28,32 +28,22 @@ def map_of_the_package() -> dict[str, set[str]]:
 
 
 MAY_IMPORT = {**map_of_the_package(), "__main__": {"cli"}}
+LAYERS = [
+    "base", "usercode", "record", "launcher", "observe", "train", "simulate", "check", "serving", "cli", "programs"
+]  # fmt: skip
 # Wing or room: what none of its modules imports, whatever the arrows of its rooms may become.
 NEVER = {
-    "base": "record launcher observe simulate check serving cli programs train",
-    "usercode": "record launcher observe simulate check serving cli programs train",
-    "record": "launcher observe simulate check serving cli programs train",
-    "launcher": "observe simulate check serving cli programs train",
-    "launcher/host": "launcher/control launcher/policy/facts launcher/policy/policy launcher/supervisor",
-    "observe": "simulate check serving cli programs train",
-    "simulate": "check serving cli programs",
-    "check": "serving cli programs",
-    "serving": "launcher observe simulate check cli programs train",
+    **{layer: LAYERS[above:] for above, layer in enumerate(LAYERS[:-1], 1)},
+    "launcher/host": ["launcher/control", "launcher/policy/facts", "launcher/policy/policy", "launcher/supervisor"],
+    "serving": ["launcher", "observe", "simulate", "check", "cli", "programs", "train"],
 }
 ROOMS = [name for name in MAY_IMPORT if (PACKAGE / name).is_dir()]
 # Time and facts are given: no clock, no process, no thread, no socket, no environment.
 IMPURE = {"asyncio", "os", "pathlib", "random", "socket", "subprocess", "sys", "threading", "time"}
 PURE = [
-    "base/errors",
-    "base/secret_names",
-    "base/secrets",
-    "launcher/outcome",
-    "launcher/plan",
-    "launcher/policy",
-    "launcher/job/channels",
-    "launcher/job/cluster",
-    "launcher/job/settings",
-]
+    "base/errors", "base/secret_names", "base/secrets", "launcher/outcome", "launcher/plan", "launcher/policy",
+    "launcher/job/channels", "launcher/job/cluster", "launcher/job/settings",
+]  # fmt: skip
 BUT = {  # what these pure rooms have of it
     "launcher/outcome/outcome": {"os"},  # strerror
     "launcher/outcome/report": {"pathlib"},  # writes the failure file
@@ -66,6 +56,15 @@ INSTALLED_WITH = {
     "argcomplete", "boto3", "botocore", "flask", "packaging", "psutil", "pynvml", "rich", "sagemaker_tf_data",
     "tensorboard", "tomli", "waitress",
 }  # fmt: skip
+ONLY_IN = {  # what imports them: elsewhere they take too long, or are not there
+    "flask": ("serving/",),
+    "smdistributed": ("stand_ins/",),
+    **dict.fromkeys(
+        ("tensorflow", "keras", "horovod", "mpi4py"), ("programs/tf_server", "serving/tensorflow_model", "stand_ins/")
+    ),
+    # The worker server runs what a script makes by it, and a rehearsal cuts its records.
+    "sagemaker_tf_data": ("programs/tf_server", "check/rehearse/cut_records"),
+}
 # Durations are by the monotonic clock, since the other can be set while a job runs. Who reads the other, and why:
 WALL_CLOCK = {
     "record/lines": {"time.time"},  # ZERO: the record's times since the epoch go on from it by the monotonic clock
@@ -84,21 +83,11 @@ CLOCKS = {
     "datetime.now", "datetime.utcnow", "datetime.today", "datetime.fromtimestamp", "date.today",
 }  # fmt: skip
 LONGEST_CLASS = 255  # lines
-EXIT = {
-    "__main__",
-    "train",
-    "cli",
-    "simulate",
-    "programs",
-    "launcher/places",
-    "launcher/self_failure",
-    "observe/export/mlflow_run",
-    "observe/monitor/reporting",
-    "observe/monitor/spawn",
-    "launcher/host/fork",
-    "check/rehearse/runs",
-    "serving/__main__",
-}  # end it, read its environment
+EXIT = {  # end the process, read its environment
+    "__main__", "train", "cli", "simulate", "programs", "launcher/places", "launcher/self_failure",
+    "observe/export/mlflow_run", "observe/monitor/reporting", "observe/monitor/spawn", "launcher/host/fork",
+    "check/rehearse/runs", "serving/__main__",
+}  # fmt: skip
 
 
 def module(path: Path) -> str:
@@ -162,7 +151,7 @@ def test_imports_follow_the_arrows():
 
 @pytest.mark.parametrize("wing", NEVER)
 def test_wing_never_imports_a_higher_one(wing):
-    never = tuple(f"{name}/" for name in NEVER[wing].split())
+    never = tuple(f"{name}/" for name in NEVER[wing])
     files = [path for path in FILES if f"{module(path)}/".startswith(f"{wing}/")]
     assert files
     found = {module(path): [n for n in ours(path) if f"{n.replace('.', '/')}/".startswith(never)] for path in files}
@@ -228,16 +217,11 @@ def test_the_wall_clock_is_read_where_a_time_is_shown_or_sent():
     assert {name: reads for name, reads in found.items() if reads} == WALL_CLOCK
 
 
-def test_nobody_imports_programs_and_only_the_server_imports_tensorflow():
-    may = ("programs/tf_server", "serving/tensorflow_model", "stand_ins/")
+def test_nobody_imports_programs_and_few_import_a_framework():
     for path in FILES:
         name = module(path)
         assert not [each for each in imports(path) if each.startswith("entrypoint.programs")], name
-        if not name.startswith("stand_ins/"):
-            assert not foreign(path) & {"smdistributed"}, name
-        assert room(name) == "serving" or "flask" not in foreign(path), f"{name}: Flask takes long to import"
-        if not name.startswith(may):
-            assert not foreign(path) & {"tensorflow", "keras", "horovod", "mpi4py"}, name
+        assert [each for each in foreign(path) & ONLY_IN.keys() if not name.startswith(ONLY_IN[each])] == [], name
 
 
 def test_only_main_exits_and_reads_the_environment():
@@ -270,23 +254,32 @@ def loaded_by(names: set[str]) -> set[str]:
 
 def test_start_of_a_job_loads_neither_control_channel_nor_explanations():
     """These are needed after the first process has started."""
-    loaded = loaded_by({"train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner"})
+    loaded = loaded_by({*STARTS})
     late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
     failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks"}
     assert not late | (loaded & {f"launcher.{name}" for name in failures})
 
 
-def test_importing_the_launcher_imports_no_framework():
-    """PID 1 stays small: no TensorFlow, no boto3, no Flask before the first process has started."""
-    names = ", ".join(
-        f"entrypoint.{name}"
-        for name in ("train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner")
-    )
-    code = f"import {names}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    out = subprocess.run(
-        [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=240
-    )
-    assert not {"tensorflow", "flask", "waitress", "boto3", "numpy", "mpi4py"} & set(out.stdout.split())
+STARTS = ["train", "launcher.job.config", "launcher.supervisor", "launcher.plan.planner"]
+LATE = {
+    # PID 1 stays small before the first process has started.
+    "the launcher": (
+        [f"entrypoint.{name}" for name in STARTS], {"tensorflow", "flask", "waitress", "boto3", "numpy", "mpi4py"}
+    ),
+    # A script may set TensorFlow's variables after it, and choose its GPU, before TensorFlow comes.
+    "the scripts' library": (
+        [f"sagemaker_tf_data.{path.stem}" for path in sorted(LIBRARY.glob("[a-z]*.py"))],
+        {"tensorflow", "keras", "horovod", "jax", "numpy", "entrypoint"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("names", "late"), LATE.values(), ids=LATE)
+def test_import_loads_no_framework(names, late):
+    code = f"import {', '.join(names)}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    command = [sys.executable, "-c", code]
+    out = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=240)
+    assert not late & set(out.stdout.split())
 
 
 def test_the_launcher_needs_only_what_it_is_installed_with():
@@ -304,25 +297,9 @@ def test_patterns_are_known_to_python_310():
         assert [text for text in map(str, texts) if re.search(r"[*+?}]\+|\(\?>", text)] == [], path.name
 
 
-def test_the_launcher_does_not_import_the_scripts_library():
-    """Except for the worker server, which runs what a script makes by it, and a rehearsal, which cuts its records."""
-    found = {module(path) for path in FILES if "sagemaker_tf_data" in foreign(path)}
-    assert found <= {"programs/tf_server", "check/rehearse/cut_records"}
-
-
 def test_the_scripts_library_does_not_import_the_launcher():
     found = {path.name: {name.split(".")[0] for name in imports(path)} for path in LIBRARY.glob("*.py")}
     assert {name for name, has in found.items() if "entrypoint" in has} == set()
-
-
-def test_importing_the_scripts_library_imports_no_framework():
-    """A script may set TensorFlow's variables after it, and choose its GPU, before TensorFlow comes."""
-    names = " ".join(f"import sagemaker_tf_data.{path.stem};" for path in sorted(LIBRARY.glob("[a-z]*.py")))
-    code = f"{names} import sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    out = subprocess.run(
-        [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=240
-    )
-    assert not {"tensorflow", "keras", "horovod", "jax", "numpy", "entrypoint"} & set(out.stdout.split())
 
 
 def test_files_of_tests_have_unique_names():

@@ -9,7 +9,7 @@ import pytest
 LINES = Path(__file__).resolve().parents[2] / "container/lines"
 PREPARE = LINES.parents[1] / "entrypoint/programs/prepare"
 GPU_PATCH = LINES.parent / "gpu/horovod.patch"
-FOR_GPUS = [path.parent.name for path in sorted(LINES.glob("*/gpu.txt"))]
+PINNED = sorted([*LINES.glob("*/requirements.txt"), *LINES.glob("*/gpu.txt"), *LINES.glob("*/gpu-jax.txt")])
 NAMES = [path.name for path in sorted(LINES.iterdir()) if path.is_dir()]
 
 
@@ -24,11 +24,11 @@ def parts(file: Path) -> list[list[str]]:
     return [sorted(part) for part in found]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_line_is_locked_as_it_is_pinned(name: str) -> None:
-    pinned, locked = parts(LINES / name / "requirements.txt"), parts(LINES / name / "locked.txt")
-    assert pinned == locked, f"wanted: container/lines/lock.sh {name}"
-    assert len(pinned) == 4
+@pytest.mark.parametrize("file", PINNED, ids=lambda file: f"{file.parent.name}-{file.name}")
+def test_line_is_locked_as_it_is_pinned(file: Path) -> None:
+    locked = file.with_name(f"{file.stem}-locked.txt".removeprefix("requirements-"))
+    assert parts(file) == parts(locked), f"wanted: container/lines/lock.sh {file.parent.name}"
+    assert len(parts(file)) == 4 or file.stem != "requirements"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -40,20 +40,16 @@ def test_launcher_knows_pins_and_requirements_of_tensorflow(name: str) -> None:
         assert any(each.startswith("wrapt") for each in requires[f"{package}=={lines[line][package]}"])
 
 
-@pytest.mark.parametrize("name", FOR_GPUS)
-def test_packages_for_gpus_are_locked_as_they_are_pinned(name: str) -> None:
-    """The image for GPUs has TensorFlow of the same version, built with CUDA."""
-    pinned, locked = parts(LINES / name / "gpu.txt"), parts(LINES / name / "gpu-locked.txt")
-    assert pinned == locked, f"wanted: container/lines/lock.sh {name}"
-    (cpu,) = (pin for pin in parts(LINES / name / "requirements.txt")[0] if pin.startswith("tensorflow-cpu=="))
-    assert cpu.replace("-cpu", "") in pinned[0]
+@pytest.mark.parametrize("file", sorted(LINES.glob("*/gpu.txt")), ids=lambda file: file.parent.name)
+def test_image_for_gpus_has_tensorflow_of_the_same_version(file: Path) -> None:
+    (cpu,) = (pin for pin in parts(file.with_name("requirements.txt"))[0] if pin.startswith("tensorflow-cpu=="))
+    assert cpu.replace("-cpu", "") in parts(file)[0]
 
 
-def test_plugin_of_jax_is_locked_in_jaxs_version() -> None:
-    pinned, locked = parts(LINES / "2.21/gpu-jax.txt"), parts(LINES / "2.21/gpu-jax-locked.txt")
-    assert pinned == locked, "wanted: container/lines/lock.sh 2.21"
+def test_plugin_of_jax_is_pinned_in_jaxs_version() -> None:
     (jax,) = (pin for part in parts(LINES / "2.21/requirements.txt") for pin in part if pin.startswith("jax=="))
-    assert {pin.partition("==")[2] for pin in pinned[0]} == {jax.partition("==")[2]}
+    versions = {pin.partition("==")[2] for pin in parts(LINES / "2.21/gpu-jax.txt")[0]}
+    assert versions == {jax.partition("==")[2]}
 
 
 @pytest.mark.parametrize(

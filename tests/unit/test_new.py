@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from builders import write_files
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.check.doctor.doctor import examine
@@ -62,14 +63,11 @@ def test_project_has_all_files_and_no_open_place(projects):
         assert [name for name, text in files.items() if len(text.splitlines()) > LONGEST_FILE] == []
 
 
-def test_every_template_is_used(projects, monkeypatch, tmp_path):
-    used = set()
-    fill = new._filled
-    monkeypatch.setattr(
-        new, "_filled", lambda template, words: used.add(f"{template}.template") or fill(template, words)
-    )
-    for number, (mode, sdk) in enumerate(PROJECTS):
-        main.run(["new", str(tmp_path / str(number)), "--mode", mode, "--sdk", sdk], {})
+def test_every_template_is_used(monkeypatch, tmp_path):
+    used, fill = set(), new._filled
+    monkeypatch.setattr(new, "_filled", lambda name, words: used.add(f"{name}.template") or fill(name, words))
+    for mode, sdk in PROJECTS:
+        main.run(["new", str(tmp_path / f"{mode}-{sdk}"), "--mode", mode, "--sdk", sdk], {})
     assert used == {path.name for path in new.TEMPLATES.iterdir()}
 
 
@@ -82,19 +80,10 @@ def test_scripts_of_projects_compile_and_pass_ruff(projects):
     folder = next(iter(projects.values())).parent
     rules = text[text.index("[tool.ruff]") : text.index("[tool.ruff.lint.per-file-ignores]")]
     (folder / "ruff.toml").write_text(rules.replace("[tool.ruff]\n", "").replace("[tool.ruff.", "["))
+    options = ["--no-cache", "--config", folder / "ruff.toml"]
     for path in projects.values():
-        call(
-            TOOLS / "ruff",
-            "check",
-            "--no-cache",
-            "--config",
-            folder / "ruff.toml",
-            "--config",
-            "src=['src']",
-            ".",
-            cwd=path,
-        )
-        call(TOOLS / "ruff", "format", "--no-cache", "--config", folder / "ruff.toml", "--check", ".", cwd=path)
+        call(TOOLS / "ruff", "check", *options, "--config", "src=['src']", ".", cwd=path)
+        call(TOOLS / "ruff", "format", *options, "--check", ".", cwd=path)
 
 
 def test_workflow_of_projects_passes_its_linters(projects):
@@ -148,22 +137,18 @@ def test_new_prints_files_and_next_commands(tmp_path, capsys):
     assert "python -m pytest" in out and "python submit.py" in out
 
 
-@pytest.mark.parametrize("what", ["a file in it", "a file itself", "no place for it"])
-def test_new_overwrites_nothing(tmp_path, capsys, what):
-    folder = tmp_path / "project"
-    if what == "a file in it":
-        folder.mkdir()
-        (folder / ".keep").write_text("mine")
-        says = f"{folder} is not empty (it has .keep); wanted a new or an empty folder"
-    elif what == "a file itself":
-        folder.write_text("mine")
-        says = f"{folder} cannot be written: File exists; wanted a new or an empty folder"
-    else:
-        tmp_path.joinpath("file").touch()
-        folder = tmp_path / "file" / "project"
-        says = "cannot be written: Not a directory; wanted a new or an empty folder"
+@pytest.mark.parametrize(
+    ("file", "folder", "says"),
+    [
+        ("project/.keep", "project", "project is not empty (it has .keep); wanted a new or an empty folder"),
+        ("project", "project", "project cannot be written: File exists; wanted a new or an empty folder"),
+        ("file", "file/project", "cannot be written: Not a directory; wanted a new or an empty folder"),
+    ],
+)
+def test_new_overwrites_nothing(tmp_path, capsys, file, folder, says):
+    write_files(tmp_path, {file: "mine"})
     before = sorted(tmp_path.rglob("*"))
-    assert main.run(["new", str(folder)], {}) == ExitCode.CONFIG
+    assert main.run(["new", str(tmp_path / folder)], {}) == ExitCode.CONFIG
     assert says in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -55,18 +55,6 @@ def test_content_of_secret_files_is_masked(name, value):
         assert not any(line.strip() in masked for line in value.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("DB_PASSWORD_FILE", "/run/secrets/db_password"), ("GCP_CREDENTIALS_FILE", "keys/My-Project-1.json"),
-     ("KUBECONFIG", "/root/.kube/config"), ("PWD", "/opt/ml/code"), ("OLDPWD", "/home/Me2/a"), ("CERT_FILE", "a\nb"),
-     ("TOKEN_FILE", "/mnt/Efs1/" + "averylongfolder/" * 4 + "token"), ("CONFIG_JSON", '{"learning_rate": 0.01}'),
-     ("SSH_PUBLIC_KEY_FILE", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI me@here\n")],
-)  # fmt: skip
-def test_paths_of_secret_files_are_shown(name, value):
-    text = f"{name}={value} it is"
-    assert Secrets({name: value}).mask(text) == text
-
-
 @pytest.mark.parametrize("name", ["password" * 10_000, "_" * 100_000, "aB" * 50_000, "pass_" * 20_000, "2" * 100_000])
 def test_long_names_are_judged_quickly(name):
     is_secret(name)
@@ -99,48 +87,105 @@ def test_long_texts_take_time_in_proportion(text):
     grows_no_faster_than_its_input(lambda size: secret.open_end((text * size).encode(), names=True), 50_000)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [AWS_KEY, "AKIAIOSFODNN7EXAMPLE", "hf_aBcDeFgHiJ", "hunter22", "p@ssw0rd!", "correct-horse-battery-staple",
-     "48151623421087", "c0ffee00-1234-5678-9abc-def012345678", "пароль-42", "Tr0ub4dor&3", "xKjH4gTr"],
-)  # fmt: skip
+DISTINCTIVE = [
+    AWS_KEY, "AKIAIOSFODNN7EXAMPLE", "hf_aBcDeFgHiJ", "hunter22", "p@ssw0rd!", "correct-horse-battery-staple",
+    "48151623421087", "c0ffee00-1234-5678-9abc-def012345678", "пароль-42", "Tr0ub4dor&3", "xKjH4gTr",
+]  # fmt: skip
+ORDINARY = [
+    "", "x", "true", "disabled", "Disabled", "DISABLED", "changeme", "not set", "10000000", "12345678", "0.00012345",
+    "-1e-05", "2023-11-21", "12:30:45.123", "********", "xxxxxxxxxxxx", "/opt/ml/input/data/creds.json",
+    "./my_key.pem", "~/.netrc", "s3://bucket/Key", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:x",
+    "MirroredStrategy", "prod/db/main", "my-secret-name", "        ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [*DISTINCTIVE, *ORDINARY])
 def test_distinctive_values_are_known(value):
-    assert is_distinctive(value)
+    assert is_distinctive(value) is (value in DISTINCTIVE)
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["", "x", "true", "disabled", "Disabled", "DISABLED", "changeme", "not set", "10000000", "12345678", "0.00012345",
-     "-1e-05", "2023-11-21", "12:30:45.123", "********", "xxxxxxxxxxxx", "/opt/ml/input/data/creds.json",
-     "./my_key.pem", "~/.netrc", "s3://bucket/Key", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:x",
-     "MirroredStrategy", "prod/db/main", "my-secret-name", "        "],
-)  # fmt: skip
-def test_ordinary_values_are_not_distinctive(value):
-    assert not is_distinctive(value)
+WITH_KEY = f"{{'AWS_SECRET_ACCESS_KEY': '{AWS_KEY}'}} in /root/somewhere, https://x/?k={AWS_KEY}&y {AWS_KEY}{AWS_KEY}"
+AFTER_NAMES = {"API_TOKEN": "disabled", "db-password": 10_000_000, "token": True}
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\nAASCBKcwggSjAgEAAo7\n-----END PRIVATE KEY-----\n"
+CONFIG = {"db": [{"password": "Zq7Lw0Xk", "host": "db.example.com", "port": 5432}], "learning_rate": 0.1}
+MASKED = [
+    # secrets, text, masked text
+    ({"AWS_SECRET_ACCESS_KEY": AWS_KEY, "HOME": "/root/somewhere"}, WITH_KEY, WITH_KEY.replace(AWS_KEY, MASK)),
+    # ordinary values, after their names only
+    (AFTER_NAMES, "API_TOKEN=disabled", f"API_TOKEN={MASK}"),
+    (AFTER_NAMES, '"API_TOKEN": "disabled"', f'"API_TOKEN": "{MASK}"'),
+    (AFTER_NAMES, "--API_TOKEN disabled", f"--API_TOKEN {MASK}"),
+    (AFTER_NAMES, "['--API_TOKEN', 'disabled']", f"['--API_TOKEN', '{MASK}']"),
+    (AFTER_NAMES, "SM_HP_DB_PASSWORD=10000000", f"SM_HP_DB_PASSWORD={MASK}"),
+    (AFTER_NAMES, "token: true", f"token: {MASK}"),
+    *(({"SIGNING_KEY": KEY}, f"  {line}\r\n", f"  {MASK}\r\n") for line in KEY.splitlines()),
+    *(({"config": value}, "Zq7Lw0Xk db.example.com 5432 0.1", f"{MASK} db.example.com 5432 0.1")
+      for value in (CONFIG, json.dumps(CONFIG))),
+    ({"A_TOKEN": "abc123xyz", "B_TOKEN": "abc123xyz-and-more-456"}, "abc123xyz-and-more-456", MASK),
+    # passwords in URLs, and tokens in place of a user
+    ({"PIP_INDEX_URL": "https://user:Zq7-Lw0Xk@pypi.example.com/simple"},
+     "Zq7-Lw0Xk of https://user:Zq7-Lw0Xk@pypi.example.com/simple", "*** of https://user:***@pypi.example.com/simple"),
+    ({"PIP_INDEX_URL": "postgresql://u:p%40ssw0rd9@db/x"},
+     "p@ssw0rd9 of postgresql://u:p%40ssw0rd9@db/x", "*** of postgresql://u:***@db/x"),
+    ({"PIP_INDEX_URL": "https://ghp_aBcDeFgHiJkLmNoPqRs1@github.com/x/y.git"},
+     "ghp_aBcDeFgHiJkLmNoPqRs1 of https://ghp_aBcDeFgHiJkLmNoPqRs1@github.com/x", "*** of https://***@github.com/x"),
+    *(({"REPOSITORY": f"https://{user}@git.x/a.git"}, f"token {user.partition(':')[0]}.", f"token {MASK}.")
+      for user in ("ghp_aBcDeFg1", "glpat-Zq7Lw0X", "hf_aBcD1234", "pypi-AgEIc1", "Zq7Lw0XkT5Zq7Lw0",
+                   "Zq7Lw0Xk:x-oauth-basic")),
+    # secrets of unknown URLs
+    ({}, "Collecting x @ https://oauth2:Zq7-Lw0Xk@git.x/x.tar.gz", "Collecting x @ https://oauth2:***@git.x/x.tar.gz"),
+    ({}, "git+https://glpat-Zq7@git.x/a.git@main", "git+https://***@git.x/a.git@main"),
+    ({}, "https://Zq7Lw0XkT5Zq7Lw0:x-oauth-basic@git.x", "https://***:x-oauth-basic@git.x"),
+    ({}, "postgresql://me@x.org:p#a?s@s@db/x, redis://:pw@r", "postgresql://me@x.org:***@db/x, redis://:***@r"),
+    ({}, "GET /lab?token=4f&x=1 HTTP/1.1", "GET /lab?token=***&x=1 HTTP/1.1"),
+    ({}, "https://x/cb#access_token=a.b&token_type=bearer", "https://x/cb#access_token=***&token_type=bearer"),
+    ({}, "https://b.s3.x/k?X-Amz-Credential=A%2F1&X-Amz-Date=1&X-Amz-Signature=0a&X-Amz-Security-Token=a%3D",
+     "https://b.s3.x/k?X-Amz-Credential=***&X-Amz-Date=1&X-Amz-Signature=***&X-Amz-Security-Token=***"),
+    ({}, "https://c.blob.x/a?sv=2&amp;sig=a%3D;se=1", "https://c.blob.x/a?sv=2&amp;sig=***;se=1"),
+    ({}, r'{"a": "{\"u\": \"https://x/?a=1\u0026token=ab\"}"}', r'{"a": "{\"u\": \"https://x/?a=1\u0026token=***\"}"}'),
+    ({}, "https://x/?key=AIzaSyA1234567890abcdefghijk", "https://x/?key=***"),
+    ({}, "https://x/?auth=4f;a=1&jwt=a.b", "https://x/?auth=***;a=1&jwt=***"),
+]  # fmt: skip
 
 
-def test_distinctive_value_is_masked_anywhere():
-    secret = Secrets({"AWS_SECRET_ACCESS_KEY": AWS_KEY, "HOME": "/root/somewhere"})
-    text = f"{{'AWS_SECRET_ACCESS_KEY': '{AWS_KEY}'}} in /root/somewhere, https://x/?k={AWS_KEY}&y {AWS_KEY}{AWS_KEY}"
-    masked = secret.mask(text)
-    assert AWS_KEY not in masked
-    assert masked.count(MASK) == 4
-    assert "/root/somewhere" in masked and "'AWS_SECRET_ACCESS_KEY': '***'" in masked
+@pytest.mark.parametrize(("secrets", "text", "masked"), MASKED)
+def test_secrets_are_masked(secrets, text, masked):
+    for each in [Secrets({}, secrets)] if secrets else [NONE, Secrets({"API_KEY": "disabled"})]:
+        assert each.mask(text) == each.mask(masked) == masked
 
 
-def test_ordinary_values_are_masked_after_their_name_only():
-    secret = Secrets({"API_TOKEN": "disabled", "db-password": 10_000_000, "token": True})
-    assert secret.mask("step 10000000 disabled true") == "step 10000000 disabled true"
-    for text in (
-        "API_TOKEN=disabled",
-        '"API_TOKEN": "disabled"',
-        "--API_TOKEN disabled",
-        "['--API_TOKEN', 'disabled']",
-    ):
-        assert secret.mask(text) == text.replace("disabled", MASK)
-    assert secret.mask("SM_HP_DB_PASSWORD=10000000") == f"SM_HP_DB_PASSWORD={MASK}"
-    assert secret.mask("db-password 100000000") == "db-password 100000000"  # another number
-    assert secret.mask("token: true") == f"token: {MASK}"
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI me@here\n"
+DEEP = "/mnt/Efs1/" + "averylongfolder/" * 4 + "token"
+USERS = ["https://jsmith42@pypi.corp/simple", "https://jsmith42:@pypi.corp/simple"]
+SHOWN = [
+    # secrets, texts
+    (AFTER_NAMES, "step 10000000 disabled true", "db-password 100000000"),
+    ({"DB_PASSWORD_FILE": "/run/secrets/db_password"}, "DB_PASSWORD_FILE=/run/secrets/db_password it is"),
+    ({"GCP_CREDENTIALS_FILE": "keys/My-Project-1.json"}, "GCP_CREDENTIALS_FILE=keys/My-Project-1.json it is"),
+    ({"KUBECONFIG": "/root/.kube/config"}, "KUBECONFIG=/root/.kube/config it is"),
+    ({"PWD": "/opt/ml/code"}, "PWD=/opt/ml/code it is"),
+    ({"OLDPWD": "/home/Me2/a"}, "OLDPWD=/home/Me2/a it is"),
+    ({"CERT_FILE": "a\nb"}, "CERT_FILE=a\nb it is"),
+    ({"TOKEN_FILE": DEEP}, f"TOKEN_FILE={DEEP} it is"),
+    ({"CONFIG_JSON": '{"learning_rate": 0.01}'}, 'CONFIG_JSON={"learning_rate": 0.01} it is'),
+    ({"SSH_PUBLIC_KEY_FILE": PUBLIC_KEY}, f"SSH_PUBLIC_KEY_FILE={PUBLIC_KEY} it is"),
+    *(({"PIP_INDEX_URL": url, "data": f'{{"from": "{url}"}}'}, "/home/jsmith42/train.py of jsmith42") for url in USERS),
+    ({"data": "abfss://data-v2-2024@acct.dfs.x/a"}, "/opt/ml/input/data/data-v2-2024/rows.csv"),
+    ({"API_KEY": "", "token": None}, "=: "),
+    ({"DB_PASSWORD": "   "}, "DB_PASSWORD= and more"),
+    ({}, "AWS_SECRET_ACCESS_KEY=x",
+     "git@github.com:x/y.git", "me@example.com", "ssh://deploy-7@host", "git+ssh://APKAEIBAERJR2EXAMPLE@host/x",
+     "https://alice@bitbucket.org/x", "http://host:80?mail=a@b.c", '{"u":"http://h:80","mail":"a@b.c"}',
+     "http://[::1]:80/", "https://medium.com/@Zq7Lw0XkT5", "http://h:80/a@b:c",
+     "https://x/?key=data/part-001.csv&sort_key=a&max_tokens=5", "a ? b : token = c & d", "<http://h:80>,<a@b.c>",
+     "step=1;auth=none;sig=0.23", "#sig=0.23", "abfss://data-v2-2024@acct.dfs.x/a",
+     "wasbs://data-for-the-training-2024@acct.blob.x/a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("secrets", "text"), [(secrets, text) for secrets, *texts in SHOWN for text in texts])
+def test_texts_without_secrets_are_shown(secrets, text):
+    assert (Secrets(secrets) if secrets else NONE).mask(text) == text
 
 
 TRICKY = ['quo"te-%s', "back\\slash-9", "sp ace & <9>", "a'b'c'd'9", "line one 1\nline two 2", "tab\there 42",
@@ -164,103 +209,6 @@ def test_values_are_masked_however_programs_quote_them(value):
         assert MASK in secret.mask(printed), printed
         for part in value.splitlines():
             assert part not in secret.mask(printed)
-
-
-def test_each_line_of_a_key_is_masked():
-    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\nAASCBKcwggSjAgEAAo7\n-----END PRIVATE KEY-----\n"
-    secret = Secrets({"SIGNING_KEY": key})
-    for line in key.splitlines():
-        assert secret.mask(f"  {line}\r\n") == f"  {MASK}\r\n"
-
-
-def test_secrets_inside_of_a_value_are_masked():
-    config = {"db": [{"password": "Zq7Lw0Xk", "host": "db.example.com", "port": 5432}], "learning_rate": 0.1}
-    for value in (config, json.dumps(config)):
-        secret = Secrets({"config": value})
-        assert secret.mask("Zq7Lw0Xk db.example.com 5432 0.1") == f"{MASK} db.example.com 5432 0.1"
-
-
-@pytest.mark.parametrize(
-    "url, password",
-    [
-        ("https://user:Zq7-Lw0Xk@pypi.example.com/simple", "Zq7-Lw0Xk"),
-        ("postgresql://u:p%40ssw0rd9@db/x", "p@ssw0rd9"),
-        ("https://ghp_aBcDeFgHiJkLmNoPqRs1@github.com/x/y.git", "ghp_aBcDeFgHiJkLmNoPqRs1"),
-    ],
-)
-def test_passwords_in_urls_are_masked(url, password):
-    secret = Secrets({"PIP_INDEX_URL": url})
-    assert password not in secret.mask(f"password {password}, url {url}")
-    assert url.rpartition("@")[2] in secret.mask(url)
-
-
-@pytest.mark.parametrize(
-    ("text", "masked"),
-    [
-        ("Collecting x @ https://oauth2:Zq7-Lw0Xk@git.x/x.tar.gz", "Collecting x @ https://oauth2:***@git.x/x.tar.gz"),
-        ("git+https://glpat-Zq7@git.x/a.git@main", "git+https://***@git.x/a.git@main"),
-        ("https://Zq7Lw0XkT5Zq7Lw0:x-oauth-basic@git.x", "https://***:x-oauth-basic@git.x"),
-        ("postgresql://me@x.org:p#a?s@s@db/x, redis://:pw@r", "postgresql://me@x.org:***@db/x, redis://:***@r"),
-        ("GET /lab?token=4f&x=1 HTTP/1.1", "GET /lab?token=***&x=1 HTTP/1.1"),
-        ("https://x/cb#access_token=a.b&token_type=bearer", "https://x/cb#access_token=***&token_type=bearer"),
-        (
-            "https://b.s3.x/k?X-Amz-Credential=A%2F1&X-Amz-Date=1&X-Amz-Signature=0a&X-Amz-Security-Token=a%3D",
-            "https://b.s3.x/k?X-Amz-Credential=***&X-Amz-Date=1&X-Amz-Signature=***&X-Amz-Security-Token=***",
-        ),
-        ("https://c.blob.x/a?sv=2&amp;sig=a%3D;se=1", "https://c.blob.x/a?sv=2&amp;sig=***;se=1"),
-        (r'{"a": "{\"u\": \"https://x/?a=1\u0026token=ab\"}"}', r'{"a": "{\"u\": \"https://x/?a=1\u0026token=***\"}"}'),
-        ("https://x/?key=AIzaSyA1234567890abcdefghijk", "https://x/?key=***"),
-        ("https://x/?auth=4f;a=1&jwt=a.b", "https://x/?auth=***;a=1&jwt=***"),
-    ],
-)
-def test_secrets_of_unknown_urls_are_masked(text, masked):
-    for secrets in (NONE, Secrets({"API_KEY": "disabled"})):
-        assert secrets.mask(text) == masked
-        assert secrets.mask(masked) == masked
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["git@github.com:x/y.git", "me@example.com", "ssh://deploy-7@host", "git+ssh://APKAEIBAERJR2EXAMPLE@host/x",
-     "https://alice@bitbucket.org/x", "http://host:80?mail=a@b.c", '{"u":"http://h:80","mail":"a@b.c"}', "http://[::1]:80/",
-     "https://medium.com/@Zq7Lw0XkT5", "http://h:80/a@b:c", "https://x/?key=data/part-001.csv&sort_key=a&max_tokens=5",
-     "a ? b : token = c & d", "<http://h:80>,<a@b.c>", "step=1;auth=none;sig=0.23", "#sig=0.23",
-     "abfss://data-v2-2024@acct.dfs.x/a", "wasbs://data-for-the-training-2024@acct.blob.x/a"],
-)  # fmt: skip
-def test_urls_without_secrets_are_shown(text):
-    assert NONE.mask(text) == text
-
-
-@pytest.mark.parametrize(
-    "url, elsewhere",
-    [
-        ("https://jsmith42@pypi.corp/simple", "/home/jsmith42/train.py of jsmith42"),
-        ("https://jsmith42:@pypi.corp/simple", "/home/jsmith42/train.py of jsmith42"),
-        ("abfss://data-v2-2024@acct.dfs.x/a", "/opt/ml/input/data/data-v2-2024/rows.csv"),
-    ],
-)
-def test_user_of_a_url_is_shown_elsewhere(url, elsewhere):
-    secrets = Secrets({"PIP_INDEX_URL": url}, {"data": f'{{"from": "{url}"}}'})
-    assert secrets.mask(elsewhere) == elsewhere
-
-
-@pytest.mark.parametrize(
-    "user",
-    ["ghp_aBcDeFg1", "glpat-Zq7Lw0X", "hf_aBcD1234", "pypi-AgEIc1", "Zq7Lw0XkT5Zq7Lw0", "Zq7Lw0Xk:x-oauth-basic"],
-)
-def test_token_in_place_of_a_user_is_masked_anywhere(user):
-    token = user.partition(":")[0]
-    assert Secrets({"REPOSITORY": f"https://{user}@git.x/a.git"}).mask(f"token {token}.") == f"token {MASK}."
-
-
-def test_longer_secret_is_masked_before_a_shorter_one():
-    secret = Secrets({"A_TOKEN": "abc123xyz", "B_TOKEN": "abc123xyz-and-more-456"})
-    assert secret.mask("abc123xyz-and-more-456") == MASK
-
-
-def test_text_without_secrets_is_not_masked():
-    assert NONE.mask("AWS_SECRET_ACCESS_KEY=x") == "AWS_SECRET_ACCESS_KEY=x"
-    assert Secrets({"API_KEY": ""}, {"token": None}).mask("=: ") == "=: "
 
 
 def test_all_texts_of_a_value_are_masked():
@@ -300,7 +248,3 @@ def test_long_secrets_are_judged_quickly():
     """A pattern that tries every way to read a word would take years for these."""
     for value in ("correcthorsebatterystaple" * 8 + "1", "aB" * 100 + "1", "word " * 100 + "!"):
         Secrets({"DB_PASSWORD": value}, {})
-
-
-def test_blank_secret_is_not_masked():
-    assert Secrets({"DB_PASSWORD": "   "}, {}).mask("DB_PASSWORD= and more") == "DB_PASSWORD= and more"

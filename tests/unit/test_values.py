@@ -1,6 +1,5 @@
 """Test that Values behave as frozen dataclasses whose fields are given by name."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -22,13 +21,6 @@ class Lost(Value):
     marks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Same:
-    name: str
-    code: int = 0
-    marks: tuple[str, ...] = ()
-
-
 def test_values_are_equal_if_type_and_fields_are():
     assert Ended(name="a") == Ended(code=0, name="a") != Ended(name="b")
     assert Ended(name="a") != Lost(name="a")
@@ -36,7 +28,7 @@ def test_values_are_equal_if_type_and_fields_are():
 
 
 def test_value_is_shown_like_a_dataclass():
-    assert repr(Ended(name="a", marks=("x",))) == repr(Same(name="a", marks=("x",))).replace("Same", "Ended")
+    assert repr(Ended(name="a", marks=("x",))) == "Ended(name='a', code=0, marks=('x',))"
 
 
 @pytest.mark.parametrize("given", [{}, {"name": "a", "cod": 1}, {"code": 1}], ids=str)

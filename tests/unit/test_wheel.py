@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
+def wheel(tmp_path_factory):
+    """Yield the archive."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "src"  # a copy: setuptools leaves a folder `build` where it builds
     for name in ("entrypoint", "sagemaker_tf_data"):
@@ -24,38 +25,38 @@ def wheel(tmp_path_factory) -> Path:
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*command, "-w", folder, source], check=True, timeout=600)
     (found,) = folder.glob("*.whl")
-    return found
+    with zipfile.ZipFile(found) as archive:
+        yield archive
 
 
-def test_wheel_fits_every_python_from_3_10_on(wheel):
-    assert wheel.name.endswith("-py3-none-any.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
-        assert Parser().parsestr(archive.read(metadata).decode())["Requires-Python"] == ">=3.10"
-        assert not [name for name in archive.namelist() if name.endswith(".so")]
+@pytest.fixture
+def metadata(wheel):
+    (name,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+    return Parser().parsestr(wheel.read(name).decode())
 
 
-def test_wheel_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
-        needs = Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist")
-    always = {re.split(r"[^\w-]", need)[0] for need in needs if "extra ==" not in need}
+def test_wheel_fits_every_python_from_3_10_on(wheel, metadata):
+    assert wheel.filename.endswith("-py3-none-any.whl")
+    assert metadata["Requires-Python"] == ">=3.10"
+    assert not [name for name in wheel.namelist() if name.endswith(".so")]
+
+
+def test_wheel_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(metadata):
+    always = {re.split(r"[^\w-]", need)[0] for need in metadata.get_all("Requires-Dist") if "extra ==" not in need}
     assert always == {"packaging", "psutil", "tomli", "uv", "waitress"}
 
 
 def test_wheel_has_the_files_that_are_no_python(wheel):
     files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
-    with zipfile.ZipFile(wheel) as archive:
-        files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
-        files |= {f"entrypoint/check/doctor/{name}.toml" for name in ("packages", "rules")}
-        files |= {"entrypoint/observe/live/page.html"}
-        assert files <= set(archive.namelist())
+    files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
+    files |= {f"entrypoint/check/doctor/{name}.toml" for name in ("packages", "rules")}
+    files |= {"entrypoint/observe/live/page.html"}
+    assert files <= set(wheel.namelist())
 
 
 def test_plan_needs_nothing_but_the_wheel(wheel, tmp_path):
     """Without `site` there is no other package."""
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "here")
+    wheel.extractall(tmp_path / "here")
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-I", "-S", "-c", code, tmp_path / "here", "plan", "--hosts", "2", "--mode", "ps"]
     out = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -8,14 +8,19 @@ from pathlib import Path
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away the variables of a job."""
+    for name in list(os.environ):
+        if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA", "OMPI_COMM")):
+            monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def job_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Make a job with a Pipe channel of that name and a File channel `plain`; return its input/data."""
 
     def make(pipe: str) -> Path:
-        for name in list(os.environ):
-            if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA")):
-                monkeypatch.delenv(name)
         monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
         (tmp_path / "input" / "config").mkdir(parents=True)
         (tmp_path / "input" / "data" / "plain").mkdir(parents=True)

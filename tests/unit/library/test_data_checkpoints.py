@@ -47,11 +47,9 @@ def test_one_process_of_a_job_writes_checkpoints():
 
 
 @pytest.fixture
-def saved(tmp_path, monkeypatch):
+def saved(tmp_path):
     """Return (saver of three checkpoints, its variable, the folder); the latest two stay."""
     tf = pytest.importorskip("tensorflow")
-    for name in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     value = tf.Variable(tf.zeros(1000))
     saver = checkpoints.manager(tf.train.Checkpoint(value=value), tmp_path)
     assert saver.restore() is None
@@ -113,6 +111,8 @@ def test_checkpoint_of_another_model_is_refused(saved):
 def test_place_that_tensorflow_cannot_write_to_is_refused(saved):
     with pytest.raises(DataError, match=r"cannot go to s3://bucket/x: .* no file system for s3://.*tensorflow-io"):
         checkpoints.manager(saved[0].checkpoint, "s3://bucket/x")
+    with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow reads .* as a pattern"):
+        checkpoints.manager(saved[0].checkpoint, "s3://bucket/[x]")
     (saved[2] / "file").write_text("")
     with pytest.raises(DataError, match=r"cannot go to .*file/x"):
         checkpoints.manager(saved[0].checkpoint, saved[2] / "file/x")
@@ -129,11 +129,9 @@ def test_slash_at_the_end_of_a_folder_changes_nothing(saved):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", ["lr=[0.1, 0.2]", "a[1]b", "x[", "st*r", "wh?t", r"back\slash"])
-def test_folders_may_have_names_that_read_like_patterns(tmp_path, monkeypatch, name):
+def test_folders_may_have_names_that_read_like_patterns(tmp_path, name):
     """TensorFlow's own functions find nothing there, and would delete files of another folder."""
     tf = pytest.importorskip("tensorflow")
-    for variable in ("TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
-        monkeypatch.delenv(variable, raising=False)
     folder, value = tmp_path / name, tf.Variable(0.0)
     (tmp_path / "st-and-more-r").mkdir()
     (tmp_path / "st-and-more-r" / "ckpt-1.index").write_text("another's")
@@ -151,28 +149,14 @@ def test_folders_may_have_names_that_read_like_patterns(tmp_path, monkeypatch, n
     assert (tmp_path / "st-and-more-r" / "ckpt-1.index").exists()
 
 
-@pytest.mark.tensorflow
-def test_uri_that_reads_like_a_pattern_is_refused(saved):
-    with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow reads .* as a pattern"):
-        checkpoints.manager(saved[0].checkpoint, "s3://bucket/[x]")
+EQUAL = [0, 1, 1_700_000_000, 4_000_000_000, 1 << 42, (1 << 63) - 1]
+DIFFERENT = [[1, 1, 1, 2], [0, 7, 7, 7], [3, 1 << 21, 1 << 42, 0], [1 << 62, (1 << 62) + 1] * 2]
 
 
-def summed(numbers):
-    """Return what the workers sum up of their numbers of checkpoints: pieces, and squares of pieces."""
+@pytest.mark.parametrize("numbers", [*([number] * 1000 for number in EQUAL), *DIFFERENT])
+def test_checkpoints_of_workers_are_equal_only_if_all_are_and_their_sums_exact(numbers):
+    """Each worker gets the sums alone. The square of 1.6e9, four times, is more than 64 bits hold."""
     each = [checkpoints.squared(number) for number in numbers]
-    return [[sum(values) for values in zip(*column, strict=True)] for column in zip(*each, strict=True)]
-
-
-@pytest.mark.parametrize("number", [0, 1, 1_700_000_000, 4_000_000_000, 1 << 42, (1 << 63) - 1])
-def test_equal_checkpoints_are_equal_and_their_sums_exact(number):
-    """The square of 1.6e9, four times, is more than 64 bits hold; tests/local/test_data.py has small ones."""
-    plain, squares = summed([number] * 1000)
-    assert checkpoints.are_equal(plain, squares, 1000)
-    assert max(plain + squares) < 1 << 63
-
-
-@pytest.mark.parametrize("others", [[1, 1, 1, 2], [0, 7, 7, 7], [3, 1 << 21, 1 << 42, 0], [1 << 62, (1 << 62) + 1] * 2])
-def test_different_checkpoints_of_workers_are_told_apart(others):
-    """What the workers sum up: equal only if all are."""
-    plain, squares = summed(others)
-    assert not checkpoints.are_equal(plain, squares, len(others))
+    pieces, squares = ([sum(values) for values in zip(*column, strict=True)] for column in zip(*each, strict=True))
+    assert checkpoints.are_equal(pieces, squares, len(numbers)) is (numbers not in DIFFERENT)
+    assert max(pieces + squares) < 1 << 63

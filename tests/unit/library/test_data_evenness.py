@@ -23,7 +23,6 @@ def train(tmp_path, monkeypatch):
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (folder / f"{name}.tfrecord").write_bytes(content)
-        monkeypatch.delenv("TF_CONFIG", raising=False)
         monkeypatch.setenv("SM_INPUT_DIR", str(tmp_path))
         share = {"channel": "train", "mode": "File", "count": 4, "index": rank}
         monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps({"train": share}))

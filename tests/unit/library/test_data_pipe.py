@@ -188,47 +188,35 @@ def test_each_opening_takes_the_next_pipe_and_leaves_its_number_as_the_operator_
         assert read_all(source) == b"eighth"
 
 
-def test_late_pipe_is_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("late", ["pipe", "writer"])  # a pipe without a writer reads like one at its end
+def test_late_pipe_or_writer_is_waited_for(tmp_path: Path, late: str) -> None:
     source, content = passes(tmp_path), []
+    if late == "writer":
+        os.mkfifo(tmp_path / "data" / "train_0")
     reader = threading.Thread(target=lambda: content.append(read_all(source)), daemon=True)
     reader.start()
-    lock = tmp_path / "state" / ".train-pipe_mode-lock"
-    eventually(lock.exists, within=60, what="the reader looks for its pipe")
-    with feeding(tmp_path / "data" / "train", b"late"):
+    state = tmp_path / "state"
+    if late == "writer":
+        eventually(lambda: fifo.read_number(state / ".train-pipe_mode-state") == 1, within=60)
+    else:
+        eventually((state / ".train-pipe_mode-lock").exists, within=60, what="the reader looks for its pipe")
+    with feeding(tmp_path / "data" / ("train_0" if late == "writer" else "train"), b"late"):
         reader.join(timeout=120)
     assert content == [b"late"]
 
 
-def test_late_writer_is_waited_for(tmp_path: Path) -> None:
-    """A pipe without a writer reads like one at its end."""
-    source, content = passes(tmp_path), []
-    (tmp_path / "data").mkdir(exist_ok=True)
-    os.mkfifo(tmp_path / "data" / "train_0")
-    reader = threading.Thread(target=lambda: content.append(read_all(source)), daemon=True)
-    reader.start()
-    eventually(lambda: fifo.read_number(tmp_path / "state" / ".train-pipe_mode-state") == 1, within=60)
-    with feeding(tmp_path / "data" / "train_0", b"late"):
-        reader.join(timeout=120)
-    assert content == [b"late"]
-
-
-def test_waiting_is_bounded_and_says_since_when(tmp_path: Path) -> None:
+def test_waiting_is_bounded_and_logged_and_says_since_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fifo, "FIRST_WORD", 0.1)
     with pytest.raises(DataError, match=r"train_0: there is no such pipe, since \d\d:\d\d:\d\d UTC, for \d s"):
-        read_all(passes(tmp_path, patience=0.3))
+        read_all(passes(tmp_path, patience=0.6))
+    assert [message for message in caplog.messages if "waiting for" in message and "at most" in message]
     os.mkfifo(tmp_path / "data" / "train_0")
     with pytest.raises(DataError, match=r"train_0: the pipe exists but is empty, since .*Does SageMaker still write"):
         read_all(passes(tmp_path, patience=0.3))
     with pytest.raises(DataError, match=r"train_1: there is no such pipe \(train_0 was the last one\)"):
         read_all(passes(tmp_path, patience=0.3))
-
-
-def test_waiting_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(fifo, "FIRST_WORD", 0.1)
-    with pytest.raises(DataError):
-        read_all(passes(tmp_path, patience=0.6))
-    assert [
-        record.message for record in caplog.records if "waiting for" in record.message and "at most" in record.message
-    ]
 
 
 def test_pipe_that_a_killed_reader_did_not_count_is_passed_over(
@@ -248,8 +236,6 @@ def test_malformed_state_is_told(tmp_path: Path) -> None:
     (tmp_path / "state" / ".train-pipe_mode-state").write_text("many")
     with pytest.raises(DataError, match=r"\.train-pipe_mode-state holds 'many'; wanted the number"):
         read_all(passes(tmp_path))
-    os.mkfifo(tmp_path / "data" / "eval_0")
-    (tmp_path / "data" / "eval_0").unlink()
     (tmp_path / "data" / "eval_0").write_text("a file")
     with pytest.raises(DataError, match="eval_0 is not a named pipe"):
         read_all(passes(tmp_path, name="eval"))
@@ -307,6 +293,11 @@ def encoded(records: list[bytes], record_format: str, folder: Path) -> bytes:
     return record_io(records) if record_format == "RecordIO" else b"".join(one + b"\n" for one in records)
 
 
+def of_pipe(record_format: str = "TFRecord", **more: Any) -> Any:
+    """Return the dataset of the channel `train`, read by this process itself."""
+    return pipe_dataset("train", record_format, reader="own", patience=30, **more)
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("record_format", ["TFRecord", "RecordIO", "TextLine"])
 def test_each_pass_of_a_channel_has_its_records(
@@ -323,7 +314,7 @@ def test_each_pass_of_a_channel_has_its_records(
         orders.append(records)
     streams = [encoded(records, record_format, tmp_path) for records in orders]
     with feeding(job / "train", *streams):
-        dataset = pipe_dataset("train", record_format, reader="own", patience=30)
+        dataset = of_pipe(record_format)
         first = [one.numpy() for one in dataset]
         rest = [one.numpy() for one in dataset.repeat(2).prefetch(10)]
     assert first == orders[0]
@@ -346,7 +337,7 @@ def test_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
     sent.put(records[0])
-    came = iter(pipe_dataset("train", "TFRecord", reader="own", patience=30))
+    came = iter(of_pipe())
     for now, following in zip(records, [*records[1:], None], strict=True):
         assert next(came).numpy() == now  # before the next one is written
         sent.put(following)
@@ -361,7 +352,7 @@ def test_pass_left_early_is_followed_by_the_next(job: Path, tmp_path: Path, monk
     records = [b"%d " % n + bytes(1000) for n in range(3000)]
     stream = encoded(records, "TFRecord", tmp_path)
     with feeding(job / "train", stream, stream):
-        dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30)
+        dataset = of_pipe()
         assert [one.numpy() for one in dataset.take(3)] == records[:3]
         assert [one.numpy() for one in dataset] == records
 
@@ -383,7 +374,7 @@ def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(
     workers = 3
     with feeding(job / "train", *[stream] * workers):
         for index in range(workers):
-            dataset = pipe_dataset("train", "TFRecord", reader="own", patience=30).with_options(options)
+            dataset = of_pipe().with_options(options)
             mine = [one.numpy() for one in _AutoShardDataset(dataset, workers, index)]
             assert mine == (records if policy == "OFF" else records[index::workers])
 
@@ -409,36 +400,40 @@ def test_damaged_pass_is_told_after_whole_records(stream: bytes | str, words: st
     else:
         want = 0
     with feeding(job / "train", stream), pytest.raises(tf.errors.OpError) as caught:
-        for _ in pipe_dataset("train", "TFRecord", reader="own", patience=30):
+        for _ in of_pipe():
             got += 1
     assert words in str(caught.value)
     assert got == want
 
 
+NO_NAMES = "attributes=.* wanted a list of different names, and RecordIO"
+
+
 @pytest.mark.tensorflow
-def test_wrong_arguments_of_a_pipe_are_told_at_once(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"no channel 'trian'; the job has 'plain', 'train'\. Did you mean 'train'"):
-        pipe_dataset("trian", "TFRecord")
-    with pytest.raises(DataError, match="channel 'plain' is in File mode; wanted Pipe mode"):
-        pipe_dataset("plain", "TFRecord")
-    with pytest.raises(DataError, match="record_format is 'tfrecord'; wanted one of TFRecord, RecordIO, TextLine"):
-        pipe_dataset("train", "tfrecord")
-    with pytest.raises(DataError, match="reader is 'mine'; wanted one of auto, operator, own"):
-        pipe_dataset("train", "TFRecord", reader="mine")
+@pytest.mark.parametrize(
+    ("channel", "record_format", "more", "complaint"),
+    [
+        ("trian", "TFRecord", {}, r"no channel 'trian'; the job has 'plain', 'train'\. Did you mean 'train'"),
+        ("plain", "TFRecord", {}, "channel 'plain' is in File mode; wanted Pipe mode"),
+        ("train", "tfrecord", {}, "record_format is 'tfrecord'; wanted one of TFRecord, RecordIO, TextLine"),
+        ("train", "TFRecord", {"reader": "mine"}, "reader is 'mine'; wanted one of auto, operator, own"),
+        ("train", "TFRecord", {"attributes": ["a", "b"]}, NO_NAMES),
+        ("train", "RecordIO", {"attributes": "label"}, NO_NAMES),
+        ("train", "RecordIO", {"attributes": ["a", "a"]}, NO_NAMES),
+    ],
+)
+def test_wrong_arguments_of_a_pipe_are_told_at_once(
+    job: Path, channel: str, record_format: str, more: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(DataError, match=complaint):
+        pipe_dataset(channel, record_format, **more)
+
+
+@pytest.mark.tensorflow
+def test_wrong_patience_of_a_pipe_is_told_at_once(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAGEMAKER_TF_DATA_PATIENCE", "soon")
     with pytest.raises(DataError, match="SAGEMAKER_TF_DATA_PATIENCE is 'soon'; wanted seconds"):
         pipe_dataset("train", "TFRecord")
-
-
-@pytest.mark.tensorflow
-def test_pipe_is_sharded(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sagemaker_tf_data.sharding import shard
-
-    share = {"channel": "train", "mode": "Pipe", "count": 3, "index": 1}
-    monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps({"train": share}))
-    with feeding(job / "train", b"0\n1\n2\n3\n4\n5\n"):
-        dataset = shard(pipe_dataset("train", "TextLine", reader="own", patience=30), "train")
-        assert [one.numpy() for one in dataset] == [b"1", b"4"]
 
 
 @pytest.mark.tensorflow
@@ -452,7 +447,7 @@ def test_examples_of_several_records_are_dealt_out_whole(job: Path, monkeypatch:
     monkeypatch.setenv("ENTRYPOINT_SHARDS", json.dumps(part))
     flat = [b"%s %d" % (name, number) for number in range(5) for name in (b"image", b"label")]
     with feeding(job / "train", record_io(flat), record_io(flat[:3])):
-        made = pipe_dataset("train", "RecordIO", attributes=["source-ref", "label"], reader="own", patience=30)
+        made = of_pipe("RecordIO", attributes=["source-ref", "label"])
         assert made.element_spec == {name: tf.TensorSpec([], tf.string) for name in ("source-ref", "label")}
         found = [(one["source-ref"].numpy(), one["label"].numpy()) for one in shard(made, "train")]
         with pytest.raises(
@@ -460,11 +455,3 @@ def test_examples_of_several_records_are_dealt_out_whole(job: Path, monkeypatch:
         ):
             list(made)
     assert found == [(b"image 1", b"label 1"), (b"image 3", b"label 3")]
-
-
-@pytest.mark.parametrize(
-    ("record_format", "attributes"), [("TFRecord", ["a", "b"]), ("RecordIO", "label"), ("RecordIO", ["a", "a"])]
-)
-def test_wrong_attributes_are_refused(record_format: str, attributes: Any) -> None:
-    with pytest.raises(DataError, match=r"attributes=.* wanted a list of different names, and RecordIO"):
-        pipe_dataset("train", record_format, attributes=attributes)

@@ -81,11 +81,8 @@ def test_traffic_by_tcp_in_place_of_efa_is_warned_of(host, devices, doubt, mode)
     assert bool(found.variables) == bool(found.devices)
 
 
-def test_mode_without_nccl_is_not_warned(host):
+def test_host_without_efa_or_mode_without_nccl_logs_nothing(host):
     assert host.look("ml.p4d.24xlarge", "ps").describe(quiet=False) == []
-
-
-def test_host_without_efa_logs_nothing(host):
     assert host.look("ml.c5.xlarge").describe(quiet=False) == []
     assert host.look("local").variables == {}
 

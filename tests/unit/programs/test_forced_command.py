@@ -43,9 +43,7 @@ PRTED = (
 USERS = {
     # the user's options: what mpirun makes of them, as seen with 4.1.4
     "--mca btl_tcp_links 4": '--mca btl_tcp_links "4"',
-    "--mca coll_tuned_dynamic_rules_filename /opt/ml/code/rules": (
-        '--mca coll_tuned_dynamic_rules_filename "/opt/ml/code/rules"'
-    ),
+    "--mca coll_tuned_dynamic_rules_filename /a/rules": '--mca coll_tuned_dynamic_rules_filename "/a/rules"',
     "--mca orte_fork_agent /usr/bin/strace": '--mca orte_fork_agent "/usr/bin/strace"',
     "-mca note 'a;b $(c)'": "-mca note 'a;b $(c)'",
     "--tag-output --timestamp-output": '-mca orte_tag_output "1" -mca orte_timestamp_output "1"',
@@ -60,11 +58,8 @@ USERS = {
     "-q --enable-recovery --max-restarts 3": (
         '-mca orte_execute_quiet "1" -mca orte_enable_recovery "1" -mca orte_max_restarts "3"'
     ),
+    "": "",
 }
-
-
-def test_command_of_open_mpi_4_is_allowed():
-    assert complaint(shlex.split(PLAIN), set()) == ""
 
 
 # As Open MPI sends it that was configured with --enable-orterun-prefix-by-default, or is called by its path.
@@ -92,12 +87,8 @@ def test_place_of_open_mpi_in_the_command_is_ignored(place, tmp_path):
     assert split(place + PLAIN.lstrip()) == shlex.split(PLAIN)
     result = started(f"{place}orted -mca ess env", tmp_path)  # there is none in that folder
     assert (result.returncode, result.stderr) == (0, "")
-    for refused in (
-        f"{place}id",
-        f"{place}orted; id",
-        f"{place}{place}orted",
-        f"{place.replace('/opt', '/$(id)')}orted",
-    ):
+    elsewhere = place.replace("/opt", "/$(id)")
+    for refused in (f"{place}id", f"{place}orted; id", f"{place}{place}orted", f"{elsewhere}orted"):
         assert complaint(split(refused), set())
 
 
@@ -106,12 +97,7 @@ def test_command_of_open_mpi_5_is_allowed(tmp_path):
     for command in (PRTED, ELSEWHERE + PRTED):
         result = started(command, tmp_path)
         assert (result.returncode, result.stderr) == (0, "")
-        assert result.stdout.splitlines()[:4] == [
-            "<--leave-session-attached>",
-            "<--allow-run-as-root>",
-            "<--prtemca>",
-            "<ess>",
-        ]
+        assert result.stdout.startswith("<--leave-session-attached>\n<--allow-run-as-root>\n<--prtemca>\n<ess>\n")
         assert "PRTE_PREFIX" not in result.stdout  # and it is our PATH's daemon, wherever that of the caller lies
 
 
@@ -175,19 +161,16 @@ OTHERS = {
     "prted: libraries": PRTED + " --pmixmca mca_base_component_path /tmp/evil",
     "prted: an address that is a file": PRTED + " --prtemca prte_hnp_uri file:/tmp/x",
     "prted: one more command": PRTED + "; id",
+    # that of the options below
+    "a program of the user's": "/usr/bin/strace",
+    "another value of the user's option": PLAIN + " --mca orte_fork_agent /bin/evil",
 }
 
 
 @pytest.mark.parametrize("command", OTHERS.values(), ids=OTHERS)
-def test_other_commands_are_refused(command):
-    assert complaint(shlex.split(command), set())
-
-
-@pytest.mark.parametrize("command", ["a program of the user's", "other values"])
-def test_users_options_allow_nothing_else(command):
-    asked = {"--mca", "orte_fork_agent", "/usr/bin/strace", "--tune", "am.conf"}
-    bad = {"a program of the user's": "/usr/bin/strace", "other values": PLAIN + " --mca orte_fork_agent /bin/evil"}
-    assert complaint(shlex.split(bad[command]), asked)
+def test_other_commands_are_refused_whatever_the_user_asks_for(command):
+    for asked in (set(), {"--mca", "orte_fork_agent", "/usr/bin/strace"}):
+        assert complaint(shlex.split(command), asked)
 
 
 def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.CompletedProcess[str]:
@@ -199,14 +182,10 @@ def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.Co
     file = tmp_path / "mpi_options"
     if options is not None:
         file.write_text(options)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", OPTIONS: str(file), "SSH_ORIGINAL_COMMAND": command}
-    return subprocess.run(
-        [sys.executable, "-I", "-S", str(FORCED_COMMAND)],
-        env={**environment, "LD_PRELOAD": "", "MINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LD_PRELOAD": "", "MINE": "1"}
+    environment |= {OPTIONS: str(file), "SSH_ORIGINAL_COMMAND": command}
+    program = [sys.executable, "-I", "-S", str(FORCED_COMMAND)]
+    return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=240)
 
 
 def test_the_daemon_gets_its_words_as_they_are_and_no_environment_of_the_callers(tmp_path):
@@ -218,21 +197,26 @@ def test_the_daemon_gets_its_words_as_they_are_and_no_environment_of_the_callers
     assert set(lines[6].split()) <= {"PATH", "PWD", "SHLVL", "_", "LC_CTYPE", "HOME", "LANG", "OLDPWD"}
 
 
-@pytest.mark.parametrize(
-    "command", ["orted\nid", "orted -mca a b\n-mca c d", "orted -mca a 'b", "orted -mca a '\x1b[2J'"], ids=repr
-)
-def test_control_characters_and_open_quotes_are_refused(command, tmp_path):
-    result = started(command, tmp_path)
-    assert (result.returncode, result.stdout) == (126, "")
-    assert result.stderr.startswith("refused: ")
-    assert len(result.stderr.splitlines()) == 1
+UNREADABLE = ["orted\nid", "orted -mca a b\n-mca c d", "orted -mca a 'b", "orted -mca a '\x1b[2J'"]
+PREFIXES = [
+    "LD_PRELOAD=/tmp/x;export LD_PRELOAD;",
+    "PRTE_PREFIX=/x;id;",
+    "PRTE_PREFIX=$(id);export PRTE_PREFIX;",
+    "id;",
+]
+REFUSED = [
+    *((command, "[]") for command in UNREADABLE),
+    *((f"{prefix}{PRTED}", "[]") for prefix in PREFIXES),
+    # no list in the file of options
+    *((f"{PLAIN} --mca orte_fork_agent t", options) for options in (None, "", "{", "5", "null", "[5, null, []]")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", [None, "", "{", "5", "null", "[5, null, []]"])
-def test_without_the_file_of_options_every_command_is_refused(options, tmp_path):
-    result = started(PLAIN + " --mca orte_fork_agent t", tmp_path, options)
+@pytest.mark.parametrize("command, options", REFUSED)
+def test_program_refuses_in_one_line(command, options, tmp_path):
+    result = started(command, tmp_path, options)
     assert (result.returncode, result.stdout) == (126, "")
-    assert "Traceback" not in result.stderr
+    assert result.stderr.startswith("refused: ") and len(result.stderr.splitlines()) == 1
 
 
 def test_key_is_restricted_to_the_forced_command(monkeypatch):
@@ -243,12 +227,3 @@ def test_key_is_restricted_to_the_forced_command(monkeypatch):
     line = key_line("authorized_keys", "algo-1", key_in("ssh-ed25519 AAAA client_key"))
     inner = line.removeprefix('restrict,command="').removesuffix('" ssh-ed25519 AAAA').replace('\\"', '"')
     assert shlex.split(inner) == ['/home/me/my "env"/bin/python', "-I", "-S", str(FORCED_COMMAND)]
-
-
-@pytest.mark.parametrize(
-    "before",
-    ["LD_PRELOAD=/tmp/x;export LD_PRELOAD;", "PRTE_PREFIX=/x;id;", "PRTE_PREFIX=$(id);export PRTE_PREFIX;", "id;"],
-)
-def test_other_words_before_prted_are_refused(before, tmp_path):
-    result = started(before + PRTED, tmp_path)
-    assert (result.returncode, result.stdout) == (126, "")

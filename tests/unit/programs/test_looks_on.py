@@ -169,7 +169,7 @@ fit()  # it comes at the end of the program
 """
 LINES = PROGRAM.splitlines()
 MADE = LINES.index("    KEPT.append(tf.keras.Sequential([tf.keras.layers.Dense(size) for size in sizes]))") + 1
-IN_FIT = LINES.index("    model = dense(10, 1)") + 1
+IN_DENSE = f"train.py:{MADE} (called at train.py:{LINES.index('    model = dense(10, 1)') + 1})"
 APPLIED = LINES.index("        losses.append(float(loss))")
 FIT = {"weights": 111, "dense": 111, "steps": 14, "gradients": 0, "asked": 0, "reduced": 0, "workers": 0}
 LOOP = {"weights": 2000, "dense": 2000, "horovod": 1}
@@ -184,16 +184,21 @@ SEEN = {
     "unwrapped": {**LOOP, "tensors": 0, "gradients": 0, "asked": 1, "largest": 1},
     "by hand, eager": {**LOOP, "gradients": 0, "asked": 2001, "largest": 2000, "reduced": 6003, "steps": 3},
     "broken": {"weights": 0, "gradients": 0},
-    "outside": {
-        **FIT,
-        "strategy": "",
-        "made": 1,
-        "others": 0,
-        "made_at": f"train.py:{MADE} (called at train.py:{IN_FIT})",
-    },
+    "outside": {**FIT, "strategy": "", "made": 1, "others": 0, "made_at": IN_DENSE},
     "never run": {"strategy": "", "made": 1, "steps": 7, "made_at": ""},
     "both": {"strategy": "CollectiveAllReduceStrategy", "workers": 1, "made": 1, "made_at": ""},
 }
+
+
+def of_job(
+    words: list[str], *path: Path, without: tuple[str, ...] = (), **variables: str
+) -> subprocess.CompletedProcess:
+    """Run a Python of a job with these folders on its path, without variables whose names begin so."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("ENTRYPOINT_", *without))}
+    environment |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "ENTRYPOINT_MARKS": "/nowhere"}
+    environment |= {"ENTRYPOINT_PROCESS": "rank 3", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, *words]
+    return subprocess.run(command, env=environment | variables, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -201,14 +206,9 @@ def told(tmp_path_factory):
     """Return what was seen of each run, and what the monitor received of the last."""
     folder = write_files(tmp_path_factory.mktemp("looks_on"), {**HOROVOD, "train.py": PROGRAM})
     marks = Marks(folder / "marks.sock", NONE.mask)
-    environment = {
-        **os.environ, "PYTHONPATH": f"{folder}:{ON_PATH}", "ENTRYPOINT_MARKS": str(folder / "marks.sock"),
-        "ENTRYPOINT_PROCESS": "rank 3", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "",
-    }  # fmt: skip
-    command = [sys.executable, str(folder / "train.py")]
-    options = {"env": environment, "cwd": folder, "capture_output": True, "text": True, "timeout": 300}
     with contextlib.closing(marks), ThreadPoolExecutor(1) as pool:
-        running = pool.submit(subprocess.run, command, **options)
+        script = [str(folder / "train.py")]
+        running = pool.submit(of_job, script, folder, ON_PATH, ENTRYPOINT_MARKS=str(folder / "marks.sock"))
         while not wait([running], 0.2).done:  # as the monitor does: the socket holds ten messages
             marks.receive()
         done = running.result()
@@ -232,26 +232,23 @@ def test_facts_come_to_the_monitor(told):
     assert {name: told[1]["rank 3"][name] for name in FIT} == FIT
 
 
-def python(*path: Path, monitor: bool = True) -> str:
-    """Start a Python with these folders on its path; what it prints."""
+STARTS = """
+import sys
+before = sorted({"typing", "threading", "entrypoint_looks_on"} & set(sys.modules))
+try:
+    import horovod
+except ImportError:
+    pass
+print(before, "entrypoint_looks_on" in sys.modules, any("First" in repr(each) for each in sys.meta_path))
+"""
+
+
+def python(*path: Path, **variables: str) -> str:
+    """Return what a Python with these folders on its path prints."""
     # What measures the coverage imports modules before any sitecustomize does.
-    others = ("ENTRYPOINT_", "COVERAGE_")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(others)}
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
-    if monitor:
-        environment |= {"ENTRYPOINT_MARKS": "/nowhere", "ENTRYPOINT_PROCESS": "rank 0"}
-    code = """if True:
-        import sys
-        before = sorted({"typing", "threading", "entrypoint_looks_on"} & set(sys.modules))
-        try:
-            import horovod
-        except ImportError:
-            pass
-        print(before, "entrypoint_looks_on" in sys.modules, any("First" in repr(each) for each in sys.meta_path))
-        """
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=240
-    ).stdout
+    done = of_job(["-c", STARTS], *path, without=("COVERAGE_",), **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 # What is imported before the first framework; whether it is looked on then, and whether that is still awaited.
@@ -260,7 +257,7 @@ LOOKS_ON, LOOKS_NOT = "[] True False\n", "[] False False\n"
 
 def test_only_a_python_of_the_job_looks_on(tmp_path):
     assert python(ON_PATH) == LOOKS_ON
-    assert python(ON_PATH, monitor=False) == LOOKS_NOT
+    assert python(ON_PATH, ENTRYPOINT_MARKS="", ENTRYPOINT_PROCESS="") == LOOKS_NOT
 
 
 def test_other_sitecustomize_runs_as_it_would_without(tmp_path):
@@ -300,9 +297,7 @@ print(names.count("horovod") >= 1, "horovod" not in names[:2])
 
 def test_horovods_threads_have_a_name(tmp_path):
     packages = {"horovod/__init__.py": "", "horovod/common/__init__.py": "", "horovod/common/basics.py": BASICS}
-    path = f"{write_files(tmp_path, packages)}:{ON_PATH}"
-    environment = {**os.environ, "PYTHONPATH": path, "ENTRYPOINT_MARKS": "x", "ENTRYPOINT_PROCESS": "rank 0"}
-    done = subprocess.run([sys.executable, "-c", INITS], env=environment, capture_output=True, text=True, timeout=240)
+    done = of_job(["-c", INITS], write_files(tmp_path, packages), ON_PATH)
     assert done.stdout.split() == ["True", "True"], done.stderr
 
 
@@ -321,12 +316,8 @@ print("still here")
 @pytest.mark.parametrize("words, code", [([], -15), pytest.param(["handled"], 7, marks=pytest.mark.more)])
 def test_the_strategy_leaves_sigterm_as_the_script_has_it(words, code, monitor):
     config = {"cluster": {"worker": [f"127.0.0.1:{unused_port()}"]}, "task": {"type": "worker", "index": 0}}
-    environment = {
-        **os.environ, "PYTHONPATH": str(ON_PATH), "ENTRYPOINT_MARKS": monitor, "ENTRYPOINT_PROCESS": "worker/0",
-        "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": "",
-    }  # fmt: skip
-    command = [sys.executable, "-c", STRATEGY, *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    variables = {"ENTRYPOINT_MARKS": monitor, "TF_CONFIG": json.dumps(config)}
+    done = of_job(["-c", STRATEGY, *words], ON_PATH, **variables)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
 
 

@@ -35,13 +35,10 @@ def test_host_without_tensorflow_is_not_warned(tmp_path):
     assert gpus.unused(8, "ml.p4d.24xlarge", [str(tmp_path)]) == ""
 
 
-def test_a_build_without_cuda_is_named(packages):
+def test_a_build_without_cuda_is_named_and_one_for_amd_is_left_alone(packages):
     path = packages(CPU, "tensorflow_cpu-2.14.1.dist-info", "tensorflow_estimator-2.14.0.dist-info")
     assert gpus.unused(2, "", path) == "2 GPUs: tensorflow-cpu 2.14.1 is built without CUDA"
     assert gpus.unused(1, "", path).startswith("1 GPU: ")
-
-
-def test_a_build_for_amd_is_left_alone(packages):
     assert gpus.unused(2, "", packages(ROCM)) == ""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import write_files
 from growth import grows_no_faster_than_its_input
 from ports import unused_port
 from waiting import eventually
@@ -65,113 +66,201 @@ class Adds:
         return {"upper": np.array([word.upper() for word in inputs["examples"]], dtype=object)}
 
 
-def client(*signatures: Signature, model: Adds | None = None, environment: dict[str, str] | None = None):
-    service = Service(read_serving(environment or {}))
-    service.model = model or Adds(*signatures)
-    return make_app(service).test_client()
+class Waits(Adds):
+    """A model that answers when its gate is opened."""
+
+    def __init__(self, *signatures: Signature) -> None:
+        super().__init__(*signatures)
+        self.reached, self.gate = threading.Event(), threading.Event()
+
+    def predict(self, signature, inputs):
+        self.reached.set()
+        self.gate.wait()
+        return super().predict(signature, inputs)
+
+
+def app_of(model: Adds, base: str | Path = "/nowhere", **environment: str):
+    """Return the application around a model, with the code of its user from the base folder."""
+    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(base), **environment}))
+    service.model, service.code = model, load_user_code(service.serving)
+    return make_app(service)
+
+
+def client(signature: Signature, base: str | Path = "/nowhere", **environment: str):
+    return app_of(Adds(signature), base, **environment).test_client()
+
+
+def threads_of(count: int, seconds: float) -> tuple[ModelThreads, list]:
+    """Return threads of a loaded model, with the other ends of their connections."""
+    ours, theirs = connect(count, seconds)
+    workers = ModelThreads(ours, seconds)
+    workers.is_loaded = True
+    return workers, theirs
 
 
 def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, ModelThreads]:
     """Return a client of what listens, with the threads of the model behind it, here in one process."""
-    serving = read_serving({"SAGEMAKER_BASE_DIR": str(base), **environment})
-    service = Service(serving)
-    service.model, service.code = model, load_user_code(serving)
-    ours, theirs = connect(serving.threads, serving.timeout)
-    workers = ModelThreads(ours, serving.timeout)
-    workers.is_loaded = True
+    serving, application = read_serving(environment), app_of(model, base, **environment)
+    workers, theirs = threads_of(serving.threads, serving.timeout)
     for connection in theirs:
-        threading.Thread(target=work, args=(connection, make_app(service), {}), daemon=True).start()
+        threading.Thread(target=work, args=(connection, application, {}), daemon=True).start()
     return Client(Front(serving, workers)), workers
 
 
-def ask(signature: Signature, body, content_type="application/json", **headers):
+def answers(signature: Signature, headers: dict[str, str], body) -> list:
+    """Return the answers of both addresses, or of one: TensorFlow Serving's takes JSON alone."""
+    app = client(signature, SAGEMAKER_MAX_PAYLOAD_IN_MB="1")
     data = body if isinstance(body, str | bytes) else json.dumps(body)
-    return client(signature).post("/invocations", data=data, content_type=content_type, headers=headers)
+    addresses = ["/invocations", *["/v1/models/adds:predict"] * (headers.keys() <= {"Content-Encoding"})]
+    return [app.post(address, data=data, headers=headers) for address in addresses]
 
 
-# ---- JSON
+# ---- requests and answers
+
+JSON, LINES, CSV = ({"Content-Type": kind} for kind in ("application/json", "application/jsonlines", "text/csv"))
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+PACKED = gzip.compress(b'{"instances": [[1, 2], [3, 4]]}')
+TWO_MEMBERS = gzip.compress(b'{"instances":') + gzip.compress(b"[[1, 2]]}")
+ANSWERED = [
+    # signature, headers, body, answer
+    (ONE, {}, {"instances": [[1, 2], [3, 4]]}, {"predictions": [3, 7]}),
+    (ONE, JSON, {"instances": [{"x": [1, 2]}]}, {"predictions": [3]}),
+    (ONE, {}, {"signature_name": "one", "inputs": [[1, 2.5]]}, {"outputs": [3.5]}),
+    (ONE, {}, {"inputs": {"x": [[1, 2], [3, 4]]}}, {"outputs": [3, 7]}),
+    (ONE, {}, [[1, 2], [3, 4]], {"predictions": [3, 7]}),
+    (ONE, {}, [1, 2], {"predictions": [3]}),
+    (ONE, {}, {"x": [1, 2]}, {"predictions": [3]}),
+    (ONE, {}, [{"x": [1, 2]}, {"x": [0, 2]}], {"predictions": [3, 2]}),
+    (ONE, {}, "[1, 2]\n[3, 4]\n", {"predictions": [3, 7]}),
+    (ONE, {}, '{"instances": [[NaN, 1], [Infinity, 1]]}', b'{"predictions": [NaN, Infinity]}'),
+    (ONE, {"Content-Type": "application/json; charset=utf-8"}, "[1, 2]", {"predictions": [3]}),
+    (TWO, {}, {"instances": [{"ids": [1, 2, 3], "weights": [1, 0, 1]}]}, {"predictions": [{"sum": 4, "rows": 1}]}),
+    (TWO, {}, {"inputs": {"ids": [[1, 2, 3]], "weights": [[1, 0, 0.5]]}}, {"outputs": {"sum": [2.5], "rows": [1]}}),
+    (TWO, {}, {"ids": [1.0, 2.0, 3.0], "weights": [1, 0, 1]}, {"predictions": [{"sum": 4, "rows": 1}]}),
+    (WORDS, {}, {"instances": [{"b64": "aGk="}, "so"]}, {"predictions": ["HI", "SO"]}),
+    (WORDS, {}, {"inputs": {"examples": ["é"]}}, {"outputs": ["é"]}),
+    (WORDS, {}, {"instances": [{"b64": "/w=="}]}, {"predictions": [{"b64": "/w=="}]}),
+    (IMAGE, {}, [[[[1], [2]], [[3], [4]]]], {"predictions": [[1, 2]]}),
+    (IMAGE, {}, [[[1], [2]], [[3], [4]]], {"predictions": [[1, 2]]}),
+    (ONE, LINES, "[1, 2]\n\n[3, 4]\r\n", {"predictions": [3, 7]}),
+    (ONE, LINES, '{"instances": [[1, 2]]}', {"predictions": [3]}),
+    (TWO, {"Content-Type": "application/jsons"}, '{"ids": [1, 2, 3], "weights": [0, 0, 1]}',
+     {"predictions": [{"sum": 3, "rows": 1}]}),
+    (ONE, CSV, "1,2\n3,4\n", {"predictions": [3, 7]}),
+    (ONE, CSV, "\ufeff1, 2.5", {"predictions": [3.5]}),
+    (IMAGE, CSV, "1,2,3,4\r\n5,6,7,8\r\n", {"predictions": [[1, 2], [5, 6]]}),
+    (WORDS, CSV, '"a,b"\nc\n', {"predictions": ["A,B", "C"]}),
+    (WORDS, CSV, "x" * 200_000, {"predictions": ["X" * 200_000]}),
+    (ONE, {"Accept": "*/*"}, [[1, 2], [3, 4]], b'{"predictions": [3.0, 7.0]}'),
+    (ONE, {"Accept": "text/csv"}, [[1, 2], [3, 4]], b"3.0\n7.0\n"),
+    (IMAGE, {"Accept": "text/csv"}, [[[[1], [2]], [[3], [4]]]], b"1.0,2.0\n"),
+    (ONE, {"Accept": "application/jsonlines"}, [[1, 2], [3, 4]], b"3.0\n7.0\n"),
+    (ONE, {"Accept": "text/html, application/json;q=0.5"}, [[1, 2], [3, 4]], {"predictions": [3, 7]}),
+    (TWO, {"Accept": "application/json; charset=utf-8"}, {"ids": [1, 2, 3], "weights": [0, 0, 1]},
+     {"predictions": [{"sum": 3, "rows": 1}]}),
+    (ONE, {"Content-Encoding": "gzip"}, PACKED, {"predictions": [3, 7]}),
+    (ONE, {}, PACKED, {"predictions": [3, 7]}),
+    (ONE, {"Content-Encoding": "x-gzip"}, TWO_MEMBERS, {"predictions": [3]}),
+    (ONE, {"Content-Encoding": "Deflate"}, zlib.compress(b"[[1, 2]]"), {"predictions": [3]}),
+    (ONE, {"Content-Encoding": "identity"}, b"[[1, 2]]", {"predictions": [3]}),
+    (ONE, {ATTRIBUTES: "tfs-model-name=adds,tfs-model-version=3,tfs-method=predict"}, [1, 2], {"predictions": [3]}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("signature", "body", "answer"),
-    [
-        (ONE, {"instances": [[1, 2], [3, 4]]}, {"predictions": [3, 7]}),
-        (ONE, {"instances": [{"x": [1, 2]}]}, {"predictions": [3]}),
-        (ONE, {"signature_name": "one", "inputs": [[1, 2.5]]}, {"outputs": [3.5]}),
-        (ONE, {"inputs": {"x": [[1, 2], [3, 4]]}}, {"outputs": [3, 7]}),
-        (ONE, [[1, 2], [3, 4]], {"predictions": [3, 7]}),
-        (ONE, [1, 2], {"predictions": [3]}),
-        (ONE, {"x": [1, 2]}, {"predictions": [3]}),
-        (ONE, [{"x": [1, 2]}, {"x": [0, 2]}], {"predictions": [3, 2]}),
-        (ONE, "[1, 2]\n[3, 4]\n", {"predictions": [3, 7]}),
-        (TWO, {"instances": [{"ids": [1, 2, 3], "weights": [1, 0, 1]}]}, {"predictions": [{"sum": 4, "rows": 1}]}),
-        (TWO, {"inputs": {"ids": [[1, 2, 3]], "weights": [[1, 0, 0.5]]}}, {"outputs": {"sum": [2.5], "rows": [1]}}),
-        (TWO, {"ids": [1.0, 2.0, 3.0], "weights": [1, 0, 1]}, {"predictions": [{"sum": 4, "rows": 1}]}),
-        (WORDS, {"instances": [{"b64": "aGk="}, "so"]}, {"predictions": ["HI", "SO"]}),
-        (WORDS, {"inputs": {"examples": ["é"]}}, {"outputs": ["é"]}),
-        (WORDS, {"instances": [{"b64": "/w=="}]}, {"predictions": [{"b64": "/w=="}]}),
-        (IMAGE, [[[[1], [2]], [[3], [4]]]], {"predictions": [[1, 2]]}),
-        (IMAGE, [[[1], [2]], [[3], [4]]], {"predictions": [[1, 2]]}),
-    ],
-)
-def test_json_is_taken_as_by_tensorflow_serving(signature, body, answer):
-    response = ask(signature, body)
-    assert (response.status_code, response.content_type) == (200, "application/json")
-    assert response.json == answer
+@pytest.mark.parametrize(("signature", "headers", "body", "answer"), ANSWERED)
+def test_request_is_answered_as_by_tensorflow_serving(signature, headers, body, answer):
+    asked_for = headers.get("Accept")
+    kind = asked_for if asked_for in ("text/csv", "application/jsonlines") else "application/json"
+    for response in answers(signature, headers, body):
+        assert (response.status_code, response.content_type) == (200, kind)
+        assert (response.data if isinstance(answer, bytes) else response.json) == answer
 
 
-def test_nan_and_infinity_stand_in_json_as_in_tensorflow_serving():
-    response = ask(ONE, '{"instances": [[NaN, 1], [Infinity, 1]]}')
-    assert response.data == b'{"predictions": [NaN, Infinity]}'
+REFUSED = [
+    # signature, headers, body, status, what the error contains
+    (ONE, {}, "", 400, "the body is empty"),
+    (ONE, {}, "{", 400, "the body is not JSON: Expecting property name"),
+    (ONE, {}, b"\xff", 400, "the body is not UTF-8"),
+    (ONE, {}, "[" * 100_000, 400, "nested too deep"),
+    (ONE, {}, '{"instances": ' + "[" * 600 + "]" * 600 + "}", 400, "wanted x: float32 [n, 2]"),
+    (ONE, {}, {"rows": 1}, 400, 'neither "instances" (rows) nor "inputs" (columns); one wants x: float32 [n, 2]'),
+    (ONE, {}, {"instances": [], "inputs": []}, 400, "wanted one of them"),
+    (ONE, {}, {"instances": []}, 400, "the rows are an empty list"),
+    (ONE, {}, {"instances": 3}, 400, "the rows are no list"),
+    (ONE, {}, {"instances": [[1, 2, 3]]}, 400, "x has shape [1, 3]; wanted x: float32 [n, 2]"),
+    (ONE, {}, {"instances": [[1, 2], [3]]}, 400, "x holds lists of different lengths; wanted x: float32 [n, 2]"),
+    (ONE, {}, {"instances": [[1, "2"]]}, 400, "x holds text; wanted x: float32 [n, 2]"),
+    (ONE, {}, {"instances": [[1, None]]}, 400, "x holds null"),
+    (ONE, {}, {"instances": [[True, False]]}, 400, "x holds true or false"),
+    (ONE, {}, {"instances": [[1, 2], [True, 1.5]]}, 400, "x holds true or false"),
+    (TWO, {}, {"inputs": {"ids": [[1, 2, False]], "weights": [[1, 2, 3]]}}, 400, "ids holds true or false"),
+    (ONE, {}, {"instances": [[1, {"b64": "aGk="}]]}, 400, "x holds an object"),
+    (ONE, {}, {"instances": [[1, 1e300]]}, 400, "x holds 1e+300, which is no float32"),
+    (ONE, {}, {"instances": [[1, 10**400]]}, 400, "x holds a whole number too large"),
+    (ONE, {}, '{"instances": [[1, ' + "9" * 5000 + "]]}", 400, "the body is not JSON"),
+    (ONE, {}, {"instances": [{"x": [1, 2]}, [1, 2]]}, 400, "row 1 is no object, others are"),
+    (ONE, {}, {"instances": [{"z": [1, 2]}]}, 400, "row 0 lacks x; one wants"),
+    (ONE, {}, {"signature_name": "other", "instances": [[1, 2]]}, 400,
+     "no signature 'other'; wanted signature_name to be one"),
+    (ONE, {}, {"signature_name": ["one"], "instances": [[1, 2]]}, 400, "no signature"),
+    (TWO, {}, {"instances": [[1, 2, 3]]}, 400, "the rows do not name their inputs; wanted objects with ids, weights"),
+    (TWO, {}, {"inputs": [[1, 2, 3]]}, 400, '"inputs" does not name its inputs'),
+    (TWO, {}, {"inputs": {"ids": [[1, 2, 3]]}}, 400,
+     '"inputs" lacks weights; two wants ids: int64 [n, 3], weights: float32'),
+    (TWO, {}, {"instances": [{"ids": [1, 2, 3], "weights": [1, 2, 3], "y": 1}]}, 400,
+     "row 0 has y, which the model does not"),
+    (TWO, {}, {"instances": [{"ids": [1, 2, 3.5], "weights": [1, 2, 3]}]}, 400, "ids holds 3.5, which is no int64"),
+    (TWO, {}, {"instances": [{"ids": [1, 2, 2**63], "weights": [1, 2, 3]}]}, 400, "which is no int64"),
+    (TWO, {}, {"instances": [{"ids": [2**53 + 1, 1.0, 2], "weights": [1, 2, 3]}]}, 400,
+     "as a float may have lost digits"),
+    (WORDS, {}, {"instances": [3]}, 400,
+     'examples holds a whole number; wanted examples: text [n], as "text" or {"b64"'),
+    (WORDS, {}, {"instances": [{"b64": "%"}]}, 400, "examples holds a b64 that is no base64"),
+    (WORDS, {}, {"instances": [{"b64": "é"}]}, 400, "examples holds a b64 that is no base64"),
+    (WORDS, {}, {"instances": [["a"], ["a", "b"]]}, 400, "examples holds lists of different lengths"),
+    (ONE, LINES, '[1, 2]\n{"x": [3, 4]}', 400, "row 0 is no object"),
+    (ONE, LINES, "[1, 2]\n[", 400, "line 2 is not JSON"),
+    (ONE, CSV, "", 400, "the body is empty"),
+    (ONE, CSV, "1,2\n3", 400, "row 2 has 1 columns, row 1 has 2"),
+    (ONE, CSV, "a,b\n1,2", 400, "row 1, column 1 is 'a', which is no number; wanted x: float32 [n, 2]"),
+    (ONE, CSV, "1,2,3", 400, "x has shape [1, 3]; wanted"),
+    (IMAGE, CSV, "1,2,3", 400, "pixels has shape [1, 3]; wanted pixels: float32 [n, 2, 2, 1]"),
+    (TWO, CSV, "1,2,3", 400, "text/csv cannot name several inputs; wanted application/json; two wants ids"),
+    (ONE, {"Content-Type": "application/x-npy"}, "x", 415, "wanted application/json"),
+    (ONE, {"Accept": "text/html"}, [[1, 2]], 406,
+     "Accept is 'text/html'; wanted application/json, application/jsonlines or text/csv"),
+    (TWO, {"Accept": "text/csv"}, {"ids": [1, 2, 3], "weights": [0, 0, 1]}, 406,
+     "text/csv cannot name several outputs (sum, rows); wanted Accept: application/json"),
+    (ONE, {"Accept": "application/jsonlines"}, {"inputs": [[1, 2]]}, 406, "wanted Accept: application/json"),
+    (ONE, {}, PACKED[:-9], 400, "the body is gzip and ends too early"),
+    (ONE, {"Content-Encoding": "gzip"}, b"[[1, 2]]", 400, "the body cannot be expanded as gzip: "),
+    (ONE, {"Content-Encoding": "br"}, b"[[1, 2]]", 415, "Content-Encoding is 'br'; wanted gzip, deflate or none"),
+    (ONE, {}, gzip.compress(bytes(2 << 20)), 413, "the body is larger than 1 MB when it is expanded"),
+    (ONE, {ATTRIBUTES: "tfs-model-name=other,a=b"}, [1, 2], 404, "has tfs-model-name=other; wanted adds"),
+]  # fmt: skip
 
 
-def test_body_without_content_type_is_json():
-    assert ask(ONE, "[1, 2]", content_type="").json == {"predictions": [3]}
-    assert ask(ONE, "[1, 2]", content_type="application/json; charset=utf-8").json == {"predictions": [3]}
+@pytest.mark.parametrize(("signature", "headers", "body", "status", "complaint"), REFUSED)
+def test_bad_request_is_refused_in_one_line_with_what_is_wanted(signature, headers, body, status, complaint):
+    for response in answers(signature, headers, body):
+        assert response.status_code == status and complaint in response.json["error"]
+        assert "\n" not in response.json["error"] and len(response.json["error"]) < 600
 
 
-@pytest.mark.parametrize(("signature", "body", "complaint"), [
-    (ONE, "", "the body is empty"),
-    (ONE, "{", "the body is not JSON: Expecting property name"),
-    (ONE, b"\xff", "the body is not UTF-8"),
-    (ONE, "[" * 100_000, "nested too deep"),
-    (ONE, '{"instances": ' + "[" * 600 + "]" * 600 + "}", "wanted x: float32 [n, 2]"),
-    (ONE, {"rows": 1}, 'neither "instances" (rows) nor "inputs" (columns); one wants x: float32 [n, 2]'),
-    (ONE, {"instances": [], "inputs": []}, "wanted one of them"),
-    (ONE, {"instances": []}, "the rows are an empty list"),
-    (ONE, {"instances": 3}, "the rows are no list"),
-    (ONE, {"instances": [[1, 2, 3]]}, "x has shape [1, 3]; wanted x: float32 [n, 2]"),
-    (ONE, {"instances": [[1, 2], [3]]}, "x holds lists of different lengths; wanted x: float32 [n, 2]"),
-    (ONE, {"instances": [[1, "2"]]}, "x holds text; wanted x: float32 [n, 2]"),
-    (ONE, {"instances": [[1, None]]}, "x holds null"),
-    (ONE, {"instances": [[True, False]]}, "x holds true or false"),
-    (ONE, {"instances": [[1, 2], [True, 1.5]]}, "x holds true or false"),
-    (TWO, {"inputs": {"ids": [[1, 2, False]], "weights": [[1, 2, 3]]}}, "ids holds true or false"),
-    (ONE, {"instances": [[1, {"b64": "aGk="}]]}, "x holds an object"),
-    (ONE, {"instances": [[1, 1e300]]}, "x holds 1e+300, which is no float32"),
-    (ONE, {"instances": [[1, 10**400]]}, "x holds a whole number too large"),
-    (ONE, '{"instances": [[1, ' + "9" * 5000 + "]]}", "the body is not JSON"),
-    (ONE, {"instances": [{"x": [1, 2]}, [1, 2]]}, "row 1 is no object, others are"),
-    (ONE, {"instances": [{"z": [1, 2]}]}, "row 0 lacks x; one wants"),
-    (ONE, {"signature_name": "other", "instances": [[1, 2]]}, "no signature 'other'; wanted signature_name to be one"),
-    (ONE, {"signature_name": ["one"], "instances": [[1, 2]]}, "no signature"),
-    (TWO, {"instances": [[1, 2, 3]]}, "the rows do not name their inputs; wanted objects with ids, weights"),
-    (TWO, {"inputs": [[1, 2, 3]]}, '"inputs" does not name its inputs'),
-    (TWO, {"inputs": {"ids": [[1, 2, 3]]}}, '"inputs" lacks weights; two wants ids: int64 [n, 3], weights: float32'),
-    (TWO, {"instances": [{"ids": [1, 2, 3], "weights": [1, 2, 3], "y": 1}]}, "row 0 has y, which the model does not"),
-    (TWO, {"instances": [{"ids": [1, 2, 3.5], "weights": [1, 2, 3]}]}, "ids holds 3.5, which is no int64"),
-    (TWO, {"instances": [{"ids": [1, 2, 2**63], "weights": [1, 2, 3]}]}, "which is no int64"),
-    (TWO, {"instances": [{"ids": [2**53 + 1, 1.0, 2], "weights": [1, 2, 3]}]}, "as a float may have lost digits"),
-    (WORDS, {"instances": [3]}, 'examples holds a whole number; wanted examples: text [n], as "text" or {"b64"'),
-    (WORDS, {"instances": [{"b64": "%"}]}, "examples holds a b64 that is no base64"),
-    (WORDS, {"instances": [{"b64": "é"}]}, "examples holds a b64 that is no base64"),
-    (WORDS, {"instances": [["a"], ["a", "b"]]}, "examples holds lists of different lengths"),
-    ])  # fmt: skip
-def test_bad_json_is_400_with_what_is_wanted(signature, body, complaint):
-    response = ask(signature, body)
-    assert response.status_code == 400
-    assert complaint in response.json["error"]
-    assert "\n" not in response.json["error"] and len(response.json["error"]) < 600
+def test_fault_of_the_model_is_500_without_its_traceback(caplog):
+    for response in answers(ONE, {}, '{"instances": [[-Infinity, 1]]}'):
+        assert response.status_code == 500
+        assert "ZeroDivisionError" in response.json["error"] and "secret" not in response.json["error"]
+    assert "a secret of the model" in caplog.text
+
+
+def test_requests_for_what_is_not_there_are_refused_in_json():
+    app = client(ONE)
+    missing, wrong = app.get("/nothing"), app.get("/invocations")
+    assert missing.status_code == 404 and "POST /invocations" in missing.json["error"]
+    assert wrong.status_code == 405 and "POST" in wrong.headers["Allow"] and wrong.json["error"]
+    assert app.post("/v1/models/other:predict", data='{"instances": [[1, 2]]}').status_code == 404
+    assert app.post("/v1/models/adds/versions/3:predict", data='{"instances": 1}').status_code == 400
 
 
 @pytest.mark.parametrize(("dtype", "value", "fits"), [
@@ -208,91 +297,10 @@ def test_default_signature_is_serving_default():
         read(b"[1, 2]", "", {"two": TWO, "one": ONE})
 
 
-# ---- JSON lines, CSV
-
-
-@pytest.mark.parametrize(("signature", "kind", "body", "answer"), [
-    (ONE, "application/jsonlines", '[1, 2]\n{"x": [3, 4]}', None),
-    (ONE, "application/jsonlines", "[1, 2]\n\n[3, 4]\r\n", {"predictions": [3, 7]}),
-    (ONE, "application/jsonlines", '{"instances": [[1, 2]]}', {"predictions": [3]}),
-    (TWO, "application/jsons", '{"ids": [1, 2, 3], "weights": [0, 0, 1]}', {"predictions": [{"sum": 3, "rows": 1}]}),
-    (ONE, "text/csv", "1,2\n3,4\n", {"predictions": [3, 7]}),
-    (ONE, "text/csv", "\ufeff1, 2.5", {"predictions": [3.5]}),
-    (IMAGE, "text/csv", "1,2,3,4\r\n5,6,7,8\r\n", {"predictions": [[1, 2], [5, 6]]}),
-    (WORDS, "text/csv", '"a,b"\nc\n', {"predictions": ["A,B", "C"]}),
-    (WORDS, "text/csv", "x" * 200_000, {"predictions": ["X" * 200_000]}),
-    (ONE, "text/csv", "", "the body is empty"),
-    (ONE, "text/csv", "1,2\n3", "row 2 has 1 columns, row 1 has 2"),
-    (ONE, "text/csv", "a,b\n1,2", "row 1, column 1 is 'a', which is no number; wanted x: float32 [n, 2]"),
-    (ONE, "text/csv", "1,2,3", "x has shape [1, 3]; wanted"),
-    (IMAGE, "text/csv", "1,2,3", "pixels has shape [1, 3]; wanted pixels: float32 [n, 2, 2, 1]"),
-    (TWO, "text/csv", "1,2,3", "text/csv cannot name several inputs; wanted application/json; two wants ids"),
-    (ONE, "application/jsonlines", "[1, 2]\n[", "line 2 is not JSON"),
-])  # fmt: skip
-def test_json_lines_and_csv_are_taken(signature, kind, body, answer):
-    response = ask(signature, body, kind)
-    if isinstance(answer, dict):
-        assert (response.status_code, response.json) == (200, answer)
-    else:
-        assert response.status_code == 400 and (answer or "row 0 is no object") in response.json["error"]
-
-
-@pytest.mark.parametrize(
-    ("signature", "accept", "status", "body"),
-    [
-        (ONE, "*/*", 200, b'{"predictions": [3.0, 7.0]}'),
-        (ONE, "text/csv", 200, b"3.0\n7.0\n"),
-        (IMAGE, "text/csv", 200, b"1.0,2.0\n"),
-        (ONE, "application/jsonlines", 200, b"3.0\n7.0\n"),
-        (ONE, "text/html, application/json;q=0.5", 200, b'{"predictions": [3.0, 7.0]}'),
-        (ONE, "text/html", 406, b"Accept is 'text/html'; wanted application/json, application/jsonlines or text/csv"),
-        (TWO, "application/json; charset=utf-8", 200, b'{"predictions": [{"sum": '),
-        (TWO, "text/csv", 406, b"text/csv cannot name several outputs (sum, rows); wanted Accept: application/json"),
-    ],
-)
-def test_answer_comes_in_the_accepted_form(signature, accept, status, body):
-    rows = {
-        "one": [[1, 2], [3, 4]],
-        "image": [[[[1], [2]], [[3], [4]]]],
-        "two": [{"ids": [1, 2, 3], "weights": [0, 0, 1]}],
-    }[signature.name]
-    response = ask(signature, {"instances": rows}, Accept=accept)
-    assert response.status_code == status
-    assert body in response.data
-    if status == 200 and accept in ("text/csv", "application/jsonlines"):
-        assert response.content_type == accept
-
-
 def test_default_for_accept_is_settable():
-    app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "text/csv"})
-    assert app.post("/invocations", data="[1, 2]", content_type="application/json").data == b"3.0\n"
-    app = client(ONE, environment={"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "application/json; charset=utf-8"})
-    assert app.post("/invocations", data="[1, 2]").json == {"predictions": [3]}
-
-
-PACKED = gzip.compress(b'{"instances": [[1, 2], [3, 4]]}')
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "status", "told"),
-    [
-        (PACKED, {"Content-Encoding": "gzip"}, 200, "[3.0, 7.0]"),
-        (PACKED, {}, 200, "[3.0, 7.0]"),
-        (gzip.compress(b'{"instances":') + gzip.compress(b"[[1, 2]]}"), {"Content-Encoding": "x-gzip"}, 200, "[3.0]"),
-        (zlib.compress(b"[[1, 2]]"), {"Content-Encoding": "Deflate"}, 200, "[3.0]"),
-        (b"[[1, 2]]", {"Content-Encoding": "identity"}, 200, "[3.0]"),
-        (PACKED[:-9], {}, 400, "the body is gzip and ends too early"),
-        (b"[[1, 2]]", {"Content-Encoding": "gzip"}, 400, "the body cannot be expanded as gzip: "),
-        (b"[[1, 2]]", {"Content-Encoding": "br"}, 415, "Content-Encoding is 'br'; wanted gzip, deflate or none"),
-        (gzip.compress(bytes(2 << 20)), {}, 413, "the body is larger than 1 MB when it is expanded"),
-    ],
-    ids=["gzip", "unsaid", "two members", "deflate", "plain", "cut off", "no gzip", "brotli", "bomb"],
-)
-def test_body_may_be_compressed(body, headers, status, told):
-    app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "1"})
-    for address in ("/invocations", "/v1/models/adds:predict"):
-        answer = app.post(address, data=body, content_type="application/json", headers=headers)
-        assert answer.status_code == status and told in answer.text
+    for default, answer in (("text/csv", b"3.0\n"), ("application/json; charset=utf-8", b'{"predictions": [3.0]}')):
+        app = client(ONE, SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT=default)
+        assert app.post("/invocations", data="[1, 2]").data == answer
 
 
 def test_empty_members_of_gzip_take_time_in_proportion():
@@ -327,13 +335,13 @@ def test_reading_a_body_takes_no_more_memory_than_is_counted(signature, kind, ro
 
 def test_body_that_would_take_too_much_memory_is_refused(monkeypatch):
     monkeypatch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 1 << 30)
-    app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
+    app = client(ONE, SAGEMAKER_MAX_PAYLOAD_IN_MB="32")
     response = app.post("/invocations", data=(body := b"[[" + b"1," * 12_000_000 + b"1]]"))
     assert response.status_code == 413
     assert "may take 640 MB of memory; wanted 512 MB at most: send fewer values at once" in response.json["error"]
     with monkeypatch.context() as patch:  # much memory is no reason to expand so much
         patch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 64 << 30)
-        app = client(ONE, environment={"SAGEMAKER_MAX_PAYLOAD_IN_MB": "32"})
+        app = client(ONE, SAGEMAKER_MAX_PAYLOAD_IN_MB="32")
         bomb = app.post("/invocations", data=gzip.compress(body))
     assert bomb.status_code == 413 and "expands to what may take 640 MB to read" in bomb.json["error"]
     assert "MaxPayloadInMB" in response.json["error"] and "SAGEMAKER_MAX_PAYLOAD" not in response.json["error"]
@@ -399,72 +407,12 @@ def test_bodies_are_not_read_until_there_is_memory(monkeypatch):
         sends.join(60)
 
 
-def test_handler_gets_a_compressed_body_as_it_came(tmp_path: Path):
-    text = "def handler(data, context): return data.read(), 'a/b'"
-    app = with_code(tmp_path, text, Adds(ONE))
-    assert app.post("/invocations", data=PACKED, headers={"Content-Encoding": "gzip"}).data == PACKED
-
-
-def test_pip_py_of_the_user_is_not_taken_for_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    code = tmp_path / "model/code"
-    code.mkdir(parents=True)
-    (code / "requirements.txt").touch()
-    (code / "pip.py").write_text("raise SystemExit('the wrong one')")
-    (code / "inference.py").write_text("def handler(data, context): return 'x', 'a/b'")
-    assert load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)})) is not None
-
-
-def test_requirements_that_cannot_be_met_are_named(tmp_path: Path):
-    code = tmp_path / "model/code"
-    code.mkdir(parents=True)
-    (code / "requirements.txt").write_text("--no-index\nno-such-distribution-of-anybody\n")
-    (code / "inference.py").write_text("def handler(data, context): return 'x', 'a/b'")
-    with pytest.raises(CodeError, match=r"requirements.txt in .* line 2 asks for no-such-distribution-of-anybody"):
-        load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)}))
-
-
-def test_json_lines_of_columns_are_refused():
-    response = ask(ONE, {"inputs": [[1, 2]]}, Accept="application/jsonlines")
-    assert response.status_code == 406 and response.json["error"].endswith("wanted Accept: application/json")
-
-
-# ---- the rest of HTTP
-
-
-def test_errors_of_http_are_json():
-    app = client(ONE)
-    missing, wrong = app.get("/nothing"), app.get("/invocations")
-    assert missing.status_code == 404 and "POST /invocations" in missing.json["error"]
-    assert wrong.status_code == 405 and "POST" in wrong.headers["Allow"] and wrong.json["error"]
-    unknown = ask(ONE, "x", "application/x-npy")
-    assert unknown.status_code == 415 and "wanted application/json" in unknown.json["error"]
-    attributes = {"X-Amzn-SageMaker-Custom-Attributes": "tfs-model-name=other,a=b"}
-    assert ask(ONE, [1, 2], **attributes).status_code == 404
-    attributes = {"X-Amzn-SageMaker-Custom-Attributes": "tfs-model-name=adds,tfs-model-version=3,tfs-method=predict"}
-    assert ask(ONE, [1, 2], **attributes).status_code == 200
-
-
-def test_fault_of_the_model_is_500_without_its_traceback(caplog):
-    response = ask(ONE, '{"instances": [[-Infinity, 1]]}')
-    assert response.status_code == 500
-    assert "ZeroDivisionError" in response.json["error"] and "secret" not in response.json["error"]
-    assert "a secret of the model" in caplog.text
-
-
 def test_unloaded_model_is_503():
     front, workers = front_of(Adds(ONE))
     assert front.get("/ping").status_code == 200
     workers.is_loaded = False
     for response in (front.get("/ping"), front.post("/invocations", data="[1, 2]")):
         assert (response.status_code, response.json) == (503, {"error": "the model is still being loaded"})
-
-
-def test_addresses_of_tensorflow_serving_are_answered():
-    app = client(ONE)
-    assert app.post("/v1/models/adds:predict", data='{"instances": [[1, 2]]}').json == {"predictions": [3]}
-    assert app.post("/v1/models/other:predict", data='{"instances": [[1, 2]]}').status_code == 404
-    assert app.post("/v1/models/adds/versions/3:predict", data='{"instances": 1}').status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -513,10 +461,8 @@ def test_padded_header_takes_time_in_proportion():
 
 def test_client_that_sends_too_large_a_body_reads_the_refusal():
     with running(Adds(ONE), SAGEMAKER_MAX_PAYLOAD_IN_MB="1") as port:
-        assert invoke(port, " " * (8 << 20)) == (
-            413,
-            {"error": "the body is larger than 1 MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"},
-        )
+        refusal = {"error": "the body is larger than 1 MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"}
+        assert invoke(port, " " * (8 << 20)) == (413, refusal)
 
 
 def test_idle_connections_make_room_for_others(monkeypatch):
@@ -536,14 +482,7 @@ def turned(server: Server, is_so) -> None:
 
 
 def test_connections_in_use_are_not_closed_for_silence():
-    gate = threading.Event()
-
-    class Waits(Adds):
-        def predict(self, signature, inputs):
-            gate.wait()
-            return super().predict(signature, inputs)
-
-    server, port = server_of(Waits(ONE))
+    server, port = server_of(model := Waits(ONE))
     with connected(port) as asks:
         for _ in range(2):  # on one connection
             asks.sendall(b"POST /invocations HTTP/1.1\r\nContent-Length: 6\r\n\r\n[1, 2]")
@@ -551,7 +490,7 @@ def test_connections_in_use_are_not_closed_for_silence():
             (channel,) = server.active_channels.values()
             channel.heard = -1e9  # as if that were long ago
             server._close_silent()
-            gate.set()
+            model.gate.set()
             turned(server, lambda: not server._is_busy())
             server._close_silent()
             assert answer_of(asks, 200) == {"predictions": [3.0]}
@@ -579,20 +518,13 @@ def test_slow_reader_of_an_answer_is_not_cut_off():
 
 
 def test_ping_does_not_wait_for_other_requests():
-    reached, gate = threading.Event(), threading.Event()
-
-    class Waits(Adds):
-        def predict(self, signature, inputs):
-            reached.set()
-            gate.wait()
-            return super().predict(signature, inputs)
-
-    with running(Waits(ONE), SAGEMAKER_MODEL_SERVER_WORKERS="1") as port, ExitStack() as stack:
-        stack.callback(gate.set)
+    model = Waits(ONE)
+    with running(model, SAGEMAKER_MODEL_SERVER_WORKERS="1") as port, ExitStack() as stack:
+        stack.callback(model.gate.set)
         for path in ("/invocations", "/ping", "/ping"):
             asks = stack.enter_context(connected(port))
             asks.sendall(f"POST {path} HTTP/1.1\r\nContent-Length: 6\r\n\r\n[1, 2]".encode())
-            assert reached.wait(60)
+            assert model.reached.wait(60)
         for _ in range(2):  # the second comes after the server has read the above
             asks = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
             asks.sendall(b"GET /ping HTTP/1.0\r\n\r\n")
@@ -610,16 +542,9 @@ def test_too_few_descriptors_are_told(monkeypatch):
 
 
 def test_ping_fails_if_threads_hang_and_not_if_they_are_late(caplog, monkeypatch):
-    gate = threading.Event()
-
-    class Hangs(Adds):
-        def predict(self, signature, inputs):
-            gate.wait()
-            return super().predict(signature, inputs)
-
     monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 10**6)
     two = {"SAGEMAKER_MODEL_SERVER_WORKERS": "2", "SAGEMAKER_MODEL_SERVER_TIMEOUT": "1"}
-    front, _ = front_of(Hangs(ONE), **two)
+    front, _ = front_of(model := Waits(ONE), **two)
     try:
         late = (503, {"error": "no answer within 1 s (SAGEMAKER_MODEL_SERVER_TIMEOUT)"})
         for _ in range(2):
@@ -634,7 +559,7 @@ def test_ping_fails_if_threads_hang_and_not_if_they_are_late(caplog, monkeypatch
             assert response.status_code == 503 and "2 of 2 threads hang" in response.json["error"]
         assert "POST '/invocations' has no answer after 1 s, and may hang, as 2 of 2 threads do" in caplog.text
     finally:
-        gate.set()
+        model.gate.set()
     eventually(lambda: front.get("/ping").status_code == 200, 60)
     eventually(lambda: front.post("/invocations", data="[1, 2]").json == {"predictions": [3]}, 60)
     assert "came to an end" in caplog.text
@@ -642,9 +567,7 @@ def test_ping_fails_if_threads_hang_and_not_if_they_are_late(caplog, monkeypatch
 
 def test_ping_fails_if_one_thread_hangs_for_long(monkeypatch):
     monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 1)
-    ours, theirs = connect(2, 1)
-    workers = ModelThreads(ours, 1)
-    workers.is_loaded = True
+    workers, theirs = threads_of(2, 1)
     assert workers.ask({"wsgi.input": io.BytesIO()})[0] == "503 Service Unavailable"
     eventually(lambda: "1 of 2 threads hang" in workers.unwell(), 60)
     [connection.close() for connection in theirs]
@@ -652,9 +575,7 @@ def test_ping_fails_if_one_thread_hangs_for_long(monkeypatch):
 
 def test_thread_with_an_unreadable_answer_counts_as_hanging(monkeypatch):
     monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 0)
-    ours, theirs = connect(2, 60)
-    workers = ModelThreads(ours, 60)
-    workers.is_loaded = True
+    workers, theirs = threads_of(2, 60)
     theirs[0].send_bytes(b"no JSON")
     with pytest.raises(ValueError, match="Expecting value"):
         workers.ask({"wsgi.input": io.BytesIO()})
@@ -708,9 +629,7 @@ def test_forked_children_of_a_handler_end_by_signals_and_hold_no_connection():
 
 
 def test_handlers_may_have_many_connections_to_the_model():
-    application = make_app(service := Service(read_serving({})))
-    service.model = Adds(ONE)
-    port = _listen_to_handlers(application, service.serving)
+    port = _listen_to_handlers(app_of(Adds(ONE)), read_serving({}))
     with ExitStack() as stack:
         for _ in range(120):
             stack.enter_context(connected(port))
@@ -718,9 +637,7 @@ def test_handlers_may_have_many_connections_to_the_model():
 
 
 def test_requests_are_refused_if_the_process_of_the_model_has_ended():
-    ours, theirs = connect(1, 60)
-    workers = ModelThreads(ours, 60)
-    workers.is_loaded = True
+    workers, theirs = threads_of(1, 60)
     theirs[0].close()
     status, _, body = workers.ask({"wsgi.input": io.BytesIO()})
     assert (status, json.loads(body)["error"]) == ("503 Service Unavailable", "the process of the model has ended")
@@ -774,7 +691,7 @@ def test_variables_of_the_platform_are_read():
     ],
 )
 def test_model_is_found_where_tools_leave_it(tmp_path: Path, files, path, name, version):
-    put(tmp_path / "model", files)
+    write_files(tmp_path / "model", dict.fromkeys(files, ""))
     found = find_model(tmp_path / "model", "chosen")
     assert (found.path, found.name, found.version) == (tmp_path / "model" / path, name, version)
 
@@ -787,36 +704,19 @@ def test_model_is_found_where_tools_leave_it(tmp_path: Path, files, path, name, 
     (["a.h5", "chosen.h5", "chosen.keras"], "found 2 models without a number in .*: chosen.h5, chosen.keras; wanted"),
 ])  # fmt: skip
 def test_missing_or_ambiguous_model_is_refused(tmp_path: Path, files, complaint):
-    put(tmp_path / "model", files)
+    (tmp_path / "model").mkdir()
+    write_files(tmp_path / "model", dict.fromkeys(files, ""))
     with pytest.raises(ConfigError, match=complaint):
         find_model(tmp_path / "model", "chosen")
     with pytest.raises(ConfigError, match="there is no folder"):
         find_model(tmp_path / "nowhere")
 
 
-def put(folder: Path, files: list[str]) -> None:
-    folder.mkdir()
-    for name in files:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("")
-
-
 # ---- the user's code
 
 
-def with_code(tmp_path: Path, text: str, model: Adds, **environment: str):
-    code = tmp_path / "model" / "code"
-    code.mkdir(parents=True)
-    (code / "inference.py").write_text(text)
-    service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path), **environment}))
-    service.model, service.code = model, load_user_code(service.serving)
-    return make_app(service).test_client()
-
-
 def test_handlers_run_around_the_model(tmp_path: Path):
-    app = with_code(
-        tmp_path,
-        """
+    text = """
 import json
 def input_handler(data, context):
     assert (context.request_content_type, context.model_name, context.model_version) == ("text/plain", "adds", "3")
@@ -825,9 +725,8 @@ def output_handler(response, context):
     if response.status_code != 200:
         raise ValueError(response.content.decode())
     return f"{context.custom_attributes}: {response.json()['predictions']}", context.accept_header
-""",
-        Adds(ONE),
-    )
+"""
+    app = client(ONE, write_files(tmp_path, {"model/code/inference.py": text}))
     headers = {"X-Amzn-SageMaker-Custom-Attributes": "who=me", "Accept": "text/plain"}
     response = app.post("/invocations", data="1 2", content_type="text/plain", headers=headers)
     assert (response.status_code, response.data, response.content_type) == (200, b"who=me: [3.0]", "text/plain")
@@ -859,9 +758,7 @@ def handler(data, context):
                   "hold"),
 ])  # fmt: skip
 def test_server_survives_whatever_a_handler_raises(tmp_path: Path, what, why):
-    (tmp_path / "model/code").mkdir(parents=True)
-    (tmp_path / "model/code/inference.py").write_text(LEAVES)
-    with running(Adds(ONE), tmp_path) as port:
+    with running(Adds(ONE), write_files(tmp_path, {"model/code/inference.py": LEAVES})) as port:
         assert invoke(port, what) == (500, {"error": f"inference.py: {why}"})
         assert [invoke(port, "hi")[0] for _ in range(20)] == [200] * 20
 
@@ -921,55 +818,67 @@ def invoke(port: int, text: str):
     return response.status, json.loads(body) if response.status != 200 else body.decode()
 
 
-def test_code_that_exits_while_it_is_imported_is_refused(tmp_path: Path):
-    with pytest.raises(CodeError, match="cannot be imported: KeyboardInterrupt"):
-        with_code(tmp_path, "raise KeyboardInterrupt", Adds(ONE))
-
-
 def test_long_attributes_of_a_client_take_time_in_proportion():
     def ask_with(count):
-        ask(ONE, [1, 2], **{"X-Amzn-SageMaker-Custom-Attributes": "tfs-" * count})
+        answers(ONE, {ATTRIBUTES: "tfs-" * count}, [1, 2])
 
     grows_no_faster_than_its_input(ask_with, 4000)
 
 
-def test_one_handler_may_do_all(tmp_path: Path):
-    text = 'def handler(data, context): return data.read() + context.rest_uri.encode(), "a/b"'
-    app = with_code(tmp_path, text, Adds(ONE))
-    response = app.post("/invocations", data="hi ", content_type="text/plain")
-    assert response.data == b"hi http://127.0.0.1:8080/v1/models/adds:predict" and response.content_type == "a/b"
+DEFAULT = {"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "image/png"}
+HANDLED = {
+    # what one handler returns, environment, headers and body of a request: the answer
+    "all": ("data.read() + context.rest_uri.encode(), 'a/b'", {}, {"Content-Type": "text/plain"}, b"hi ",
+            (b"hi http://127.0.0.1:8080/v1/models/adds:predict", "a/b")),
+    "default for Accept": ("'x', context.accept_header", DEFAULT, {}, b"", (b"x", "image/png")),
+    "Accept": ("'x', context.accept_header", DEFAULT, {"Accept": "a/b"}, b"", (b"x", "a/b")),
+    "a compressed body, as it came": ("data.read(), 'a/b'", {}, {"Content-Encoding": "gzip"}, PACKED, (PACKED, "a/b")),
+}  # fmt: skip
 
 
-def test_handlers_get_the_default_for_accept(tmp_path: Path):
-    text = "def handler(data, context): return 'x', context.accept_header"
-    app = with_code(tmp_path, text, Adds(ONE), SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT="image/png")
-    assert app.post("/invocations", data="").content_type == "image/png"
-    assert app.post("/invocations", data="", headers={"Accept": "text/csv"}).content_type.startswith("text/csv")
+@pytest.mark.parametrize(("returned", "environment", "headers", "body", "answer"), HANDLED.values(), ids=HANDLED)
+def test_one_handler_may_do_all(tmp_path: Path, returned, environment, headers, body, answer):
+    write_files(tmp_path, {"model/code/inference.py": f"def handler(data, context): return {returned}"})
+    response = client(ONE, tmp_path, **environment).post("/invocations", data=body, headers=headers)
+    assert (response.data, response.content_type) == answer
 
 
-@pytest.mark.parametrize(("text", "complaint"), [
-    ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
-    ("def handle(data, context): pass", "has no handlers; wanted input_handler and output_handler, or handler"),
-    ("def input_handler(data, context): pass", "has input_handler alone; wanted input_handler and output_handler, or"),
-    ("def output_handler(data, context): pass", "has output_handler alone; wanted input_handler and output_handler,"),
+HANDLER = {"inference.py": "def handler(data, context): return 'x', 'a/b'"}
+MINE = {"SAGEMAKER_PROGRAM": "mine.py", "SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/sourcedir.tar.gz"}
+UNUSABLE = [
+    # files beside the model, environment, complaint
+    ({"inference.py": "import nothing_of_this_name"}, {},
+     "cannot be imported: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+    ({"inference.py": "raise KeyboardInterrupt"}, {}, "cannot be imported: KeyboardInterrupt"),
+    ({"inference.py": "def handle(data, context): pass"}, {},
+     "has no handlers; wanted input_handler and output_handler, or handler"),
+    ({"inference.py": "def input_handler(data, context): pass"}, {},
+     "has input_handler alone; wanted input_handler and output_handler, or"),
+    ({"inference.py": "def output_handler(data, context): pass"}, {},
+     "has output_handler alone; wanted input_handler and output_handler,"),
+    ({"requirements.txt": "--no-index\nno-such-distribution-of-anybody\n", **HANDLER}, {},
+     "requirements.txt in .* line 2 asks for no-such-distribution-of-anybody"),
+    ({}, MINE,
+     r"SAGEMAKER_PROGRAM is 'mine\.py', which is neither in .* give source_dir, too, so that the SDK repacks"),
+    ({"train.py": "raise SystemExit('trains')"},
+     {"SAGEMAKER_PROGRAM": "train.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}, "SystemExit: trains"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "environment", "complaint"), UNUSABLE)
+def test_code_that_cannot_be_used_is_refused(tmp_path: Path, files, environment, complaint):
+    write_files(tmp_path / "model/code", files)
+    with pytest.raises(CodeError, match=complaint):
+        client(ONE, tmp_path, **environment)
+
+
+@pytest.mark.parametrize(("files", "environment", "is_loaded"), [
+    ({}, {}, False),
+    ({"requirements.txt": "", "pip.py": "raise SystemExit('the wrong one')", **HANDLER}, {}, True),
+    ({"train.py": "raise SystemExit('trains')"}, {"SAGEMAKER_PROGRAM": "train.py"}, False),  # of a training image
 ])  # fmt: skip
-def test_code_that_cannot_be_used_is_refused(tmp_path: Path, text, complaint):
-    with pytest.raises(CodeError, match=complaint):
-        with_code(tmp_path, text, Adds(ONE))
-
-
-def test_named_program_must_exist(tmp_path: Path):
-    environment = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "mine.py"}
-    complaint = r"SAGEMAKER_PROGRAM is 'mine\.py', which is neither in .* give source_dir, too, so that the SDK repacks"
-    with pytest.raises(CodeError, match=complaint):
-        load_user_code(read_serving({**environment, "SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/sourcedir.tar.gz"}))
-    assert load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path)})) is None
-
-
-def test_script_of_a_training_image_is_not_run(tmp_path: Path):
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code/train.py").write_text("raise SystemExit('trains')")
-    environment = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_PROGRAM": "train.py"}
-    assert load_user_code(read_serving(environment)) is None
-    with pytest.raises(CodeError, match="SystemExit: trains"):
-        load_user_code(read_serving({**environment, "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}))
+def test_handlers_are_loaded_if_there_are_any(tmp_path: Path, monkeypatch, files, environment, is_loaded):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    write_files(tmp_path / "code", files)
+    code = load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path), **environment}))
+    assert (code is not None) is is_loaded
