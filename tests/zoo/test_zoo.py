@@ -1,4 +1,4 @@
-"""Train with strangers' libraries on two hosts: each case of cases_*.py on the image of one line (TEST_LINE).
+"""Train with strangers' libraries on two hosts: each case of libraries.py on the image of one line (TEST_LINE).
 
 ZOO_RESULTS=1 writes what ran into results.json. Packages are downloaded once, into the folder ZOO_CACHE. ZOO_MOUNTS has
 more volumes for the containers (FOLDER:PLACE, by spaces): changed sources of the launcher, say.
@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from case import RESULTS, Case, results
-from cases_others import CASES as OTHERS
-from cases_tensorflow import CASES as TENSORFLOW
+from builders import write_files
 from containers import BUSY, Cluster, Ending
+from libraries import CASES, RESULTS, Case, results
 
 from images import LINE
 
 SCRIPTS = Path(__file__).with_name("scripts")
-CASES = [case for case in (*TENSORFLOW, *OTHERS) if LINE in case.lines]
+OF_LINE = [case for case in CASES if LINE in case.lines]
 CACHE = Path(os.environ.get("ZOO_CACHE") or Path(tempfile.gettempdir(), "sagemaker-tf-entrypoint-zoo"))
 PROGRAM = "train.py"  # what is called as a library would hide it
+NEVER_RUNS = "raise SystemExit('it was installed, though no version fits')\n"
 PATIENCE = 600.0  # seconds: when to give up
 IDLE = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
@@ -35,7 +35,7 @@ INDEX = re.compile(r"(PIP|UV)_(?!CACHE)\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDL
 
 
 @pytest.mark.timeout(2 * PATIENCE)
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.library}-{case.mode}" for case in CASES])
+@pytest.mark.parametrize("case", OF_LINE, ids=[f"{case.library}-{case.mode}" for case in OF_LINE])
 def test_a_library(image: str, tmp_path: Path, case: Case) -> None:
     with alone(), kept(case) as result, Cluster(image, tmp_path, **job(case, tmp_path / "code")) as running:
         endings = list(running.wait(within=PATIENCE).values())
@@ -64,10 +64,12 @@ def test_a_library(image: str, tmp_path: Path, case: Case) -> None:
 
 def job(case: Case, code: Path) -> dict[str, object]:
     """Make the code of a case in a folder; return what `Cluster` is told of its job."""
-    code.mkdir()
-    for name, place in ((case.script, PROGRAM), ("shown.py", "shown.py")):
-        (code / place).write_text((SCRIPTS / name).read_text())
-    (code / "requirements.txt").write_text("\n".join([*case.requirements, ""]))
+    program = NEVER_RUNS if case.refused else (SCRIPTS / case.script).read_text()
+    requirements = "\n".join(case.requirements or (case.library,))
+    write_files(
+        code,
+        {PROGRAM: program, "shown.py": (SCRIPTS / "shown.py").read_text(), "requirements.txt": f"{requirements}\n"},
+    )
     CACHE.mkdir(exist_ok=True)
     here = {name: value for name, value in os.environ.items() if INDEX.fullmatch(name) and value}
     paths = {value for value in here.values() if value.startswith("/") and Path(value).exists()}
