@@ -8,7 +8,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from containers import BUSY, LABEL, PROGRAMS, SESSION, resources, run_alone, sh, write_config
+from containers import BUSY, MARKED, PROGRAMS, resources, run_alone, sh, write_config
 from moto.server import ThreadedMotoServer
 from sent import PARAMETER_SERVER, by_sdk
 
@@ -28,7 +28,7 @@ def variables(endpoint: str) -> dict[str, str]:
 def s3(image):
     """Yield (network, endpoint, client) of a server on the network's own address on this machine."""
     network = f"tfe{uuid.uuid4().hex[:8]}"
-    sh("docker", "network", "create", "--internal", "--label", f"{LABEL}={SESSION}", network)
+    sh("docker", "network", "create", "--internal", *MARKED, network)
     try:
         address = json.loads(sh("docker", "network", "inspect", network).stdout)[0]["IPAM"]["Config"][0]["Gateway"]
         server = ThreadedMotoServer(ip_address=address, port=0, verbose=False)

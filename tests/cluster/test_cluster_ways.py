@@ -1,11 +1,11 @@
-"""Test jobs that end well: where each process runs, and what it is given. Then the image by hand."""
+"""Test jobs that end well: where each process runs, and what it is given."""
 
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from containers import PROGRAMS, Cluster, Ending, run_alone, sh
+from containers import PROGRAMS, Cluster, Ending, sh
 
 StartCluster = Callable[..., Cluster]
 Figure = Callable[[str, float], None]
@@ -87,17 +87,6 @@ def test_ranks_have_their_own_hosts_environment(cluster: StartCluster, figure: F
                 assert facts["hostname"] == f"ip-10-0-0-{number + 1}.ec2.internal"
         command = endings[0].line("running mpirun")
         assert 0 < command.index("--bind-to") < command.index(options), "the user's options come last"
-
-
-# ---- the image by hand
-
-
-def test_train_by_hand_says_what_is_missing(image: str) -> None:
-    for command in ([], ["train"]):
-        result = run_alone(image, *command)
-        assert result.returncode == 78
-        (line,) = result.stdout.splitlines()
-        assert "/opt/ml/input/config/resourceconfig.json is missing" in line
 
 
 def test_entrypoint_local_runs_hosts_as_containers(image: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import DOCKER_RUN, LABEL, SESSION, sh
+from containers import DOCKER_RUN, MARKED, sh
 
 from images import DEFAULT_LINE, GPU, LINE
 
@@ -78,7 +78,7 @@ def test_modules_of_the_jobs_pythonpath_do_not_reach_the_launcher(image: str, tm
 
 def test_a_job_compiles_no_module(image: str, tmp_path: Path) -> None:
     """`train` runs without docstrings, which takes bytecode of its own. Root would write what is missing."""
-    container = sh("docker", "create", "--label", f"{LABEL}={SESSION}", *job(tmp_path), image, "train").stdout.strip()
+    container = sh("docker", "create", *MARKED, *job(tmp_path), image, "train").stdout.strip()
     try:
         assert "script] it trains\n" in sh("docker", "start", "-a", container).stdout
         written = sh("docker", "diff", container).stdout.splitlines()
