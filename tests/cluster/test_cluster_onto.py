@@ -210,20 +210,6 @@ def test_an_image_for_other_machines_is_refused(like_aws: str, images: Images, t
     assert "to be for linux/arm64; wanted linux/amd64" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "options, says",
-    [
-        (["--base", "x"], "--gpu and --jax are for our own image"),
-        (["--gpu"], "--gpu and --jax are for our own image"),
-        (["--jax"], "--gpu and --jax are for our own image"),
-        (["--push", "x"], "--push: found 'x'"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(images: Images, options: list[str], says: str) -> None:
-    done = images.try_on("some:image", "--dry-run", *options)
-    assert done.returncode == 1 and says in done.stderr
-
-
 @pytest.mark.more
 def test_an_image_with_an_old_python_is_refused(like_aws: str, images: Images) -> None:
     old = images.build(
