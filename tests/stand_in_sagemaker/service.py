@@ -1,8 +1,6 @@
 """Offer the operations of SageMaker's training API, and keep its jobs and warm pools."""
 
 import contextlib
-import ipaddress
-import json
 import logging
 import shutil
 import tempfile
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from containers import sh
+from containers import docker_bridge
 from moto_server import moto
 
 from stand_in_sagemaker.api import ApiError, check, hit, invalid, serving
@@ -56,13 +54,6 @@ def needs(request: Mapping[str, Any]) -> list[Any]:
     """Return what a job must have in common with a warm pool to run on it."""
     resources = request["ResourceConfig"]
     return [request["RoleArn"], request.get("VpcConfig"), *(resources.get(name) for name in IN_RESOURCES)]
-
-
-def docker_bridge() -> str:
-    """Return this machine's address on Docker's default network, which containers of all networks reach."""
-    (bridge,) = json.loads(sh("docker", "network", "inspect", "bridge").stdout)
-    config = bridge["IPAM"]["Config"][0]
-    return config.get("Gateway") or str(next(ipaddress.ip_network(config["Subnet"]).hosts()))
 
 
 class StandIn:
