@@ -1,17 +1,16 @@
 """Build and remove images for tests: stand-ins for other people's images, and what ./build.sh --on makes of them."""
 
-import contextlib
-import fcntl
 import os
 import re
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from containers import sh
+from waiting import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_LINE = re.search(r"^readonly DEFAULT_LINE=(.+)$", (ROOT / "build.sh").read_text(), re.MULTILINE).group(1)
@@ -21,12 +20,9 @@ GPU = DEVICE == "gpu"
 BUILD = 1200.0  # seconds: when to give up
 
 
-@contextlib.contextmanager
-def one_at_a_time() -> Iterator[None]:
+def one_at_a_time() -> AbstractContextManager[None]:
     """Keep tests of other processes from building meanwhile: build.sh lays files into the sources for a while."""
-    with (Path(tempfile.gettempdir()) / "sagemaker-tf-entrypoint-builds.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return locked(Path(tempfile.gettempdir()) / "sagemaker-tf-entrypoint-builds.lock")
 
 
 class Images:

@@ -4,7 +4,6 @@ ZOO_RESULTS=1 writes what ran into results.json. Packages are downloaded once, i
 more volumes for the containers (FOLDER:PLACE, by spaces): changed sources of the launcher, say.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import pytest
 from builders import write_files
 from containers import BUSY, Cluster, Ending
 from libraries import CASES, RESULTS, Case, results
+from waiting import locked
 
 from images import LINE
 
@@ -37,7 +37,13 @@ INDEX = re.compile(r"(PIP|UV)_(?!CACHE)\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDL
 @pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize("case", OF_LINE, ids=[f"{case.library}-{case.mode}" for case in OF_LINE])
 def test_a_library(image: str, tmp_path: Path, case: Case) -> None:
-    with alone(), kept(case) as result, Cluster(image, tmp_path, **job(case, tmp_path / "code")) as running:
+    CACHE.mkdir(exist_ok=True)
+    # One job of the zoo at a time on a machine: ranks that wait spin, and two jobs take longer than one by one.
+    with (
+        locked(CACHE / "job.lock"),
+        kept(case) as result,
+        Cluster(image, tmp_path, **job(case, tmp_path / "code")) as running,
+    ):
         endings = list(running.wait(within=PATIENCE).values())
         log = "\n".join(ending.log for ending in endings)
         codes = [ending.exit_code for ending in endings]
@@ -70,7 +76,6 @@ def job(case: Case, code: Path) -> dict[str, object]:
         code,
         {PROGRAM: program, "shown.py": (SCRIPTS / "shown.py").read_text(), "requirements.txt": f"{requirements}\n"},
     )
-    CACHE.mkdir(exist_ok=True)
     here = {name: value for name, value in os.environ.items() if INDEX.fullmatch(name) and value}
     paths = {value for value in here.values() if value.startswith("/") and Path(value).exists()}
     caches = {"UV_CACHE_DIR": "/cache/uv", "PIP_CACHE_DIR": "/cache/pip"}
@@ -110,15 +115,6 @@ def seconds(endings: list[Ending]) -> float:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Run one job of the zoo at a time on a machine: ranks that wait spin, and two jobs take longer than one by one."""
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "job.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def kept(case: Case) -> Iterator[dict[str, str | float]]:
     """Yield the result of a case, and write it to results.json if that is asked for; one that broke is taken out."""
     result: dict[str, str | float] = {}
@@ -128,9 +124,7 @@ def kept(case: Case) -> Iterator[dict[str, str | float]]:
         passed = True
     finally:
         if os.environ.get("ZOO_RESULTS"):
-            CACHE.mkdir(exist_ok=True)
-            with (CACHE / "results.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with locked(CACHE / "results.lock"):
                 found = {name: each for name, each in results().items() if name != case.key(LINE)}
                 found |= {case.key(LINE): result} if passed else {}
                 RESULTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
