@@ -26,10 +26,17 @@ def one_at_a_time() -> AbstractContextManager[None]:
 
 
 class Images:
-    """The images that were built, for `remove`."""
+    """Images that are built during the `with` block, and removed at its end."""
 
     def __init__(self) -> None:
         self._mark, self._built = uuid.uuid4().hex[:8], []
+
+    def __enter__(self) -> "Images":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in dict.fromkeys(reversed(self._built)):  # those that were not built, too
+            sh("docker", "rmi", "--force", name, check=False)
 
     def build(self, dockerfile: str, **arguments: str) -> str:
         """Build a text without a context; the image's name."""
@@ -42,10 +49,10 @@ class Images:
         assert done.returncode == 0, done.stdout + done.stderr
         return name
 
-    def on(self, image: str, *options: str) -> tuple[str, str]:
+    def on(self, image: str, *options: str, **more: Any) -> tuple[str, str]:
         """Put our entrypoint onto an image by build.sh; return the new image's name and the output of build.sh."""
         name = self._name("onto")
-        done = self.try_on(image, "--tag", name, *options)
+        done = self.try_on(image, "--tag", name, *options, **more)
         assert done.returncode == 0, done.stdout + done.stderr
         self._built += [word for word in done.stdout.splitlines()[-1].split() if word.startswith("sagemaker-tf-")]
         return name, done.stdout
@@ -57,8 +64,3 @@ class Images:
     def _name(self, what: str) -> str:
         self._built.append(f"tfe-{what}-{self._mark}-{len(self._built)}")
         return self._built[-1]
-
-    def remove(self) -> None:
-        """Remove all of them: those that were not built, too."""
-        for name in dict.fromkeys(reversed(self._built)):
-            sh("docker", "rmi", "--force", name, check=False)
