@@ -6,7 +6,6 @@ import shutil
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,9 +97,12 @@ class StandIn:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sagemaker-")))
             self.moto_url = stack.enter_context(moto())
             self.moto_for_hosts = stack.enter_context(moto(docker_bridge()))
-            stack.callback(self._forget)
             stack.callback(self._close)
             self.url = stack.enter_context(serving(self._answer))
+            keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", "region_name": self.region}
+            # Here, as to make a client is not for several threads; to use it is.
+            for name, url in (("sagemaker", self.url), ("s3", self.moto_url)):
+                self._clients[name] = boto3.client(name, endpoint_url=url, **keys)
             self._stack = stack.pop_all()
         return self
 
@@ -114,10 +116,6 @@ class StandIn:
             job.closing.set()
         for job in self.jobs.values():
             job.thread.join()
-
-    def _forget(self) -> None:
-        """Empty moto's memory, which is the process's."""
-        urllib.request.urlopen(f"{self.moto_url}/moto-api/reset", data=b"").close()
 
     # --- for tests ---
 
@@ -138,16 +136,7 @@ class StandIn:
 
     def client(self, service: str) -> Any:
         """Return a boto3 client of the stand-in, or of moto."""
-        with self.lock:  # to make a client is not for several threads; to use it is
-            if service not in self._clients:
-                self._clients[service] = boto3.client(
-                    service,
-                    endpoint_url=self.url if service == "sagemaker" else self.moto_url,
-                    region_name=self.region,
-                    aws_access_key_id="testing",
-                    aws_secret_access_key="testing",
-                )
-            return self._clients[service]
+        return self._clients[service]
 
     # --- for jobs ---
 
