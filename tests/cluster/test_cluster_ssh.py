@@ -14,20 +14,10 @@ from containers import Cluster, sh
 SSH = ("ssh", "-F", "/run/entrypoint/ssh/ssh_config")
 
 LISTENERS = """
-import glob, os, socket, struct
-sockets = {}
-for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-    for line in open(table).readlines()[1:]:
-        words = line.split()
-        if words[3] == "0A":
-            sockets[words[9]] = int(words[1].rpartition(":")[2], 16)
-for fd in glob.glob("/proc/[0-9]*/fd/*"):
-    try:
-        target = os.readlink(fd)
-        if target.startswith("socket:[") and target[8:-1] in sockets:
-            print(open(f"/proc/{fd.split('/')[2]}/comm").read().strip(), sockets[target[8:-1]])
-    except OSError:
-        pass
+import psutil
+for each in psutil.net_connections("tcp"):
+    if each.status == psutil.CONN_LISTEN and each.pid:
+        print(psutil.Process(each.pid).name(), each.laddr.port)
 """
 
 
