@@ -36,7 +36,7 @@ INDEX = re.compile(r"(PIP|UV)_(?!CACHE)\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDL
 
 @pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize("case", OF_LINE, ids=[f"{case.library}-{case.mode}" for case in OF_LINE])
-def test_a_library(image: str, tmp_path: Path, case: Case) -> None:
+def test_library_trains_or_ends_as_listed(image: str, tmp_path: Path, case: Case) -> None:
     CACHE.mkdir(exist_ok=True)
     # One job of the zoo at a time on a machine: ranks that wait spin, and two jobs take longer than one by one.
     with (
