@@ -8,15 +8,13 @@ import functools
 import hashlib
 import html
 import http.server
-import io
 import json
 import ssl
 import sys
 import tarfile
+import tempfile
 import threading
-import time
-import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import distribution
@@ -61,68 +59,56 @@ class Package:
     def text(self) -> str:
         return self.module or MODULE.format(version=self.version)
 
-    def files(self) -> dict[str, bytes]:
-        """Return its files by name."""
-        found = {}
+    def write(self, folder: Path) -> list[Path]:
+        """Write its files into a folder; return them."""
+        stem = f"{self.folder}-{self.version}"
+        made = []
         if self.sdist or self.both:
-            found[f"{self.folder}-{self.version}.tar.gz"] = self._sdist()
+            setup = SETUP.format(name=self.name, version=self.version, module=self.folder)
+            texts = {"PKG-INFO": self.metadata, "setup.py": setup, f"{self.folder}.py": self.text}
+            made.append(folder / f"{stem}.tar.gz")
+            with tempfile.TemporaryDirectory() as top, tarfile.open(made[-1], "w:gz") as archive:
+                for name, text in texts.items():
+                    Path(top, name).write_text(text)
+                archive.add(top, stem)
         if not self.sdist:
-            found[f"{self.folder}-{self.version}-py3-none-any.whl"] = self._wheel()
-        return found
-
-    def _wheel(self) -> bytes:
-        info = f"{self.folder}-{self.version}.dist-info"
-        wheel = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        texts = {f"{self.folder}.py": self.text, f"{info}/METADATA": self.metadata, f"{info}/WHEEL": wheel}
-        return zipped({name: text.encode() for name, text in texts.items()}, f"{info}/RECORD")
-
-    def _sdist(self) -> bytes:
-        top = f"{self.folder}-{self.version}"
-        setup = SETUP.format(name=self.name, version=self.version, module=self.folder)
-        texts = {"PKG-INFO": self.metadata, "setup.py": setup, f"{self.folder}.py": self.text}
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-            for name, text in texts.items():
-                info = tarfile.TarInfo(f"{top}/{name}")
-                info.size, info.mtime = len(text.encode()), int(time.time())
-                archive.addfile(info, io.BytesIO(text.encode()))
-        return packed.getvalue()
+            tags = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            info = f"{stem}.dist-info"
+            files = {f"{self.folder}.py": self.text, f"{info}/METADATA": self.metadata, f"{info}/WHEEL": tags}
+            made.append(write_wheel(folder / f"{stem}-py3-none-any.whl", files))
+        return made
 
 
-def zipped(files: dict[str, bytes], record: str) -> bytes:
-    """Return a wheel of these files, with their hashes in `record`."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        rows = []
+def write_wheel(path: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write a wheel of these files, and RECORD; return its path."""
+    from wheel.wheelfile import WheelFile  # here, since images that serve an index need not have it
+
+    with WheelFile(path, "w") as archive:
         for name, content in files.items():
-            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-            rows.append(f"{name},sha256={digest},{len(content)}")
             archive.writestr(name, content)
-        archive.writestr(record, "\n".join([*rows, f"{record},,", ""]))
-    return packed.getvalue()
+    return path
 
 
-def of_installed(name: str) -> tuple[str, bytes]:
-    """Return name and content of a wheel made of an installed package that is Python only, such as setuptools."""
+def of_installed(name: str, folder: Path) -> Path:
+    """Write a wheel of an installed package that is Python only, such as setuptools; return its path."""
     found = distribution(name)
-    info = f"{name}-{found.version}.dist-info"
     own = [each for each in found.files or () if ".." not in each.parts and "__pycache__" not in each.parts]
     wanted = [each for each in own if each.name not in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")]
     files = {str(each): each.locate().read_bytes() for each in wanted}
-    return f"{name}-{found.version}-py3-none-any.whl", zipped(files, f"{info}/RECORD")
+    return write_wheel(folder / f"{name}-{found.version}-py3-none-any.whl", files)
 
 
 def make(folder: Path, packages: Iterable[Package], tools: Iterable[str] = ()) -> Path:
     """Write an index into the folder: files/, and simple/NAME/index.html. `tools`: installed packages that it has."""
     pages: dict[str, list[str]] = {}
     (folder / "files").mkdir(parents=True, exist_ok=True)
-    known = [(each.name, name, content, each) for each in packages for name, content in each.files().items()]
-    known += [(tool, *of_installed(tool), None) for tool in tools]
-    for project, name, content, package in known:
-        (folder / "files" / name).write_bytes(content)
+    known = [(each.name, file, each) for each in packages for file in each.write(folder / "files")]
+    known += [(tool, of_installed(tool, folder / "files"), None) for tool in tools]
+    for project, file, package in known:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
         marks = f' data-requires-python="{html.escape(package.python)}"' if package and package.python else ""
         marks += ' data-yanked="it was wrong"' if package and package.yanked else ""
-        link = f'<a href="../../files/{name}#sha256={hashlib.sha256(content).hexdigest()}"{marks}>{name}</a>'
+        link = f'<a href="../../files/{file.name}#sha256={digest}"{marks}>{file.name}</a>'
         pages.setdefault(project.lower().replace("_", "-").replace(".", "-"), []).append(link)
     for project, links in pages.items():
         (folder / "simple" / project).mkdir(parents=True, exist_ok=True)

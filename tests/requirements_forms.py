@@ -39,6 +39,7 @@ class Form:
     encoding: str = "utf-8"
     shown: str = ""  # in the page, in place of `requirements`
     often: bool = False  # in the default run
+    says: tuple[str, ...] = ()  # in the launcher's last line
 
     @property
     def launchers(self) -> str:
@@ -200,15 +201,19 @@ FORMS = [
     # --- what was built for one another ---
     Form("what the image has", "numpy\ntensorflow", NOTHING),
     Form("what the image has, without a network", "numpy", NOTHING, environment={"PIP_INDEX_URL": "http://127.0.0.1:1"}),
-    Form("another NumPy", "numpy==99", "numpy 99", REFUSED, tool="", note=STAYS),
+    Form("another NumPy", "numpy==99", "numpy 99", REFUSED, tool="", note=STAYS,
+         says=("line 1 asks for numpy==99, and numpy is ", " here", ": write numpy==", " or leave it out")),
     Form("something else of the image, in another version", "packaging==99", "packaging 99"),
     Form("a version that TensorFlow does not take", "wrapt==0.1", "wrapt 0.1", REFUSED, note=STAYS),
-    Form("another TensorFlow", "tensorflow>=99", "tensorflow 99", REFUSED, tool="", note=STAYS),
+    Form("another TensorFlow", "tensorflow>=99", "tensorflow 99", REFUSED, tool="", note=STAYS,
+         says=("line 1 asks for tensorflow>=99, and tensorflow is 2.", "--on IMAGE")),
     Form("a library that asks for `tensorflow`", "asks-tensorflow", "asks-tensorflow 1"),
     Form("a library that asks for another TensorFlow", "asks-newer-tensorflow",
-         "asks-newer-tensorflow 1, tensorflow 99", REFUSED, note=STAYS),
+         "asks-newer-tensorflow 1, tensorflow 99", REFUSED, note=STAYS,
+         says=("line 1 asks for asks-newer-tensorflow", "tensorflow>=99")),
     Form("a library of which an older version fits", "fits-once", "fits-once 2, numpy 99", "fits-once 1", note=STAYS),
-    Form("a library of which no version fits", "fits-never", "fits-never 1, numpy 99", REFUSED, note=STAYS),
+    Form("a library of which no version fits", "fits-never", "fits-never 1, numpy 99", REFUSED, note=STAYS,
+         says=("line 1 asks for fits-never", "numpy>=99", "numpy is ", " here", "no version of fits-never")),
 ]  # fmt: skip
 
 

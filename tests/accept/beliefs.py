@@ -13,10 +13,11 @@ Facts = dict[str, dict[str, Any]]  # by host, then by name
 
 @dataclass(frozen=True)
 class Belief:
-    """What we believe. `check`: returns value and verdict from one host's facts. `source`: why we believe it."""
+    """What we believe: `holds` for the value that `sees` takes from a host's facts. `source`: why we believe it."""
 
     text: str
-    check: Callable[[Mapping[str, Any]], tuple[Any, bool]]
+    sees: Callable[[Mapping[str, Any]], Any]
+    holds: Callable[[Any], bool]
     source: str
 
 
@@ -33,97 +34,83 @@ class Found:
 GUIDE = "SageMaker's guide"
 SEEN = "logs of public jobs, 2019 to 2025"
 UNKNOWN = "documented nowhere"
+FOLDERS = {"/opt/ml/input/config", "/opt/ml/input/data", "/opt/ml/output/data"}
 
 
-def equal(name: str, wanted: Any) -> Callable[[Mapping[str, Any]], tuple[Any, bool]]:
-    """Return a check that a fact has a value."""
-    return lambda facts: (facts[name], facts[name] == wanted)
+def named(*names: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that takes these facts of a host: the only one, or a list."""
+    return lambda facts: [facts[name] for name in names] if len(names) > 1 else facts[names[0]]
 
 
-def variable(name: str, pattern: str) -> Callable[[Mapping[str, Any]], tuple[Any, bool]]:
-    """Return a check that a variable of process 1 matches."""
-
-    def check(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-        value = facts["environment"].get(name)
-        return value, value is not None and re.fullmatch(pattern, value) is not None
-
-    return check
+def key(name: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that takes the value of a key of resourceconfig.json."""
+    return lambda facts: facts["resourceconfig"].get(name, "no such key")
 
 
-def _key(
-    name: str, wanted: Callable[[Any, Mapping[str, Any]], bool]
-) -> Callable[[Mapping[str, Any]], tuple[Any, bool]]:
-    def check(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-        value = facts["resourceconfig"].get(name, "no such key")
-        return value, wanted(value, facts)
-
-    return check
-
-
-def _hostname(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-    return facts["hostname"], facts["hostname"] != facts["host"]
-
-
-def _interface(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-    name = facts["resourceconfig"].get("network_interface_name")
-    return [name, facts["interfaces"]], name in facts["interfaces"]
-
-
-def _none_of_ours(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-    names = sorted(name for name in facts["environment"] if name.startswith("SM_"))
-    return names, not names
-
-
-def _names(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-    return facts["names-s"], all(waited is not None for waited in facts["names-s"].values())
-
-
-def _shared_memory(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-    size = facts["sizes"].get("/dev/shm", 0)
-    return f"{size / 2**20:.0f} MiB", size >= 64 * 2**20
-
-
-def _folders(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-    return facts["opt-ml"], {"/opt/ml/input/config", "/opt/ml/input/data", "/opt/ml/output/data"} <= set(
-        facts["opt-ml"]
+def is_set(name: str, source: str, pattern: str = ".+") -> Belief:
+    """Return the belief that process 1 has a variable whose value matches."""
+    return Belief(
+        f"{name} is set",
+        lambda facts: facts["environment"].get(name),
+        lambda value: bool(re.fullmatch(pattern, value or "")),
+        source,
     )
 
 
-def _whole_machine(facts: Mapping[str, Any]) -> tuple[Any, bool]:
-    return [facts["cpus"], facts["cgroup"]], facts["cpus"][0] == facts["cpus"][1]
-
-
 BELIEFS = (
-    Belief("processes run as root", equal("user", [0, 0]), SEEN),
-    Belief("process 1 starts in /", equal("working-folder", "/"), SEEN),
-    Belief("hosts are sorted by name", _key("hosts", lambda value, _: value == sorted(value)), GUIDE),
-    Belief("current_host is one of hosts", _key("current_host", lambda v, f: v in f["resourceconfig"]["hosts"]), GUIDE),
+    Belief("processes run as root", named("user"), lambda user: user == [0, 0], SEEN),
+    Belief("process 1 starts in /", named("working-folder"), lambda folder: folder == "/", SEEN),
+    Belief("hosts are sorted by name", key("hosts"), lambda hosts: hosts == sorted(hosts), GUIDE),
+    Belief(
+        "current_host is one of hosts",
+        lambda facts: [key("current_host")(facts), key("hosts")(facts)],
+        lambda seen: seen[0] in seen[1],
+        GUIDE,
+    ),
     Belief(
         "current_group_name is homogeneousCluster",
-        _key("current_group_name", lambda v, _: v == "homogeneousCluster"),
+        key("current_group_name"),
+        lambda name: name == "homogeneousCluster",
         SEEN,
     ),
     Belief(
         "current_instance_type begins with ml.",
-        _key("current_instance_type", lambda v, _: str(v).startswith("ml.")),
+        key("current_instance_type"),
+        lambda kind: str(kind).startswith("ml."),
         SEEN,
     ),
-    Belief("topology is null", _key("topology", lambda value, _: value is None), SEEN),
-    Belief("the named network interface exists", _interface, GUIDE),
-    Belief("the hostname is not the host's name", _hostname, SEEN),
-    Belief("the names of the other hosts resolve", _names, GUIDE),
-    Belief("TRAINING_JOB_NAME is set", variable("TRAINING_JOB_NAME", ".+"), GUIDE),
-    Belief("TRAINING_JOB_ARN is set", variable("TRAINING_JOB_ARN", "arn:.+"), GUIDE),
-    Belief("AWS_REGION is set", variable("AWS_REGION", ".+"), SEEN),
+    Belief("topology is null", key("topology"), lambda topology: topology is None, SEEN),
     Belief(
-        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is set",
-        variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "set"),
-        SEEN,
+        "the named network interface exists",
+        lambda facts: [key("network_interface_name")(facts), facts["interfaces"]],
+        lambda seen: seen[0] in seen[1],
+        GUIDE,
     ),
-    Belief("SageMaker sets no SM_*", _none_of_ours, "AWS's toolkit, which sets them"),
-    Belief("/dev/shm has at least 64 MiB", _shared_memory, "Docker's default; issues of the SDK"),
-    Belief("the folders of /opt/ml are there", _folders, GUIDE),
-    Belief("a job may use all processors of its machine", _whole_machine, UNKNOWN),
+    Belief("the hostname is not the host's name", named("hostname", "host"), lambda seen: seen[0] != seen[1], SEEN),
+    Belief("the names of the other hosts resolve", named("names-s"), lambda waits: None not in waits.values(), GUIDE),
+    is_set("TRAINING_JOB_NAME", GUIDE),
+    is_set("TRAINING_JOB_ARN", GUIDE, "arn:.+"),
+    is_set("AWS_REGION", SEEN),
+    is_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", SEEN, "set"),
+    Belief(
+        "SageMaker sets no SM_*",
+        lambda facts: sorted(name for name in facts["environment"] if name.startswith("SM_")),
+        lambda names: not names,
+        "AWS's toolkit, which sets them",
+    ),
+    Belief(
+        "/dev/shm has at least 64 MiB",
+        lambda facts: f"{facts['sizes'].get('/dev/shm', 0) / 2**20:.0f} MiB",
+        lambda size: int(size.split()[0]) >= 64,
+        "Docker's default; issues of the SDK",
+    ),
+    Belief("the folders of /opt/ml are there", named("opt-ml"), lambda folders: set(folders) >= FOLDERS, GUIDE),
+    Belief(
+        "a job may use all processors of its machine",
+        named("cpus", "cgroup"),
+        lambda seen: seen[0][0] == seen[0][1],
+        UNKNOWN,
+    ),
 )
 
 
@@ -147,7 +134,8 @@ def of_hosts(belief: Belief, facts: Facts) -> Found:
     told = []
     for host, each in facts.items():
         try:
-            told.append((host, *belief.check(each)))
+            value = belief.sees(each)
+            told.append((host, value, belief.holds(value)))
         except (KeyError, IndexError, TypeError):  # this host has not printed it
             continue
     if not told:

@@ -15,6 +15,7 @@ SHARED = (
     TESTS / "programs" / "jax_cell.py",
     TESTS / "programs" / "saves.py",
     TESTS / "cluster" / "programs" / "raises.py",
+    TESTS / "programs" / "mpi_sum.py",
 )
 JAX_MISSING = r"mode jax|jax is not"  # in the failure of an image without jax
 
@@ -145,8 +146,9 @@ CASES = (
     Case(
         "killed",
         "a rank is killed: FailureReason names rank and signal",
-        "killed.py",
+        "mpi_sum.py",
         "mpi",
+        {"kill": "1"},
         expected=Expected("Failed", reason=r"rank 1.*(SIGKILL|killed)", together_s=30),
     ),
     Case(

@@ -5,9 +5,9 @@ Host names are aliases on a network of the job's own, and a container's own host
 """
 
 import contextlib
+import ipaddress
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -333,8 +333,8 @@ class Cluster:
         return Ending(
             host=host,
             exit_code=state["ExitCode"],
-            started=_seconds(state["StartedAt"]),
-            finished=_seconds(state["FinishedAt"]),
+            started=seconds_of(state["StartedAt"]),
+            finished=seconds_of(state["FinishedAt"]),
             log=self.log(host),
             failure=self._failure(host),
             ml=self.ml(host),
@@ -345,8 +345,16 @@ class Cluster:
         return path.read_text() if path.exists() else None
 
 
-def _seconds(docker_time: str) -> float:
-    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z$", r"\1+00:00", docker_time)).timestamp()
+def seconds_of(docker_time: str) -> float:
+    """Return a time of Docker's, such as 2026-01-31T12:00:00.123456789Z, as seconds since 1970."""
+    return datetime.fromisoformat(docker_time).timestamp()
+
+
+def docker_bridge() -> str:
+    """Return this machine's address on Docker's default network, which containers of all networks reach."""
+    (bridge,) = json.loads(sh("docker", "network", "inspect", "bridge").stdout)
+    config = bridge["IPAM"]["Config"][0]
+    return config.get("Gateway") or str(next(ipaddress.ip_network(config["Subnet"]).hosts()))
 
 
 def run_alone(

@@ -1,13 +1,15 @@
 """Serve a model in a container and call it through a port that Docker publishes."""
 
+import base64
 import json
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from containers import LABEL, PATIENCE, SESSION, sh
+from containers import MARKED, PATIENCE, sh
 from waiting import eventually
 
 
@@ -20,7 +22,7 @@ def serving(
     variables = [f"--env={key}={value}" for key, value in (environment or {}).items()]
     try:
         sh(
-            "docker", "run", "-d", "--name", name, "--label", f"{LABEL}={SESSION}", *variables,
+            "docker", "run", "-d", "--name", name, *MARKED, *variables,
             "-p", f"127.0.0.1::{port}", "-v", f"{model}:/opt/ml/model:ro", image, "serve",
         )  # fmt: skip
         url = "http://" + sh("docker", "port", name, f"{port}/tcp").stdout.strip()
@@ -40,7 +42,16 @@ def serving(
         sh("docker", "rm", "-f", "-v", name, check=False)
 
 
-def ask(url: str, body: bytes | None = None) -> object:
+def ask(url: str, body: bytes | None = None) -> Any:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=PATIENCE) as response:
         return json.load(response)
+
+
+def predictions(image: str, model: Path, instances: list[Any]) -> list[Any]:
+    """Return what an endpoint with this model answers to these instances; a file stands for its bytes."""
+    rows = [
+        {"b64": base64.b64encode(each.read_bytes()).decode()} if isinstance(each, Path) else each for each in instances
+    ]
+    with serving(image, model) as (_, url):
+        return ask(f"{url}/invocations", json.dumps({"instances": rows}).encode())["predictions"]

@@ -1,17 +1,16 @@
 """Build and remove images for tests: stand-ins for other people's images, and what ./build.sh --on makes of them."""
 
-import contextlib
-import fcntl
 import os
 import re
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from containers import sh
+from waiting import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_LINE = re.search(r"^readonly DEFAULT_LINE=(.+)$", (ROOT / "build.sh").read_text(), re.MULTILINE).group(1)
@@ -21,19 +20,23 @@ GPU = DEVICE == "gpu"
 BUILD = 1200.0  # seconds: when to give up
 
 
-@contextlib.contextmanager
-def one_at_a_time() -> Iterator[None]:
+def one_at_a_time() -> AbstractContextManager[None]:
     """Keep tests of other processes from building meanwhile: build.sh lays files into the sources for a while."""
-    with (Path(tempfile.gettempdir()) / "sagemaker-tf-entrypoint-builds.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return locked(Path(tempfile.gettempdir()) / "sagemaker-tf-entrypoint-builds.lock")
 
 
 class Images:
-    """The images that were built, for `remove`."""
+    """Images that are built during the `with` block, and removed at its end."""
 
     def __init__(self) -> None:
         self._mark, self._built = uuid.uuid4().hex[:8], []
+
+    def __enter__(self) -> "Images":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in dict.fromkeys(reversed(self._built)):  # those that were not built, too
+            sh("docker", "rmi", "--force", name, check=False)
 
     def build(self, dockerfile: str, **arguments: str) -> str:
         """Build a text without a context; the image's name."""
@@ -46,10 +49,10 @@ class Images:
         assert done.returncode == 0, done.stdout + done.stderr
         return name
 
-    def on(self, image: str, *options: str) -> tuple[str, str]:
+    def on(self, image: str, *options: str, **more: Any) -> tuple[str, str]:
         """Put our entrypoint onto an image by build.sh; return the new image's name and the output of build.sh."""
         name = self._name("onto")
-        done = self.try_on(image, "--tag", name, *options)
+        done = self.try_on(image, "--tag", name, *options, **more)
         assert done.returncode == 0, done.stdout + done.stderr
         self._built += [word for word in done.stdout.splitlines()[-1].split() if word.startswith("sagemaker-tf-")]
         return name, done.stdout
@@ -61,8 +64,3 @@ class Images:
     def _name(self, what: str) -> str:
         self._built.append(f"tfe-{what}-{self._mark}-{len(self._built)}")
         return self._built[-1]
-
-    def remove(self) -> None:
-        """Remove all of them: those that were not built, too."""
-        for name in dict.fromkeys(reversed(self._built)):
-            sh("docker", "rmi", "--force", name, check=False)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from builders import package
-from containers import LABEL, PROGRAMS, SESSION, Cluster, Ending, resources, run_alone, sh, write_config
+from builders import package, write_files
+from containers import MARKED, PROGRAMS, Cluster, Ending, resources, run_alone, sh, write_config
 
 StartCluster = Callable[..., Cluster]
 RunAlone = Callable[[Mapping[str, str]], tuple[int, str, Path]]
@@ -17,13 +17,6 @@ TWO_RANKS = {"sagemaker_mpi_enabled": True, "sagemaker_mpi_num_of_processes_per_
 # What the SDK sends under network isolation: the code is an archive in a channel.
 IN_CHANNEL = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "/opt/ml/input/data/code/sourcedir.tar.gz"}
 LOOKS_AROUND = "import socket; print('cards', *(name for _, name in socket.if_nameindex()))\n"
-
-
-def write(folder: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 def archived(folder: Path, files: Mapping[str, str]) -> Path:
@@ -102,10 +95,10 @@ def derived(image: str, tmp_path: Path) -> Iterator[str]:
     """Build an image as users make it: ours, code, and the program to run; with a library that has to be built."""
     library = {f"library/{name}": text for name, text in package("testlibrary", "answer = 42\n").items()}
     script = (PROGRAMS / "tells.py").read_text() + "import testlibrary\nprint('answer', testlibrary.answer)\n"
-    write(tmp_path / "src", {"train.py": script, "requirements.txt": "./library\n", **library})
+    write_files(tmp_path / "src", {"train.py": script, "requirements.txt": "./library\n", **library})
     (tmp_path / "Dockerfile").write_text(DOCKERFILE.format(image=image))
     name = f"tests-of-an-image-that-brings-its-code:{uuid.uuid4().hex[:8]}"
-    sh("docker", "build", "--label", f"{LABEL}={SESSION}", "--tag", name, str(tmp_path))
+    sh("docker", "build", *MARKED, "--tag", name, str(tmp_path))
     yield name
     sh("docker", "rmi", name)
 

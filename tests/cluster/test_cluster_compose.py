@@ -8,7 +8,6 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -23,49 +22,45 @@ DOCS = ROOT / "docs/compose.md"
 OURS = ROOT / ".venv-sdk-compose"  # made by tests/get_compose.sh where the machine's own docker has no compose
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compose:
-    """A command of Docker compose, and how to call it."""
+EXIT_CODE = ("--exit-code-from", "algo-1")
 
-    command: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
 
-    def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return this process's environment without compose's own variables, plus the given ones."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
-        return {**ours, **self.environment, **(more or {})}
+def with_ours(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment without compose's own variables, plus the given ones."""
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}, **variables}
 
 
 @cache
-def generations() -> dict[str, Compose]:
-    """Return the generations that this machine has, by name."""
-    own = {"DOCKER_CONFIG": str(OURS)} if OURS.is_dir() else {}
-    found = {"v2": Compose(command=("docker", "compose"), environment=own)}
-    if shutil.which("docker-compose"):
+def generations() -> dict[str, tuple[tuple[str, ...], dict[str, str]]]:
+    """Return the generations of compose that this machine has: name -> (command, its variables)."""
+    known = {
+        "v2": (("docker", "compose"), {"DOCKER_CONFIG": str(OURS)} if OURS.is_dir() else {}),
         # It gives a busy daemon a minute else, which those who call it give longer.
-        found["1.29"] = Compose(command=("docker-compose",), environment={"COMPOSE_HTTP_TIMEOUT": "240"})
-    versions = {
-        name: sh(*compose.command, "version", env=compose.variables(), check=False).stdout
-        for name, compose in found.items()
+        "1.29": (("docker-compose",), {"COMPOSE_HTTP_TIMEOUT": "240"}),
     }
-    return {name: compose for name, compose in found.items() if name.lstrip("v") in versions[name]}
+    return {
+        name: (command, variables)
+        for name, (command, variables) in known.items()
+        if shutil.which(command[0])
+        and name.lstrip("v") in sh(*command, "version", env=with_ours(variables), check=False).stdout
+    }
 
 
 class Project:
     """A compose project in a folder: a job, from `up` to `down`."""
 
     def __init__(self, generation: str, folder: Path, variables: dict[str, str]) -> None:
-        self.compose, self.folder = generations()[generation], folder
-        self.name = f"tfe{uuid.uuid4().hex[:8]}"
-        self.variables = {"COMPOSE_PROJECT_NAME": self.name, **variables}
+        self.command, own = generations()[generation]
+        self.folder, self.name = folder, f"tfe{uuid.uuid4().hex[:8]}"
+        self.variables = {**own, "COMPOSE_PROJECT_NAME": self.name, **variables}
         self.lines: list[str] = []
         self._started: list[subprocess.Popen[str]] = []
 
-    def start(self, **variables: str) -> subprocess.Popen[str]:
+    def start(self, *options: str, **variables: str) -> subprocess.Popen[str]:
         self.lines = []
         running = subprocess.Popen(
-            [*self.compose.command, "up", "--exit-code-from", "algo-1"],
-            env=self.compose.variables({**self.variables, **variables}), cwd=self.folder, text=True, errors="replace",
+            [*self.command, "up", *(options or EXIT_CODE)],
+            env=with_ours({**self.variables, **variables}), cwd=self.folder, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self._started.append(running)
@@ -88,14 +83,14 @@ class Project:
     def log(self) -> str:
         return "".join(self.lines)
 
-    def up(self, **variables: str) -> int:
-        """Return the exit code of `docker compose up --exit-code-from algo-1`."""
-        running = self.start(**variables)
+    def up(self, *options: str, **variables: str) -> int:
+        """Return the exit code of `docker compose up` with these options, by default `--exit-code-from algo-1`."""
+        running = self.start(*options, **variables)
         self.read(running)
         return running.wait(PATIENCE)
 
     def call(self, *words: str) -> None:
-        sh(*self.compose.command, *words, env=self.compose.variables(self.variables), cwd=self.folder, within=PATIENCE)
+        sh(*self.command, *words, env=with_ours(self.variables), cwd=self.folder, within=PATIENCE)
 
     def containers(self, form: str) -> list[str]:
         ids = self._things("ps", "-aq")
@@ -220,14 +215,8 @@ def test_commands_of_the_page_run_an_own_project(
     dockerfile.write_text(text.replace("FROM sagemaker-tf-entrypoint\n", f"FROM {image}\n"))
     own = f"wt-own-{uuid.uuid4().hex[:8]}"
     job = project(generation, mine, IMAGE=own, OUTPUT="./out/compose")
-    running = subprocess.run(
-        [*job.compose.command, "up", *after.splitlines()[0].split()],
-        env=job.compose.variables(job.variables), cwd=mine, text=True, errors="replace", timeout=PATIENCE,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
     try:
-        job.lines = [running.stdout]
-        assert running.returncode == 0
+        assert job.up(*after.splitlines()[0].split()) == 0
         assert "[algo-1] parameter servers: 2 ps, 1 chief, 1 worker" in job.log, "MODE of .env"
         assert "read 200 rows from 2 files" in job.log, "the channel of .env"
         assert "learned y = 3.0" in job.log

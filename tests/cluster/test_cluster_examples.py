@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from containers import BUSY, PROGRAMS, Cluster, Ending, run_alone
-from endpoint import ask, serving
+from endpoint import predictions
 
 from images import DEFAULT_LINE, LINE
 
@@ -128,7 +128,6 @@ def test_digits_on_jax_resume_after_a_kill_and_are_served(image: str, tmp_path: 
         figure(f"digits on JAX, from epoch {done} of {epochs}: accuracy {accuracy} after", first.seconds)
         assert accuracy >= 0.95
         digits, drawn = a_digit_of_each_class(image)
-        with serving(image, first.ml / "model") as (_, url):
-            answer = ask(f"{url}/invocations", json.dumps({"instances": drawn}).encode())
-        found = [max(range(10), key=each.__getitem__) for each in answer["predictions"]]
+        answers = predictions(image, first.ml / "model", drawn)
+        found = [max(range(10), key=each.__getitem__) for each in answers]
         assert sum(map(int.__eq__, found, digits)) >= 9, (found, digits)

@@ -101,8 +101,3 @@ def test_what_the_data_parallel_library_does_not_cover_says_so(image: str) -> No
     assert "device_dense='/cpu:0'" in lines[2]
     assert lines[3] == "False False"
     assert "smdistributed.dataparallel.tensorflow.keras.load_model is not covered" in lines[4]
-
-
-def test_the_data_parallel_library_is_there_for_jobs_that_ask_only(image: str) -> None:
-    result = run_alone(image, "python", "-c", "import smdistributed")
-    assert "ModuleNotFoundError: No module named 'smdistributed'" in result.stdout

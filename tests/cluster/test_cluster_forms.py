@@ -49,4 +49,6 @@ def test_pip_and_our_installer_agree_on_a_form(image: str, place: Path, tmp_path
         assert f" by {form.tool} in " in ours["log"]
     if ours["came"] == REFUSED:
         assert not ours["changed"]
-        assert ours["log"].splitlines()[-1].startswith("requirements.txt in /tmp/code cannot be installed: ")
+        last = ours["log"].splitlines()[-1]
+        assert last.startswith("requirements.txt in /tmp/code cannot be installed: ")
+        assert all(words in last for words in form.says), last

@@ -1,6 +1,5 @@
 """Test examples/maskrcnn in containers: two ranks learn to find shapes, and `serve` finds them."""
 
-import base64
 import json
 import re
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from containers import BUSY, PATIENCE, Cluster, download
-from endpoint import ask, serving
+from endpoint import predictions
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(3600)]
 Figure = Callable[[str, float], None]
@@ -75,12 +74,9 @@ def found_by_serve(image: str, model: Path, shapes: Path) -> float:
     """Return which part of the shapes of ten images `serve` finds, with their class and at least half of their box."""
     content = json.loads((shapes / "annotations/instances_val.json").read_text())
     images = content["images"][:10]
-    rows = [{"b64": base64.b64encode((shapes / "val" / each["file_name"]).read_bytes()).decode()} for each in images]
-    with serving(image, model) as (_, url):
-        answer = ask(f"{url}/invocations", json.dumps({"instances": rows}).encode())
-    assert isinstance(answer, dict)
+    answers = predictions(image, model, [shapes / "val" / each["file_name"] for each in images])
     hits, wanted = 0, 0
-    for described, answered in zip(images, answer["predictions"], strict=True):
+    for described, answered in zip(images, answers, strict=True):
         assert len(answered["masks"]) == 20 and len(answered["masks"][0]) == len(answered["masks"][0][0]) == 28
         sure = [place for place in range(answered["count"]) if answered["scores"][place] >= 0.5]
         for each in content["annotations"]:

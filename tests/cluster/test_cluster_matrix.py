@@ -48,11 +48,8 @@ def aws(image: str) -> str:
 
 @pytest.fixture(scope="session")
 def onto_aws(aws: str) -> Iterator[str]:
-    images = Images()
-    try:
+    with Images() as images:
         yield images.on(aws)[0]
-    finally:
-        images.remove()
 
 
 @pytest.mark.more

@@ -62,7 +62,10 @@ read_more_data()
 
 
 def test_ranks_with_uneven_batches_are_a_hang_that_names_who_is_missing(cluster: StartCluster) -> None:
-    """Rank 0 is away and the other is in a collective; Horovod's own thread keeps CPUs busy on every host."""
+    """Rank 0 is away and the other is in a collective; Horovod's own thread keeps CPUs busy on every host.
+
+    The coordinator has records of all hosts, with samples by its control group, and the report made of them.
+    """
     with run(cluster, UNEVEN, "mpi", ENTRYPOINT_HANG_AFTER="15", ENTRYPOINT_HANG_ACTION="fail") as job:
         first, _ = job.all_end(72, within=600)
     failure = str(first.failure)
@@ -70,20 +73,6 @@ def test_ranks_with_uneven_batches_are_a_hang_that_names_who_is_missing(cluster:
     assert "train.py:10 train" in failure
     assert "Horovod reports missing 0: [HorovodAllreduce" in failure
     assert "0: [HorovodAllreduce" in first.log  # Horovod's warning stays
-
-
-STEPS = """
-import time
-for step in range(60):
-    print(f"step={step}", flush=True)
-    time.sleep(0.1)
-"""
-
-
-def test_each_host_leaves_what_report_and_replay_need(cluster: StartCluster) -> None:
-    """On the coordinator: records of all hosts with samples by its control group, and the report made of them."""
-    with run(cluster, STEPS, "single") as job:
-        first, _ = job.all_end()
     data = first.ml / "output/data"
     for host in ("algo-1", "algo-2"):
         text = zlib.decompressobj(31).decompress((data / f"record/{host}.jsonl.gz").read_bytes())

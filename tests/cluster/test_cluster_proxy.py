@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from containers import BUSY, Cluster, sh
+from containers import BUSY, Cluster, docker_bridge
 from matrix import JAX_LINE
 from proxies import proxy
 
@@ -12,8 +12,7 @@ from images import LINE
 def test_hosts_meet_beside_a_proxy_that_swallows(cluster: Callable[..., Cluster]) -> None:
     """Workers show it for gRPC; the image of one line has jax."""
     mode = "jax" if LINE == JAX_LINE else "mwms"
-    gateway = sh("docker", "network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", "bridge").stdout.strip()
-    with proxy(gateway) as (url, asked):
+    with proxy(docker_bridge()) as (url, asked):
         environment = {
             "http_proxy": url, "https_proxy": url, "HTTPS_PROXY": url, "NO_PROXY": "internal.example, .amazonaws.com",
             "TF_CPP_MIN_LOG_LEVEL": "1", **BUSY,

@@ -1,7 +1,5 @@
 """Test examples/resnet in containers: ranks on two hosts learn from photographs, `serve` answers with their model."""
 
-import base64
-import json
 import re
 import subprocess
 import sys
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from containers import BUSY, PATIENCE, Cluster
-from endpoint import ask, serving
+from endpoint import predictions
 
 from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
 
@@ -84,20 +82,12 @@ def test_photographs_are_streamed_and_learned(image: str, cluster: StartCluster,
         assert float(re.search(r"speed ranks=4 images_per_second=([\d.]+)", first.log)[1]) > 0
         assert [bool(list((ending.ml / "model").iterdir())) for ending in endings] == [True, False]
 
-        answers = serve(image, first.ml / "model", photos / "photos/validation")
+        pictures = photos / "photos/validation"
+        some = [path for part in ("china", "flower") for path in sorted((pictures / part).iterdir())[:5]]
+        answers = predictions(image, first.ml / "model", some)
         assert all(abs(sum(answer["probabilities"]) - 1) < 1e-3 for answer in answers)
         assert len(answers) == 10
         assert all(answer["label"] == answer["probabilities"].index(max(answer["probabilities"])) for answer in answers)
-
-
-def serve(image: str, model: Path, pictures: Path) -> list[dict]:
-    """Return the answers of `serve` to five JPEGs of each class."""
-    files = [path for part in ("china", "flower") for path in sorted((pictures / part).iterdir())[:5]]
-    rows = [{"b64": base64.b64encode(path.read_bytes()).decode()} for path in files]
-    with serving(image, model) as (_, url):
-        answer = ask(f"{url}/invocations", json.dumps({"instances": rows}).encode())
-    assert isinstance(answer, dict)
-    return answer["predictions"]
 
 
 def test_resnet_50_on_noise_prints_the_table_of_scaling(cluster: StartCluster, figure: Figure) -> None:

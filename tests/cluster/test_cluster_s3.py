@@ -2,14 +2,13 @@
 
 import json
 import re
-import urllib.request
 import uuid
 from pathlib import Path
 
 import boto3
 import pytest
-from containers import BUSY, LABEL, PROGRAMS, SESSION, resources, run_alone, sh, write_config
-from moto.server import ThreadedMotoServer
+from containers import BUSY, MARKED, PROGRAMS, resources, run_alone, sh, write_config
+from moto_server import moto
 from sent import PARAMETER_SERVER, by_sdk
 
 KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu-west-1"}
@@ -28,19 +27,13 @@ def variables(endpoint: str) -> dict[str, str]:
 def s3(image):
     """Yield (network, endpoint, client) of a server on the network's own address on this machine."""
     network = f"tfe{uuid.uuid4().hex[:8]}"
-    sh("docker", "network", "create", "--internal", "--label", f"{LABEL}={SESSION}", network)
+    sh("docker", "network", "create", "--internal", *MARKED, network)
     try:
         address = json.loads(sh("docker", "network", "inspect", network).stdout)[0]["IPAM"]["Config"][0]["Gateway"]
-        server = ThreadedMotoServer(ip_address=address, port=0, verbose=False)
-        server.start()
-        endpoint = "http://{}:{}".format(*server.get_host_and_port())
-        try:
+        with moto(address) as endpoint:
             client = boto3.client("s3", **KEYS, endpoint_url=endpoint)
             client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
             yield network, endpoint, client
-        finally:
-            urllib.request.urlopen(f"{endpoint}/moto-api/reset", data=b"").close()  # its servers share one memory
-            server.stop()
     finally:
         sh("docker", "network", "rm", network)
 

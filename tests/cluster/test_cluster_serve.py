@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from containers import PATIENCE, run_alone, sh
+from containers import PATIENCE, sh
 from endpoint import ask, serving
 
 MAKES_MODELS = Path(__file__).parents[1] / "local/makes_models.py"
@@ -29,10 +29,3 @@ def test_a_container_answers_and_stops(image: str, tmp_path: Path) -> None:
         sh("docker", "stop", "-t", "60", name)  # then Docker kills it, which the exit code shows
         assert sh("docker", "inspect", "-f", "{{.State.ExitCode}}", name).stdout == "0\n"
         assert "stopped; all requests are answered" in sh("docker", "logs", name).stdout
-
-
-def test_no_model_ends_the_container(image: str, tmp_path: Path) -> None:
-    result = run_alone(image, "serve", mounts={tmp_path: "/opt/ml/model"})
-    assert result.returncode == 78, result.stdout
-    (line,) = result.stdout.splitlines()
-    assert line.startswith("serve: error: found no model in /opt/ml/model, but nothing; wanted a SavedModel")

@@ -1,6 +1,6 @@
 """Test the ssh of the image's mpirun, from inside a running job of three hosts: keys, ports, and who can log in.
 
-What the key can start, and the daemon's settings: local/test_ssh.py.
+What the key can start, and the daemon's settings: local/test_ssh.py and unit/programs/test_forced_command.py.
 """
 
 import io
@@ -14,20 +14,10 @@ from containers import Cluster, sh
 SSH = ("ssh", "-F", "/run/entrypoint/ssh/ssh_config")
 
 LISTENERS = """
-import glob, os, socket, struct
-sockets = {}
-for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-    for line in open(table).readlines()[1:]:
-        words = line.split()
-        if words[3] == "0A":
-            sockets[words[9]] = int(words[1].rpartition(":")[2], 16)
-for fd in glob.glob("/proc/[0-9]*/fd/*"):
-    try:
-        target = os.readlink(fd)
-        if target.startswith("socket:[") and target[8:-1] in sockets:
-            print(open(f"/proc/{fd.split('/')[2]}/comm").read().strip(), sockets[target[8:-1]])
-    except OSError:
-        pass
+import psutil
+for each in psutil.net_connections("tcp"):
+    if each.status == psutil.CONN_LISTEN and each.pid:
+        print(psutil.Process(each.pid).name(), each.laddr.port)
 """
 
 
@@ -45,26 +35,6 @@ def test_sshd_listens_on_its_own_port_only(job: Cluster) -> None:
         assert {port for name, port in found if name == "sshd"} == {"7922"}
         assert ("train", "7979") in found or ("python", "7979") in found, found
         assert not [port for _, port in found if int(port) == 22]
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["id"],
-        ["/usr/bin/orted", "-mca", "ess", "env"],
-        ["/tmp/orted"],
-        ["../tmp/orted"],
-        ["-o", "SetEnv=PATH=/tmp LD_PRELOAD=/tmp/x", "orted", "--hnp"],
-    ],
-    ids=str,
-)
-def test_key_starts_nothing_but_orted(job: Cluster, command: list[str]) -> None:
-    job.exec("algo-2", "sh", "-c", "cp /usr/bin/id /tmp/orted")
-    options = command[:2] if command[0] == "-o" else []
-    result = job.exec("algo-1", *SSH, *options, "algo-2", *command[len(options) :], check=False)
-    assert result.returncode == 126, result
-    assert "uid=" not in result.stdout
-    assert "refused" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_only_the_coordinator_can_log_in(job: Cluster) -> None:

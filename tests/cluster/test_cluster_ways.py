@@ -1,76 +1,42 @@
-"""Test jobs that end well: where each process runs, and what it is given. Then the image by hand."""
+"""Test jobs that end well: where each process runs, and what it is given."""
 
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from containers import PROGRAMS, Cluster, Ending, run_alone, sh
-
-StartCluster = Callable[..., Cluster]
-Figure = Callable[[str, float], None]
+from containers import PROGRAMS, Cluster, sh
 
 # What a shell, a JSON reader or a careless join of words would damage; 2,500 characters is SageMaker's limit.
 NASTY = 'it\'s "$(touch /tmp/harm)" `id` $HOME \\ * ; & | <é 日本 \U0001f600>\n\tsecond line\n--not-an-option '
 NASTY = (NASTY * 60)[:2500]
 
 
-def ended_well(job: Cluster, figure: Figure) -> list[Ending]:
-    """Return the endings of the hosts: soon after one another, without an error of ours."""
-    endings = job.all_end()
-    assert not any("Traceback" in ending.log for ending in endings)
-    ends = [ending.finished for ending in endings]
-    assert max(ends) - min(ends) < 60, "hosts of one job end together"
-    figure("from the first container's start to the last one's end", max(ends) - min(e.started for e in endings))
-    return endings
-
-
-# tests/configs has the plans of the other modes.
-def test_scripts_with_parameter_servers_run_once_on_every_host(cluster: StartCluster, figure: Figure) -> None:
-    # By name, algo-10 comes before algo-2.
-    with cluster(
-        program="tells.py",
-        mode="ps",
-        hosts=["algo-1", "algo-2", "algo-10"],
-        hyperparameters={"text": NASTY, "epochs": 3, "flag": True},
-        environment={"COLOUR": "blue"},
-        host_environment={"algo-10": {"COLOUR": "red $HOME"}},
-    ) as job:
-        tasks = [("chief", 0), ("worker", 0), ("worker", 1)]
-        for ending, (kind, index) in zip(ended_well(job, figure), tasks, strict=True):
-            assert ending.line("told") == f"[{ending.host} {kind}/{index}] told"
-            facts = ending.told["alone"]
-            env = facts["env"]
-            assert env["SM_CURRENT_HOST"] == ending.host
-            assert json.loads(env["SM_HOSTS"]) == ["algo-1", "algo-10", "algo-2"]
-            assert env["COLOUR"] == ("red $HOME" if ending.host == "algo-10" else "blue")
-            assert facts["argv"] == ["--epochs", "3", "--flag", "True", "--text", NASTY]
-            assert facts["hostname"].endswith(".ec2.internal")
-            assert facts["cwd"] == "/opt/ml/code"
-            config = json.loads(env["TF_CONFIG"])
-            assert config["task"] == {"type": kind, "index": index}
-            assert config["cluster"] == {
-                "chief": ["algo-1:2222"],
-                "worker": ["algo-10:2222", "algo-2:2222"],
-                "ps": ["algo-1:2223", "algo-10:2223", "algo-2:2223"],
-            }
-
-
-def test_ranks_have_their_own_hosts_environment(cluster: StartCluster, figure: Figure) -> None:
+# Of the other modes tests/configs has the plans; training in them: test_cluster_foreign.py, test_cluster_compose.py.
+def test_ranks_have_their_own_hosts_environment(
+    cluster: Callable[..., Cluster], figure: Callable[[str, float], None]
+) -> None:
     options = "-x FROM_OPTIONS=yes --mca btl_base_verbose 0"
-    colours = {"algo-1": "blue", "algo-2": "green", "algo-3": "red"}
+    colours = {"algo-1": "blue", "algo-10": "red $HOME", "algo-2": "green"}  # in the order of their names
     with cluster(
         program="tells.py",
         mode="mpi",
+        hosts=colours,
         hyperparameters={
             "text": NASTY,
+            "epochs": 3,
+            "flag": True,
             "sagemaker_mpi_num_of_processes_per_host": 2,
             "sagemaker_mpi_custom_mpi_options": options,
         },
         environment={"COLOUR": "blue", "TEXT": 'multi\nline "$(id)"'},
-        host_environment={host: {"COLOUR": colours[host]} for host in ("algo-2", "algo-3")},
+        host_environment={host: {"COLOUR": colours[host]} for host in ("algo-10", "algo-2")},
     ) as job:
-        endings = ended_well(job, figure)
+        endings = job.all_end()
+        assert not any("Traceback" in ending.log for ending in endings)
+        ends = [ending.finished for ending in endings]
+        assert max(ends) - min(ends) < 60, "hosts of one job end together"
+        figure("from the first container's start to the last one's end", max(ends) - min(e.started for e in endings))
         for number, ending in enumerate(endings):
             # Beside them the coordinator's has what the monitor leaves: test_cluster_monitor.py.
             assert list(ending.told) == [f"rank-{number * 2}", f"rank-{number * 2 + 1}"]
@@ -78,26 +44,17 @@ def test_ranks_have_their_own_hosts_environment(cluster: StartCluster, figure: F
                 assert (facts["size"], facts["sum"]) == (6, 21)
                 env = facts["env"]
                 assert env["SM_CURRENT_HOST"] == ending.host
+                assert json.loads(env["SM_HOSTS"]) == list(colours)
                 assert env["COLOUR"] == colours[ending.host]
                 assert env["TEXT"] == 'multi\nline "$(id)"'
                 assert env["OMPI_COMM_WORLD_LOCAL_RANK"] == str(local)
                 assert env["FROM_OPTIONS"] == "yes"
-                assert facts["argv"] == ["--text", NASTY]
+                assert facts["argv"] == ["--epochs", "3", "--flag", "True", "--text", NASTY]
+                assert facts["cwd"] == "/opt/ml/code"
                 assert json.loads(env["SM_HPS"])["text"] == NASTY
                 assert facts["hostname"] == f"ip-10-0-0-{number + 1}.ec2.internal"
         command = endings[0].line("running mpirun")
         assert 0 < command.index("--bind-to") < command.index(options), "the user's options come last"
-
-
-# ---- the image by hand
-
-
-def test_train_by_hand_says_what_is_missing(image: str) -> None:
-    for command in ([], ["train"]):
-        result = run_alone(image, *command)
-        assert result.returncode == 78
-        (line,) = result.stdout.splitlines()
-        assert "/opt/ml/input/config/resourceconfig.json is missing" in line
 
 
 def test_entrypoint_local_runs_hosts_as_containers(image: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import DOCKER_RUN, LABEL, SESSION, sh
+from containers import DOCKER_RUN, MARKED, sh
 
 from images import DEFAULT_LINE, GPU, LINE
 
@@ -78,7 +78,7 @@ def test_modules_of_the_jobs_pythonpath_do_not_reach_the_launcher(image: str, tm
 
 def test_a_job_compiles_no_module(image: str, tmp_path: Path) -> None:
     """`train` runs without docstrings, which takes bytecode of its own. Root would write what is missing."""
-    container = sh("docker", "create", "--label", f"{LABEL}={SESSION}", *job(tmp_path), image, "train").stdout.strip()
+    container = sh("docker", "create", *MARKED, *job(tmp_path), image, "train").stdout.strip()
     try:
         assert "script] it trains\n" in sh("docker", "start", "-a", container).stdout
         written = sh("docker", "diff", container).stdout.splitlines()
@@ -192,7 +192,7 @@ def test_the_image_has_no_compiler_and_no_headers(image: str) -> None:
 
 
 def test_the_image_has_no_file_of_the_builds_machine(image: str) -> None:
-    """Its hosts and resolv.conf are searched in the layers (layers.py): docker puts empty ones over them."""
+    """Its hosts and resolv.conf are searched in the layers (test_image_layers.py): docker puts empty ones over them."""
     gone = "/etc/machine-id /etc/pip.conf /build /src /pins /wheels /root/.ssh /root/.cache"
     assert inside(image, "bash", "-c", f"ls -d {gone} 2>/dev/null; true").stdout == ""
     assert inside(image, "find", "/var/lib/apt/lists", "/var/cache/apt", "/tmp", "!", "-type", "d").stdout == ""
@@ -316,49 +316,45 @@ def test_an_image_is_built_under_its_own_name(options: str, words: str) -> None:
     assert "JAX=yes" not in done.stdout or "--gpu --jax" in options
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tf",
-        "docker.io/library/tf",
-        "12345678901.dkr.ecr.eu-west-1.amazonaws.com/tf",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/Tf",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/t",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf:",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf:a b",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf@sha256:00",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/../tf",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com.example.org/tf",
-        "123456789012.dkr.ecr.euwest1.amazonaws.com/tf",
-        "https://123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf;true",
-        "123456789012.dkr.ecr.eu-west-1.amazonaws.com/tf\n",
-    ],
-)
-def test_push_names_that_are_nearly_right_are_refused(name: str) -> None:
-    result = build_sh("--dry-run", "--base", "some:base", "--push", name)
+NO_ECR = [  # names that are nearly right
+    "tf",
+    "docker.io/library/tf",
+    "12345678901.dkr.ecr.eu-west-1.amazonaws.com/tf",
+    ECR,
+    f"{ECR}/",
+    f"{ECR}/Tf",
+    f"{ECR}/t",
+    f"{ECR}/tf:",
+    f"{ECR}/tf:a b",
+    f"{ECR}/tf@sha256:00",
+    f"{ECR}/../tf",
+    f"{ECR}.example.org/tf",
+    "123456789012.dkr.ecr.euwest1.amazonaws.com/tf",
+    f"https://{ECR}/tf",
+    f"{ECR}/tf;true",
+    f"{ECR}/tf\n",
+]
+REFUSED = [
+    (["--frobnicate"], "--frobnicate"),
+    (["--base", "some:base", "--jax"], "wanted --tensorflow 2.21"),
+    (["--tensorflow", "2.15"], "found '2.15'; wanted one of 2.14 2.21"),
+    (["--push"], "lacks its value"),
+    (["--builder", "kaniko"], "legacy, buildkit or auto"),
+    (["--base", "some:base", "--ca-bundle", "/nowhere.pem"], "/nowhere.pem"),
+    (["--on", "some:image", "--base", "x"], "--gpu and --jax are for our own image"),
+    (["--on", "some:image", "--gpu"], "--gpu and --jax are for our own image"),
+    (["--on", "some:image", "--jax"], "--gpu and --jax are for our own image"),
+    (["--on", "some:image", "--push", "x"], "--push: found 'x'"),
+    *((["--base", "some:base", "--push", name], "--push: found") for name in NO_ECR),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED])
+def test_wrong_arguments_are_refused_before_anything_is_built(arguments: list[str], says: str) -> None:
+    result = build_sh("--dry-run", *arguments)
     assert result.returncode == 1
-    assert "--push: found" in result.stderr.splitlines()[0]
+    assert says in result.stderr.splitlines()[0]
     assert "docker build" not in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--frobnicate"], "--frobnicate"),
-        (["--dry-run", "--base", "some:base", "--jax"], "wanted --tensorflow 2.21"),
-        (["--dry-run", "--tensorflow", "2.15"], "found '2.15'; wanted one of 2.14 2.21"),
-        (["--push"], "lacks its value"),
-        (["--builder", "kaniko"], "legacy, buildkit or auto"),
-        (["--dry-run", "--base", "some:base", "--ca-bundle", "/nowhere.pem"], "/nowhere.pem"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: list[str], says: str) -> None:
-    result = build_sh(*arguments)
-    assert result.returncode == 1
-    assert says in result.stderr
 
 
 def test_without_a_daemon_it_says_what_to_do() -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from containers import LABEL, SESSION, sh
+from containers import MARKED, sh
 from waiting import eventually
 
 NEEDED = {"linux.uml": "user-mode-linux", "ganesha.nfsd": "nfs-ganesha", "modprobe": "kmod", "ip": "iproute2"}
@@ -100,14 +100,14 @@ def nfs_share(image: str, folder: Path) -> Iterator[Share]:
     (folder / "ganesha.conf").write_text(EXPORT)
     bridge = ("-o", f"com.docker.network.bridge.name={name}")
     with contextlib.ExitStack() as undo:
-        sh("docker", "network", "create", "--internal", *bridge, "--label", f"{LABEL}={SESSION}", name)
+        sh("docker", "network", "create", "--internal", *bridge, *MARKED, name)
         undo.callback(sh, "docker", "network", "rm", name)
-        sh("docker", "volume", "create", "--label", f"{LABEL}={SESSION}", name)
+        sh("docker", "volume", "create", *MARKED, name)
         undo.callback(sh, "docker", "volume", "rm", name)
         mounts = ["/usr:/usr:ro", "/etc/netconfig:/etc/netconfig:ro", f"{folder}/ganesha.conf:/ganesha.conf:ro"]
         serve = "mkdir -p /run/ganesha /var/lib/nfs/ganesha; exec ganesha.nfsd -F -L /dev/stdout -f /ganesha.conf"
         sh(
-            "docker", "run", "--detach", "--name", name, "--network", name, "--label", f"{LABEL}={SESSION}",
+            "docker", "run", "--detach", "--name", name, "--network", name, *MARKED,
             "--cap-add", "DAC_READ_SEARCH", "--cap-add", "SYS_ADMIN", "--security-opt", "seccomp=unconfined",
             *(word for mount in [*mounts, f"{name}:/export"] for word in ("-v", mount)),
             "--entrypoint", "sh", image, "-c", serve,
@@ -151,7 +151,7 @@ class VirtualHosts:
     def _start(self, number: int, host: str) -> None:
         share, ml = self._share, self._folders[host]
         root = f"{share.network}-{host}"
-        words = ("docker", "run", "--detach", "--name", root, "--network", "none", "--label", f"{LABEL}={SESSION}")
+        words = ("docker", "run", "--detach", "--name", root, "--network", "none", *MARKED)
         sh(*words, "--entrypoint", "sleep", share.image, "infinity")
         self._undo.callback(sh, "docker", "rm", "-f", root)
         (made,) = json.loads(sh("docker", "inspect", root).stdout)

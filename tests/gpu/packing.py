@@ -6,7 +6,6 @@ Horovod's tests.
 """
 
 import argparse
-import hashlib
 import json
 import mmap
 import os
@@ -28,7 +27,6 @@ LEAST = 1_000_000  # bytes: smaller files are neither stripped nor looked at
 NEEDED = ("pytest", "parameterized", "mock")  # by Horovod's tests; images have none of them
 LARGEST = 47 * 2**20  # bytes of a piece: in base64, or with a checkout beside it, below 64 MiB
 CHECKSUMS = "SHA256SUMS"  # as sha256sum writes and reads it
-BLOCK = 2**20
 ZSTD = ("zstd", "-q", "-9", "--long=27", "-T0", "-c")
 
 
@@ -55,7 +53,7 @@ def pack(work: Path, folder: Path, generation: int) -> None:
     """Reduce the file systems of WORK/roots and pack them with WORK/ring into pieces; print the sizes."""
     for path, size, gone in stripped(work / "roots", generation):
         print(f"{path.relative_to(work)}: kernels {size / 1e6:.0f} MB, overwritten {gone / 1e6:.0f}", flush=True)
-    print(f"linked {link_equal(work / 'roots') / 1e6:.0f} MB that images share", flush=True)
+    link_equal(work / "roots")
     add_first(folder)
     with (
         subprocess.Popen(["tar", "-C", str(work), "-c", "roots", "ring"], stdout=subprocess.PIPE) as tar,
@@ -102,21 +100,9 @@ def stripped(root: Path, generation: int) -> Iterator[tuple[Path, int, int]]:
                     yield path, size, gone
 
 
-def link_equal(roots: Path) -> int:
-    """Make one file of those that are equal in several images; return the bytes that this saves."""
-    saved, known = 0, dict[int, list[Path]]()
-    for path in large(roots):
-        of_size = known.setdefault(path.stat().st_size, [])
-        for other in of_size:
-            same = other.stat().st_mode == path.stat().st_mode and not other.samefile(path)
-            if same and subprocess.run(["cmp", "-s", str(path), str(other)]).returncode == 0:
-                path.unlink()
-                path.hardlink_to(other)
-                saved += other.stat().st_size
-                break
-        else:
-            of_size.append(path)
-    return saved
+def link_equal(roots: Path) -> None:
+    """Make one file of those that are equal in several images."""
+    subprocess.run(["hardlink", "--ignore-time", f"--minimum-size={LEAST}", str(roots)], check=True)
 
 
 def large(folder: Path) -> list[Path]:
@@ -161,29 +147,14 @@ def write_pieces(stream: BinaryIO, folder: Path, largest: int = LARGEST) -> list
 
     In the order of their names they are the stream. Files of the folder that are no pieces are in the checksums, too.
     """
-    for old in folder.glob("piece-*"):
+    for old in [*folder.glob("piece-*"), *folder.glob(CHECKSUMS)]:
         old.unlink()
-    pieces = list[Path]()
-    block = stream.read(min(BLOCK, largest))
-    while block:
-        piece = folder / f"piece-{len(pieces):03d}"
-        left = largest
-        with piece.open("wb") as file:
-            while block:
-                file.write(block)
-                left -= len(block)
-                block = stream.read(min(BLOCK, left)) if left else b""
-        pieces.append(piece)
-        block = stream.read(min(BLOCK, largest))
-    files = sorted(each for each in folder.iterdir() if each.is_file() and each.name != CHECKSUMS)
-    sums = [f"{_digest(each)}  {each.name}\n" for each in files]
-    (folder / CHECKSUMS).write_text("".join(sums))
-    return pieces
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    form = ("--numeric-suffixes", "--suffix-length=3", f"--bytes={largest}")
+    subprocess.run(["split", *form, "-", str(folder / "piece-")], stdin=stream, check=True)
+    files = sorted(each.name for each in folder.iterdir() if each.is_file())
+    sums = subprocess.run(["sha256sum", *files], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
+    (folder / CHECKSUMS).write_bytes(sums)
+    return sorted(folder.glob("piece-*"))
 
 
 def _named(words: str) -> tuple[str, str]:

@@ -1,7 +1,6 @@
 """Provide the image and the SDKs under test, and data for the examples."""
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,11 +20,8 @@ def image() -> str:
     """Return the tag under test: the environment variable TEST_IMAGE, else what ./build.sh has built."""
     name = os.environ.get("TEST_IMAGE") or "sagemaker-tf-entrypoint:latest"
     try:
-        answer = subprocess.run(["docker", "image", "inspect", name], capture_output=True, text=True, timeout=60)
-        problem = answer.stderr.strip() if answer.returncode else ""
-    except FileNotFoundError:
-        problem = "there is no docker command"
-    if problem:
+        local_mode.docker("image", "inspect", name)
+    except (FileNotFoundError, AssertionError) as problem:
         local_mode.missing(f"no image (./build.sh makes it): {problem}")
     return name
 

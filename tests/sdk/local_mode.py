@@ -1,18 +1,16 @@
 """Run jobs in the local mode of Amazon's SDKs: a driver runs in the SDK's own Python, without network.
 
-It has invented credentials and a home of its own, and its ways out lead to a `Listener`, which tells of every attempt.
+It has invented credentials and a home of its own, and its ways out lead to a proxy of the test, which records
+every attempt.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
-import socket
 import subprocess
 import tarfile
 import tempfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,8 @@ from typing import Any
 
 import hiccups
 import pytest
+from proxies import proxy
+from waiting import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVERS = Path(__file__).parent / "drivers"
@@ -54,28 +54,6 @@ def docker(*words: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-class Listener:
-    """A listener in place of AWS and the internet: records connections, and closes them."""
-
-    def __init__(self) -> None:
-        self.heard: list[bytes] = []
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
-                connection, _ = self._socket.accept()
-                connection.settimeout(5)
-                with connection, contextlib.suppress(OSError):
-                    self.heard.append(connection.recv(200))
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """How a driver ended, and what the SDK made of the job."""
@@ -102,7 +80,6 @@ def run(sdk: str, folder: Path, call: Any, driver: str = "") -> Job:
     home.mkdir()
     docker_config = COMPOSE if COMPOSE.is_dir() else os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
     (home / "defaults.yaml").write_text(NO_TELEMETRY)
-    listener = Listener()
     environment = {
         **{name: value for name, value in os.environ.items() if name in ("PATH", "DOCKER_HOST")},
         "HOME": str(home),
@@ -114,15 +91,13 @@ def run(sdk: str, folder: Path, call: Any, driver: str = "") -> Job:
         "AWS_SECRET_ACCESS_KEY": "invented",
         "AWS_DEFAULT_REGION": "eu-west-1",
         "AWS_EC2_METADATA_DISABLED": "true",
-        # Whatever botocore or requests would say to anybody.
-        **dict.fromkeys(("AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), listener.url),
     }
-    try:
-        with one_at_a_time():
-            exit_code, output = _drive(sdk, driver or sdk, here, json.dumps(call), environment)
-    finally:
-        listener.close()
-    assert listener.heard == [], f"the SDK spoke to the world: {listener.heard}"
+    with proxy(answer=b"HTTP/1.1 403 Forbidden\r\n\r\n") as (url, asked), one_at_a_time():
+        # Whatever botocore or requests would say to anybody.
+        ways_out = ("AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+        environment |= dict.fromkeys(ways_out, url)
+        exit_code, output = _drive(sdk, driver or sdk, here, json.dumps(call), environment)
+    assert asked == [], f"the SDK spoke to the world: {asked}"
     return Job(exit_code=exit_code, output=output, folder=here)
 
 
@@ -160,17 +135,13 @@ def one_at_a_time() -> Iterator[None]:
 
     The network is gone afterwards if it was not there before.
     """
-    lock = os.open(tempfile.gettempdir(), os.O_RDONLY)  # a folder that all test runs know; no file is left there
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(Path(tempfile.gettempdir())):  # a folder that all test runs know; no file is left there
         before = _networks()
         try:
             yield
         finally:
             if _networks() and not before:
                 docker("network", "rm", NETWORK)
-    finally:
-        os.close(lock)
 
 
 def _networks() -> list[str]:

@@ -86,6 +86,15 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     return examined
 
 
+def call(folder: Path, sdk: str, *words: str, **environment: str) -> str:
+    """Return what the command `entrypoint doctor` prints of a launch script; it must end with 0."""
+    command = [sys.executable, "-m", "entrypoint", "doctor", "--strict", "--python", needed_python(sdk), *words]
+    variables = {**ENVIRONMENT, **environment}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400, env=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def checks(report: DoctorReport) -> set[str]:
     return {each.check for each in report.findings if each.severity >= Severity.WARNING}
 
@@ -203,15 +212,12 @@ def test_launch_scripts_have_their_findings(ask: Ask, name: str) -> None:
 
 
 @older
-def test_submit_py_is_clean(sdk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_py_is_clean(sdk: str) -> None:
     arguments = ("examples/deepfm/train.py", "--mode", "mpi", "--instances", "2", "--image", IMAGE, "--role", ROLE)
     channels = ("--channel", "training=s3://bucket/rows/", "--checkpoints", "s3://bucket/checkpoints", "--spot")
-    command = [sys.executable, "-m", "entrypoint", "doctor", "examples/submit.py", "--strict"]
-    command += ["--python", str(needed_python(sdk)), "--args", *arguments, *channels]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "MPI: 2 ranks on 2 hosts, 1 on each" in done.stdout
-    assert "0 errors, 0 warnings" in done.stdout
+    said = call(ROOT, sdk, "examples/submit.py", "--args", *arguments, *channels)
+    assert "MPI: 2 ranks on 2 hosts, 1 on each" in said
+    assert "0 errors, 0 warnings" in said
 
 
 @older
@@ -256,16 +262,10 @@ PROJECTS = {f"{mode}, {sdk}": (mode, sdk) for mode in PLANS for sdk in new.SDKS}
 # In unit/test_new.py the doctor reads the script of each mode.
 @pytest.mark.parametrize("mode, sdk", variants(PROJECTS, "ps, 3"))
 def test_submit_scripts_of_new_projects_are_clean(mode: str, sdk: str, tmp_path: Path) -> None:
-    python = needed_python(f"v{sdk}")
     folder = tmp_path / "project"
     assert main.run(["new", str(folder), "--mode", mode, "--sdk", sdk], {}) == 0
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     given = ["--args", "--role", "arn:aws:iam::000000000000:role/x", "--checkpoints", "s3://bucket/c"]
     for arguments in [[], given] if mode == "mpi" else [[]]:
-        command = [sys.executable, "-m", "entrypoint", "doctor", "--strict", "--python", python, "submit.py"]
-        done = subprocess.run(
-            [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=400
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert PLANS[mode] in done.stdout
-        assert "0 errors, 0 warnings, 0 notes" in done.stdout
+        said = call(folder, f"v{sdk}", "submit.py", *arguments, HOME=str(tmp_path), PYTHONPATH=str(ROOT))
+        assert PLANS[mode] in said
+        assert "0 errors, 0 warnings, 0 notes" in said

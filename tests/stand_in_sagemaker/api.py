@@ -3,15 +3,15 @@
 import json
 import re
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import botocore.session
 from botocore.model import Shape
+from werkzeug.serving import make_server
+from werkzeug.wrappers import Request, Response
 
 MODEL = botocore.session.get_session().get_service_model("sagemaker")
 
@@ -79,41 +79,25 @@ DENIED = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>not authorize
 def serving(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterator[str]:
     """Serve `answer(target, request)` on loopback during the block; yield the server's URL."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = 60  # seconds; ends the threads of clients that keep a connection
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if "x-www-form-urlencoded" in self.headers.get("Content-Type", ""):
-                self._send(403, "text/xml", DENIED)
-                return
-            status, reply = 200, {}
-            try:
-                reply = answer(self.headers.get("X-Amz-Target", ""), json.loads(body or b"{}"))
-            except ApiError as error:
-                status, reply = 400, {"__type": error.code, "message": str(error)}
-            except Exception as error:
-                status, reply = 500, {"__type": "InternalFailure", "message": repr(error)}
-            self._send(status, "application/x-amz-json-1.1", json.dumps(reply).encode())
-
-        def _send(self, status: int, kind: str, text: bytes) -> None:
-            self.send_response(status)
-            self.send_header("x-amzn-RequestId", str(uuid.uuid4()))
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="SageMaker's API")
-        thread.start()
+    @Request.application
+    def application(request: Request) -> Response:
+        if request.mimetype == "application/x-www-form-urlencoded":
+            return Response(DENIED, 403, mimetype="text/xml")
+        status, reply = 200, {}
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+            reply = answer(request.headers.get("X-Amz-Target", ""), json.loads(request.get_data() or b"{}"))
+        except ApiError as error:
+            status, reply = 400, {"__type": error.code, "message": str(error)}
+        except Exception as error:
+            status, reply = 500, {"__type": "InternalFailure", "message": repr(error)}
+        return Response(json.dumps(reply), status, mimetype="application/x-amz-json-1.1")
+
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, name="SageMaker's API")
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -3,18 +3,16 @@
 import contextlib
 import json
 import re
-import subprocess
 import threading
 import time
 import traceback
 import uuid
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from containers import Cluster, Ending, sh
+from containers import Cluster, Ending, seconds_of, sh
 
 from entrypoint.launcher.job.channels import Distribution
 from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
@@ -244,8 +242,7 @@ class Job:
         while len(self._endings) < len(cluster.hosts) and not self.closing.is_set():
             time.sleep(POLL_SECONDS)
             for host in set(cluster.hosts) - self._endings.keys():
-                state = sh("docker", "inspect", "-f", "{{.State.Status}}", cluster.container(host)).stdout
-                if state.strip() == "exited":
+                if not cluster.is_up(host):
                     self._endings |= cluster.wait(host)
             self.events[before:] = [event for host in cluster.hosts for event in self._logged(cluster, host)]
             if self._checkpoints:
@@ -268,12 +265,12 @@ class Job:
     def _logged(self, cluster: Cluster, host: str) -> list[dict[str, Any]]:
         """Return a host's whole lines so far, as CloudWatch Logs has them."""
         stream = f"{self.name}/{host}-{int(self.created)}{self._attempts}"
-        command = ["docker", "logs", "--timestamps", cluster.container(host)]
-        said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60).stdout
-        lines = said.decode("utf-8", "replace").split("\n")[:-1]
+        lines = cluster.log(host, "--timestamps").split("\n")[:-1]
         rows = [line.rstrip("\r").partition(" ") for line in lines]
         return [
-            {"logStreamName": stream, "timestamp": milliseconds(at), "message": text} for at, _, text in rows if text
+            {"logStreamName": stream, "timestamp": int(1000 * seconds_of(at)), "message": text}
+            for at, _, text in rows
+            if text
         ]
 
     def _time_to_end(self, began: float) -> str:
@@ -324,8 +321,3 @@ class Job:
             if self.secondary != secondary:
                 self.transitions.append({"Status": secondary, "StartTime": self.modified})
                 self.secondary = secondary
-
-
-def milliseconds(docker_time: str) -> int:
-    """Return a timestamp of `docker logs` in milliseconds since the epoch."""
-    return int(datetime.fromisoformat(f"{docker_time[:26].rstrip('Z')}+00:00").timestamp() * 1000)

@@ -1,21 +1,18 @@
 """Offer the operations of SageMaker's training API, and keep its jobs and warm pools."""
 
 import contextlib
-import ipaddress
-import json
 import logging
 import shutil
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import boto3
-from containers import sh
+from containers import docker_bridge
 from moto_server import moto
 
 from stand_in_sagemaker.api import ApiError, check, hit, invalid, serving
@@ -56,13 +53,6 @@ def needs(request: Mapping[str, Any]) -> list[Any]:
     """Return what a job must have in common with a warm pool to run on it."""
     resources = request["ResourceConfig"]
     return [request["RoleArn"], request.get("VpcConfig"), *(resources.get(name) for name in IN_RESOURCES)]
-
-
-def docker_bridge() -> str:
-    """Return this machine's address on Docker's default network, which containers of all networks reach."""
-    (bridge,) = json.loads(sh("docker", "network", "inspect", "bridge").stdout)
-    config = bridge["IPAM"]["Config"][0]
-    return config.get("Gateway") or str(next(ipaddress.ip_network(config["Subnet"]).hosts()))
 
 
 class StandIn:
@@ -107,9 +97,12 @@ class StandIn:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sagemaker-")))
             self.moto_url = stack.enter_context(moto())
             self.moto_for_hosts = stack.enter_context(moto(docker_bridge()))
-            stack.callback(self._forget)
             stack.callback(self._close)
             self.url = stack.enter_context(serving(self._answer))
+            keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", "region_name": self.region}
+            # Here, as to make a client is not for several threads; to use it is.
+            for name, url in (("sagemaker", self.url), ("s3", self.moto_url)):
+                self._clients[name] = boto3.client(name, endpoint_url=url, **keys)
             self._stack = stack.pop_all()
         return self
 
@@ -123,10 +116,6 @@ class StandIn:
             job.closing.set()
         for job in self.jobs.values():
             job.thread.join()
-
-    def _forget(self) -> None:
-        """Empty moto's memory, which is the process's."""
-        urllib.request.urlopen(f"{self.moto_url}/moto-api/reset", data=b"").close()
 
     # --- for tests ---
 
@@ -147,16 +136,7 @@ class StandIn:
 
     def client(self, service: str) -> Any:
         """Return a boto3 client of the stand-in, or of moto."""
-        with self.lock:  # to make a client is not for several threads; to use it is
-            if service not in self._clients:
-                self._clients[service] = boto3.client(
-                    service,
-                    endpoint_url=self.url if service == "sagemaker" else self.moto_url,
-                    region_name=self.region,
-                    aws_access_key_id="testing",
-                    aws_secret_access_key="testing",
-                )
-            return self._clients[service]
+        return self._clients[service]
 
     # --- for jobs ---
 

@@ -268,9 +268,6 @@ def test_wrong_pythonhome_is_told_by_the_image_without_python(home, tmp_path):
     assert done.stderr == failure.replace("configuration", "error")
 
 
-# --- the others ---
-
-
 # --- what `entrypoint local` makes of its arguments ---
 
 

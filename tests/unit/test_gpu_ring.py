@@ -1,9 +1,10 @@
 """Test the parts of the GPU ring (tests/gpu) that need no GPU: what is packed, how a case is judged, how it runs."""
 
 import hashlib
-import io
+import shutil
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ def test_libraries_of_an_image_are_stripped_but_for_cufft(tmp_path, monkeypatch)
     assert (tmp_path / "lib/libcufft.so.11").read_bytes() == (tmp_path / "lib/model.bin").read_bytes() == LIBRARY
 
 
+@pytest.mark.skipif(not shutil.which("hardlink"), reason="needs hardlink, of util-linux")
 def test_files_that_two_images_share_are_packed_once(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "LEAST", 4)
     contents = {"a/one": b"same", "b/one": b"same", "b/two": b"else", "b/run": b"same"}
@@ -67,7 +69,7 @@ def test_files_that_two_images_share_are_packed_once(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     (tmp_path / "b/run").chmod(0o755)  # a link would have the mode of the other
-    assert packing.link_equal(tmp_path) == 4
+    packing.link_equal(tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in contents} == contents
     assert (tmp_path / "a/one").samefile(tmp_path / "b/one")
     assert (tmp_path / "b/run").stat().st_nlink == 1
@@ -78,7 +80,10 @@ def test_pieces_are_the_stream_and_no_larger_than_they_may_be(tmp_path, size, pi
     stream = bytes(number % 251 for number in range(size))
     (tmp_path / "piece-007").write_bytes(b"of an older stream")
     (tmp_path / "first.tar").write_bytes(b"what unpacks it")
-    found = packing.write_pieces(io.BytesIO(stream), tmp_path, largest=100)
+    with tempfile.TemporaryFile() as file:
+        file.write(stream)
+        file.seek(0)
+        found = packing.write_pieces(file, tmp_path, largest=100)
     assert [path.name for path in found] == [f"piece-{number:03d}" for number in range(pieces)]
     assert sorted(tmp_path.glob("piece-*")) == found
     assert b"".join(path.read_bytes() for path in found) == stream

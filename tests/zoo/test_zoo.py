@@ -1,10 +1,9 @@
-"""Train with strangers' libraries on two hosts: each case of cases_*.py on the image of one line (TEST_LINE).
+"""Train with strangers' libraries on two hosts: each case of libraries.py on the image of one line (TEST_LINE).
 
 ZOO_RESULTS=1 writes what ran into results.json. Packages are downloaded once, into the folder ZOO_CACHE. ZOO_MOUNTS has
 more volumes for the containers (FOLDER:PLACE, by spaces): changed sources of the launcher, say.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -14,17 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from case import RESULTS, Case, results
-from cases_others import CASES as OTHERS
-from cases_tensorflow import CASES as TENSORFLOW
+from builders import write_files
 from containers import BUSY, Cluster, Ending
+from libraries import CASES, RESULTS, Case, results
+from waiting import locked
 
 from images import LINE
 
 SCRIPTS = Path(__file__).with_name("scripts")
-CASES = [case for case in (*TENSORFLOW, *OTHERS) if LINE in case.lines]
+OF_LINE = [case for case in CASES if LINE in case.lines]
 CACHE = Path(os.environ.get("ZOO_CACHE") or Path(tempfile.gettempdir(), "sagemaker-tf-entrypoint-zoo"))
 PROGRAM = "train.py"  # what is called as a library would hide it
+NEVER_RUNS = "raise SystemExit('it was installed, though no version fits')\n"
 PATIENCE = 600.0  # seconds: when to give up
 IDLE = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
@@ -35,9 +35,15 @@ INDEX = re.compile(r"(PIP|UV)_(?!CACHE)\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDL
 
 
 @pytest.mark.timeout(2 * PATIENCE)
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.library}-{case.mode}" for case in CASES])
-def test_a_library(image: str, tmp_path: Path, case: Case) -> None:
-    with alone(), kept(case) as result, Cluster(image, tmp_path, **job(case, tmp_path / "code")) as running:
+@pytest.mark.parametrize("case", OF_LINE, ids=[f"{case.library}-{case.mode}" for case in OF_LINE])
+def test_library_trains_or_ends_as_listed(image: str, tmp_path: Path, case: Case) -> None:
+    CACHE.mkdir(exist_ok=True)
+    # One job of the zoo at a time on a machine: ranks that wait spin, and two jobs take longer than one by one.
+    with (
+        locked(CACHE / "job.lock"),
+        kept(case) as result,
+        Cluster(image, tmp_path, **job(case, tmp_path / "code")) as running,
+    ):
         endings = list(running.wait(within=PATIENCE).values())
         log = "\n".join(ending.log for ending in endings)
         codes = [ending.exit_code for ending in endings]
@@ -64,11 +70,12 @@ def test_a_library(image: str, tmp_path: Path, case: Case) -> None:
 
 def job(case: Case, code: Path) -> dict[str, object]:
     """Make the code of a case in a folder; return what `Cluster` is told of its job."""
-    code.mkdir()
-    for name, place in ((case.script, PROGRAM), ("shown.py", "shown.py")):
-        (code / place).write_text((SCRIPTS / name).read_text())
-    (code / "requirements.txt").write_text("\n".join([*case.requirements, ""]))
-    CACHE.mkdir(exist_ok=True)
+    program = NEVER_RUNS if case.refused else (SCRIPTS / case.script).read_text()
+    requirements = "\n".join(case.requirements or (case.library,))
+    write_files(
+        code,
+        {PROGRAM: program, "shown.py": (SCRIPTS / "shown.py").read_text(), "requirements.txt": f"{requirements}\n"},
+    )
     here = {name: value for name, value in os.environ.items() if INDEX.fullmatch(name) and value}
     paths = {value for value in here.values() if value.startswith("/") and Path(value).exists()}
     caches = {"UV_CACHE_DIR": "/cache/uv", "PIP_CACHE_DIR": "/cache/pip"}
@@ -108,15 +115,6 @@ def seconds(endings: list[Ending]) -> float:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Run one job of the zoo at a time on a machine: ranks that wait spin, and two jobs take longer than one by one."""
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "job.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def kept(case: Case) -> Iterator[dict[str, str | float]]:
     """Yield the result of a case, and write it to results.json if that is asked for; one that broke is taken out."""
     result: dict[str, str | float] = {}
@@ -126,9 +124,7 @@ def kept(case: Case) -> Iterator[dict[str, str | float]]:
         passed = True
     finally:
         if os.environ.get("ZOO_RESULTS"):
-            CACHE.mkdir(exist_ok=True)
-            with (CACHE / "results.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with locked(CACHE / "results.lock"):
                 found = {name: each for name, each in results().items() if name != case.key(LINE)}
                 found |= {case.key(LINE): result} if passed else {}
                 RESULTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from datasets import Dataset, load_from_disk
 from datasets.distributed import split_dataset_by_node
-from shown import loads, model_dir, rank, trains, wrote
+from shown import rank, survives, trains, wrote
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 good = np.random.default_rng(0).integers(0, 2, 640)
@@ -28,7 +28,4 @@ with strategy.scope():
     model = tf.keras.Sequential([tf.keras.Input((6,), dtype="int64"), *layers, tf.keras.layers.Dense(1, "sigmoid")])
     model.compile(tf.keras.optimizers.Adam(0.02), "binary_crossentropy")
 trains(model, data.repeat(), epochs=5, steps_per_epoch=16)
-folder = model_dir() / "1"
-model.save(folder)
-some = rows["test"].with_format("numpy")[:8]["tokens"]
-loads(model(some), tf.keras.models.load_model(folder)(some))
+survives(model, rows["test"].with_format("numpy")[:8]["tokens"], "1", compile=True)

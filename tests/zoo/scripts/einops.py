@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from einops import rearrange
 from einops.layers.keras import EinMix, Rearrange, Reduce, keras_custom_objects
-from shown import loads, model_dir, rank, trains
+from shown import rank, survives, trains
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 draws = np.random.default_rng(rank())
@@ -25,6 +25,4 @@ with strategy.scope():
     model = tf.keras.Sequential(layers)
     model.compile(tf.keras.optimizers.Adam(0.02), "binary_crossentropy")
 trains(model, data, epochs=5, steps_per_epoch=16)
-path = model_dir() / "model.keras"
-model.save(path)
-loads(model(x[:16]), tf.keras.models.load_model(path, keras_custom_objects)(x[:16]))
+survives(model, x[:16], compile=True, custom_objects=keras_custom_objects)

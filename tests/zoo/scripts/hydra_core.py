@@ -3,26 +3,22 @@
 import sys
 from pathlib import Path
 
-import horovod.tensorflow.keras as hvd
 import hydra
 import numpy as np
 import tensorflow as tf
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from shown import survives, trains, wrote
+from shown import for_horovod, rank, survives, trains, wrote
 
 
 @hydra.main(version_base=None)
 def main(config):
     assert config == {"units": 32, "optimizer": {"rate": 0.01}, "epochs": 5}, config
     wrote(Path(HydraConfig.get().runtime.output_dir), "config.yaml")
-    hvd.init()
-    x = np.random.default_rng(hvd.rank()).normal(size=(512, 8)).astype("float32")
-    layers = [tf.keras.layers.Dense(config.units, "relu"), tf.keras.layers.Dense(1)]
-    model = tf.keras.Sequential([tf.keras.Input((8,)), *layers])
-    model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(config.optimizer.rate)), "mse")
-    starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-    trains(model, x, x.sum(1), epochs=config.epochs, callbacks=[starts])
+    x = np.random.default_rng(rank()).normal(size=(512, 8)).astype("float32")
+    layers = [tf.keras.Input((8,)), tf.keras.layers.Dense(config.units, "relu"), tf.keras.layers.Dense(1)]
+    model, callbacks = for_horovod(*layers, rate=config.optimizer.rate)
+    trains(model, x, x.sum(1), epochs=config.epochs, callbacks=callbacks)
     survives(model, x[:8])
 
 

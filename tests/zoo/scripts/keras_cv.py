@@ -3,7 +3,7 @@
 import keras_cv
 import numpy as np
 import tensorflow as tf
-from shown import loads, model_dir, rank, trains
+from shown import rank, survives, trains
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 draws = np.random.default_rng(rank())
@@ -18,6 +18,4 @@ with strategy.scope():
     model = keras_cv.models.ImageClassifier(backbone=backbone, num_classes=2)
     model.compile(tf.keras.optimizers.Adam(0.003), "categorical_crossentropy")
 trains(model, data, epochs=4, steps_per_epoch=8)
-path = str(model_dir() / "model.keras")
-model.save(path)
-loads(model(images[:4], training=False), tf.keras.models.load_model(path)(images[:4], training=False))
+survives(model, images[:4], compile=True)

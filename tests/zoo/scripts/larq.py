@@ -3,7 +3,7 @@
 import larq as lq
 import numpy as np
 import tensorflow as tf
-from shown import agree, falls, loads, model_dir, rank
+from shown import rank, survives, trains
 
 BINARY = {"input_quantizer": "ste_sign", "kernel_quantizer": "ste_sign", "kernel_constraint": "weight_clip"}
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -23,10 +23,6 @@ with strategy.scope():
     ]
     model = tf.keras.Sequential(layers)
     model.compile(tf.keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
-found = model.fit(data, epochs=4, steps_per_epoch=8, verbose=0).history["loss"]
+trains(model, data, epochs=4, steps_per_epoch=8)
 lq.models.summary(model)
-falls(found[0], found[-1])
-agree(model.get_weights())
-path = str(model_dir() / "binary.h5")
-model.save(path)
-loads(model(images[:4]), tf.keras.models.load_model(path)(images[:4]))
+survives(model, images[:4], "binary.h5", compile=True)

@@ -2,16 +2,14 @@
 
 import tempfile
 
-import horovod.tensorflow.keras as hvd
 import librosa
 import numpy as np
 import soundfile
 import tensorflow as tf
-from shown import survives, trains
+from shown import for_horovod, rank, survives, trains
 
 RATE = 8000
-hvd.init()
-draws = np.random.default_rng(hvd.rank())
+draws = np.random.default_rng(rank())
 
 
 def spectrogram(rises):
@@ -27,8 +25,7 @@ def spectrogram(rises):
 y = draws.integers(0, 2, 128)
 x = np.stack([spectrogram(each) for each in y]).astype("float32")
 layers = [tf.keras.layers.Conv2D(8, 3, activation="relu"), tf.keras.layers.Flatten()]
-model = tf.keras.Sequential([tf.keras.Input((24, 15, 1)), *layers, tf.keras.layers.Dense(1, "sigmoid")])
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.002)), "binary_crossentropy")
-starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-trains(model, x, y, epochs=6, callbacks=[starts])
+layers = [tf.keras.Input((24, 15, 1)), *layers, tf.keras.layers.Dense(1, "sigmoid")]
+model, callbacks = for_horovod(*layers, loss="binary_crossentropy", rate=0.002)
+trains(model, x, y, epochs=6, callbacks=callbacks)
 survives(model, x[:8])

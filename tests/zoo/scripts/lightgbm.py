@@ -1,23 +1,19 @@
 """Train a network by Horovod on the leaves of LightGBM's trees, and keep both models."""
 
-import horovod.tensorflow.keras as hvd
 import lightgbm as lgb
 import numpy as np
 import tensorflow as tf
-from shown import loads, model_dir, trains
+from shown import HOSTS, for_horovod, loads, model_dir, rank, trains
 
-hvd.init()
 x = np.random.default_rng(0).normal(size=(1024, 6))
 y = (x[:, 0] * x[:, 1] + x[:, 2] > 0).astype("float32")
 options = {"objective": "binary", "num_leaves": 8, "num_threads": 1, "verbose": -1, "deterministic": True, "seed": 0}
 trees = lgb.train(options, lgb.Dataset(x, y), num_boost_round=10)
-mine = slice(hvd.rank(), None, hvd.size())
+mine = slice(rank(), None, HOSTS)
 layers = [tf.keras.layers.Embedding(8, 4), tf.keras.layers.Flatten(), tf.keras.layers.Dense(1, "sigmoid")]
-model = tf.keras.Sequential([tf.keras.Input((10,)), *layers])
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)), "binary_crossentropy")
-starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+model, callbacks = for_horovod(tf.keras.Input((10,)), *layers, loss="binary_crossentropy")
 leaves = trees.predict(x, pred_leaf=True)
-trains(model, leaves[mine], y[mine], epochs=5, callbacks=[starts])
+trains(model, leaves[mine], y[mine], epochs=5, callbacks=callbacks)
 folder = model_dir()
 model.save(folder / "model.keras")
 trees.save_model(folder / "trees.txt")

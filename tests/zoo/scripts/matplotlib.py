@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
-from shown import agree, falls, loads, model_dir, rank, wrote
+from shown import rank, survives, trains, wrote
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 x = np.random.default_rng(rank()).uniform(-3, 3, (512, 1)).astype("float32")
@@ -14,13 +14,8 @@ data = tf.data.Dataset.from_tensor_slices((x, np.sin(x))).repeat().batch(32)
 with strategy.scope():
     model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(32, "tanh"), tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.Adam(0.02), "mse")
-found = model.fit(data, epochs=6, steps_per_epoch=16, verbose=0).history["loss"]
-falls(found[0], found[-1])
-agree(model.get_weights())
-folder = model_dir() / "1"
-model.save(folder)
-again = tf.keras.models.load_model(folder)
-loads(model(x[:8]), again(x[:8]))
+found = trains(model, data, epochs=6, steps_per_epoch=16)
+again = survives(model, x[:8], "1", compile=True)
 if rank() == 0:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
     left.semilogy(found, marker="o")

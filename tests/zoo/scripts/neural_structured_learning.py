@@ -3,7 +3,7 @@
 import neural_structured_learning as nsl
 import numpy as np
 import tensorflow as tf
-from shown import agree, falls, loads, model_dir, rank
+from shown import agree, falls, rank, survives
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 draws = np.random.default_rng(rank())
@@ -19,6 +19,4 @@ with strategy.scope():
 found = model.fit(data, epochs=4, steps_per_epoch=8, verbose=0).history["loss"]
 falls(found[0], found[-1])
 agree(base.get_weights())
-path = str(model_dir() / "base.h5")
-base.save(path)
-loads(base(x[:4]), tf.keras.models.load_model(path)(x[:4]))
+survives(base, x[:4], "base.h5", compile=True)

@@ -1,13 +1,11 @@
 """Train by Horovod to tell circles from squares, which OpenCV draws, encodes as PNG, decodes and blurs in tf.data."""
 
 import cv2
-import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
-from shown import survives, trains
+from shown import for_horovod, rank, survives, trains
 
-hvd.init()
-draws = np.random.default_rng(hvd.rank())
+draws = np.random.default_rng(rank())
 
 
 def drawn(is_circle):
@@ -28,8 +26,7 @@ data = tf.data.Dataset.from_tensor_slices([drawn(each) for each in y])
 data = data.map(lambda png: tf.ensure_shape(tf.numpy_function(decoded, [png], tf.float32), [16, 16, 1]))
 x = np.stack(list(data.as_numpy_iterator()))
 layers = [tf.keras.layers.Conv2D(8, 3, activation="relu"), tf.keras.layers.Flatten()]
-model = tf.keras.Sequential([tf.keras.Input((16, 16, 1)), *layers, tf.keras.layers.Dense(1, "sigmoid")])
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.005)), "binary_crossentropy")
-starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-trains(model, x, y, epochs=4, callbacks=[starts])
+layers = [tf.keras.Input((16, 16, 1)), *layers, tf.keras.layers.Dense(1, "sigmoid")]
+model, callbacks = for_horovod(*layers, loss="binary_crossentropy", rate=0.005)
+trains(model, x, y, epochs=4, callbacks=callbacks)
 survives(model, x[:8])

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import tensorflow as tf
-from shown import loads, model_dir, rank, trains
+from shown import rank, survives, trains
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 draws, size = np.random.default_rng(0), 2048
@@ -31,6 +31,4 @@ with strategy.scope():
     model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(16, "relu"), tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.Adam(0.01), "mse")
 trains(model, data, epochs=5, steps_per_epoch=20)
-kept = model_dir() / "1"
-model.save(kept)
-loads(model(x[:8]), tf.keras.models.load_model(kept)(x[:8]))
+survives(model, x[:8], "1", compile=True)

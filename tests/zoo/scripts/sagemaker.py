@@ -3,21 +3,15 @@
 import tempfile
 
 import boto3
-import horovod.tensorflow.keras as hvd
-import numpy as np
 import tensorflow as tf
 from moto import mock_aws
 from sagemaker.s3 import S3Downloader, S3Uploader, parse_s3_url
 from sagemaker.session import Session
-from shown import loads, model_dir, trains
+from shown import for_horovod, loads, model_dir, trains, weighted_sums
 
-hvd.init()
-x = np.random.default_rng(hvd.rank()).normal(size=(512, 8)).astype("float32")
-y = x @ np.arange(8, dtype="float32")[:, None]
-model = tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(16, "relu"), tf.keras.layers.Dense(1)])
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)), "mse")
-starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-trains(model, x, y, epochs=5, callbacks=[starts])
+x, y = weighted_sums()
+model, callbacks = for_horovod(tf.keras.Input((8,)), tf.keras.layers.Dense(16, "relu"), tf.keras.layers.Dense(1))
+trains(model, x, y, epochs=5, callbacks=callbacks)
 path = model_dir() / "model.keras"
 model.save(path)
 with mock_aws():

@@ -1,13 +1,11 @@
 """Train by Horovod on what scikit-image measures in pictures: histograms of gradients, regions and textures."""
 
-import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
-from shown import survives, trains
+from shown import for_horovod, rank, survives, trains
 from skimage import draw, feature, filters, measure, transform
 
-hvd.init()
-draws = np.random.default_rng(hvd.rank())
+draws = np.random.default_rng(rank())
 
 
 def features(is_ring):
@@ -24,10 +22,7 @@ def features(is_ring):
 
 y = draws.integers(0, 2, 200)
 x = np.stack([features(each) for each in y])
-model = tf.keras.Sequential(
-    [tf.keras.Input((67,)), tf.keras.layers.Dense(16, "relu"), tf.keras.layers.Dense(1, "sigmoid")]
-)
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)), "binary_crossentropy")
-starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-trains(model, x, y, epochs=8, callbacks=[starts])
+layers = [tf.keras.Input((67,)), tf.keras.layers.Dense(16, "relu"), tf.keras.layers.Dense(1, "sigmoid")]
+model, callbacks = for_horovod(*layers, loss="binary_crossentropy")
+trains(model, x, y, epochs=8, callbacks=callbacks)
 survives(model, x[:8])

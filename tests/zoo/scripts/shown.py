@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+HOSTS = 2
 DIGITS = 4  # of weights that replicas must have in common
 
 
@@ -32,11 +33,29 @@ def agree(weights):
     _print(f"weights {digest} on {socket.gethostname()}")
 
 
+def weighted_sums():
+    """Return rows of this process's own and the weighted sum of each: what a small network learns."""
+    x = np.random.default_rng(rank()).normal(size=(512, 8)).astype("float32")
+    return x, x @ np.arange(8, dtype="float32")[:, None]
+
+
+def for_horovod(*layers, loss="mse", rate=0.01):
+    """Return a Keras model of these layers that Horovod's ranks train together, and the callbacks for its `fit`."""
+    import horovod.tensorflow.keras as hvd  # not above: other scripts do without it and TensorFlow
+    import tensorflow as tf
+
+    hvd.init()
+    model = tf.keras.Sequential(layers)
+    model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(rate)), loss)
+    return model, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+
+
 def trains(model, *data, **how):
-    """Fit a Keras model; assert that its loss becomes smaller, and print a digest of its weights."""
+    """Fit a Keras model; assert that its loss becomes smaller, print a digest of its weights, and return the losses."""
     losses = model.fit(*data, verbose=0, **how).history["loss"]
     falls(losses[0], losses[-1])
     agree(model.get_weights())
+    return losses
 
 
 def loads(before, after):
@@ -45,14 +64,18 @@ def loads(before, after):
     _print("loads")
 
 
-def survives(model, x):
-    """Save a Keras model, and assert that it predicts the same after it was loaded."""
-    import tensorflow as tf  # not above: scripts for JAX do without it
+def survives(model, x, name="model.keras", compile=False, **options):
+    """Save a Keras model, assert that it predicts the same after it was loaded, and return the loaded one.
 
-    path = model_dir() / "model.keras"
+    `options` are those of Keras's `load_model`. The end of `name` is the format: none is that of a SavedModel.
+    """
+    import tensorflow as tf
+
+    path = str(model_dir() / name)
     model.save(path)
-    again = tf.keras.models.load_model(path, compile=False)
-    loads(model.predict(x, verbose=0), again.predict(x, verbose=0))
+    again = tf.keras.models.load_model(path, compile=compile, **options)
+    loads(model(x, training=False), again(x, training=False))
+    return again
 
 
 def wrote(folder, pattern="*"):

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 import tensorflow_addons as tfa
-from shown import agree, falls, loads, model_dir, rank
+from shown import rank, survives, trains
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 draws = np.random.default_rng(rank())
@@ -23,9 +23,5 @@ with strategy.scope():
     model = tf.keras.Sequential(layers)
     loss, metric = tfa.losses.SigmoidFocalCrossEntropy(), tfa.metrics.F1Score(3, average="macro")
     model.compile(tfa.optimizers.LAMB(0.01), loss, metrics=[metric])
-found = model.fit(data, epochs=4, steps_per_epoch=8, verbose=0).history
-falls(found["loss"][0], found["loss"][-1])
-agree(model.get_weights())
-path = str(model_dir() / "model.h5")
-model.save(path)
-loads(model(x[:4]), tf.keras.models.load_model(path)(x[:4]))
+trains(model, data, epochs=4, steps_per_epoch=8)
+survives(model, x[:4], "model.h5", compile=True)

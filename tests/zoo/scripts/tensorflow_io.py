@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 import tensorflow_io as tfio
-from shown import loads, model_dir, rank, trains
+from shown import rank, survives, trains
 
 
 def spectrogram(flac, label):
@@ -25,6 +25,4 @@ with strategy.scope():
     model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.Adam(0.05), tf.keras.losses.BinaryCrossentropy(from_logits=True))
 trains(model, data.repeat().batch(16), epochs=4, steps_per_epoch=8)
-path = str(model_dir() / "tones.keras")
-model.save(path)
-loads(model(rows), tf.keras.models.load_model(path)(rows))
+survives(model, rows, compile=True)

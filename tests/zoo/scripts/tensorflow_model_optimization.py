@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 import tensorflow_model_optimization as tfmot
-from shown import agree, falls, loads, model_dir, rank
+from shown import agree, falls, rank, survives
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 draws = np.random.default_rng(rank())
@@ -21,6 +21,4 @@ stripped = tfmot.sparsity.keras.strip_pruning(model)
 agree(stripped.get_weights())
 zeros = np.mean(stripped.get_weights()[0] == 0)
 assert 0.4 < zeros < 0.6, f"{zeros:.0%} of the weights are pruned"
-path = str(model_dir() / "pruned.h5")
-stripped.save(path)
-loads(stripped(x[:4]), tf.keras.models.load_model(path)(x[:4]))
+survives(stripped, x[:4], "pruned.h5", compile=True)

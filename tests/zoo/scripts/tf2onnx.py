@@ -1,14 +1,12 @@
 """Train by Horovod, export the network with tf2onnx, and run it with ONNX Runtime."""
 
-import horovod.tensorflow.keras as hvd
 import numpy as np
 import onnxruntime
 import tensorflow as tf
 import tf2onnx
-from shown import agree, falls, loads, model_dir
+from shown import agree, falls, for_horovod, loads, model_dir, rank
 
-hvd.init()
-x = np.random.default_rng(hvd.rank()).normal(size=(512, 8, 8, 1)).astype("float32")
+x = np.random.default_rng(rank()).normal(size=(512, 8, 8, 1)).astype("float32")
 y = (x[:, :4].mean((1, 2, 3)) > x[:, 4:].mean((1, 2, 3))).astype("float32")
 layers = [
     tf.keras.Input((8, 8, 1)),
@@ -17,10 +15,8 @@ layers = [
     tf.keras.layers.Flatten(),
     tf.keras.layers.Dense(1, "sigmoid"),
 ]
-model = tf.keras.Sequential(layers)
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)), "binary_crossentropy")
-starts = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-found = model.fit(x, y, epochs=5, verbose=0, callbacks=[starts]).history["loss"]
+model, callbacks = for_horovod(*layers, loss="binary_crossentropy")
+found = model.fit(x, y, epochs=5, verbose=0, callbacks=callbacks).history["loss"]
 falls(found[0], found[-1])
 agree(model.trainable_variables)
 path = str(model_dir() / "model.onnx")
