@@ -20,7 +20,6 @@ MODES = {
     "ps": {"sagemaker_parameter_server_enabled": "true"},
     "mwms": {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
     "mpi": {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_custom_mpi_options": '""'},
-    "jax": {"sagemaker_entrypoint_mode": "jax"},  # of keras_fit.py alone
 }
 OURS, TOOLKIT, DRIVERS = "ours", "toolkit", "drivers"  # the sides; the last is what SageMaker's SDK 3 starts
 UNWATCHED = "ours-unwatched"  # ours without its monitor
