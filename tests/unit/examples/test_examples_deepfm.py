@@ -395,7 +395,7 @@ def test_an_archive_writes_nothing_outside_of_its_folder(kept, tmp_path):
 
 
 def test_probabilities_are_in_the_order_of_the_rows_of_their_file(kept, load, job, parse, tmp_path, monkeypatch):
-    converter, data, tasks = load("libsvm_to_tfrecord"), load("data"), load("tasks")
+    converter, data = load("libsvm_to_tfrecord"), load("data")
     rows = tmp_path / "input/data/inference"
     for name, start in (("a", 0), ("deep/b", 9)):
         source = tmp_path / "rows.libsvm"
@@ -405,7 +405,7 @@ def test_probabilities_are_in_the_order_of_the_rows_of_their_file(kept, load, jo
     model, progress = job()
     model.variables[0].assign(np.random.default_rng(1).normal(size=model.variables[0].shape))
     progress.reached(1, loss=0.5, rows_per_step=1)
-    tasks.infer_task(parse("--task", "infer", "--checkpoints", tmp_path / "checkpoints"))
+    load("train").infer_task(parse("--task", "infer", "--checkpoints", tmp_path / "checkpoints"))
 
     out = tmp_path / "out/probabilities"
     for name, start in (("a", 0), ("deep/b", 9)):
