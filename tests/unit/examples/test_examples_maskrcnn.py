@@ -127,12 +127,14 @@ def test_polygons_and_both_kinds_of_run_lengths_make_the_same_mask(tf, rle, load
     polygon = [[20, 10, 35, 10, 35, 20, 50, 20, 50, 30, 20, 30]]
     counts = {"size": [40, 60], "counts": shapes.run_lengths(whole.astype(bool))}
     packed = rle.encode(np.asfortranarray(whole))
+    images = coco.COCO()
+    images.imgs = {1: {"height": 40, "width": 60}}
+    annotation = {"image_id": 1, "bbox": [20, 10, 30, 20]}
     for form in (polygon, counts, packed):
-        assert (rle.decode(coco.compressed(form, (40, 60))) == whole).all()
-        square = coco.mask_in_box(form, [20, 10, 30, 20], (40, 60), 56)
+        square = coco.mask_in_box(images, {**annotation, "segmentation": form}, 56)
         assert square[:28, :28].all() and not square[:27, 29:].any() and square[29:].all()
     two = [[20, 10, 30, 10, 30, 20, 20, 20], [40, 20, 50, 20, 50, 30, 40, 30]]  # an object in two pieces
-    assert coco.mask_in_box(two, [20, 10, 30, 20], (40, 60), 60).mean() == pytest.approx(1 / 3, abs=0.02)
+    assert coco.mask_in_box(images, {**annotation, "segmentation": two}, 60).mean() == pytest.approx(1 / 3, abs=0.02)
 
 
 def test_a_mask_is_pasted_where_its_box_lies(tf, rle, load, np):
