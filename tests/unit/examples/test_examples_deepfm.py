@@ -256,33 +256,34 @@ def parse(load):
     return lambda *words: load("settings").parse_args([str(word) for word in words])
 
 
-def test_each_hyperparameter_that_is_not_given_has_a_default(parse):
-    args = parse()
-    assert (args.task, args.optimizer, args.learning_rate, args.batch_size) == ("train", "adagrad", 0.1, 64)
-    assert (args.sizes.field_size, args.sizes.feature_size, args.sizes.embedding_size) == (39, 117_600, 8)
-    assert (args.sizes.deep_layers, args.sizes.batch_norm, args.dropout) == ((64, 32), False, (0.5,))
-    assert args.sizes_given == {}
-    assert parse("--optimizer", "adam").learning_rate == 0.001
-    assert parse("--optimizer", "adam", "--learning-rate", "0.01").learning_rate == 0.01
-    assert parse("--task", "eval", "--dropout", "0.1,0.2,0.3").task == "eval", "dropout is of no matter there"
+DEFAULTS = {"task": "train", "optimizer": "adagrad", "learning_rate": 0.1, "batch_size": 64, "dropout": (0.5,),
+            "field_size": 39, "feature_size": 117_600, "embedding_size": 8, "deep_layers": (64, 32),
+            "batch_norm": False, "sizes_given": {}, "unknown": []}  # fmt: skip
+LAYERS = {"deep_layers": (128, 64), "sizes_given": {"deep_layers": (128, 64)}}
 
 
-@pytest.mark.parametrize("spelled", ["--deep-layers", "--deep_layers"])
-@pytest.mark.parametrize("value", ["128,64", "[128, 64]", "128 64"])
-def test_both_spellings_and_lists_as_people_and_sdks_write_them(parse, spelled, value):
-    args = parse(spelled, value)
-    assert args.sizes.deep_layers == (128, 64) and args.sizes_given == {"deep_layers": (128, 64)}
-
-
-@pytest.mark.parametrize("words, value", [(["--batch-norm"], True), (["--batch-norm", "true"], True),
-                                          (["--batch_norm", "False"], False)])  # fmt: skip
-def test_a_switch_stands_alone_or_has_a_value(parse, words, value):
-    assert parse(*words).sizes.batch_norm is value
-
-
-def test_names_of_the_original_are_known_and_others_are_told(parse):
-    args = parse("--task_type", "infer", "--num_epochs", 2, "--l2_reg", 0, "--model_dir", "s3://b", "--epoks", 3)
-    assert (args.task, args.epochs, args.l2_reg, args.unknown) == ("infer", 2, 0.0, ["--epoks"])
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        ([], DEFAULTS),
+        (["--optimizer", "adam"], {"learning_rate": 0.001}),
+        (["--optimizer", "adam", "--learning-rate", "0.01"], {"learning_rate": 0.01}),
+        (["--task", "eval", "--dropout", "0.1,0.2,0.3"], {"task": "eval"}),  # where dropout is of no matter
+        (["--deep-layers", "128,64"], LAYERS),
+        (["--deep_layers", "[128, 64]"], LAYERS),
+        (["--deep-layers", "128 64"], LAYERS),
+        (["--batch-norm"], {"batch_norm": True}),
+        (["--batch-norm", "true"], {"batch_norm": True}),
+        (["--batch_norm", "False"], {"batch_norm": False}),
+        (["--task_type", "infer", "--num_epochs", 2, "--l2", 0], {"task": "infer", "epochs": 2, "l2_reg": 0.0}),
+        (["--model_dir", "s3://b", "--epoks", 3], {"unknown": ["--epoks"]}),
+    ],
+)
+def test_hyperparameters_are_read_as_people_and_sdks_write_them(parse, words, wanted):
+    """In both spellings, by the names of the original, too; each that is not given has a default."""
+    args = parse(*words)
+    found = {**vars(args), **vars(args.sizes)}
+    assert {name: found[name] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize(
