@@ -1,4 +1,4 @@
-"""The rows: which channel they come from, which of them are kept aside, and how they become batches.
+"""Find the rows of a channel, keep some of them aside, and make batches of them.
 
 A row is one advertisement that was shown to somebody, as a `tf.train.Example`:
 

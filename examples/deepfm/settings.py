@@ -1,4 +1,4 @@
-"""What a job is asked for: its hyperparameters, read, checked, and told apart. Nothing here needs TensorFlow.
+"""Read and check the hyperparameters of a job. Nothing here needs TensorFlow.
 
 Sizes decide which weights there are. A checkpoint and a saved model carry theirs along, so who begins from one need not
 give them again, and is told where those that are given are others.

@@ -1,4 +1,4 @@
-"""Images and their objects, from files in COCO's format to batches.
+"""Read images and their objects from files in COCO's format, and make batches of them.
 
 A data set is a folder as COCO's archives unpack: `annotations/instances_SPLIT.json` and images in `SPLIT/`. Masks are
 polygons, or run lengths (RLE), compressed or not.

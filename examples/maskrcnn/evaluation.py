@@ -1,4 +1,4 @@
-"""From detections to COCO's mAP, by its own pycocotools."""
+"""Judge detections by COCO's mAP, with its own pycocotools."""
 
 import contextlib
 import io

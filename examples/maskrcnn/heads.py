@@ -1,4 +1,4 @@
-"""What is in a proposal: its class, its box, its mask (He et al., "Mask R-CNN", 2017). Class 0 is the background."""
+"""Find the class, the box and the mask of a proposal (He et al., "Mask R-CNN", 2017). Class 0 is the background."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The region proposal network (Ren et al., "Faster R-CNN", 2015): where objects might be, whatever they are."""
+"""Propose where objects might be, by a region proposal network (Ren et al., "Faster R-CNN", 2015)."""
 
 import tensorflow as tf
 

@@ -116,7 +116,7 @@ def test_records_are_what_tensorflow_writes(load):
     assert len(written) == len(wanted.SerializeToString())
 
 
-def test_made_rows_have_criteos_shape_and_pairs_tell_what_no_feature_does(load, tmp_path, monkeypatch):
+def test_made_rows_have_criteos_shape_and_pairs_of_features_predict_clicks(load, tmp_path, monkeypatch):
     from sklearn.metrics import roc_auc_score
 
     maker = load("make_rows")
@@ -222,7 +222,7 @@ def test_rows_of_the_file_that_is_kept_aside_are_not_trained_on(load, channels):
     "description, why",
     [({"TrainingInputMode": "Pipe"}, "a pipe"), ({"S3DistributionType": "ShardedByS3Key"}, "other files on each host")],
 )
-def test_where_no_file_can_be_kept_aside_a_channel_is_wanted(load, channels, description, why):
+def test_evaluation_channel_is_required_where_no_file_can_be_kept_aside(load, channels, description, why):
     channels("training", "a.tfrecords", "b.tfrecords", **description)
     with pytest.raises(SystemExit, match=f"{why}.* wanted a channel named 'evaluation'"):
         load("data").split()
@@ -303,14 +303,14 @@ def test_hyperparameters_are_read_as_people_and_sdks_write_them(parse, words, wa
         ("--optimizer lamb", "choose from 'adagrad', 'adam', 'momentum', 'sgd', 'ftrl'"),
     ],
 )  # fmt: skip
-def test_a_wrong_hyperparameter_is_told_in_one_line(parse, capsys, words, said):
+def test_wrong_hyperparameter_is_reported_in_one_line(parse, capsys, words, said):
     with pytest.raises(SystemExit) as ended:
         parse(*words.split(" "))
     assert ended.value.code == 2
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_sizes_survive_json_and_tell_their_differences(load):
+def test_sizes_survive_json_and_list_their_differences(load):
     sizes = load("settings").Sizes(deep_layers=(9, 7, 5), batch_norm=True)
     assert load("settings").Sizes.from_json(sizes.to_json()) == sizes
     assert sizes.differences({"deep_layers": (9, 7, 5), "batch_norm": True}) == ""
@@ -358,7 +358,7 @@ def test_a_checkpoint_of_another_model_is_refused_and_the_rate_is_the_jobs_own(j
     assert list(resumed.epochs_left()) == [2] and float(model.optimizer.learning_rate) == 0.25
 
 
-def test_an_earlier_model_is_found_in_every_form_or_it_is_told_where_it_was_looked_for(
+def test_earlier_model_is_found_in_every_form_or_the_error_names_the_places(
     kept, job, parse, tmp_path, monkeypatch
 ):
     import tensorflow as tf
@@ -478,7 +478,7 @@ def test_layers_of_one_shape_begin_with_different_weights(load):
     assert not network.packed[3 * 64 + 8 :].numpy().any(), "the biases, behind the last kernel"
 
 
-def test_a_step_on_parameter_servers_where_keras_believes_in_a_gpu():
+def test_step_runs_on_parameter_servers_where_keras_sees_a_gpu():
     """Keras 2 has XLA compile an optimizer's steps there, and XLA takes no variable of another parameter server."""
     program = Path(__file__).with_name("gpu_steps.py")
     command = [sys.executable, program, EXAMPLE, *(str(unused_port()) for _ in range(4))]
