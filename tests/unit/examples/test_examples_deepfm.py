@@ -358,9 +358,7 @@ def test_a_checkpoint_of_another_model_is_refused_and_the_rate_is_the_jobs_own(j
     assert list(resumed.epochs_left()) == [2] and float(model.optimizer.learning_rate) == 0.25
 
 
-def test_earlier_model_is_found_in_every_form_or_the_error_names_the_places(
-    kept, job, parse, tmp_path, monkeypatch
-):
+def test_earlier_model_is_found_in_every_form_or_the_error_names_the_places(kept, job, parse, tmp_path, monkeypatch):
     import tensorflow as tf
 
     args = parse("--task", "infer", "--checkpoints", tmp_path / "checkpoints")
