@@ -34,7 +34,6 @@ COMMANDS = {  # what, as its JSON file and page are called: (minutes, command; {
                 "python -m benchmarks.pipe --megabytes 800 --rounds 5 --json /out/{name}"),
     "installs": (30, f"{PYTHON}side_by_side --installs --rounds 2 --resume --json {{json}}"),
     "deepfm": (15, f"{PYTHON}deepfm --rounds 2 --resume --json {{json}}"),
-    "keras-fit": (12, f"{PYTHON}keras_fit --rounds 3 --json {{json}}"),
 }  # fmt: skip
 UNFINISHED = machine.ROOT / ".measuring"  # JSON files of benchmarks that have not ended
 

@@ -49,7 +49,6 @@ MEASURES = {  # title, unit
     "cpu_s_per_gb": ("CPU time per GB", "s"),
     "auc": ("AUC", ""),
     "examples_per_s": ("Examples per second", ""),
-    "rows_per_s": ("Rows per second", ""),
 }
 SCALE = {"MB": 1e-6, "%": 100}
 

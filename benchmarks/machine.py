@@ -50,19 +50,14 @@ def head(what: str, limits: dict[str, Any] | None = None) -> dict[str, Any]:
 def parser(about: str | None, rounds: int | None = None, counted: str = "of all cases, in turns") -> ArgumentParser:
     """Return a parser with the options of every benchmark: `--json FILE`, and `--rounds N` unless `rounds` is None.
 
-    The process cleans up on SIGTERM from now on, as on Ctrl-C.
+    SIGTERM raises SystemExit from now on, so that containers, networks and folders are removed, as on Ctrl-C.
     """
-    end_on_sigterm()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     made = ArgumentParser(description=about, formatter_class=RawDescriptionHelpFormatter)
     if rounds is not None:
         made.add_argument("--rounds", type=int, default=rounds, help=f"{counted}; default: {rounds}")
     made.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     return made
-
-
-def end_on_sigterm() -> None:
-    """Raise SystemExit on SIGTERM, so that containers, networks and folders are removed."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def run_gently(command: list[str], **more: Any) -> "subprocess.CompletedProcess[str]":

@@ -25,6 +25,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import machine
+from benchmarks.report import page
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # with the operator, TensorFlow logs at each use what it lacks
 FORMATS = ("TFRecord", "RecordIO")
 SIZES = {"1 KB": (1_000, 256), "100 KB": (100_000, 16)}  # bytes of a record, records of a batch
@@ -106,29 +109,20 @@ def measure(make: Callable[[], Any], batch: int, wanted: int) -> tuple[float, fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="counted rounds, after one that is not")
+    parser = machine.parser(__doc__, rounds=5, counted="counted ones, after one that is not")
     parser.add_argument("--megabytes", type=int, default=256, help="size of each file")
-    parser.add_argument("--json", type=Path, help="file for the raw figures")
     parser.add_argument("--feed", nargs=2, type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.feed:
         feed(*arguments.feed)
-    from benchmarks import machine  # not in the feeder, which runs as a file
-    from benchmarks.report import page
-
     record = machine.head("pipe", limits={"megabytes": arguments.megabytes})
     with tempfile.TemporaryDirectory(prefix="bench-pipe-") as folder:
-        run(Path(folder), arguments.rounds, arguments.megabytes * 1_000_000, record)
+        run(Path(folder), arguments.rounds, arguments.megabytes * 1_000_000, record, arguments.json)
     print(page(record))
-    if arguments.json:
-        machine.write(arguments.json, record)
 
 
-def run(base: Path, rounds: int, total: int, record: dict[str, Any]) -> None:
-    """Add each pass to the record's runs."""
-    from benchmarks import machine
-
+def run(base: Path, rounds: int, total: int, record: dict[str, Any], json_file: Path | None) -> None:
+    """Put each pass on record."""
     os.environ["SAGEMAKER_BASE_DIR"] = str(base)
     (base / "input/config").mkdir(parents=True)
     (base / "input/data").mkdir()
@@ -141,7 +135,7 @@ def run(base: Path, rounds: int, total: int, record: dict[str, Any]) -> None:
         file = base / name
         number = write(file, kind, length, total)
         size_of_all = file.stat().st_size
-        feeder = subprocess.Popen([sys.executable, __file__, "--feed", str(file), str(base / "input/data" / name)])
+        feeder = subprocess.Popen([sys.executable, "-m", "benchmarks.pipe", "--feed", file, base / "input/data" / name])
         try:
             makers = readers(kind, name, file, base)
             for turn in range(rounds + 1):
@@ -154,7 +148,7 @@ def run(base: Path, rounds: int, total: int, record: dict[str, Any]) -> None:
                         "cpu_s_per_gb": cpu / size_of_all * 1e9,
                     }
                     if turn:
-                        record["runs"].append({**case, "measures": measures})
+                        machine.add(record, {**case, "measures": measures}, json_file)
         finally:
             feeder.kill()
             feeder.wait()

@@ -259,15 +259,6 @@ def deepfm(record: Record) -> list[str]:
     ]
 
 
-def keras_fit(record: Record) -> list[str]:
-    """Show rows per second, and how many times as fast mode jax is as each other way."""
-    runs, lines = record["runs"], []
-    for network, way in dict.fromkeys((run["network"], run["way"]) for run in runs):
-        jax, mine = (figure(runs, "rows_per_s", network=network, way=each) for each in ("jax", way))
-        lines.append([network, way, shown(mine, "rows_per_s"), str(ratio(jax, mine) or "")])
-    return [table(("network", "way", heading("rows_per_s"), "jax to this"), lines)]
-
-
 PAGES: dict[str, tuple[str, Callable[[Record], list[str]]]] = {  # what: (title, what makes its blocks)
     "side-by-side": ("The launcher and the AWS toolkit, side by side", side_by_side),
     "installs": ("Installing requirements, beside the AWS toolkit's pip", side_by_side),
@@ -277,7 +268,6 @@ PAGES: dict[str, tuple[str, Callable[[Record], list[str]]]] = {  # what: (title,
     "monitor": ("What the monitor costs", monitor),
     "pipe": ("Pipe mode", pipe),
     "deepfm": ("DeepFM", deepfm),
-    "keras-fit": ("Keras's fit on JAX, by Horovod and by MultiWorkerMirrored", keras_fit),
 }
 
 

@@ -184,48 +184,21 @@ def file_system(text):
 
 # --- channels: NAME=SOURCE[,OPTION=VALUE]..., as `entrypoint local --channel` has them ---
 
+Wrong = argparse.ArgumentTypeError
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 OPTIONS_AT_THE_END = re.compile(r"(,content-type=[^,]*|,[a-z-]+=[^,/]*)*$")  # a slash ends a source like an option
 
 
-def one_of(*values):
-    def read(text):
-        if text not in values:
-            raise ValueError(f"one of {', '.join(values)}")
-        return None if text == "None" else text
-
-    return read
-
-
-def seed(text):
-    if not re.fullmatch("[0-9]{1,18}", text):
-        raise ValueError("a seed, a whole number")
-    return int(text)
-
-
-def names(text):
-    found = text.split(":")
-    if len(found) > 16 or not all(found):
-        raise ValueError("1 to 16 names with : between them")
-    return found
-
-
-def words(text):
-    if not text:
-        raise ValueError("a type such as text/csv")
-    return text
-
-
-READ = {
-    "mode": one_of("File", "FastFile", "Pipe"),
-    "distribution": one_of("FullyReplicated", "ShardedByS3Key"),
-    "shuffle": seed,
-    "compression": one_of("None", "Gzip"),
-    "wrapper": one_of("None", "RecordIO"),
-    "attributes": names,
-    "type": one_of("S3Prefix", "ManifestFile", "AugmentedManifestFile"),
-    "content-type": words,
-    "access": one_of("ro", "rw"),
+OPTIONS = {  # the pattern of each value, and what it wants in words; "": one of those in the pattern
+    "mode": ("File|FastFile|Pipe", ""),
+    "distribution": ("FullyReplicated|ShardedByS3Key", ""),
+    "shuffle": ("[0-9]{1,18}", "a seed, a whole number"),
+    "compression": ("None|Gzip", ""),
+    "wrapper": ("None|RecordIO", ""),
+    "attributes": ("[^:]+(:[^:]+){0,15}", "1 to 16 names with : between them"),
+    "type": ("S3Prefix|ManifestFile|AugmentedManifestFile", ""),
+    "content-type": (".+", "a type such as text/csv"),
+    "access": ("ro|rw", ""),
 }
 OF_PIPES = ("shuffle", "compression", "wrapper", "attributes")
 OF_FILE_SYSTEMS = ("access", "content-type")
@@ -237,21 +210,24 @@ def channel(text):
     found = OPTIONS_AT_THE_END.search(rest)
     source = rest[: found.start()]
     if not (NAME.fullmatch(name) and equals and source):
-        raise wrong(f"found {text!r}; wanted NAME=SOURCE and then options, NAME of 1 to 64 letters, digits, . - and _")
+        raise Wrong(f"found {text!r}; wanted NAME=SOURCE and then options, NAME of 1 to 64 letters, digits, . - and _")
     if name == "code":
-        raise wrong("code is the channel of the script's own folder; wanted another name")
+        raise Wrong("code is the channel of the script's own folder; wanted another name")
     given = {}
     for option in found[0].split(",")[1:]:
         key, _, value = option.partition("=")
-        if key not in READ:
+        if key not in OPTIONS:
             ends = "add a / to a source that ends like an option"
-            raise wrong(f"{name} has option {key!r}; wanted one of {', '.join(READ)} ({ends})")
-        try:
-            given[key] = READ[key](value)
-        except ValueError as wanted:
-            raise wrong(f"{name} has {key}={value!r}; wanted {wanted}") from None
+            raise Wrong(f"{name} has option {key!r}; wanted one of {', '.join(OPTIONS)} ({ends})")
+        pattern, wanted = OPTIONS[key]
+        if not re.fullmatch(pattern, value):
+            raise Wrong(f"{name} has {key}={value!r}; wanted {wanted or 'one of ' + pattern.replace('|', ', ')}")
+        given[key] = int(value) if key == "shuffle" else value.split(":") if key == "attributes" else value
+    for key in ("compression", "wrapper"):
+        if given.get(key) == "None":
+            given[key] = None
     check(name, source, given)
-    made = {**dict.fromkeys(READ), "distribution": "FullyReplicated", "type": "S3Prefix", "access": "ro"}
+    made = {**dict.fromkeys(OPTIONS), "distribution": "FullyReplicated", "type": "S3Prefix", "access": "ro"}
     if given.get("attributes"):
         made["type"] = "AugmentedManifestFile"
     made |= given
@@ -263,20 +239,20 @@ def check(name, source, given):
     if file_system(source):
         for key in given:
             if key not in OF_FILE_SYSTEMS:
-                raise wrong(f"{name} has {key}, and is a file system; wanted {' and '.join(OF_FILE_SYSTEMS)} at most")
+                raise Wrong(f"{name} has {key}, and is a file system; wanted {' and '.join(OF_FILE_SYSTEMS)} at most")
         return
     if "access" in given:
-        raise wrong(f"{name} has access, and is {source}; wanted that with efs:// or fsx:// only")
+        raise Wrong(f"{name} has access, and is {source}; wanted that with efs:// or fsx:// only")
     mode, kind = given.get("mode"), given.get("type")
     for key in OF_PIPES:
         if mode != "Pipe" and given.get(key) is not None:
-            raise wrong(f"{name} has {key}, and its mode is {mode or 'File'}; wanted mode=Pipe, or no {key}")
+            raise Wrong(f"{name} has {key}, and its mode is {mode or 'File'}; wanted mode=Pipe, or no {key}")
     if kind == "AugmentedManifestFile" and "attributes" not in given:
-        raise wrong(f"{name} has type={kind}; wanted mode=Pipe and attributes=A:B, which of a line to send")
+        raise Wrong(f"{name} has type={kind}; wanted mode=Pipe and attributes=A:B, which of a line to send")
     if "attributes" in given and kind not in (None, "AugmentedManifestFile"):
-        raise wrong(f"{name} has attributes and type={kind}; wanted type=AugmentedManifestFile, or none")
+        raise Wrong(f"{name} has attributes and type={kind}; wanted type=AugmentedManifestFile, or none")
     if mode == "FastFile" and kind == "ManifestFile":
-        raise wrong(f"{name} has mode=FastFile and type={kind}; wanted mode File or Pipe, or the prefix itself")
+        raise Wrong(f"{name} has mode=FastFile and type={kind}; wanted mode File or Pipe, or the prefix itself")
 
 
 def check_together(channels, local):
@@ -294,10 +270,6 @@ def check_together(channels, local):
                 "`entrypoint local`, which has them"
             )
     return None
-
-
-def wrong(problem):
-    return argparse.ArgumentTypeError(problem)
 
 
 # --- what was asked for ---
@@ -318,7 +290,7 @@ def parse(argv=None):
     add("--region", help="default: that of your AWS configuration")
     sources = "s3://..., efs://FILE-SYSTEM/FOLDER, fsx://FILE-SYSTEM/MOUNT-NAME/FOLDER; with --local a folder"
     of_channels = {"dest": "channels", "metavar": "NAME=SOURCE[,OPTION=VALUE]...", "type": channel}
-    add("--channel", **pairs | of_channels, help=f"{sources}. Options: {', '.join(READ)}")
+    add("--channel", **pairs | of_channels, help=f"{sources}. Options: {', '.join(OPTIONS)}")
     wanted = "for the script; JSON where V is JSON, else text"
     add("--hyperparameters", nargs="+", **pairs | {"action": "extend"}, metavar="K=V", help=wanted)
     add("--env", **pairs, metavar="K=V", help="such as ENTRYPOINT_STOP_GRACE=110; may be repeated")
@@ -377,7 +349,7 @@ def parse(argv=None):
 def pair(text):
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise wrong(f"found {text!r}; wanted NAME=VALUE")
+        raise Wrong(f"found {text!r}; wanted NAME=VALUE")
     return name, value
 
 

@@ -1,20 +1,16 @@
 """Run a case with `entrypoint local`, in real processes, and return what was Observed."""
 
-import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
 
 from budget import slowness, work
-from outcomes.run import ALONE, RunFolder, keys, mounts
-from outcomes.terminal import Terminal
+from outcomes.run import text_of, watched
 
 from benchmarks.chaos import ROOT
 from benchmarks.chaos.case import DEFAULTS, OWN_FAULTS, Case
@@ -23,7 +19,6 @@ from benchmarks.chaos.observed import Observed, read_faults, read_journals
 from benchmarks.chaos.outside import CONTROL_PORT, SLOW_NAMES, injected
 from entrypoint.launcher.control.wire import PROTOCOL
 
-LIMIT = 240.0  # seconds after which a job counts as hanging
 SCRIPT = Path(__file__).with_name("script.py")
 WRAPS = {
     "sh": "'{python}' '{script}' \"$@\"",
@@ -66,64 +61,34 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
     if case.wrap:
         words = WRAPS[case.wrap].format(python=sys.executable, script="script.py")
         (code / "train.sh").write_text(f"#!/bin/sh\n{words}\n")
-    terminal, run_folder = Terminal(), RunFolder(case, folder)  # type: ignore[arg-type]  # it asks for the engine only
     timings, began, waited = [work()], time.time(), pressure()
     with injected(case, folder, meeting) as done:
-        process = subprocess.Popen(
-            [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *command(case, folder, meeting)],
-            env=environment(case),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert process.stdout
-        with process.stdout:
-            reader = threading.Thread(
-                target=terminal.read, args=(process.stdout.fileno(), run_folder.look), daemon=True
-            )
-            reader.start()
-            ended = _ends(process)
-            reader.join(LIMIT)
+        seen = watched(command(case, folder, meeting), environment(case), folder, case.engine, lambda: _told)
     if _told:
         raise Interrupted
-    report = json.loads((folder / "left.json").read_text())
     ml = {host: folder / "out" / host / "ml" for host in case.names}
-    logs = {host: _read(folder / "out" / host / "log.txt") or "" for host in case.names}
-    first = min(report["came"].values(), default=began)
+    logs = {host: text_of(folder / "out" / host / "log.txt") or "" for host in case.names}
+    first = min(seen.came.values(), default=began)
     return Observed(
         case=case,
         began=began,
-        ended=ended,
+        ended=seen.ended,
         seconds=time.time() - began,
-        exits=terminal.exits(),
-        gone=report["gone"],
-        told=terminal.told,
-        failures={host: _read(tree / "output" / "failure") for host, tree in ml.items()},
-        evidence={host: _read(tree / "output" / "data" / f"entrypoint-{host}.txt") or "" for host, tree in ml.items()},
+        exits=seen.terminal.exits(),
+        gone=seen.gone,
+        told=seen.terminal.told,
+        failures={host: text_of(tree / "output" / "failure") for host, tree in ml.items()},
+        evidence={host: text_of(tree / f"output/data/entrypoint-{host}.txt") or "" for host, tree in ml.items()},
         logs=logs,
         deeds=read_journals(meeting),
-        injected=(*done, *read_faults(case, terminal.text.rpartition("tail s\n")[2], first)),
-        left=(*report["left"].values(), *run_folder.left(), *keys(folder), *mounts(folder)) if ended else (),
+        injected=(*done, *read_faults(case, seen.terminal.text.rpartition("tail s\n")[2], first)),
+        left=seen.left if seen.ended else (),
         gaps=heart.since(began),
-        waits=tuple((at, seconds) for at, seconds in report["waits"]),
+        waits=tuple((at, seconds) for at, seconds in seen.waits),
         pressure=pressure() - waited,
         slowness=max(1.0, slowness([*timings, work()])),
-        terminal=terminal.text,
+        terminal=seen.terminal.text,
     )
-
-
-def _ends(process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the end, and return whether the job ended by itself."""
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline and not _told:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.2)
-            return True
-    process.terminate()
-    process.wait()
-    return False
 
 
 def command(case: Case, folder: Path, meeting: Path) -> list[str]:
@@ -150,7 +115,3 @@ def environment(case: Case) -> dict[str, str]:
     path = [str(ROOT / "tests" / "stand_ins")] if case.mode.startswith("ps") or case.mode == "jax" else []
     path += [str(SLOW_NAMES)] if any(fault.kind == "slow" for fault in case.faults) else []
     return {**own, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)]), "PIP_NO_INDEX": "1"}
-
-
-def _read(path: Path) -> str | None:
-    return path.read_text("utf-8", "replace") if path.is_file() else None

@@ -45,12 +45,7 @@ def main() -> None:
     for number in range(1, given.rounds + 1):
         for hosts in given.hosts:
             measures = one_round(hosts, number, given.steady)
-            record["runs"].append({"hosts": hosts, "round": number, "measures": measures})
-            print(
-                f"{hosts} hosts, round {number}: " + ", ".join(f"{k} {v:.4g}" for k, v in measures.items()), flush=True
-            )
-            if given.json:
-                machine.write(given.json, record)
+            machine.add(record, {"hosts": hosts, "round": number, "measures": measures}, given.json)
     print(page(record))
 
 

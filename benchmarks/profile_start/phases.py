@@ -35,13 +35,7 @@ def start(hosts: list[Host], marks: Iterable[tuple[str, str, str]]) -> list[Phas
 
     Each mark is (name of the phase that it ends, word of a command line, "exec", "first exec" of each host, or "exit").
     """
-    last = max(hosts, key=lambda host: host.began)
-    found, until = [], last.began
-    for name, word, what in marks:
-        times = [at for host in hosts for at in _times(host, word, what)]
-        reached = max([until, *times])
-        found.append((name, (reached - until) / 1e9))
-        until = reached
+    found, until = _reached(hosts, max(host.began for host in hosts), marks)
     first_line = max(line for host in hosts for line in host.first_lines)
     return [*found, ("the script's Python, to its first line", (first_line - until) / 1e9)]
 
@@ -49,12 +43,18 @@ def start(hosts: list[Host], marks: Iterable[tuple[str, str, str]]) -> list[Phas
 def end(hosts: list[Host], script: str, marks: Iterable[tuple[str, str, str]]) -> list[Phase]:
     """Return (what, seconds) from the last script's end to that of the last container's first program."""
     until = max(at for host in hosts for at in _times(host, script, "exit"))
+    found, until = _reached(hosts, until, marks)
+    return [*found, ("to the end of PID 1", (max(host.ended for host in hosts) - until) / 1e9)]
+
+
+def _reached(hosts: list[Host], until: int, marks: Iterable[tuple[str, str, str]]) -> tuple[list[Phase], int]:
+    """Return the phases from a moment on that the marks end, and when the last of them was over."""
     found = []
     for name, word, what in marks:
         reached = max([until, *(at for host in hosts for at in _times(host, word, what))])
         found.append((name, (reached - until) / 1e9))
         until = reached
-    return [*found, ("to the end of PID 1", (max(host.ended for host in hosts) - until) / 1e9)]
+    return found, until
 
 
 def _times(host: Host, word: str, what: str) -> list[int]:

@@ -12,7 +12,6 @@ import fnmatch
 import json
 import sys
 import time
-from pathlib import Path
 
 from benchmarks import docker, machine
 from benchmarks.side_by_side import peers, quick, rounds
@@ -35,7 +34,6 @@ from benchmarks.side_by_side.run import run, run_packages
 
 def main() -> int:
     arguments = parse()
-    machine.end_on_sigterm()
     record = machine.head("installs" if arguments.installs else "side-by-side", LIMITS)
     if arguments.resume and arguments.json.exists():
         record = json.loads(arguments.json.read_text())
@@ -60,12 +58,7 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.side_by_side",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="counted rounds, after a warm-up (default: 5)")
+    parser = machine.parser(__doc__, rounds=5, counted="counted ones, after a warm-up")
     parser.add_argument(
         "--cases", default="*", metavar="PATTERN", help="names with * and ?, commas between them; default: all"
     )
@@ -73,7 +66,6 @@ def parse() -> argparse.Namespace:
         "--sides",
         help=f"default: {','.join(SIDES)}; --quick or --installs {OURS},{TOOLKIT}; others: {','.join(ON_REQUEST)}",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go, after every run")
     parser.add_argument("--resume", action="store_true", help="leave out what the JSON file has already")
     parser.add_argument("--image", default="sagemaker-tf-entrypoint:latest", help="ours; the toolkit's is built on it")
     parser.add_argument("--installs", action="store_true", help="the cases that install packages, and no others")

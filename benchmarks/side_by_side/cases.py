@@ -20,13 +20,12 @@ MODES = {
     "ps": {"sagemaker_parameter_server_enabled": "true"},
     "mwms": {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"},
     "mpi": {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_custom_mpi_options": '""'},
-    "jax": {"sagemaker_entrypoint_mode": "jax"},  # of keras_fit.py alone
 }
 OURS, TOOLKIT, DRIVERS = "ours", "toolkit", "drivers"  # the sides; the last is what SageMaker's SDK 3 starts
 UNWATCHED = "ours-unwatched"  # ours without its monitor
 SIDES = (OURS, TOOLKIT, DRIVERS)
 MPIRUN, HOROVODRUN, GLOO, PLAIN = "mpirun", "horovodrun", "horovodrun-gloo", "plain"
-BY_HAND = (MPIRUN, HOROVODRUN, GLOO, PLAIN)  # by_hand.py starts them
+BY_HAND = (MPIRUN, HOROVODRUN, GLOO, PLAIN)  # peers.py starts them
 ON_REQUEST = (UNWATCHED, *BY_HAND)  # further sides, only if asked for
 START, FAILURE, STOP, REAL, LOG = "start and tail", "failure", "stop", "real job", "log"
 HANG = "hang"
@@ -59,7 +58,6 @@ class Case:
     limit_s: float = LIMITS["success"]
     after_s: float | None = None  # the limit from its event, or the script's end, on; None: the same
     rounds: int | None = None  # at most; None: as many as asked for
-    example: str = ""  # a folder of examples/ whose modules and data the program uses
     packages: int = 0  # that requirements.txt brings
     cached: bool = False  # the hosts have a warm pool's folder, in which the job before has left its cache
 
@@ -95,6 +93,7 @@ class Case:
         return HANG_SETTINGS if side == OURS and self.group == HANG else {}
 
 
+DEEPFM_JOB = "deepfm_job.py"  # of examples/deepfm, whose modules and data it uses
 WORKERS_SERVE = ("sagemaker_entrypoint_ps_workers", "server")
 
 
@@ -202,7 +201,7 @@ CASES = (
     ),
     Case(
         name="real-deepfm-2", title="DeepFM with ParameterServerStrategy, 2 hosts", group=REAL, mode="ps", hosts=2,
-        program="deepfm_job.py", example="deepfm", arguments=(WORKERS_SERVE, ("epochs", "1")),
+        program=DEEPFM_JOB, arguments=(WORKERS_SERVE, ("epochs", "1")),
     ),
     _log("single-1", "single host, 100,000 lines", "single", 1, 1, 100_000),
     _log("mpi-2x2", "MPI, 2 hosts x 2 ranks, 25,000 lines each", "mpi", 2, 2, 25_000),

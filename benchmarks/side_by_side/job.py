@@ -16,15 +16,12 @@ from pathlib import Path
 from benchmarks.docker import MARK, docker, seconds
 from benchmarks.machine import ROOT
 from benchmarks.side_by_side import index, peers
-from benchmarks.side_by_side.cases import BY_HAND, DRIVERS, INSTALL, ISOLATED, OURS, SILENT, TOOLKIT, Case
+from benchmarks.side_by_side.cases import BY_HAND, DEEPFM_JOB, DRIVERS, INSTALL, ISOLATED, OURS, SILENT, TOOLKIT, Case
 from benchmarks.side_by_side.usage import Usage
 
 HERE = Path(__file__).parent
 SILENCE = ROOT / "entrypoint/simulate/arp_off.py"
-EXAMPLES = ROOT / "examples"
-DATA = {  # of an example: how it is made, in a folder that is added
-    "deepfm": ("make_rows.py", "--rows", "4000", "--shards", "2", "--output"),
-}
+DEEPFM = ROOT / "examples/deepfm"
 POLL_S = 0.01
 QUIET_S = 0.2
 INDEX = "packages"  # its host
@@ -108,8 +105,8 @@ class Job:
         if self._asked:
             self._asked.write(base / "input/data/sm_drivers")
             hyperparameters = self._asked.hyperparameters
-        if self.case.example:
-            put_example(self.case.example, code, base / "input/data/training")
+        if self.case.program == DEEPFM_JOB:
+            put_deepfm(code, base / "input/data/training")
             channels.append("training")
         resources = {
             "current_host": host,
@@ -279,17 +276,17 @@ class Job:
 
 
 @functools.cache
-def _made_for_example(example: str) -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder with the example's data, which is invented, once for all jobs."""
-    folder, maker = tempfile.TemporaryDirectory(prefix="side-material-"), EXAMPLES / example / DATA[example][0]
-    command = [sys.executable, str(maker), *DATA[example][1:], folder.name]
+def _clicks() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder with invented rows for DeepFM, once for all jobs."""
+    folder = tempfile.TemporaryDirectory(prefix="side-material-")
+    command = [sys.executable, f"{DEEPFM}/make_rows.py", "--rows", "4000", "--shards", "2", "--output", folder.name]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     return folder
 
 
-def put_example(example: str, code: Path, data: Path) -> None:
+def put_deepfm(code: Path, data: Path) -> None:
     """Fill both folders. The code includes all that it imports, so that no side has to install anything."""
-    for modules in (EXAMPLES / example).glob("*.py"):
-        shutil.copy(modules, code)
+    for module in DEEPFM.glob("*.py"):
+        shutil.copy(module, code)
     shutil.copytree(ROOT / "sagemaker_tf_data", code / "sagemaker_tf_data", ignore=shutil.ignore_patterns("__py*"))
-    shutil.copytree(_made_for_example(example).name, data, dirs_exist_ok=True)
+    shutil.copytree(_clicks().name, data, dirs_exist_ok=True)

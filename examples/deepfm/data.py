@@ -1,4 +1,4 @@
-"""The rows: which channel they come from, which of them are kept aside, and how they become batches.
+"""Find the rows of a channel, keep some of them aside, and make batches of them.
 
 A row is one advertisement that was shown to somebody, as a `tf.train.Example`:
 
@@ -16,22 +16,12 @@ from pathlib import Path
 import tensorflow as tf
 
 from sagemaker_tf_data import all_channels, count_records, file_names, files, first_of, part, pipe_dataset, shard
-from sagemaker_tf_data import channel as own_channel
 from settings import Sizes
 
 CLICKS = Sizes()  # Criteo's: where nobody says another
 FIELDS, FEATURES = CLICKS.field_size, CLICKS.feature_size
 EVALUATION = ("evaluation", "eval", "test", "validation")  # names of a channel
 INFERENCE = ("inference", "infer", "predict")
-
-
-def columns(fields=FIELDS):
-    """Return what `tf.io.parse_example` finds in a row."""
-    return {
-        "label": tf.io.FixedLenFeature([], tf.float32),
-        "ids": tf.io.FixedLenFeature([fields], tf.int64),
-        "values": tf.io.FixedLenFeature([fields], tf.float32),
-    }
 
 
 @dataclass(frozen=True)
@@ -120,11 +110,6 @@ def channel(*names):
     return Rows(name, pipe=one.mode == "Pipe", by_host=one.distribution == "ShardedByS3Key")
 
 
-def folder_of(rows):
-    """Return the folder of a channel's files on this host."""
-    return own_channel(rows.channel).folder
-
-
 def is_whole(rows):
     """Return whether this process has all rows of a channel, not only those of its host or rank."""
     if rows.by_host and len(json.loads(os.environ.get("SM_HOSTS", "[]"))) > 1:
@@ -176,9 +161,12 @@ def shuffled_batches(rows, batch_size, passes=1, shuffle_rows=20_000, sizes=CLIC
 
 def _parsed(records, sizes, labels=True):
     """Parse whole batches: one operation for all rows is many times faster than one for each."""
-    wanted = columns(sizes.field_size)
-    if not labels:
-        del wanted["label"]
+    wanted = {
+        "ids": tf.io.FixedLenFeature([sizes.field_size], tf.int64),
+        "values": tf.io.FixedLenFeature([sizes.field_size], tf.float32),
+    }
+    if labels:
+        wanted["label"] = tf.io.FixedLenFeature([], tf.float32)
 
     def parse(serialized):
         row = tf.io.parse_example(serialized, wanted)

@@ -1,4 +1,4 @@
-"""What one job keeps for another: checkpoints that a training goes on from, and models that answer.
+"""Keep what another job needs: checkpoints from which a training resumes, and models that answer requests.
 
 Both say which sizes they are of: a checkpoint in a variable of its own, a SavedModel in `assets.extra`, TensorFlow
 Serving's place for what it does not read.

@@ -1,4 +1,4 @@
-"""DeepFM: a factorization machine and a small neural network that share one table of embeddings.
+"""Define DeepFM: a factorization machine and a small neural network that share one table of embeddings.
 
     logit = bias + sum_i w[id_i] x_i              first order: what each feature says by itself
                  + sum_{i<j} <v[id_i], v[id_j]> x_i x_j    second order: what every pair says

@@ -1,4 +1,4 @@
-"""Parameter servers: the chief has the workers take steps on a model that lies in pieces on the servers."""
+"""Train by parameter servers: the workers take steps, for the chief, on a model that lies in pieces on the servers."""
 
 import collections
 import math

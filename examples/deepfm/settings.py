@@ -1,4 +1,4 @@
-"""What a job is asked for: its hyperparameters, read, checked, and told apart. Nothing here needs TensorFlow.
+"""Read and check the hyperparameters of a job. Nothing here needs TensorFlow.
 
 Sizes decide which weights there are. A checkpoint and a saved model carry theirs along, so who begins from one need not
 give them again, and is told where those that are given are others.
@@ -51,19 +51,19 @@ def parse_args(argv=None):
     """
     parser = argparse.ArgumentParser(allow_abbrev=False, usage="train.py [--NAME VALUE ...], all of them optional")
 
-    def add(name, kind, help, default=None, also=(), **more):  # SageMaker's users write either
+    def add(name, read, help, default=None, also=(), **more):  # SageMaker's users write either
         spellings = dict.fromkeys(each for n in (name, *also) for each in (f"--{n}", f"--{n.replace('-', '_')}"))
-        parser.add_argument(*spellings, type=kind, default=default, help=help, **more)
+        parser.add_argument(*spellings, type=read, default=default, help=help, **more)
 
     add("task", str, "what to do: %(choices)s", "train", also=["task-type"], choices=TASKS)
     for size in fields(Sizes):
-        kind = {int: whole, tuple[int, ...]: widths, bool: switch}[size.type]
-        add(hyphened(size.name), kind, f"default: {shown(size.default)}", **SWITCH if kind is switch else {})
+        read = {int: whole, tuple[int, ...]: widths, bool: switch}[size.type]
+        add(hyphened(size.name), read, f"default: {shown(size.default)}", **ALONE if read is switch else {})
     add("dropout", shares, "share that is DROPPED behind each deep layer, or one for each of them", (0.5,))
     add("batch-norm-decay", share, "of the old in the moving averages of batch normalization", 0.9)
-    add("l2-reg", number(0.0), "L2 penalty on what a batch looks up in the table", 1e-3, also=["l2"])
+    add("l2-reg", not_negative, "L2 penalty on what a batch looks up in the table", 1e-3, also=["l2"])
     add("optimizer", str, "%(choices)s", "adagrad", choices=list(RATES))
-    add("learning-rate", number(0.0, above=True), f"default: {RATES}, by optimizer")
+    add("learning-rate", positive, f"default: {RATES}, by optimizer")
     add("epochs", whole, "more than 6 learn few rows by heart", 4, also=["num-epochs"])
     add("batch-size", whole, "rows per step and process", 64)
     add("steps-per-epoch", whole, "of parameter servers, all workers together; default: the rows, once")
@@ -89,67 +89,41 @@ def parse_args(argv=None):
     return args
 
 
-# ---- kinds of values: what is none says so -------------------------------------------------------------------------
+# ---- kinds of values -----------------------------------------------------------------------------------------------
 
 
-def whole(text):
-    """Return a whole number of 1 or more."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    return value if value > 0 else refuse(text, "a whole number of 1 or more")
+def kind(read, fits, wanted):
+    """Return what reads a value from its text, and refuses one that does not fit; NaN fits no comparison."""
+
+    def of(text):
+        try:
+            value = read(text)
+        except (KeyError, ValueError):
+            value = math.nan
+        if not fits(value):
+            raise argparse.ArgumentTypeError(f"found {text!r}; wanted {wanted}")
+        return value
+
+    return of
 
 
-def number(least, above=False):
-    """Return a reader of finite numbers of `least` or more, or above it."""
-
-    def kind(text):
-        value = _float(text)
-        fits = value > least if above else value >= least
-        return value if fits else refuse(text, f"a number {f'above {least:g}' if above else f'of {least:g} or more'}")
-
-    return kind
-
-
-def share(text):
-    value = _float(text)
-    return value if 0 <= value < 1 else refuse(text, "a share of 0 or more, and less than 1")
-
-
-def _float(text):
-    """Return a finite number, else NaN, which no comparison takes."""
-    try:
-        value = float(text)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
-
-
-def several(kind):
+def several(one):
     """Return a reader of lists: `64,32`, `64 32`, or `[64, 32]`, as SageMaker's SDK sends a Python list."""
 
-    def of_all(text):
-        words = text.strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
-        return tuple(kind(word) for word in words) if words else refuse(text, "one or more, as in 64,32")
+    def words(text):
+        return text.strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
 
-    return of_all
+    return kind(lambda text: tuple(map(one, words(text))), len, "one or more, as in 64,32")
 
 
+whole = kind(int, lambda value: value > 0, "a whole number of 1 or more")
+share = kind(float, lambda value: 0 <= value < 1, "a share of 0 or more, and less than 1")
+positive = kind(float, lambda value: 0 < value < math.inf, "a number above 0")
+not_negative = kind(float, lambda value: 0 <= value < math.inf, "a number of 0 or more")
 widths, shares = several(whole), several(share)
-
-
-def switch(text):
-    if text.lower() in ("true", "1", "yes", "on"):
-        return True
-    return False if text.lower() in ("false", "0", "no", "off") else refuse(text, "true or false")
-
-
-SWITCH = {"nargs": "?", "const": True}  # by hand it may stand alone; as a hyperparameter it comes with a value
-
-
-def refuse(text, wanted):
-    raise argparse.ArgumentTypeError(f"found {text!r}; wanted {wanted}")
+SWITCHES = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
+switch = kind(lambda text: SWITCHES[text.lower()], lambda value: value in (True, False), "true or false")
+ALONE = {"nargs": "?", "const": True}  # by hand a switch may stand alone; as a hyperparameter it comes with a value
 
 
 def hyphened(name):

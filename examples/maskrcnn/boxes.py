@@ -1,4 +1,4 @@
-"""Boxes and anchors: rows of (y1, x1, y2, x2) in pixels, which is the order of TensorFlow's own operations.
+"""Compute with boxes and anchors: rows of (y1, x1, y2, x2) in pixels, the order of TensorFlow's own operations.
 
 Pixel (0, 0) covers the square from (0, 0) to (1, 1), so the box of a whole image is (0, 0, height, width).
 """

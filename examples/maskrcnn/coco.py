@@ -1,4 +1,4 @@
-"""Images and their objects, from files in COCO's format to batches.
+"""Read images and their objects from files in COCO's format, and make batches of them.
 
 A data set is a folder as COCO's archives unpack: `annotations/instances_SPLIT.json` and images in `SPLIT/`. Masks are
 polygons, or run lengths (RLE), compressed or not.
@@ -60,33 +60,25 @@ class Split:
     def example(self, image, side):
         """Return (boxes [M, 4] in pixels of the file, classes [M], masks [M, side, side]) of an image's objects."""
         found, classes = self.objects(image)
-        size = self.coco.imgs[image]["height"], self.coco.imgs[image]["width"]
         boxes = np.array([[y, x, y + h, x + w] for x, y, w, h in (each["bbox"] for each in found)], np.float32)
-        masks = [mask_in_box(each["segmentation"], each["bbox"], size, side) for each in found]
+        masks = [mask_in_box(self.coco, each, side) for each in found]
         return boxes.reshape([-1, 4]), np.array(classes, np.int32), np.array(masks, np.uint8).reshape([-1, side, side])
 
 
-def mask_in_box(segmentation, box, size, side):
-    """Return the mask [side, side], 0 or 1, of what is in COCO's box (x, y, width, height) of an image.
+def mask_in_box(coco, annotation, side):
+    """Return the mask [side, side], 0 or 1, of what is in the box of an annotation of `coco`.
 
     The box becomes a square of so many cells: an object of a photograph of a megapixel takes no more than a small one.
     """
-    x, y, width, height = box
-    if isinstance(segmentation, list):  # polygons, which can be drawn into the square at once
+    (x, y, width, height), mask = annotation["bbox"], annotation["segmentation"]
+    if isinstance(mask, list):  # polygons, which can be drawn into the square at once
         scale = np.array([side / width, side / height])
-        polygons = [((np.reshape(each, [-1, 2]) - [x, y]) * scale).ravel().tolist() for each in segmentation]
+        polygons = [((np.reshape(each, [-1, 2]) - [x, y]) * scale).ravel().tolist() for each in mask]
         return rle.decode(rle.merge(rle.frPyObjects(polygons, side, side)))
-    whole = rle.decode(compressed(segmentation, size))
-    ys = np.clip(y + (np.arange(side) + 0.5) * height / side, 0, size[0] - 1).astype(int)
-    xs = np.clip(x + (np.arange(side) + 0.5) * width / side, 0, size[1] - 1).astype(int)
+    whole = coco.annToMask(annotation)
+    ys = np.clip(y + (np.arange(side) + 0.5) * height / side, 0, len(whole) - 1).astype(int)
+    xs = np.clip(x + (np.arange(side) + 0.5) * width / side, 0, len(whole[0]) - 1).astype(int)
     return whole[np.ix_(ys, xs)]
-
-
-def compressed(segmentation, size):
-    """Return the compressed RLE of any of COCO's three forms, for an image of `size` (height, width)."""
-    if isinstance(segmentation, list):
-        return rle.merge(rle.frPyObjects(segmentation, *size))
-    return rle.frPyObjects(segmentation, *size) if isinstance(segmentation["counts"], list) else segmentation
 
 
 # ---- who reads what --------------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-"""From detections to COCO's mAP, by its own pycocotools."""
+"""Judge detections by COCO's mAP, with its own pycocotools."""
 
 import contextlib
 import io
-import json
 
 import numpy as np
 from pycocotools import mask as rle
@@ -73,8 +72,3 @@ def mean_average_precision(split, found, images=None):
             stats = judge.stats[: len(NAMES)]
         figures |= {f"mAP({kind})/{name}": float(each) for name, each in zip(NAMES, stats, strict=True)}
     return figures
-
-
-def write(path, found):
-    """Write results as COCO's server takes them."""
-    path.write_text(json.dumps(found))

@@ -1,9 +1,8 @@
-"""What is in a proposal: its class, its box, its mask (He et al., "Mask R-CNN", 2017). Class 0 is the background."""
+"""Find the class, the box and the mask of a proposal (He et al., "Mask R-CNN", 2017). Class 0 is the background."""
 
 import tensorflow as tf
 
 import boxes as bx
-import losses
 import roi_align
 import sampling
 
@@ -75,10 +74,10 @@ def targets(proposals, batch, args):
 def box_loss(logits, offsets, wanted):
     """Return (label loss, box loss), scalars, of logits [B, R, classes + 1] and offsets [B, R, classes, 4]."""
     classes = wanted["classes"]
-    label_loss = losses.mean(tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits), wanted["real"])
+    label_loss = sampling.mean(tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits), wanted["real"])
     mine = tf.gather(offsets, tf.maximum(classes - 1, 0), batch_dims=2)
-    errors = losses.smooth_l1(mine - bx.encode(wanted["objects"], wanted["boxes"], SCALE), beta=1.0)
-    return label_loss, losses.share(errors, wanted["real"] & (classes > 0), wanted["real"])
+    errors = sampling.smooth_l1(mine - bx.encode(wanted["objects"], wanted["boxes"], SCALE), beta=1.0)
+    return label_loss, sampling.share(errors, wanted["real"] & (classes > 0), wanted["real"])
 
 
 def mask_targets(regions, objects, masks):
@@ -108,7 +107,7 @@ def mask_loss(logits, wanted, masks):
     )
     said = of_class(logits, first["classes"])
     errors = tf.nn.sigmoid_cross_entropy_with_logits(tf.reshape(truth, tf.shape(said)), said)
-    return losses.mean(tf.reduce_mean(errors, axis=[2, 3]), first["real"])
+    return sampling.mean(tf.reduce_mean(errors, axis=[2, 3]), first["real"])
 
 
 def of_class(logits, classes):

@@ -1,4 +1,4 @@
-"""Mask R-CNN, put together: from pixels to losses, or to detections."""
+"""Put the networks of Mask R-CNN together: from pixels to losses, or to detections."""
 
 import tensorflow as tf
 

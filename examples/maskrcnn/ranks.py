@@ -1,4 +1,4 @@
-"""Who takes part: the ranks that mpirun has started, by Horovod; or this process alone, without it."""
+"""Exchange among the ranks that mpirun has started, by Horovod; or do without it in one process."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""RoIAlign (He et al., "Mask R-CNN", 2017): features of a region as a small square, without rounding to cells."""
+"""Sample the features of a region as a small square, by RoIAlign (He et al., "Mask R-CNN", 2017), without rounding."""
 
 import tensorflow as tf
 

@@ -1,9 +1,8 @@
-"""The region proposal network (Ren et al., "Faster R-CNN", 2015): where objects might be, whatever they are."""
+"""Propose where objects might be, by a region proposal network (Ren et al., "Faster R-CNN", 2015)."""
 
 import tensorflow as tf
 
 import boxes as bx
-import losses
 import sampling
 from backbone import STRIDES
 
@@ -81,9 +80,9 @@ def loss(anchors, logits, offsets, batch, args):
     real = tf.concat([chosen_real, others_real], axis=1)
     said = tf.gather(logits, tf.concat([chosen, others], axis=1), batch_dims=1)
     wanted = tf.concat([tf.ones_like(chosen, tf.float32), tf.zeros_like(others, tf.float32)], axis=1)
-    label_loss = losses.mean(tf.nn.sigmoid_cross_entropy_with_logits(wanted, said), real)
+    label_loss = sampling.mean(tf.nn.sigmoid_cross_entropy_with_logits(wanted, said), real)
 
     targets = tf.gather(objects, tf.gather(best, chosen, batch_dims=1), batch_dims=1)
     targets = bx.encode(targets, tf.gather(anchors, chosen), SCALE)
-    errors = losses.smooth_l1(tf.gather(offsets, chosen, batch_dims=1) - targets, beta=1 / 9)
-    return label_loss, losses.share(errors, chosen_real, real)
+    errors = sampling.smooth_l1(tf.gather(offsets, chosen, batch_dims=1) - targets, beta=1 / 9)
+    return label_loss, sampling.share(errors, chosen_real, real)

@@ -1,4 +1,4 @@
-"""Who is to learn what: boxes are matched with objects, and some of them drawn by chance, as many as always.
+"""Match boxes with objects, draw some of them by chance, as many as always, and average the losses of what was drawn.
 
 Each image has the same number of objects in a batch; `classes` says which of them are real: 1 ... for an object, -1 for
 a crowd (COCO's `iscrowd`), which is neither found nor missed, 0 for padding.
@@ -38,3 +38,23 @@ def draw(eligible, count):
     chance = tf.pad(chance, [[0, 0], [0, short]], constant_values=-1.0)
     values, indices = tf.math.top_k(chance, count, sorted=True)
     return tf.where(values >= 0, indices, 0), values >= 0
+
+
+# ---- losses of what was drawn: empty places count for nothing --------------------------------------------------------
+
+
+def smooth_l1(errors, beta):
+    """Return sums [...] over the last axis of errors [..., 4]: half their squares up to `beta`, then straight on."""
+    size = tf.abs(errors)
+    return tf.reduce_sum(tf.where(size < beta, 0.5 * size**2 / beta, size - 0.5 * beta), axis=-1)
+
+
+def mean(values, real):
+    """Return the mean, a scalar, of those values [...] that are real [...]; 0 if none is."""
+    return share(values, real, real)
+
+
+def share(values, real, of):
+    """Return the sum of the real values over the number of `of`: few boxes among many places weigh little."""
+    total = tf.reduce_sum(tf.where(real, values, 0.0))
+    return total / tf.maximum(tf.reduce_sum(tf.cast(of, tf.float32)), 1.0)

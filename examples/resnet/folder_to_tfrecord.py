@@ -24,12 +24,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-import ground_truth
-from sort_into_classes import add_ground_truth
+from sort_into_classes import add_ground_truth, classes_of
 
 ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp"}
 QUALITY = 95  # of the JPEGs that are made here
 SUFFIXES = {"tfrecord": ".tfrecords", "rec": ".rec"}
+WRITERS = {"tfrecord": lambda path: tf.io.TFRecordWriter(str(path)), "rec": lambda path: path.open("wb")}
 
 
 class BadImage(ValueError):
@@ -126,10 +126,11 @@ def encode(path, shorter_side=None):
 
 
 def serialize(jpeg, label, name, path, form="tfrecord"):
+    """Return what a writer of this format takes for one image."""
     if form == "rec":
-        from sagemaker_tf_data import image_record
+        from sagemaker_tf_data import image_record, recordio
 
-        return image_record.pack(jpeg, label)
+        return recordio.frame(image_record.pack(jpeg, label))
 
     def text(value):
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
@@ -141,27 +142,6 @@ def serialize(jpeg, label, name, path, form="tfrecord"):
         "image/filename": text(path.name.encode()),
     }
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
-
-
-class RecordIOWriter:
-    """Write a `.rec` file, as tf.io.TFRecordWriter writes its files."""
-
-    def __init__(self, path):
-        self._file = path.open("wb")
-
-    def write(self, record):
-        from sagemaker_tf_data import recordio
-
-        self._file.write(recordio.frame(record))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._file.close()
-
-
-WRITERS = {"tfrecord": lambda path: tf.io.TFRecordWriter(str(path)), "rec": RecordIOWriter}
 
 
 def main(argv=None):
@@ -183,7 +163,7 @@ def main(argv=None):
     args = parser.parse_args(argv)
     try:
         if args.ground_truth:
-            classes = ground_truth.classes_of(args.source, args.ground_truth, args.synsets, args.partial)
+            classes = classes_of(args.source, args.ground_truth, args.synsets, args.partial)
         else:
             classes = find(args.source)
         written = convert(

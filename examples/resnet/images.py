@@ -1,4 +1,4 @@
-"""The images: where they come from, and how they become batches.
+"""Read the images of a channel, and make batches of them.
 
 A record is a `tf.train.Example` as ImageNet's usual TFRecord files have it:
 

@@ -1,4 +1,4 @@
-"""How long an epoch takes, and what a training costs, on 1, 2, 4 ... hosts, from what one host was measured to reach.
+"""Estimates an epoch's time and a training's cost on 1, 2, 4 ... hosts, from what one host was measured to reach.
 
     python price.py --images-per-second 1690 --batch-size 2736 --network-gbit 100 --price 35.894 --epochs 150
 

@@ -1,4 +1,4 @@
-"""The learning rate."""
+"""Compute the learning rate."""
 
 import math
 

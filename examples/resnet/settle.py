@@ -1,4 +1,4 @@
-"""Averages of batch normalizations, taken anew: "precise BN" (Wu, Johnson, "Rethinking 'Batch' in BatchNorm", 2021).
+"""Take the averages of batch normalizations anew: "precise BN" (Wu, Johnson, "Rethinking 'Batch' in BatchNorm", 2021).
 
 In training they follow weights that move. After few steps they still hold some of where they began, which is enough to
 spoil every evaluation of a network of fifty layers that has learned well.

@@ -1,4 +1,4 @@
-"""How fast it is: seconds of steps, and the tables at the end of a run."""
+"""Measure the seconds of steps, and make the tables at the end of a run."""
 
 import time
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,43 +103,73 @@ def few(case: Case) -> Iterator[str]:
 
 def _run(case: Case, folder: Path, meeting: str, few: str) -> Result:
     began = time.time()
+    seen = watched(command(case, folder, meeting, few), environment(case), folder, case.engine)
+    return Result(
+        case=case,
+        folder=folder,
+        terminal=seen.terminal,
+        ended=seen.ended,
+        code=seen.code,
+        failures={host: text_of(folder / "out" / host / "ml/output/failure") for host in case.names},
+        gone_at=seen.gone,
+        # A process that asks a disk that does not answer cannot be killed.
+        left=tuple(what for what in seen.left if not (case.disk and PROGRAM.name in what)),
+        began=began,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """What was seen of a command of `entrypoint local`."""
+
+    terminal: Terminal
+    ended: bool  # by itself
+    code: int
+    came: Mapping[str, float]  # host -> when its process was there first
+    gone: Mapping[str, float]  # host -> when its process was gone
+    waits: list[tuple[float, float]]  # (until, seconds) for which one of the threads had no CPU
+    left: tuple[str, ...]  # what is still there and should not be
+
+
+def watched(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    engine: str,
+    is_over: Callable[[], object] = lambda: False,
+) -> Watched:
+    """Run a command, whose output is in `folder`/out, to its end; terminate it after LONG seconds, or if `is_over`."""
     process = subprocess.Popen(
-        [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *command(case, folder, meeting, few)],
-        env=environment(case),
+        [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *words],
+        env=environment,
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    terminal, run_folder = Terminal(), RunFolder(case, folder)
+    terminal, run_folder = Terminal(), RunFolder(folder, engine)
     assert process.stdout
     with process.stdout:
         reader = threading.Thread(target=terminal.read, args=(process.stdout.fileno(), run_folder.look), daemon=True)
         reader.start()
-        try:
-            process.wait(LONG)
-            ended = True
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait(LONG)
-            ended = False
-        reader.join(5)
+        ended = _ends(process, is_over)
+        reader.join(LONG)
     report = json.loads((folder / "left.json").read_text())
-    # A process that asks a disk that does not answer cannot be killed.
-    left = [what for what in report["left"].values() if not (case.disk and PROGRAM.name in what)]
-    ml = {host: folder / "out" / host / "ml" for host in case.names}
-    return Result(
-        case=case,
-        folder=folder,
-        terminal=terminal,
-        ended=ended,
-        code=report["code"],
-        failures={host: _text(tree / "output" / "failure") for host, tree in ml.items()},
-        gone_at=report["gone"],
-        left=(*left, *run_folder.left(), *keys(folder), *mounts(folder)),
-        began=began,
-    )
+    left = (*report.pop("left").values(), *run_folder.left(), *keys(folder), *mounts(folder))
+    return Watched(terminal=terminal, ended=ended, left=left, **report)
+
+
+def _ends(process: subprocess.Popen[bytes], is_over: Callable[[], object]) -> bool:
+    """Wait for the end, and return whether the command ended by itself."""
+    deadline = time.monotonic() + LONG
+    while time.monotonic() < deadline and not is_over():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+            return True
+    process.terminate()
+    process.wait()
+    return False
 
 
 def command(case: Case, folder: Path, meeting: str, few: str) -> list[str]:
@@ -173,8 +203,8 @@ class RunFolder:
     In network namespaces each host has a /run of its own, which vanishes with its processes.
     """
 
-    def __init__(self, case: Case, folder: Path) -> None:
-        self._mark, self._sought, self._found = str(folder).encode(), case.engine == "process", ""
+    def __init__(self, folder: Path, engine: str) -> None:
+        self._mark, self._sought, self._found = str(folder).encode(), engine == "process", ""
 
     def look(self) -> None:
         """Look for the folder, whenever something was printed: the hosts are there from their first lines on."""
@@ -207,5 +237,5 @@ def mounts(folder: Path) -> list[str]:
     return [f"mount {line}" for line in Path("/proc/self/mounts").read_text().splitlines() if str(folder) in line]
 
 
-def _text(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
     return path.read_text("utf-8", "replace") if path.is_file() else None

@@ -116,7 +116,7 @@ def test_records_are_what_tensorflow_writes(load):
     assert len(written) == len(wanted.SerializeToString())
 
 
-def test_made_rows_have_criteos_shape_and_pairs_tell_what_no_feature_does(load, tmp_path, monkeypatch):
+def test_made_rows_have_criteos_shape_and_pairs_of_features_predict_clicks(load, tmp_path, monkeypatch):
     from sklearn.metrics import roc_auc_score
 
     maker = load("make_rows")
@@ -222,7 +222,7 @@ def test_rows_of_the_file_that_is_kept_aside_are_not_trained_on(load, channels):
     "description, why",
     [({"TrainingInputMode": "Pipe"}, "a pipe"), ({"S3DistributionType": "ShardedByS3Key"}, "other files on each host")],
 )
-def test_where_no_file_can_be_kept_aside_a_channel_is_wanted(load, channels, description, why):
+def test_evaluation_channel_is_required_where_no_file_can_be_kept_aside(load, channels, description, why):
     channels("training", "a.tfrecords", "b.tfrecords", **description)
     with pytest.raises(SystemExit, match=f"{why}.* wanted a channel named 'evaluation'"):
         load("data").split()
@@ -256,33 +256,34 @@ def parse(load):
     return lambda *words: load("settings").parse_args([str(word) for word in words])
 
 
-def test_each_hyperparameter_that_is_not_given_has_a_default(parse):
-    args = parse()
-    assert (args.task, args.optimizer, args.learning_rate, args.batch_size) == ("train", "adagrad", 0.1, 64)
-    assert (args.sizes.field_size, args.sizes.feature_size, args.sizes.embedding_size) == (39, 117_600, 8)
-    assert (args.sizes.deep_layers, args.sizes.batch_norm, args.dropout) == ((64, 32), False, (0.5,))
-    assert args.sizes_given == {}
-    assert parse("--optimizer", "adam").learning_rate == 0.001
-    assert parse("--optimizer", "adam", "--learning-rate", "0.01").learning_rate == 0.01
-    assert parse("--task", "eval", "--dropout", "0.1,0.2,0.3").task == "eval", "dropout is of no matter there"
+DEFAULTS = {"task": "train", "optimizer": "adagrad", "learning_rate": 0.1, "batch_size": 64, "dropout": (0.5,),
+            "field_size": 39, "feature_size": 117_600, "embedding_size": 8, "deep_layers": (64, 32),
+            "batch_norm": False, "sizes_given": {}, "unknown": []}  # fmt: skip
+LAYERS = {"deep_layers": (128, 64), "sizes_given": {"deep_layers": (128, 64)}}
 
 
-@pytest.mark.parametrize("spelled", ["--deep-layers", "--deep_layers"])
-@pytest.mark.parametrize("value", ["128,64", "[128, 64]", "128 64"])
-def test_both_spellings_and_lists_as_people_and_sdks_write_them(parse, spelled, value):
-    args = parse(spelled, value)
-    assert args.sizes.deep_layers == (128, 64) and args.sizes_given == {"deep_layers": (128, 64)}
-
-
-@pytest.mark.parametrize("words, value", [(["--batch-norm"], True), (["--batch-norm", "true"], True),
-                                          (["--batch_norm", "False"], False)])  # fmt: skip
-def test_a_switch_stands_alone_or_has_a_value(parse, words, value):
-    assert parse(*words).sizes.batch_norm is value
-
-
-def test_names_of_the_original_are_known_and_others_are_told(parse):
-    args = parse("--task_type", "infer", "--num_epochs", 2, "--l2_reg", 0, "--model_dir", "s3://b", "--epoks", 3)
-    assert (args.task, args.epochs, args.l2_reg, args.unknown) == ("infer", 2, 0.0, ["--epoks"])
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        ([], DEFAULTS),
+        (["--optimizer", "adam"], {"learning_rate": 0.001}),
+        (["--optimizer", "adam", "--learning-rate", "0.01"], {"learning_rate": 0.01}),
+        (["--task", "eval", "--dropout", "0.1,0.2,0.3"], {"task": "eval"}),  # where dropout is of no matter
+        (["--deep-layers", "128,64"], LAYERS),
+        (["--deep_layers", "[128, 64]"], LAYERS),
+        (["--deep-layers", "128 64"], LAYERS),
+        (["--batch-norm"], {"batch_norm": True}),
+        (["--batch-norm", "true"], {"batch_norm": True}),
+        (["--batch_norm", "False"], {"batch_norm": False}),
+        (["--task_type", "infer", "--num_epochs", 2, "--l2", 0], {"task": "infer", "epochs": 2, "l2_reg": 0.0}),
+        (["--model_dir", "s3://b", "--epoks", 3], {"unknown": ["--epoks"]}),
+    ],
+)
+def test_hyperparameters_are_read_as_people_and_sdks_write_them(parse, words, wanted):
+    """In both spellings, by the names of the original, too; each that is not given has a default."""
+    args = parse(*words)
+    found = {**vars(args), **vars(args.sizes)}
+    assert {name: found[name] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize(
@@ -302,14 +303,14 @@ def test_names_of_the_original_are_known_and_others_are_told(parse):
         ("--optimizer lamb", "choose from 'adagrad', 'adam', 'momentum', 'sgd', 'ftrl'"),
     ],
 )  # fmt: skip
-def test_a_wrong_hyperparameter_is_told_in_one_line(parse, capsys, words, said):
+def test_wrong_hyperparameter_is_reported_in_one_line(parse, capsys, words, said):
     with pytest.raises(SystemExit) as ended:
         parse(*words.split(" "))
     assert ended.value.code == 2
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_sizes_survive_json_and_tell_their_differences(load):
+def test_sizes_survive_json_and_list_their_differences(load):
     sizes = load("settings").Sizes(deep_layers=(9, 7, 5), batch_norm=True)
     assert load("settings").Sizes.from_json(sizes.to_json()) == sizes
     assert sizes.differences({"deep_layers": (9, 7, 5), "batch_norm": True}) == ""
@@ -357,9 +358,7 @@ def test_a_checkpoint_of_another_model_is_refused_and_the_rate_is_the_jobs_own(j
     assert list(resumed.epochs_left()) == [2] and float(model.optimizer.learning_rate) == 0.25
 
 
-def test_an_earlier_model_is_found_in_every_form_or_it_is_told_where_it_was_looked_for(
-    kept, job, parse, tmp_path, monkeypatch
-):
+def test_earlier_model_is_found_in_every_form_or_the_error_names_the_places(kept, job, parse, tmp_path, monkeypatch):
     import tensorflow as tf
 
     args = parse("--task", "infer", "--checkpoints", tmp_path / "checkpoints")
@@ -395,7 +394,7 @@ def test_an_archive_writes_nothing_outside_of_its_folder(kept, tmp_path):
 
 
 def test_probabilities_are_in_the_order_of_the_rows_of_their_file(kept, load, job, parse, tmp_path, monkeypatch):
-    converter, data, tasks = load("libsvm_to_tfrecord"), load("data"), load("tasks")
+    converter, data = load("libsvm_to_tfrecord"), load("data")
     rows = tmp_path / "input/data/inference"
     for name, start in (("a", 0), ("deep/b", 9)):
         source = tmp_path / "rows.libsvm"
@@ -405,7 +404,7 @@ def test_probabilities_are_in_the_order_of_the_rows_of_their_file(kept, load, jo
     model, progress = job()
     model.variables[0].assign(np.random.default_rng(1).normal(size=model.variables[0].shape))
     progress.reached(1, loss=0.5, rows_per_step=1)
-    tasks.infer_task(parse("--task", "infer", "--checkpoints", tmp_path / "checkpoints"))
+    load("train").infer_task(parse("--task", "infer", "--checkpoints", tmp_path / "checkpoints"))
 
     out = tmp_path / "out/probabilities"
     for name, start in (("a", 0), ("deep/b", 9)):
@@ -477,7 +476,7 @@ def test_layers_of_one_shape_begin_with_different_weights(load):
     assert not network.packed[3 * 64 + 8 :].numpy().any(), "the biases, behind the last kernel"
 
 
-def test_a_step_on_parameter_servers_where_keras_believes_in_a_gpu():
+def test_step_runs_on_parameter_servers_where_keras_sees_a_gpu():
     """Keras 2 has XLA compile an optimizer's steps there, and XLA takes no variable of another parameter server."""
     program = Path(__file__).with_name("gpu_steps.py")
     command = [sys.executable, program, EXAMPLE, *(str(unused_port()) for _ in range(4))]
