@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from entrypoint.base.extras import WHEEL
+from entrypoint.base.errors import WHEEL
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
