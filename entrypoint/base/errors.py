@@ -4,6 +4,7 @@ A user's process keeps its own code (or 128 + signal). The codes below follow sy
 with what scripts commonly return. tests/unit/launcher/outcome/test_outcome.py checks that they are unique.
 """
 
+import importlib
 import json
 from collections.abc import Callable, Iterable
 from enum import IntEnum
@@ -11,8 +12,8 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
-
 FAULT = "fault of the launcher"  # `what` of a cause when the launcher itself is to blame
+WHEEL = "sagemaker-tf-entrypoint"
 
 
 class ExitCode(IntEnum):
@@ -84,3 +85,12 @@ def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
 def clip(text: str, limit: int = 200) -> str:
     """Return the first `limit` characters, with a mark if something was cut."""
     return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
+
+
+def imported(module: str, extra: str, what: str) -> Any:
+    """Import a module by its full name. If it is missing, raise ConfigError with the extra; `what` begins its text."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise ConfigError(f"{what} takes {package}, which is not installed: pip install '{WHEEL}[{extra}]'") from None

@@ -130,7 +130,8 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
         for group in _secret_groups(found):
             secret = found[group].decode("utf-8", "surrogateescape")
-            if found.re.pattern == _USER and group == 1 and not (found[2] or _is_token(secret)):
+            is_token = len(secret) >= _TOKEN_CHARS or re.fullmatch(_TOKEN, secret)
+            if found.re.pattern == _USER and group == 1 and not (found[2] or is_token):
                 continue  # as a word of other texts it may be a person, or a folder
             yield from (("", secret), ("", unquote(secret)))
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _LONGEST_JSON:
@@ -166,10 +167,6 @@ def _secret_groups(found: re.Match[bytes]) -> list[int]:
         return []
     is_name = _WORDS.fullmatch(user) if scheme.endswith((b"http", b"https")) else not is_distinctive(user)
     return [] if is_name and len(user) < _TOKEN_CHARS else [1]
-
-
-def _is_token(user: str) -> bool:
-    return len(user) >= _TOKEN_CHARS or bool(re.fullmatch(_TOKEN, user))
 
 
 @lru_cache(4096)

@@ -6,8 +6,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from entrypoint.base.errors import ConfigError
-from entrypoint.base.extras import imported
+from entrypoint.base.errors import ConfigError, imported
 from entrypoint.record.write import RECORD_BYTES
 
 ENDING = ".jsonl.gz"

@@ -12,8 +12,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
-from entrypoint.base.errors import CodeError, ConfigError, ExitCode
-from entrypoint.base.extras import imported
+from entrypoint.base.errors import CodeError, ConfigError, ExitCode, imported
 from entrypoint.serving.front import Front, ModelThreads, connect
 from entrypoint.serving.http_server import MOST_CONNECTIONS, Server
 from entrypoint.serving.serving_config import FoundModel, Serving, find_model, read_serving

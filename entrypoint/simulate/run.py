@@ -1,21 +1,27 @@
 """Make the engine that a command names, and run a job on simulated hosts, from check to summary."""
 
 import contextlib
+import logging
+import os
 import queue
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 from entrypoint.base.errors import ConfigError, ExitCode
 from entrypoint.base.secrets import Secrets
 from entrypoint.launcher.host.machine import count_gpus
+from entrypoint.observe.export.points import follow
+from entrypoint.observe.live.serve import Looks, application
 from entrypoint.simulate.docker_engine import DockerEngine
 from entrypoint.simulate.engine import Engine, EngineName
 from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.host_output import Quiet, Terminal
 from entrypoint.simulate.host_runner import SIGNALS, HostRunner, handled
 from entrypoint.simulate.injector import Injector
-from entrypoint.simulate.job_pages import board, live_page
 from entrypoint.simulate.local_python import allow_files
 from entrypoint.simulate.netns_engine import NetnsEngine
 from entrypoint.simulate.pipe_writer import Stream, feeding
@@ -25,6 +31,8 @@ from entrypoint.simulate.summary import exit_code, place, summary
 from entrypoint.simulate.tree import channels_in, check_size, folders_of, read, read_below, taken, write_tree
 
 ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (ProcessEngine, NetnsEngine, DockerEngine)}
+SEE_THE_END_SECONDS = 3.0  # seconds for which an open page can still fetch how the job ended
+LAST_SECONDS = 10.0  # seconds for the last records to be written
 
 
 def engine_for(
@@ -125,3 +133,65 @@ def run_local(
             exits = HostRunner(engine, injector, terminal, happened).run(folders, job.timeout)
         terminal.print(summary(folders, exits, injector.report()))
     return ExitCode.CONFIG if problems else exit_code(folders, exits)
+
+
+# --- the pages of a running job ---
+
+
+@contextlib.contextmanager
+def live_page(records: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
+    """Serve the page of the job with these records on this machine's loopback; port 0 means any free one.
+
+    ConfigError if the port is not free.
+    """
+    from waitress.server import create_server
+
+    logging.getLogger("waitress").setLevel(logging.ERROR)
+    looks = Looks()
+    try:
+        server = create_server(application(records, looks), host="127.0.0.1", port=port, threads=2, ident="")
+    except OSError as error:
+        raise ConfigError(f"--watch cannot have port {port} ({error.strerror}); wanted a free one, or 0") from None
+    threading.Thread(target=server.run, name="live page", daemon=True).start()
+    say(f"live page: http://localhost:{server.effective_port}/")
+    try:
+        yield
+        looks.wait_for_one(SEE_THE_END_SECONDS)
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def board(records: Sequence[Path], logdir: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
+    """Write the job's event files while it runs, and serve them on this machine; ConfigError if that fails."""
+    from entrypoint.observe.export.event_files import EventFiles
+
+    files, over = EventFiles(logdir), threading.Event()
+    writer = threading.Thread(target=follow, args=(lambda: list(records), files.add, over.is_set), daemon=True)
+    writer.start()
+    say(f"TensorBoard: {_tensorboard(logdir, port)}")
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join(LAST_SECONDS)
+        files.close()
+        say(f"event files: {logdir}; tensorboard --logdir shows them again")
+
+
+def _tensorboard(logdir: Path, port: int) -> str:
+    """Start TensorBoard in a thread and return its address: a process would be ended with the hosts' descendants."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # warnings of TensorBoard's own imports
+        from tensorboard import program
+
+    tool = program.TensorBoard()
+    tool.configure(
+        argv=["", "--logdir", str(logdir), "--host", "localhost", "--port", str(port),
+              "--load_fast=false", "--reload_interval=2"]
+    )  # fmt: skip
+    try:
+        return str(tool.launch())
+    except program.TensorBoardServerException as error:
+        raise ConfigError(f"--tensorboard: {error.msg.strip()}") from None

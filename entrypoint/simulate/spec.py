@@ -1,6 +1,5 @@
 """Define a job on simulated hosts, and write SageMaker's description of it."""
 
-import itertools
 import json
 import os
 import re
@@ -14,7 +13,7 @@ from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.config import SWITCHES
 from entrypoint.launcher.job.files import MAX_HOSTS
-from entrypoint.launcher.job.groups import Group
+from entrypoint.launcher.job.groups import Group, groups_of, resource_config
 from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, SET_BY_US
 from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.local_channels import LocalChannel, check_together
@@ -97,19 +96,8 @@ class LocalJob:
     def config_files(self, host: str) -> dict[str, dict[str, Any]]:
         """Return the files of one host's input/config as {file name: content}."""
         groups = self.groups or (Group(name="homogeneousCluster", instance_type="local", hosts=tuple(self.names)),)
-        own = next(group for group in groups if host in group.hosts)
         return {
-            "resourceconfig.json": {
-                "current_host": host,
-                "current_instance_type": own.instance_type,
-                "current_group_name": own.name,
-                "hosts": self.names,
-                "instance_groups": [
-                    {"instance_group_name": each.name, "instance_type": each.instance_type, "hosts": list(each.hosts)}
-                    for each in groups
-                ],
-                "network_interface_name": "eth0",
-            },
+            "resourceconfig.json": resource_config(host, groups),
             "hyperparameters.json": {
                 "sagemaker_program": json.dumps(self.program),
                 "sagemaker_job_name": json.dumps(self.name),
@@ -157,15 +145,6 @@ def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
             raise ConfigError(f"--group has {name}={text!r}; wanted NAME=COUNT or NAME=COUNT:TYPE, such as gpus=2")
         found.append((name, type_ or "local", count))
     return groups_of(found)
-
-
-def groups_of(counts: Iterable[tuple[str, str, int]]) -> tuple[Group, ...]:
-    """Return groups of algo-1, algo-2 and so on, given each one's name, instance type and number of hosts."""
-    names = (f"algo-{number}" for number in itertools.count(1))
-    return tuple(
-        Group(name=name, instance_type=type_, hosts=tuple(itertools.islice(names, count)))
-        for name, type_, count in counts
-    )
 
 
 def encode(text: str) -> str:

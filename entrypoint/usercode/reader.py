@@ -165,7 +165,14 @@ def _above(file: str, level: int) -> PurePosixPath:
 
 def _as_imported(main: SourceFile, modules: list[SourceFile]) -> Iterator[SourceFile]:
     """Yield modules without what runs only when they are the main program, behind `if __name__ == "__main__":`."""
-    bodies = {each.shown: _body_as_imported(each.tree) for each in modules}
+    bodies = {
+        each.shown: [
+            inner
+            for node in each.tree.body
+            for inner in (node.orelse if isinstance(node, ast.If) and asks_for_main(node.test) else [node])
+        ]
+        for each in modules
+    }
     words = {shown: _words(body) for shown, body in {main.shown: main.tree.body, **bodies}.items()}
     for source in modules:
         body: list[ast.stmt] = bodies[source.shown]
@@ -175,13 +182,6 @@ def _as_imported(main: SourceFile, modules: list[SourceFile]) -> Iterator[Source
             others = [each for each in body if each is not node]
             body = body if node.name in _words(others) else others
         yield source.running(body)
-
-
-def _body_as_imported(tree: ast.Module) -> list[ast.stmt]:
-    found = list[ast.stmt]()
-    for node in tree.body:
-        found += node.orelse if isinstance(node, ast.If) and asks_for_main(node.test) else [node]
-    return found
 
 
 def _words(nodes: Iterable[ast.AST]) -> set[str]:

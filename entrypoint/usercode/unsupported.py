@@ -71,7 +71,10 @@ def doubts(
     keras_3 = version_of(tensorflow) >= FIRST_WITH_KERAS_3 and not legacy
     keras_3 = keras_3 and not any(KERAS_2.search(source.code) for source in code.sources)
     found = [*_of_strategy(code, mode)]
-    found += [*_of_keras_3(code, mode, tensorflow)] if keras_3 and mode in NO_FIT else []
+    may_fit = keras_3 and mode in NO_FIT and any(FIT.search(source.code) for source in code.sources)
+    if may_fit and (place := keras_fit.first(code)):
+        why = f"calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {NO_FIT[mode]}"
+        found.append(Doubt("keras-3-fit", place, why, INSTEAD))
     if mode == "ps" and ps_workers == "server":
         why = "has an Estimator, whose workers run the script: with TensorFlow servers as workers it waits for ever"
         found += [
@@ -115,12 +118,6 @@ def _of_mode(strategy: str, place: Place, mode: str) -> Doubt:
         why += ", which starts no parameter servers: the script waits for them, or fails"
         instead = "Set ENTRYPOINT_MODE=ps and give the job two hosts or more, or make no strategy on one host"
     return Doubt(OTHER_MODE, place, why, instead)
-
-
-def _of_keras_3(code: UserProgram, mode: str, tensorflow: str) -> Iterator[Doubt]:
-    if any(FIT.search(source.code) for source in code.sources) and (place := keras_fit.first(code)):
-        why = f"calls fit, and that of Keras 3, which TensorFlow {tensorflow} has, {NO_FIT[mode]}"
-        yield Doubt("keras-3-fit", place, why, INSTEAD)
 
 
 def _of_xla(code: UserProgram) -> Iterator[Doubt]:

@@ -63,7 +63,7 @@ ONLY_IN = {  # what imports them: elsewhere they take too long, or are not there
         ("tensorflow", "keras", "horovod", "mpi4py"), ("programs/tf_server", "serving/tensorflow_model", "stand_ins/")
     ),
     # The worker server runs what a script makes by it, and a rehearsal cuts its records.
-    "sagemaker_tf_data": ("programs/tf_server", "check/rehearse/cut_records"),
+    "sagemaker_tf_data": ("programs/tf_server", "check/rehearse/sample"),
 }
 # Durations are by the monotonic clock, since the other can be set while a job runs. Who reads the other, and why:
 WALL_CLOCK = {

@@ -36,7 +36,10 @@ class Option:
 def of_arguments(case: Case) -> Iterator[Finding]:
     """Yield hyperparameters that the script refuses or misses, and channels and variables that the job lacks."""
     options, whole = _options(case.code)
-    yield from _of_bools(case.code)
+    for use in case.code.calls(".add_argument"):
+        kind = use.argument("type")
+        if isinstance(kind, ast.Name) and kind.id == "bool":
+            yield finding("bool-argument", use.place, written=use.written)
     if case.job is not None:
         yield from _of_parser(case, options, whole)
         yield from _of_absl(case)
@@ -125,13 +128,6 @@ def _wanted(use: Use, value: str) -> str:
         taken = [str(each.value) for each in choices.elts]  # type: ignore[union-attr]
         return "" if value in taken else f"one of {', '.join(taken)}"
     return ""
-
-
-def _of_bools(code: UserProgram) -> Iterator[Finding]:
-    for use in code.calls(".add_argument"):
-        kind = use.argument("type")
-        if isinstance(kind, ast.Name) and kind.id == "bool":
-            yield finding("bool-argument", use.place, written=use.written)
 
 
 def _of_absl(case: Case) -> Iterator[Finding]:

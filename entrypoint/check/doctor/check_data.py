@@ -27,7 +27,9 @@ def of_data(case: Case) -> Iterator[Finding]:
     if case.together(Mode.MPI) and case.code.imports(*HOROVOD):
         yield from _of_shards(case)
         yield from _of_steps(case)
-        yield from _of_learning_rate(case)
+        wrapped = case.code.call(".DistributedOptimizer", ".DistributedGradientTape")
+        if wrapped and not _scales(case.code):
+            yield finding("learning-rate", wrapped.place)
     yield from _of_batches(case)
     yield from _of_attributes(case)
 
@@ -35,12 +37,6 @@ def of_data(case: Case) -> Iterator[Finding]:
 def _sharded_by_s3(case: Case) -> list[str]:
     """Return the channels of which SageMaker gives each host a different part."""
     return [name for name, each in case.channels.items() if each.get("S3DistributionType") == "ShardedByS3Key"]
-
-
-def _reads_channels(case: Case) -> bool:
-    """Return whether a script names a channel's folder, or is given one; it may load MNIST, or make its data."""
-    by_name = case.code.mentions("SM_CHANNEL|SM_INPUT|/opt/ml/input|sagemaker_tf_data")
-    return by_name or case.gives("/opt/ml/input")
 
 
 def _of_shards(case: Case) -> Iterator[Finding]:
@@ -101,19 +97,13 @@ def _of_steps(case: Case) -> Iterator[Finding]:
     learns = code.call(".fit", ".DistributedGradientTape")
     if learns is None:
         return
-    parts = _sharded_by_s3(case) if _reads_channels(case) else []
+    # A script that neither names a channel's folder nor is given one may load MNIST, or make its data.
+    reads_channels = code.mentions("SM_CHANNEL|SM_INPUT|/opt/ml/input|sagemaker_tf_data") or case.gives("/opt/ml/input")
+    parts = _sharded_by_s3(case) if reads_channels else []
     why = "where rows do not divide evenly"
     if parts:
         why = f"channel {', '.join(parts)} gives hosts different numbers of rows"
     yield finding("uneven-ranks", learns.place, severity=Severity.WARNING if parts else Severity.NOTE, why=why)
-
-
-def _of_learning_rate(case: Case) -> Iterator[Finding]:
-    code = case.code
-    wrapped = code.call(".DistributedOptimizer", ".DistributedGradientTape")
-    if wrapped is None or _scales(code):
-        return
-    yield finding("learning-rate", wrapped.place)
 
 
 def _scales(code: UserProgram) -> bool:

@@ -1,5 +1,6 @@
-"""Check that a script trains together on all hosts of its job: strategies, Horovod, parameter servers."""
+"""Check that a script trains together on all hosts of its job: strategies, Horovod, parameter servers, JAX's meshes."""
 
+import ast
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
@@ -33,6 +34,12 @@ _STRATEGIES = {
     Mode.MPI: HOROVOD,
 }
 _JOINS_JAX = ("jax.distributed.initialize", ".distribution.initialize")
+_MESHES = (".Mesh", ".make_mesh", ".create_device_mesh", ".DeviceMesh")
+_SPREADS = (  # what spreads a computation over JAX's processes
+    *(*_MESHES, ".NamedSharding", ".PositionalSharding", ".PartitionSpec", ".shard_map", ".pmap", ".pmean", ".psum"),
+    *(".DataParallel", ".ModelParallel", ".set_distribution", "*multihost_utils*", ".process_allgather", ".all_gather"),
+)
+_LEARNS_JAX = (".grad", ".value_and_grad", ".fit", ".apply_updates")
 
 
 def of_code(case: Case) -> Iterator[Finding]:
@@ -42,7 +49,11 @@ def of_code(case: Case) -> Iterator[Finding]:
     imported = case.code.first(*HOROVOD, kind=UseKind.IMPORT)
     if case.may_be(Mode.MPI) and imported:
         yield from _of_horovod(case, imported.place)
-    yield from _of_tf_config(case)
+    if (case.may_be(Mode.MWMS) or case.may_be(Mode.PS)) and case.mode is not Mode.SINGLE:
+        for source, node in sets(case.code, "TF_CONFIG"):
+            yield finding("tf-config-written", source.at(node))
+    if case.together(Mode.JAX):
+        yield from _of_meshes(case.code)
     if case.several or case.job:
         for source, node, found in case.code.strings(r"\balgo-\d+\b"):
             if fallback(source, node) is None:
@@ -93,11 +104,15 @@ def _of_horovod(case: Case, first: Place) -> Iterator[Finding]:
         yield finding("hvd-no-pin", first, severity=severity, gpus=case.gpus or "several")
 
 
-def _of_tf_config(case: Case) -> Iterator[Finding]:
-    if not (case.may_be(Mode.MWMS) or case.may_be(Mode.PS)) or case.mode is Mode.SINGLE:
-        return
-    for source, node in sets(case.code, "TF_CONFIG"):
-        yield finding("tf-config-written", source.at(node))
+def _of_meshes(code: UserProgram) -> Iterator[Finding]:
+    for use in code.calls(*_MESHES):
+        if any(isinstance(each, ast.expr) and use.source.last(each) == "local_devices" for each in ast.walk(use.node)):
+            yield finding("jax-own-mesh", use.place, written=use.written)
+            return
+    joins, learns = code.call(".initialize_jax", "jax.distributed.initialize"), code.call(*_LEARNS_JAX)
+    spreads = code.has(*_SPREADS) or code.imports(*_SPREADS)
+    if joins and learns and code.imports("jax", "jax.*", "keras", "keras.*") and not spreads:
+        yield finding("jax-nothing-shared", learns.place)
 
 
 def joins_hosts_itself(code: UserProgram) -> bool:

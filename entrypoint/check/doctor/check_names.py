@@ -33,17 +33,12 @@ def of_names(case: Case) -> Iterator[Finding]:
         problem, line = source.problem
         if problem:
             yield finding("syntax", Place(file=source.shown, line=line), problem=problem)
-    yield from _of_notebooks(case)
+    left = next((use for use in case.code.calls("get_ipython") if not tried(use.source, use.node)), None)
+    if left:
+        yield finding("notebook-left", left.place)
     yield from _of_paths(case)
     yield from _of_hidden_failures(case)
     yield from _of_job_start(case)
-
-
-def _of_notebooks(case: Case) -> Iterator[Finding]:
-    for use in case.code.calls("get_ipython"):
-        if not tried(use.source, use.node):
-            yield finding("notebook-left", use.place)
-            return
 
 
 def _of_paths(case: Case) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from entrypoint.base.extras import WHEEL
+from entrypoint.base.errors import WHEEL
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
@@ -46,8 +46,7 @@ def of_request(described: Described, code: UserProgram | None, image: str) -> It
     yield from _of_entrypoint(request)
     yield from _of_our_reader(described, code)
     yield from _of_image(request, image)
-    yield from _of_hyperparameters(request)
-    yield from _of_quotes(described)
+    yield from _of_hyperparameters(described)
     yield from _of_the_rest(described, code)
 
 
@@ -146,7 +145,8 @@ def _of_image(request: Request, image: str) -> Iterator[Finding]:
         yield finding("image-and-gpus/no-gpus", request.at("InstanceType"), severity=Severity.NOTE, runs_on=runs_on)
 
 
-def _of_hyperparameters(request: Request) -> Iterator[Finding]:
+def _of_hyperparameters(described: Described) -> Iterator[Finding]:
+    request = described.request
     for key, value in request.hyperparameters.items():
         if key.startswith(params.PREFIX):
             key_of_rule = variant("hyperparameter-dropped", key)
@@ -155,14 +155,11 @@ def _of_hyperparameters(request: Request) -> Iterator[Finding]:
                 yield finding(key_of_rule, request.at(key), key=key)
         elif isinstance(value, str) and _SHELL.search(value.strip('"')):
             yield finding("hyperparameter-as-argv", request.at(key), key=key)
-
-
-def _of_quotes(described: Described) -> Iterator[Finding]:
     given = params.of_the_script(described.job.hyperparameters) if described.job else {}
     for key, value in sorted(given.items()):
         if isinstance(value, str) and re.fullmatch(r'"[^"]*"', value.strip()):
             plain = repr(value.strip()[1:-1])
-            yield finding("encoded-twice", described.request.at(key), key=key, value=value, plain=plain)
+            yield finding("encoded-twice", request.at(key), key=key, value=value, plain=plain)
 
 
 def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Finding]:
@@ -178,12 +175,9 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
             without = re.sub(r"^\^|(\[1,[^<]*\])?<std(out|err)>:?", "", regex)
             name = str(each.get("Name"))
             yield finding("metric-anchored", request.at(name), name=name, regex=repr(regex), without=repr(without))
-    if request.body.get("DebugHookConfig") or _profiles(request.body):
+    profiler = request.body.get("ProfilerConfig") or {"DisableProfiler": True}
+    profiles = not profiler.get("DisableProfiler") and request.body.get("ProfilerRuleConfigurations")
+    if request.body.get("DebugHookConfig") or profiles:
         yield finding("debugger", request.at("DebugHookConfig"))
     if request.body.get("EnableNetworkIsolation") and code and (code.folder / "requirements.txt").is_file():
         yield finding("isolated-install", request.at("EnableNetworkIsolation"))
-
-
-def _profiles(body: Any) -> bool:
-    asked = body.get("ProfilerConfig") or {}
-    return bool(asked) and not asked.get("DisableProfiler") and bool(body.get("ProfilerRuleConfigurations"))

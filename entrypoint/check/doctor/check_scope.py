@@ -45,12 +45,6 @@ _DECORATORS = (  # that enter no scope
     *("keras.*", "abc.*", "typing.*", "*.command", "*.setter"),
 )
 _STARTERS = ("*app.run", "*fire.Fire", "*typer.run")
-_MESHES = (".Mesh", ".make_mesh", ".create_device_mesh", ".DeviceMesh")
-_SPREADS = (  # what spreads a computation over JAX's processes
-    *(*_MESHES, ".NamedSharding", ".PositionalSharding", ".PartitionSpec", ".shard_map", ".pmap", ".pmean", ".psum"),
-    *(".DataParallel", ".ModelParallel", ".set_distribution", "*multihost_utils*", ".process_allgather", ".all_gather"),
-)
-_LEARNS_JAX = (".grad", ".value_and_grad", ".fit", ".apply_updates")
 _DEPTH = 8  # calls that are followed
 
 
@@ -61,8 +55,6 @@ def of_scope(case: Case) -> Iterator[Finding]:
     if together and code.call(*WORKERS, *SERVERS):
         yield from _of_models(case)
         yield from _of_loops(case)
-    if case.together(Mode.JAX):
-        yield from _of_meshes(case)
 
 
 def _of_models(case: Case) -> Iterator[Finding]:
@@ -78,7 +70,8 @@ def _of_models(case: Case) -> Iterator[Finding]:
             if place in known:
                 continue
             known.add(place)
-            written = " ".join(ast.unparse(_statement(where, made)).split())[:100]
+            around = (each for each in where.around(made) if isinstance(each, ast.Assign | ast.AnnAssign))
+            written = " ".join(ast.unparse(next(around, made)).split())[:100]
             yield finding("model-outside-scope", place, written=written)
     for source, call in case.code.nodes(ast.Call) if not known and case.tensorflow < (2, 16) else ():
         if source.last(call) == "compile":
@@ -98,28 +91,6 @@ def _of_loops(case: Case) -> Iterator[Finding]:
         yield finding("no-strategy-run", applies.place)
 
 
-def _of_meshes(case: Case) -> Iterator[Finding]:
-    code = case.code
-    joins = code.call(".initialize_jax", "jax.distributed.initialize")
-    for use in code.calls(*_MESHES):
-        if any(name.rpartition(".")[2] == "local_devices" for name in _names(use.source, use.node)):
-            yield finding("jax-own-mesh", use.place, written=use.written)
-            return
-    learns = code.call(*_LEARNS_JAX)
-    if (
-        joins
-        and learns
-        and code.imports("jax", "jax.*", "keras", "keras.*")
-        and not code.has(*_SPREADS)
-        and not code.imports(*_SPREADS)
-    ):
-        yield finding("jax-nothing-shared", learns.place)
-
-
-def _names(source: SourceFile, node: ast.AST) -> set[str]:
-    return {source.dotted(each) for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name)}
-
-
 def _trained(code: UserProgram, scopes: "Scopes") -> Iterator[tuple[SourceFile, ast.AST]]:
     """Yield the expressions whose weights are trained: `model` of `model.fit(...)`, or of what gradients are for."""
     for source, call in code.nodes(ast.Call):
@@ -132,11 +103,6 @@ def _trained(code: UserProgram, scopes: "Scopes") -> Iterator[tuple[SourceFile, 
             for node in given:
                 if isinstance(node, ast.Attribute) and node.attr in _TRAINED:
                     yield source, node.value
-
-
-def _statement(source: SourceFile, node: ast.AST) -> ast.AST:
-    """Return the simple statement that a node is part of; the node itself if there is none."""
-    return next((each for each in source.around(node) if isinstance(each, ast.Assign | ast.AnnAssign)), node)
 
 
 class Scopes:
@@ -231,7 +197,8 @@ class Scopes:
         )
 
     def _may_enter(self, source: SourceFile, node: ast.AST) -> bool:
-        return any(self._is_scope(source, item.context_expr) is not False for item in _items(node))
+        entered = (each.items for each in ast.walk(node) if isinstance(each, ast.With | ast.AsyncWith))
+        return any(self._is_scope(source, item.context_expr) is not False for items in entered for item in items)
 
     def _is_decorated(self, source: SourceFile, function: Function) -> bool:
         """Return whether a decorator may run a function in a scope."""
@@ -356,10 +323,6 @@ class Scopes:
 def _joined(found: list[list[tuple[SourceFile, ast.AST]]], within: bool) -> list[tuple[SourceFile, ast.AST]]:
     known = any(found) if within else bool(found) and all(found)
     return [each for some in found for each in some] if known else []
-
-
-def _items(node: ast.AST) -> list[ast.withitem]:
-    return [item for each in ast.walk(node) if isinstance(each, ast.With | ast.AsyncWith) for item in each.items]
 
 
 def _is_of_with(source: SourceFile, node: ast.AST) -> bool:

@@ -105,7 +105,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _result(found: dict[str, Any], shown: str, output: str) -> Launched:
-    launches = tuple(_launch(each) for each in found["launches"])
+    launches = list[Launch]()
+    for each in found["launches"]:
+        code = each.pop("code", "")
+        launches.append(Launch(maker=each.pop("class"), source_dir=each.pop("source_dir", "") or code, **each))
     requests: list[Request] = []
     for each in found["requests"]:
         asked = spelled(each["request"])
@@ -117,7 +120,7 @@ def _result(found: dict[str, Any], shown: str, output: str) -> Launched:
     error = found["error"] or {}
     return Launched(
         requests=tuple(requests),
-        launches=launches,
+        launches=tuple(launches),
         problem=error.get("text", ""),
         missing=error.get("missing", "").split(".")[0],
         line=error.get("line", 0),
@@ -148,11 +151,6 @@ def _trials(tuning: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 "_tuning_objective_metric": "objective",
             },
         }
-
-
-def _launch(found: dict[str, Any]) -> Launch:
-    code = found.pop("code", "")
-    return Launch(maker=found.pop("class"), source_dir=found.pop("source_dir", "") or code, **found)
 
 
 def _environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:

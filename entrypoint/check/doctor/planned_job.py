@@ -10,6 +10,7 @@ from typing import Any
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.config import read_what_can_be
+from entrypoint.launcher.job.groups import groups_of, resource_config
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
@@ -88,24 +89,15 @@ def of_our_driver(request: Request) -> dict[str, str]:
 
 def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
     """Return the configuration files that SageMaker writes for a request on the first host, by name."""
-    names = [f"algo-{number + 1}" for number in range(request.hosts)]
-    left = iter(names)
-    groups = [
-        {
-            "instance_group_name": str(group.get("InstanceGroupName")),
-            "instance_type": str(group.get("InstanceType") or ""),
-            "hosts": [next(left) for _ in range(int(group.get("InstanceCount") or 1))],
-        }
+    counts = (
+        (
+            str(group.get("InstanceGroupName")),
+            str(group.get("InstanceType") or ""),
+            int(group.get("InstanceCount") or 1),
+        )
         for group in request.groups
-    ]
-    resources = {
-        "current_host": names[0],
-        "hosts": sorted(names),
-        "network_interface_name": "eth0",
-        "current_instance_type": groups[0]["instance_type"],
-        "current_group_name": groups[0]["instance_group_name"],
-        "instance_groups": groups,
-    }
+    )
+    resources = resource_config("algo-1", groups_of(counts))
     channels = {name: channel_config(each, request) for name, each in request.channels.items()}
     hyperparameters = written(request.hyperparameters)
     return {"resourceconfig": resources, "hyperparameters": hyperparameters, "inputdataconfig": channels}

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import ConfigError
-from entrypoint.base.extras import imported
+from entrypoint.base.errors import ConfigError, imported
 from entrypoint.check.doctor.planned_job import channel_config, s3_source
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.channels import Distribution, Wrapper

@@ -118,7 +118,10 @@ class _Stage:
         if plain.has_failed or not plain.kind:
             return tuple(self._runs)
         self._by_steps = bool(plain.counts)
-        half = self._half(plain)
+        # Half of the seconds in which the plain run trained.
+        times = [at for host in plain.hosts for at, _, values in host.metrics if self._by_steps and values]
+        ends = [process.ended for process in plain.processes if process.ended]
+        half = min(max(ends) - min(times) if times and ends else plain.seconds, self._options.seconds) / 2
         if plain.ended.acted is None:
             self._run(RunName.STOP, half)
         until = plain.ended.acted or float("inf")
@@ -127,13 +130,6 @@ class _Stage:
         if self._run(RunName.KILL, half).ended.acted is not None:
             self._run(RunName.RESUME, max(5.0, half))
         return tuple(self._runs)
-
-    def _half(self, plain: SeenRun) -> float:
-        """Return half of the seconds in which the plain run trained."""
-        times = [at for host in plain.hosts for at, _, values in host.metrics if self._by_steps and values]
-        ends = [process.ended for process in plain.processes if process.ended]
-        whole = max(ends) - min(times) if times and ends else plain.seconds
-        return min(whole, self._options.seconds) / 2
 
     def _run(self, name: RunName, seconds: float) -> SeenRun:
         """Make one run, with its fault after so many seconds of training."""

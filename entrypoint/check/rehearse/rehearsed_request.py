@@ -15,10 +15,9 @@ from entrypoint.check.doctor.requirements import of_requirements, requirements_o
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.check.rehearse.rehearsal import RehearsedRequest
-from entrypoint.launcher.job import params
+from entrypoint.launcher.job import groups, params
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.groups import Group
-from entrypoint.simulate import spec
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.usercode.reader import read_code
 
@@ -181,7 +180,7 @@ def groups_of(asked: Asked, hosts: int) -> tuple[Group, ...]:
     while sum(counts) > max(hosts, len(counts)):
         counts[counts.index(max(counts))] -= 1
     names = [str(group.get("InstanceGroupName")) for group in request.groups]
-    return spec.groups_of((name, "local", count) for name, count in zip(names, counts, strict=True))
+    return groups.groups_of((name, "local", count) for name, count in zip(names, counts, strict=True))
 
 
 def _begins(value: str, beginning: str) -> bool:

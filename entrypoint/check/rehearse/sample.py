@@ -1,16 +1,31 @@
-"""Take a sample of each channel: the first records of its files, in proportion to their sizes."""
+"""Take a sample of each channel: the first records of its files, in proportion to their sizes.
 
+Files of TFRecord, RecordIO or lines are cut; other files are copied whole.
+"""
+
+import contextlib
+import gzip
+import io
 import json
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import IO, Any, Protocol
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.check.rehearse.cut_records import RecordKind, cut
+from entrypoint.base.python310 import StrEnum
 from entrypoint.check.rehearse.data_sources import DataFile, Origin
-from entrypoint.simulate.local_channels import ChannelMode, LocalChannel
+from entrypoint.simulate.local_channels import GZIP_MAGIC, LONGEST_RECORD, ChannelMode, LocalChannel
+from sagemaker_tf_data import recordio, tfrecord
+from sagemaker_tf_data.errors import DataError
 
 RECORDS = 2000
 MOST_BYTES = 512 << 20  # of a channel's sample: each host gets a copy
+HEAD_BYTES = 4096  # bytes that tell what a file is
+_BLOCK = 1 << 20
+BUFFER_BYTES = 1 << 16
+LONGEST_BYTES = 1 << 29  # bytes of a record
+_LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svmlight")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,3 +109,135 @@ def as_files(channel: LocalChannel) -> LocalChannel:
     manifest = channel.source.with_name(f"{channel.name}.manifest")
     manifest.write_text(json.dumps([{"prefix": f"{channel.source}/"}, *keys]))
     return replace(channel, source=manifest)
+
+
+# --- the records of one file ---
+
+
+class ByteSource(Protocol):
+    """Define what bytes are read from, in order: a file, a gzip file, the body of an object in S3."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class RecordKind(StrEnum):
+    """Name what a file consists of."""
+
+    TFRECORD = "TFRecord"
+    RECORDIO = "RecordIO"
+    LINES = "lines"
+    WHOLE = "whole files"
+
+
+def kind_of(name: str, head: bytes) -> RecordKind:
+    """Return a file's format by its first bytes, expanded if they are gzip; lines are recognised by the name."""
+    if head[:2] == GZIP_MAGIC:
+        try:
+            head = gzip.GzipFile(fileobj=io.BytesIO(head)).read1(HEAD_BYTES)
+        except (OSError, EOFError):
+            return RecordKind.WHOLE
+        name = name.lower().removesuffix(".gz").removesuffix(".gzip")
+    if head.startswith(recordio.WORD):
+        return RecordKind.RECORDIO
+    with contextlib.suppress(DataError, struct.error):  # it is no record, or too short for one
+        tfrecord.size(head)
+        return RecordKind.TFRECORD
+    return RecordKind.LINES if name.lower().endswith(_LINES) else RecordKind.WHOLE
+
+
+def cut(source: ByteSource, target: IO[bytes], name: str, most: int, room: int) -> tuple[RecordKind, int, int]:
+    """Copy the first `most` records, up to about `room` bytes; return (kind, records, bytes of the source).
+
+    A whole file is one record, of which little more than `room` bytes are copied. The copy of a compressed file is
+    compressed. ConfigError if a record is not whole.
+    """
+    head = io.BufferedReader(_Raw(source), BUFFER_BYTES)
+    kind = kind_of(name, head.peek()[:HEAD_BYTES])
+    if kind is RecordKind.WHOLE:
+        while room >= 0 and (block := head.read(_BLOCK)):
+            target.write(block)
+            room -= len(block)
+        return kind, 1, head.tell()
+    if head.peek()[:2] != GZIP_MAGIC:
+        records, size = _records(kind, head, target, most, room, name)
+        return kind, records, size
+    with gzip.GzipFile(fileobj=target, mode="wb") as packed:
+        unpacked = gzip.GzipFile(fileobj=head, mode="rb")
+        try:
+            records, _ = _records(kind, unpacked, packed, most, room, name)
+        except (OSError, EOFError) as problem:
+            raise ConfigError(f"{name} cannot be expanded: {problem}; wanted a complete gzip file") from None
+    return kind, records, head.tell()
+
+
+def _records(
+    kind: RecordKind, source: io.BufferedIOBase, target: IO[bytes] | gzip.GzipFile, most: int, room: int, name: str
+) -> tuple[int, int]:
+    """Copy records; return (their number, their bytes)."""
+    size = 0
+    for number in range(most):
+        if size > room:
+            return number, size
+        if kind is RecordKind.LINES:
+            record = source.readline()
+        else:
+            record = (_tfrecord if kind is RecordKind.TFRECORD else _recordio)(source, name, number)
+        if not record:
+            return number, size
+        target.write(record)
+        size += len(record)
+    return most, size
+
+
+def _tfrecord(source: ByteSource, name: str, number: int) -> bytes:
+    if not (header := source.read(tfrecord.HEADER)):
+        return b""
+    try:
+        size = tfrecord.size(header)
+    except (DataError, struct.error):
+        raise ConfigError(f"{name}: record {number} is not a TFRecord; wanted a complete file") from None
+    return header + _rest(source, size - len(header), name, number)
+
+
+def _recordio(source: ByteSource, name: str, number: int) -> bytes:
+    """Return the frames of one record, with their padding."""
+    frames = []
+    while header := source.read(8):
+        magic, word = struct.unpack("<II", header) if len(header) == 8 else (0, 0)
+        if magic != recordio.MAGIC:
+            raise ConfigError(f"{name}: record {number} is not RecordIO; wanted a complete file")
+        length = word & LONGEST_RECORD
+        content = _rest(source, length, name, number)
+        frames += [header, content, source.read(-length % 4)]
+        if word >> 29 not in (1, 2):
+            break
+    return b"".join(frames)
+
+
+def _rest(source: ByteSource, length: int, name: str, number: int) -> bytes:
+    content = source.read(length) if length <= LONGEST_BYTES else b""
+    if len(content) < length:
+        raise ConfigError(f"{name}: record {number} is cut off; wanted a complete file")
+    return content
+
+
+class _Raw(io.RawIOBase):
+    """Make a raw stream of a source, to look ahead at its first bytes and to read lines by io.BufferedReader."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill the whole buffer, unless the source ends."""
+        size = 0
+        while size < len(buffer) and (block := self._source.read(len(buffer) - size)):
+            buffer[size : size + len(block)] = block
+            size += len(block)
+        self._at += size
+        return size
+
+    def tell(self) -> int:
+        return self._at

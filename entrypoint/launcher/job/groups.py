@@ -1,7 +1,8 @@
 """Read the instance groups of a heterogeneous cluster, and decide which part each host takes in the job."""
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,31 @@ def _group(value: Any, path: Path) -> Group:
             f"{path} has {show(value)} in instance_groups; wanted objects with instance_group_name and a list of hosts"
         )
     return Group(name=name, instance_type=str(value.get("instance_type") or ""), hosts=tuple(hosts))
+
+
+def groups_of(counts: Iterable[tuple[str, str, int]]) -> tuple[Group, ...]:
+    """Return groups of algo-1, algo-2 and so on, given each one's name, instance type and number of hosts."""
+    names = (f"algo-{number}" for number in itertools.count(1))
+    return tuple(
+        Group(name=name, instance_type=type_, hosts=tuple(itertools.islice(names, count)))
+        for name, type_, count in counts
+    )
+
+
+def resource_config(host: str, groups: Sequence[Group]) -> dict[str, Any]:
+    """Return resourceconfig.json as SageMaker writes it on a host."""
+    own = next(group for group in groups if host in group.hosts)
+    return {
+        "current_host": host,
+        "current_instance_type": own.instance_type,
+        "current_group_name": own.name,
+        "hosts": sorted(name for group in groups for name in group.hosts),
+        "instance_groups": [
+            {"instance_group_name": each.name, "instance_type": each.instance_type, "hosts": list(each.hosts)}
+            for each in groups
+        ],
+        "network_interface_name": "eth0",
+    }
 
 
 def parts(

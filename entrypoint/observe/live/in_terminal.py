@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import ConfigError, printable
-from entrypoint.base.extras import imported
+from entrypoint.base.errors import ConfigError, imported, printable
 from entrypoint.base.wording import blamed, size
 from entrypoint.observe.live import serve
 from entrypoint.observe.live.view import View

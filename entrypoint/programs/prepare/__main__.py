@@ -5,25 +5,26 @@ line says what is wrong, and the exit code is 65 (78 if the image lacks a module
 comes first in sys.path, and with -P; or in a fork of the launcher, where host/fork.py does the same.
 """
 
+import contextlib
 import importlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
 import efa
-from code_files import read
-from findings import digest, digest_of_code, software, texts
+from code_files import digest, digest_of_code, read, texts
 from gpus import has_gpus, unused, visible
 from installing import install, is_package, module_of, modules_of
-from pins import installed as there
-from pins import numbers, pins
+from pins import Installed, changed, installed, numbers, pins
 from sources import check, fetch
 from unusable import Unusable, reason
 from variables import variables
 
+NAMED = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "numpy", "protobuf", "sagemaker-tf-entrypoint")
 OUR_PACKAGES = str(Path(__file__).parents[3])
 # Code with one of these words is parsed, to warn of what does not train.
 LOOKED_AT = ("tensorflow", "keras", "horovod", "smdistributed", "estimator", ".fit", "Strategy", "ClusterCoordinator")
@@ -55,7 +56,7 @@ def main() -> int:
             modules_of(program, code)  # raise before anything is installed
         several = len(task["resource_config"]["hosts"]) > 1
         files = [(name, without_comments(text)) for name, text in texts(code)]
-        fingerprints, before = (fingerprints_of(code), there()) if several else ({}, {})
+        fingerprints, before = (fingerprints_of(code), installed()) if several else ({}, {})
         install(program, code, replace=task["replace"], mode=task["mode"])
     except Unusable as wrong:
         print(wrong, flush=True)
@@ -68,14 +69,15 @@ def main() -> int:
     if lacking := lacks(task["modules"], path):
         print(lacking, flush=True)
         return CONFIG_ERROR
-    installed, other_mode = software(before) if several else {}, ""
+    here, other_mode = installed(), ""
+    fingerprints |= software(here, before) if several else {}
     given = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])
     unused_gpus = unused(gpus, instance_type, path)
     found = list[str]()
     if any(word in text for _, text in files for word in LOOKED_AT):
-        refused, found, other_mode = look_at(files, task, path, installed, gpus=0 if unused_gpus else visible(gpus))
+        refused, found, other_mode = look_at(files, task, path, here, gpus=0 if unused_gpus else visible(gpus))
         if refused:
             print(refused, flush=True)
             return CODE_ERROR
@@ -90,14 +92,14 @@ def main() -> int:
         "env": env,
         "module": module_of(program, code, path) if package else None,
         "flags": flags("\n".join(text for _, text in files)),
-        "fingerprints": {**fingerprints, **installed},
+        "fingerprints": fingerprints,
         "unused_gpus": unused_gpus,
         "other_mode": other_mode,
     }
     try:
         target = Path(task["result"])  # the supervisor reads it after we have ended well
         target.touch(mode=0o600)  # it may hold secrets
-        env.update(keep(task))
+        env.update(keep(task, here))
         target.write_text(json.dumps(result))
     except OSError as error:
         folder = target.parent
@@ -107,7 +109,7 @@ def main() -> int:
 
 
 def look_at(
-    files: list[tuple[str, str]], task: dict, path: list[str], installed: dict[str, str], *, gpus: int
+    files: list[tuple[str, str]], task: dict, path: list[str], here: Mapping[str, Installed], *, gpus: int
 ) -> tuple[str, list[str], str]:
     """Return why TensorFlow 1's names cannot be provided ("" if they can), and the coordinator's warnings.
 
@@ -126,12 +128,12 @@ def look_at(
     refused = tf1.refused(code, of_python, keras_2=keras_2) if shim else ""
     if refused or not task["is_coordinator"]:
         return refused, [], ""
-    known = installed or (software() if task["servers"] > 1 else {})
+    versions = [here[name].version for name in ("tensorflow", "tensorflow-cpu") if name in here]
     found = doubts(
         code,
         task["mode"] if len(task["resource_config"]["hosts"]) > 1 else "",
         task["ps_workers"],
-        known.get("tensorflow") or known.get("tensorflow-cpu", ""),
+        versions[0] if versions else "",
         os.environ,
         gpus=gpus,
         servers=task["servers"],
@@ -150,6 +152,21 @@ def fingerprints_of(code: Path) -> dict[str, str]:
     }
 
 
+def software(here: Mapping[str, Installed], before: Mapping[str, Installed]) -> dict[str, str]:
+    """Return versions of what a job consists of: Python, the packages that matter most, and the rest as one digest.
+
+    What requirements have installed is named in lines; `before` is what was there.
+    """
+    there = {name: each.version for name, each in here.items()}
+    found = {"Python": sys.version.split()[0]}
+    found |= {name: there.get(name, "") for name in NAMED}
+    found["installed by requirements"] = "\n".join(sorted(f"{name} {there[name]}" for name in changed(before, here)))
+    found["the set of Python packages"] = digest(json.dumps(sorted(there.items())))
+    with contextlib.suppress(OSError):
+        found["the set of Debian packages"] = digest(Path("/var/lib/dpkg/status").read_bytes())
+    return found
+
+
 def environment(task: dict, path: list[str]) -> dict[str, str]:
     """Return SM_* as sagemaker-training computes them, PYTHONPATH, and what SageMaker's TensorFlow images set beside.
 
@@ -162,13 +179,13 @@ def environment(task: dict, path: list[str]) -> dict[str, str]:
     return {**found, **unset, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def keep(task: dict) -> dict[str, str]:
+def keep(task: dict, here: Mapping[str, Installed]) -> dict[str, str]:
     """Return the variables by which the user's programs, their pip and their uv keep to what is installed.
 
     TensorFlow before 2.16 cannot use a dict of a tf.Module beside typing_extensions 4.6 or later on Python 3.11, but
     for the part of wrapt that is in Python.
     """
-    file, here = Path(task["result"]).with_name("constraints.txt"), there()
+    file = Path(task["result"]).with_name("constraints.txt")
     kept = pins(here, task["replace"])
     file.touch(mode=0o600)  # as every file of this folder
     file.write_text(kept.constraints)

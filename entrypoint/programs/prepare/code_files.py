@@ -1,6 +1,11 @@
-"""Find and read the files of the user's code: regular ones of some MB. A pipe or a device has no end."""
+"""Find and read the files of the user's code: regular ones of some MB. A pipe or a device has no end.
 
+Make digests of them, to compare between hosts.
+"""
+
+import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +16,8 @@ MOST_BYTES = 64 << 20  # of a file that Python or pip must read as a whole
 READ_BYTES = 4 << 20  # of a file that is searched for what it uses
 MOST_DEPTH = 100  # folders in one another; Python's own functions for trees call themselves for each
 DEPTH = f"wanted at most {MOST_DEPTH}"
+LEFT_BEHIND = re.compile(r"(^|/)(__pycache__|[^/]*\.egg-info)(/|$)")
+LARGE_BYTES = 16 << 20
 NULL = os.makedev(1, 3)  # /dev/null
 KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -65,6 +72,37 @@ def read(path: Path, encoding: str = "utf-8") -> str:
     if (size := path.stat().st_size) > MOST_BYTES:
         raise Unusable(f"{path} has {size >> 20} MB; wanted at most {MOST_BYTES >> 20}: data belong into a channel")
     return path.read_text(encoding, errors="replace")
+
+
+def texts(code: Path) -> Iterator[tuple[str, str]]:
+    """Yield each Python file, at most 2,000 of them: its name below `code`, and its text."""
+    for path in ending(code, ".py"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_size <= READ_BYTES:
+                yield str(path.relative_to(code)), path.read_text("utf-8", errors="replace")
+
+
+def digest_of_code(code: Path) -> str:
+    """Return 12 characters for the user's code as it was fetched: names and contents, not what running it leaves."""
+    import hashlib
+
+    whole = hashlib.sha256()
+    for path in sorted(Path(entry.path) for entry in below(code)):
+        inside = path.relative_to(code)
+        if not path.is_file() or inside.parts[0] in (".git", "build") or LEFT_BEHIND.search(str(inside)):
+            continue
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            whole.update(f"{inside}\0{size}\0".encode("utf-8", "surrogateescape"))
+            with path.open("rb") as file:  # of large files, most likely data, the size and the beginning
+                whole.update(file.read(LARGE_BYTES))
+    return whole.hexdigest()[:12]
+
+
+def digest(text: str | bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:12]
 
 
 def _folder(entry: os.DirEntry[str], follows: bool) -> tuple[int, int] | None:

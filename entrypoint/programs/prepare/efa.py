@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from libraries import loads
+from gpus import loads
 
 AMAZON = "0x1d0f"  # vendor of the device on the PCI bus
 PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so")  # aws-ofi-nccl, by which NCCL reaches libfabric

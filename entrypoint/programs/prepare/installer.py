@@ -24,9 +24,8 @@ from typing import IO, NamedTuple
 if (packages := str(Path(__file__).parents[3])) not in sys.path:  # as a program, on other images
     sys.path.append(packages)
 
-from codeartifact import index_of
 from pins import TENSORFLOWS, Installed, add_aliases, changed, installed, pins
-from pip_options import IN_FILES, OF_INDEX, PATIENCE, RUN_PIP, Uv, configured, for_uv
+from pip_options import IN_FILES, OF_INDEX, PATIENCE, RUN_PIP, Uv, configured, for_uv, index_of
 from refusals import built, of_build, of_own_build, of_pins, of_uv
 from unusable import Unusable, masked
 from wanted import Files, read

@@ -5,11 +5,14 @@ What uv has no word for is pip's own: pip then installs.
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from unusable import Unusable, missing, reason
 
 RUN_PIP = Path(__file__).parents[1] / "run_pip.py"
 IGNORED = {
@@ -22,6 +25,11 @@ OF_INDEX = {"index-url", "extra-index-url", "no-index", "trusted-host", "cert", 
 FALSE = ("0", "false", "no", "off", "n", "f", "")
 # So that a host without a network learns that within ten seconds.
 PATIENCE = {"UV_HTTP_RETRIES": "1", "UV_HTTP_CONNECT_TIMEOUT": "3"}
+ARN = re.compile(r"arn:[^:]+:codeartifact:(?P<region>[^:]+):(?P<owner>[^:]+):repository/(?P<domain>[^/]+)/(?P<name>.+)")
+PERMISSIONS = (
+    "wanted codeartifact:GetAuthorizationToken, codeartifact:GetRepositoryEndpoint, codeartifact:ReadFromRepository "
+    "and sts:GetServiceBearerToken for the job's execution role, and a network that leads to that service"
+)
 
 
 @dataclass
@@ -122,3 +130,25 @@ def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder
             case _ if name not in IGNORED:
                 return f"PIP_{name.upper().replace('-', '_')}"
     return uv
+
+
+def index_of(arn: str) -> str:
+    """Return the repository's URL for pip, with a token. sagemaker-training takes the same. Raise Unusable."""
+    try:
+        import boto3
+    except ImportError as error:
+        raise missing(error.name, "CA_REPOSITORY_ARN") from None
+    found = ARN.fullmatch(arn)
+    if not found:
+        raise Unusable(
+            f"CA_REPOSITORY_ARN is {arn!r}; wanted arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY"
+        )
+    domain = {"domain": found["domain"], "domainOwner": found["owner"]}
+    try:
+        client = boto3.client("codeartifact", region_name=found["region"])
+        token = client.get_authorization_token(**domain)["authorizationToken"]
+        endpoint = client.get_repository_endpoint(**domain, repository=found["name"], format="pypi")
+    except Exception as error:  # botocore has many kinds
+        raise Unusable(f"CA_REPOSITORY_ARN is set, and there is no index: {reason(error)}; {PERMISSIONS}") from None
+    scheme, _, rest = endpoint["repositoryEndpoint"].rstrip("/").partition("://")
+    return f"{scheme}://aws:{token}@{rest}/simple/"

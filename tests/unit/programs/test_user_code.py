@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 import archives
-import findings
+import code_files
 import installing
 import pytest
 import sources
@@ -331,11 +331,11 @@ def test_code_without_an_end_is_refused_at_once(place, tmp_path, make, copied, t
     """The folder is the job's source first, then its code folder, in which nothing is copied."""
     folder = write_files(tmp_path / "source", {"train.py": TRAIN})
     make(folder)
-    for said, work in ((copied, lambda: fetch(place, str(folder))), (there, lambda: list(findings.texts(folder)))):
+    for said, work in ((copied, lambda: fetch(place, str(folder))), (there, lambda: list(code_files.texts(folder)))):
         with pytest.raises(Unusable, match=said) if said else contextlib.nullcontext():
             work()
     with contextlib.suppress(Unusable):
-        findings.digest_of_code(folder)
+        code_files.digest_of_code(folder)
     subprocess.run(["rm", "-rf", folder], check=True)  # Python's own function calls itself for each folder
 
 
@@ -343,7 +343,7 @@ def test_links_to_the_null_device_are_empty_files(place, tmp_path):
     folder = write_files(tmp_path / "source", {"train.py": TRAIN})
     for name in (".bash_history", "local_settings.py", "local.sh"):
         (folder / name).symlink_to("/dev/null")
-    assert [name for name, _ in findings.texts(folder)] == ["local_settings.py", "train.py"]
+    assert [name for name, _ in code_files.texts(folder)] == ["local_settings.py", "train.py"]
     fetch(place, str(folder))
     assert {path.name: path.read_bytes() for path in (place / "code").iterdir()} == {
         "train.py": TRAIN, ".bash_history": b"", "local_settings.py": b"", "local.sh": b"",
@@ -362,8 +362,8 @@ def test_a_folder_that_cannot_be_read_or_is_gone_is_skipped(tmp_path, monkeypatc
 
     monkeypatch.setattr(os, "scandir", refusing)
     write_files(tmp_path, {"lost+found/a.py": "", "package/a.py": ""})
-    assert [name for name, _ in findings.texts(tmp_path)] == ["package/a.py"]
-    assert findings.digest_of_code(tmp_path)
+    assert [name for name, _ in code_files.texts(tmp_path)] == ["package/a.py"]
+    assert code_files.digest_of_code(tmp_path)
 
 
 @pytest.mark.parametrize("name, reads", [("pyproject.toml", installing.is_package), ("requirements.txt", wanted.read)])

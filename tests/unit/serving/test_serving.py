@@ -25,11 +25,10 @@ from werkzeug.test import Client
 
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode
 from entrypoint.serving.__main__ import _answer
-from entrypoint.serving.app import Service, make_app
+from entrypoint.serving.app import Memory, Service, cost, make_app
 from entrypoint.serving.bodies import read, unpacked
 from entrypoint.serving.front import Front, ModelThreads, connect
 from entrypoint.serving.http_server import Server, _RequestParser
-from entrypoint.serving.memory import Memory, cost
 from entrypoint.serving.model_process import _listen_to_handlers, work
 from entrypoint.serving.served_model import Declined, Signature, Tensor
 from entrypoint.serving.serving_config import Serving, find_model, free_memory, read_serving
