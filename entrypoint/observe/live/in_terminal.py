@@ -13,7 +13,7 @@ from typing import Any
 
 from entrypoint.base.errors import ConfigError, printable
 from entrypoint.base.extras import imported
-from entrypoint.base.wording import blamed, size
+from entrypoint.base.wording import size
 from entrypoint.observe.live import serve
 from entrypoint.observe.live.view import View
 from entrypoint.record import lines
@@ -168,7 +168,9 @@ def _drawn(state: Mapping[str, Any], width: int) -> Any:
     for row in _rows(state):
         table.add_row(*(Text(row[place]) for place in shown))
     apart = f"error: the hosts do not train together: {printable(found)}" if (found := state.get("apart")) else ""
-    red = [Text(words, style="bold red") for words in (_cause(state), apart) if words]
+    cause = (state["outcome"] or {}).get("cause")
+    failed = printable(lines.headline(cause)) if cause else ""
+    red = [Text(words, style="bold red") for words in (failed, apart) if words]
     return Group(Text(_headline(state), style="bold"), *red, Text(""), table, Text(""), Text(_said(state), style="dim"))
 
 
@@ -205,13 +207,6 @@ def _headline(state: Mapping[str, Any]) -> str:
     if progress["left"] is not None and not outcome and not state.get("silent"):
         words.append(f"{_time(progress['left'])} left at this pace")
     return printable(" · ".join(words))
-
-
-def _cause(state: Mapping[str, Any]) -> str:
-    cause = (state["outcome"] or {}).get("cause")
-    if not cause:
-        return ""
-    return printable(blamed(*(cause.get(part, "") for part in ("host", "process", "what", "error"))))
 
 
 def _of(process: Mapping[str, Any]) -> list[str]:
