@@ -109,7 +109,7 @@ def test_different_files_of_one_name_are_named_with_their_hosts(tmp_path):
         {"output/data/log": "a", "output/data/own-2": "x"},
         {"output/data/log": "b"},
     )
-    assert warning.startswith(f"/opt/ml/output/data/log: different on algo-1 and algo-3. {PACKED}")
+    assert warning.startswith(f"/opt/ml/output/data/log: different on algo-1, algo-3. {PACKED}")
 
 
 def test_many_collisions_are_one_warning(tmp_path):
