@@ -106,7 +106,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 def run_report(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
     from entrypoint.launcher.job.rules import parse_rules
-    from entrypoint.observe.report.html_page import ending_of
+    from entrypoint.observe.report.html_page import told_in
     from entrypoint.observe.report.make import make
     from entrypoint.record.find import find
 
@@ -128,8 +128,8 @@ def run_report(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
         lines = make(records, output, price, rules)
     except OSError as error:
         raise ConfigError(f"--output {output} cannot be written: {error}") from None
-    ending = ending_of(output)
-    for line in [*filter(None, [ending]), *(lines or ["No other problems found" if ending else "No problems found"])]:
+    ending = told_in(output, "ending")
+    for line in [*ending, *(lines or ["No other problems found" if ending else "No problems found"])]:
         print_coloured(line, environment, sys.stdout)
     print(f"report   {output}")
     return 0

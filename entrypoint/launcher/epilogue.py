@@ -65,5 +65,5 @@ def end_of_record(outcome: Outcome, supervisor: Supervisor | None, mask: Callabl
         there = [host for host in supervisor.facts.others if supervisor.facts.report_of(host).gone]
     elif supervisor and supervisor.facts.coordinator not in supervisor.facts.lost():
         there = [supervisor.facts.coordinator]
-    blamed = {"host": cause.host, "process": cause.process, "what": cause.what, "error": cause.error} if cause else None
+    blamed = {part: getattr(cause, part) for part in lines.CAUSE} if cause else None
     return lines.OutcomeLine(kind=str(masked.kind), exit_code=masked.exit_code, cause=blamed, there=there)

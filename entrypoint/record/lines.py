@@ -14,6 +14,7 @@ from types import UnionType
 from typing import Annotated, Any, ClassVar, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from entrypoint.base.values import Value, fresh, replace
+from entrypoint.base.wording import blamed
 
 WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 MOST_NUMBER = 1e20  # the most in an honest line; file systems without a limit report 8 EiB
@@ -213,6 +214,14 @@ class OutcomeLine(Line, positional=0):  # how the job ended
     exit_code: int
     cause: Mapping[str, str] | None  # `host`, `process`, `what` and `error`
     there: Sequence[str] = ()  # hosts whose last records are due, as they left in good order; a follower's coordinator
+
+
+CAUSE = ("host", "process", "what", "error")
+
+
+def headline(cause: Mapping[str, Any]) -> str:
+    """Return an outcome's cause in one line."""
+    return blamed(*(str(cause.get(part, "")) for part in CAUSE))
 
 
 # Lines that a restarted monitor needs; its launcher may send them twice.

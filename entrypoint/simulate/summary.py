@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.launcher.outcome.outcome import Exit
-from entrypoint.observe.report.html_page import ending_of, verdicts_of
+from entrypoint.observe.report.html_page import told_in
 from entrypoint.simulate.engine import last_line
 from entrypoint.simulate.tree import HostFolder
 
@@ -33,13 +33,13 @@ def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Se
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
-    verdicts = [words for folder in folders for words in verdicts_of(folder.report)]
+    verdicts = [words for folder in folders for words in told_in(folder.report, "verdict")]
     apart = [words.replace(APART, "error: ", 1) for words in verdicts if words.startswith(APART)]
     failed = [words for cause in _causes(folders, exits, reports) for words in (f"failed: {cause}", *_remedies(cause))]
     lines = ["", *apart, *failed, *([""] if apart or failed else [])]
     lines += [*(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
     # The causes say how a failed job ended.
-    ends = [] if failed else [words for folder in folders if (words := ending_of(folder.report))]
+    ends = [] if failed else [words for folder in folders for words in told_in(folder.report, "ending")]
     rest = [f"report: {words}" for words in [*ends, *verdicts] if not words.startswith(APART)]
     return "\n".join([*lines, *faults, *rest, *_places(folders)])
 

@@ -32,7 +32,7 @@ def test_different_files_of_one_name_are_named_with_their_hosts(hosts):
     job = hosts(3, code=SAVES)
     job.must_end(0)
     (warning,) = warnings(job)
-    assert warning.startswith("[algo-1] /opt/ml/model/1/saved_model.pb: different on algo-1, algo-2 and algo-3. ")
+    assert warning.startswith("[algo-1] /opt/ml/model/1/saved_model.pb: different on algo-1, algo-2, algo-3. ")
 
 
 def test_of_one_model_folder_for_all_hosts_nothing_is_said(hosts, tmp_path):

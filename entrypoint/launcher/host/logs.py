@@ -98,7 +98,9 @@ class Log:
     def tail(self, process: str) -> str:
         """Return the last output of a process, after the beginning of its last traceback: some thousand characters."""
         with self._lock:
-            unfinished = b"".join(self._end_of(p.unfinished) for p in self._pipes.values() if p.owner == process)
+            lines = [bytes(pipe.unfinished) for pipe in self._pipes.values() if pipe.owner == process]
+            # Masked before the cut: half a secret is not recognised.
+            unfinished = b"".join(self.secret.mask_bytes(line)[-LAST_BYTES:] for line in lines)
             return self._tails.get(process, Tail()).whole(unfinished).decode("utf-8", "replace")
 
     def drain(self, process: str | None = None) -> None:
@@ -249,10 +251,6 @@ class Log:
         pipe.since, pipe.grown = time.monotonic(), False
         if text := sure.strip(b"\r"):
             self._write_labelled(pipe, text + b"\n")
-
-    def _end_of(self, unfinished: bytearray) -> bytes:
-        """Return the end of a possibly very long line, masked before the cut: half a secret is not recognised."""
-        return self.secret.mask_bytes(bytes(unfinished))[-LAST_BYTES:]
 
     # --- writing ---
 

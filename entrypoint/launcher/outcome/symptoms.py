@@ -105,11 +105,6 @@ def reads_like_symptom(name: str, message: str) -> bool:
     return bool(by_name or _TEXTS.search(message))
 
 
-def broke_off(error: str) -> bool:
-    """Return whether an error shows that an open connection broke off, so that another process has surely ended."""
-    return bool(_BROKE_OFF.search(error.partition(THEN)[0]))
-
-
 def peer_ended(error: str, details: str = "") -> bool:
     """Return whether a framework says in its error, or below it, that another process of the job has ended."""
     below = [line for line in details.splitlines() if not MILD.search(line)]
@@ -123,7 +118,8 @@ def out_of_step(error: str) -> bool:
 
 def lost_contact(error: str) -> bool:
     """Return whether an error shows that contact with another process was lost, for whatever reason."""
-    return bool(broke_off(error) or peer_ended(error) or _STATUS.search(error.partition(THEN)[0]))
+    first = error.partition(THEN)[0]
+    return bool(_BROKE_OFF.search(first) or peer_ended(first) or _STATUS.search(first))
 
 
 class Banner(NamedTuple):

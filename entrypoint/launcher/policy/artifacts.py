@@ -8,6 +8,7 @@ same files there, so nothing is reported.
 from collections.abc import Iterator, Mapping
 
 from entrypoint.base.values import Value
+from entrypoint.base.wording import listed
 
 MODEL, DATA = "model", "output/data"  # below /opt/ml
 SHOWN = 3  # names in a message
@@ -49,9 +50,9 @@ def warnings(left: Mapping[str, Artifacts | None]) -> Iterator[str]:
     lost, hosts = _collisions(known)
     if lost:
         yield (
-            f"{_few([f'/opt/ml/{path}' for path in lost])}: different on {_few(hosts)}. SageMaker packs the folders of "
-            "all hosts into one archive and keeps one file of each name: save on one host, or put the host's name into "
-            "the file's"
+            f"{listed([_readable(f'/opt/ml/{path}') for path in lost], SHOWN)}: different on {listed(hosts, SHOWN)}. "
+            "SageMaker packs the folders of all hosts into one archive and keeps one file of each name: save on one "
+            "host, or put the host's name into the file's"
         )
 
 
@@ -81,13 +82,6 @@ def _collisions(left: Mapping[str, Artifacts]) -> tuple[list[str], list[str]]:
             if file.differs(known):
                 paths[file.path] = hosts[before] = hosts[host] = None
     return sorted(paths), [host for host in left if host in hosts]
-
-
-def _few(names: list[str]) -> str:
-    shown = [_readable(name) for name in names[:SHOWN]]
-    if len(names) > SHOWN:
-        shown.append(f"{len(names) - SHOWN} more")
-    return " and ".join([*([", ".join(shown[:-1])] if shown[:-1] else []), shown[-1]])
 
 
 def _readable(name: str) -> str:

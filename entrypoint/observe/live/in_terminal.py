@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError, imported, printable
-from entrypoint.base.wording import blamed, size
+from entrypoint.base.wording import size
 from entrypoint.observe.live import serve
 from entrypoint.observe.live.view import View
 from entrypoint.record import lines
@@ -24,7 +24,7 @@ AGAIN_SECONDS = 1.0  # seconds between two looks
 FIRST_SECONDS = 8.0  # seconds until the first state has to be there: the monitor writes it when it looks next
 SHOWN = (
     lines.HostLine, lines.ProcessLine, lines.EndedLine, lines.PhaseLine, lines.SampleLine, lines.Metric, lines.Lines,
-    lines.Still, lines.Said, lines.OutcomeLine,
+    lines.Still, lines.Said, lines.Distributed, lines.OutcomeLine,
 )  # fmt: skip
 WIDE = 110  # columns of a terminal, from which all columns of the table have room
 PATIENCE_SECONDS = 5.0  # seconds for an answer
@@ -56,31 +56,17 @@ def source(where: str, environment: Mapping[str, str]) -> Source:
             f"{folder} is not a folder; wanted the output folder of `entrypoint local`, or http://HOST:PORT"
         )
     job = _Folder(sorted(folder.glob("*/ml/output/data/record")) or [folder])
-    return lambda: _state(job.state, f"{folder / serve.STATE} shows no job")
+    return lambda: _state(job.state, f"{folder} shows no job")
 
 
 class _Folder:
-    """Get the state of a job of this machine: while it runs from its monitor, and otherwise from its records."""
+    """Get the state of a job of this machine from its records."""
 
     def __init__(self, folders: list[Path]) -> None:
-        self._folders, self._until = folders, time.monotonic() + FIRST_SECONDS
-        self._oldest = lines.now() - AGAIN_SECONDS
-        self._view, self._tails = View(), dict[Path, RecordTail]()
+        self._folders, self._view, self._tails = folders, View(), dict[Path, RecordTail]()
 
     def state(self) -> bytes:
-        """Return the state as JSON; `{}` while the monitor, which writes it on request, may yet do so."""
-        # The host that shows the job has the file, maybe of an earlier look; any of them before it does.
-        shows = next((folder for folder in self._folders if (folder / serve.STATE).exists()), self._folders[0])
-        text = serve.state(shows)
-        if found := json.loads(text):
-            written = (shows / serve.STATE).stat().st_mtime
-            if found["outcome"] or written > max(self._oldest, lines.now() - serve.STILL_WATCHED_SECONDS):
-                return text
-        of_records = self._of_records()
-        is_over = of_records.get("outcome") or time.monotonic() > self._until
-        return json.dumps(of_records if is_over else {}).encode()
-
-    def _of_records(self) -> dict[str, Any]:
+        """Return the state as JSON; `{}` if there is no record yet."""
         view = self._view
         largest: dict[str, Path] = {}  # the coordinator has the records of all hosts, unless it was lost
         for path in (path for folder in self._folders for path in folder.glob(f"*{ENDING}")):
@@ -92,9 +78,12 @@ class _Folder:
                     view.note(name.removesuffix(ENDING), line)
         state = view.state(view.last)
         state["outcome"] = state["outcome"] or view.others
-        # Without a fresh state from the monitor a job may run all the same, as long as its records grow.
+        record = largest.get(f"{state['coordinator']}{ENDING}")
+        if record and not state["outcome"]:
+            serve.state(record.parent)  # the monitors write every second while somebody looks
+        # A job without an outcome runs as long as its records grow.
         silent = not state["outcome"] and not 0 <= lines.now() - view.last < lines.ALIVE_SECONDS
-        return {**state, "silent": silent} if state["hosts"] else {}
+        return json.dumps({**state, "silent": silent} if state["hosts"] else {}).encode()
 
 
 def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
@@ -167,7 +156,9 @@ def _drawn(state: Mapping[str, Any], width: int) -> Any:
     for row in _rows(state):
         table.add_row(*(Text(row[place]) for place in shown))
     apart = f"error: the hosts do not train together: {printable(found)}" if (found := state.get("apart")) else ""
-    red = [Text(words, style="bold red") for words in (_cause(state), apart) if words]
+    cause = (state["outcome"] or {}).get("cause")
+    failed = printable(lines.headline(cause)) if cause else ""
+    red = [Text(words, style="bold red") for words in (failed, apart) if words]
     return Group(Text(_headline(state), style="bold"), *red, Text(""), table, Text(""), Text(_said(state), style="dim"))
 
 
@@ -204,13 +195,6 @@ def _headline(state: Mapping[str, Any]) -> str:
     if progress["left"] is not None and not outcome and not state.get("silent"):
         words.append(f"{_time(progress['left'])} left at this pace")
     return printable(" · ".join(words))
-
-
-def _cause(state: Mapping[str, Any]) -> str:
-    cause = (state["outcome"] or {}).get("cause")
-    if not cause:
-        return ""
-    return printable(blamed(*(cause.get(part, "") for part in ("host", "process", "what", "error"))))
 
 
 def _of(process: Mapping[str, Any]) -> list[str]:

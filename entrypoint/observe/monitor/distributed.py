@@ -50,7 +50,7 @@ class Together:
         self._steps: dict[tuple[str, str, bool], list[float]] = {}  # (host, process, seen) -> [last, since the begin]
         self._epochs: dict[Who, tuple[float, float, float]] = {}  # first and last epoch, and their number
         self._models: dict[Who, TrainedModel] = {}
-        self._model = TrainedModel()
+        self.model = TrainedModel()  # what is known of it on all hosts
         self._reduced, self._often = 0.0, 0
         self._to: dict[tuple[str, str], float] = {}  # (host, peer) -> bytes exchanged, as the host has counted them
         self._needed = steps
@@ -84,7 +84,7 @@ class Together:
         self._steps = {who: known for who, known in self._steps.items() if who[0] != host}
         self._epochs = {}
         self._models = {who: model for who, model in self._models.items() if who[0] != host}
-        self._model = of_all(self._models.values())
+        self.model = of_all(self._models.values())
         self._to = {pair: sent for pair, sent in self._to.items() if host not in pair}
 
     def _begin(self, at: float) -> None:
@@ -111,19 +111,19 @@ class Together:
             own = max((taken for who, (_, taken) in self._steps.items() if who[0] == host), default=0.0)
             steps = own or max((taken for _, taken in self._steps.values()), default=0.0)
             seen.seconds += seconds
-            seen.advance(steps, self._model)
+            seen.advance(steps, self.model)
 
     def _note_model(self, at: float, host: str, process: str, model: TrainedModel) -> None:
         model = of_all([model, self._models.get((host, process), model)])
         self._models[host, process] = model
-        self._model = of_all([self._model, model])
+        self.model = of_all([self.model, model])
         if model.weights:
             self._hosts[host].trains = True
             self._begin(at)
         if model.steps:
             self._count(host, process, model.steps, seen=True)
-        if self._reduced == 0.0 or model.reduced - self._reduced >= max(1.0, self._model.dense / 2):
-            self._often += bool(self._reduced) and self._model.asks_for_weights
+        if self._reduced == 0.0 or model.reduced - self._reduced >= max(1.0, self.model.dense / 2):
+            self._often += bool(self._reduced) and self.model.asks_for_weights
             self._reduced = model.reduced
 
     def _note_metrics(self, at: float, host: str, process: str, metrics: Mapping[str, float]) -> None:
@@ -150,16 +150,16 @@ class Together:
             return None
         hosts = self._hosts.values()
         often = self._often >= OFTEN and all(seen.bytes for seen in hosts)
-        if self._begun and (often or all(seen.is_together(self._model) for seen in hosts)):
+        if self._begun and (often or all(seen.is_together(self.model) for seen in hosts)):
             self.judged, after = True, " after all" if self._said is False else ""
             self._said = True
-            return True, f"distributed: yes{after}: {traffic.yes(self._hosts, self._model)}"
+            return True, f"distributed: yes{after}: {traffic.yes(self._hosts, self.model)}"
         if self._said is None and (alone := self._alone(1)):
             self._said = False
-            return False, f"distributed: NO: {traffic.no(self._hosts, self._model, alone)}"
+            return False, f"distributed: NO: {traffic.no(self._hosts, self.model, alone)}"
         if self._said is None and not self._said_unclear and self._is_unclear():
             self._said_unclear = True
-            return None, f"distributed: unclear: {traffic.unclear(self._hosts, self._model, self._begun)}"
+            return None, f"distributed: unclear: {traffic.unclear(self._hosts, self.model, self._begun)}"
         return None
 
     def at_end(self) -> tuple[bool, str] | None:
@@ -173,17 +173,12 @@ class Together:
         alone = [host for host in trained if self._hosts[host].was_alone(models[host], self._unseen)]
         rest = [self._hosts[host] for host in trained if host not in alone]
         # One that is quiet, or whose traffic cannot be judged, may have trained alone as well, or with those.
-        unsure = any(seen.is_blind or seen.missed or seen.is_idle(self._model) for seen in rest)
+        unsure = any(seen.is_blind or seen.missed or seen.is_idle(self.model) for seen in rest)
         proven = not unsure or all(models[host].leaves_strategy for host in alone)
         if not (alone and proven) or (len(trained) < 2 and not self._is_shared):
             return None
         self._said = False
         return False, f"distributed: NO: {traffic.no(self._hosts, models[alone[0]], alone, self._unseen)}"
-
-    @property
-    def model(self) -> TrainedModel:
-        """Return what is known of the model on all hosts."""
-        return self._model
 
     @property
     def is_proven(self) -> bool:
@@ -200,15 +195,15 @@ class Together:
             return []
         in_first = [first == last and of != 1 for first, last, of in self._epochs.values()]
         needed = self._needed * times * (FIRST_EPOCH if any(in_first) and all(in_first) else 1)
-        alone = [name for name, seen in self._hosts.items() if seen.is_alone(self._model, needed)]
-        long = any(self._hosts[name].is_alone(self._model, 2 * needed) for name in alone)
+        alone = [name for name, seen in self._hosts.items() if seen.is_alone(self.model, needed)]
+        long = any(self._hosts[name].is_alone(self.model, 2 * needed) for name in alone)
         rest = [seen for name, seen in self._hosts.items() if name not in alone]
         # Other hosts' records come some seconds later; but a host that only waits may never be recognised.
-        unsure = any(seen.is_idle(self._model) or seen.has_only_scalars(self._model) for seen in rest)
+        unsure = any(seen.is_idle(self.model) or seen.has_only_scalars(self.model) for seen in rest)
         return alone if long or not unsure else []
 
     def _is_unclear(self) -> bool:
-        hosts, model = self._hosts.values(), self._model
+        hosts, model = self._hosts.values(), self.model
         if not self._begun:
             return all(seen.ran >= SLOW_SECONDS and seen.worked >= WORKED for seen in hosts)
         # Who is quiet, or has had only one or two large exchanges, may turn out to train alone.

@@ -6,6 +6,7 @@ processes show whether a thread computes, or waits busily in Open MPI, NCCL or C
 
 from collections.abc import Mapping
 
+from entrypoint.base.wording import listed
 from entrypoint.observe.monitor.wait_sites import WORKS, Doing, Stand
 from entrypoint.record import lines
 
@@ -73,9 +74,8 @@ def in_words(stands: Mapping[Who, Stand], stall: lines.Stalled) -> str:
     groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
     said = []
     for place, whos in groups:
-        names = ", ".join(f"{process} on {host}" for host, process in whos[:4])
-        more = f" and {len(whos) - 4} more" if len(whos) > 4 else ""
-        said.append(f"{names}{more} {'is' if len(whos) == 1 else 'are'} in {place}")
+        names = listed([f"{process} on {host}" for host, process in whos], 4)
+        said.append(f"{names} {'is' if len(whos) == 1 else 'are'} in {place}")
     if len(groups) > 1 and len(groups[-1][1]) > 1:
         place, who = groups[-1]
         said[-1] = f"the other {len(who)} wait in {place}"

@@ -64,11 +64,11 @@ def _is_short(value: Any) -> bool:
 def channels(job: Job) -> dict[str, ChannelFacts]:
     """Return {channel: its mode and distribution, files and bytes}; "more" if not all were counted."""
     found: dict[str, ChannelFacts] = {}
-    for name, told in job.input_data_config.items():
-        mode = str(told.get("TrainingInputMode", ""))
-        found[name] = {"mode": mode, "distribution": str(told.get("S3DistributionType", ""))}
-        if mode != InputMode.PIPE:
-            found[name].update(count_files(job.paths.base / "input/data" / name))
+    for channel in job.channels.all:
+        facts: ChannelFacts = {"mode": str(channel.mode), "distribution": str(channel.distribution)}
+        if channel.mode is not InputMode.PIPE:
+            facts.update(count_files(job.paths.input_data / channel.name))
+        found[channel.name] = facts
     return found
 
 

@@ -46,7 +46,7 @@ class HostUsage:
 
     def look(self) -> HostUse:
         found: HostUse = {"cpu": self._processor_time(), "memory": self._memory_used()}
-        events = _first_of(self._memory, "memory.events", "memory.oom_control")
+        events = read(self._memory, "memory.events", "memory.oom_control")
         if killed := self._since("oom", _number("oom_kill", events)):
             found["oom"] = int(killed)
         with contextlib.suppress(OSError, ValueError, IndexError):  # some kernels do not count them
@@ -73,7 +73,7 @@ class HostUsage:
         """Return [user, system, waiting for disks, stolen, throttled], in seconds."""
         # user, nice, system, idle, waiting for disks, two kinds of interrupts, stolen
         times = [int(word) / _TICKS for word in contents("/proc/stat").split(None, 9)[1:9]]
-        told = _first_of(self._cpu, "cpu.stat")
+        told = read(self._cpu, "cpu.stat")
         if "usage_usec" in told:  # version 2 counts the container alone; version 1 keeps that elsewhere, in ticks
             user, system = (1e-6 * _number(name, told) for name in ("user_usec", "system_usec"))
         else:
@@ -84,8 +84,8 @@ class HostUsage:
 
     def _memory_used(self) -> list[int]:
         """Return [anonymous, page cache, what counts against the limit], in bytes."""
-        told = _first_of(self._memory, "memory.stat")
-        used = _first_of(self._memory, "memory.current", "memory.usage_in_bytes").split()
+        told = read(self._memory, "memory.stat")
+        used = read(self._memory, "memory.current", "memory.usage_in_bytes").split()
         if told and used:
             anonymous, cache = _number("anon|total_rss", told), _number("file|total_cache", told)
             return [int(anonymous), int(cache), int(used[0])]
@@ -108,14 +108,6 @@ class HostUsage:
 def _folder(controller: str, *names: str) -> Path:
     """Return the folder of this host's group that has one of these files; one without files if there is none."""
     return next((folder for folder, *_ in groups(controller) if read(folder, *names)), Path("/nonexistent"))
-
-
-def _first_of(folder: Path, *names: str) -> str:
-    """Return the content of the first of these files that can be read: each version of control groups has its own."""
-    for name in names:
-        with contextlib.suppress(OSError):
-            return contents(f"{folder}/{name}").decode()
-    return ""
 
 
 def _lines(path: str) -> list[str]:
@@ -160,9 +152,9 @@ class Sampling:
         self.processes = ProcessUsage()
         self.exchange = Exchange(job.cluster, (job.settings.control_port, job.settings.ssh_port))
         self._pipes = {
-            name: str(job.paths.base / "input/data" / name)
-            for name, channel in job.input_data_config.items()
-            if str(channel.get("TrainingInputMode", "")) == InputMode.PIPE
+            channel.name: str(job.paths.input_data / channel.name)
+            for channel in job.channels.all
+            if channel.mode is InputMode.PIPE
         }
         self._looked = time.monotonic()
         self._host.look()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from entrypoint.base.values import Value
+from entrypoint.base.wording import listed
 
 Who = tuple[str, str]  # host, process
 MOST = 1e15  # limit of every number in a message
@@ -133,8 +134,9 @@ class WeightSums:
             if self._said is None and self._differ >= IN_A_ROW:
                 self._said = False
                 shown = [f"{process} on {host} {norm:.6g}" for (host, process), (norm, _) in sorted(told.items())]
-                norms = ", ".join(shown[:6]) + (f" and {len(shown) - 6} more" if len(shown) > 6 else "")
-                words = f"weights differ {IN_A_ROW} times in a row, now after step {step}: their norm is {norms}"
+                words = (
+                    f"weights differ {IN_A_ROW} times in a row, now after step {step}: their norm is {listed(shown, 6)}"
+                )
                 return False, f"distributed: NO: {words}"
         return None
 

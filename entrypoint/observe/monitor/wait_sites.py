@@ -10,9 +10,8 @@ from entrypoint.base.values import Value
 from entrypoint.observe.monitor.threads import WAITERS
 
 WORKS = 0.2  # CPUs: less than this is waiting
-OURS = "entrypoint-looks-on"  # the thread of programs/on_path/; no script waits for it
 LOOKS_ON = "/entrypoint_looks_on.py"  # the module of programs/on_path/
-OUR_THREAD = "entrypoint-looks-on"  # its thread
+OUR_THREAD = "entrypoint-looks-on"  # its thread; no script waits for it
 # Wrappers around functions of libraries, which a user has not called: ours, TensorFlow's and Keras's.
 _AROUND = (LOOKS_ON, "/utils/traceback_utils.py", "/util/traceback_utils.py", "/util/dispatch.py")
 # Our programs, which stand around the user's, are in site-packages in our own image only.
@@ -163,7 +162,7 @@ def _thread_left(pid: int, look: StackLook) -> str:
     """Name the thread that has not ended, and where it stands."""
     for thread in look.stacks:
         own = next(filter(_is_own, thread["frames"]), None)
-        if thread["os_thread_id"] != pid and own and thread["thread_name"] != OURS:
+        if thread["os_thread_id"] != pid and own and thread["thread_name"] != OUR_THREAD:
             return f"its thread {thread['thread_name'] or thread['os_thread_id']} in {_place(own)}"
     return "a thread of its own"
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from entrypoint.base.errors import FAULT, ConfigError, printable
-from entrypoint.base.wording import blamed
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts
@@ -103,8 +102,7 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
     for name in sorted(records.keys() - known.keys()):
         print(f"{name}: its record does not say what its job was")
     if (end := _outcome(known)) and (cause := end.cause):
-        what = blamed(*(str(cause.get(part, "")) for part in ("host", "process", "what", "error")))
-        print(printable(f"{_in_words(end)}: {what}") + "\n")
+        print(printable(f"{_in_words(end)}: {lines.headline(cause)}") + "\n")
     played = {name: play(recorded) for name, recorded in known.items() if only in (None, name)}
     narrators = {name: Narrator() for name in played}
     rows = [(at, name, step) for name, each in played.items() for at, step in each.steps]

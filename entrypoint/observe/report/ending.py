@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.severity import Severity
-from entrypoint.base.wording import blamed, duration, listed
-from entrypoint.observe.report.host_figures import CAUSE
+from entrypoint.base.wording import duration, listed
 from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.record import lines
 
@@ -53,8 +52,9 @@ def ending(job: JobRecord) -> Ending | None:
     asked = min((at for host in job.hosts for at, phase in host.phases if phase == "stopping"), default=None)
     if outcome["kind"] == "failed":
         cause = outcome["cause"]
-        what = blamed(*(cause[key] for key in CAUSE)) if cause else f"exit code {outcome['code']}"
-        output = _output(job, cause["host"], cause["process"]) if cause else ()
+        what = lines.headline(cause) if cause else f"exit code {outcome['code']}"
+        outputs = {(host.name, name): lines for host in job.hosts for name, lines in host.output.items()}
+        output = outputs.get((cause["host"], cause["process"]), ()) if cause else ()
         where = f"what {cause['process']} printed last, in the log of {cause['host']}" if cause else "the logs"
         own = cause and cause["process"] != PREPARE and "exit code" in cause["what"]  # a program chose that code
         advice = f"see {where}" if own else _ADVICE.get(outcome["code"], f"see {where}")
@@ -109,7 +109,3 @@ def _unknown(job: JobRecord) -> Ending:
         f"{lost}{missing}",
         advice="launchers were killed, machines lost, or the records cut short: see SageMaker's status and the logs",
     )
-
-
-def _output(job: JobRecord, host: str, process: str) -> tuple[str, ...]:
-    return next((each.output.get(process, ()) for each in job.hosts if each.name == host), ())

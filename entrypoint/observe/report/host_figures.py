@@ -15,7 +15,6 @@ SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_LOGGED, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
 MOST_OUTPUT, MOST_WIDTH = 40, 1000  # last lines of a process, and characters of each
-CAUSE = ("host", "process", "what", "error")
 LONGEST = 60 * 86_400.0  # seconds that a job can take; a later time is wrong
 _CPU: list[Key] = [("cpu", state) for state in ("user", "system", "disks", "stolen", "throttled")]
 _MEMORY: list[Key] = [("memory", part) for part in ("programs", "cache", "counted")]
@@ -163,7 +162,7 @@ class HostFigures:
                 since = max(0.0, line.since - self.zero)
                 self.apart = {"since": since, **words} if line.together is False else None
             case lines.OutcomeLine(cause=cause):
-                blamed = {key: text(cause.get(key, ""), 4000) for key in CAUSE} if cause else None
+                blamed = {key: text(cause.get(key, ""), 4000) for key in lines.CAUSE} if cause else None
                 self.outcome = {"kind": text(line.kind, 40), "code": int(line.exit_code), "cause": blamed}
 
     def _take_sample(self, at: float, line: lines.SampleLine) -> None:

@@ -52,17 +52,11 @@ def line_of(verdict: dict[str, Any]) -> str:
     return "".join(c if c.isprintable() else " " for c in line)[:1000]
 
 
-def ending_of(page: Path) -> str:
-    """Return from a page's head how the job ended; "" if it has succeeded, or there is no page."""
-    return next(iter(_of_head(page, "ending")), "")
+def told_in(page: Path, name: str) -> list[str]:
+    """Return from a page's head its worst verdicts ("verdict"), or how the job ended ("ending"), unless it succeeded.
 
-
-def verdicts_of(page: Path) -> list[str]:
-    """Return the worst verdicts from a page's head; [] if it has none or does not exist."""
-    return _of_head(page, "verdict")
-
-
-def _of_head(page: Path, name: str) -> list[str]:
+    Return [] if there is no page.
+    """
     try:
         with page.open(encoding="utf-8", errors="replace") as file:
             head = file.read(MOST_HEAD)

@@ -9,14 +9,14 @@ from entrypoint.observe.report.content import content
 from entrypoint.observe.report.ending import ending
 from entrypoint.observe.report.html_page import line_of, render
 from entrypoint.observe.report.job_record import JobRecord, gather
-from entrypoint.observe.report.rules import inputs, resources, steps
+from entrypoint.observe.report.rules import resources, steps
 from entrypoint.observe.report.rules.judging import Verdict, worst_first
 
 Check = Callable[[JobRecord, float], Iterator[Verdict]]
 _ALL: tuple[Check, ...] = (
-    steps.apart, inputs.input_bound, resources.cpu_starved, resources.gpu_starved, resources.memory, steps.straggler,
+    steps.apart, resources.input_bound, resources.cpu_starved, resources.gpu_starved, resources.memory, steps.straggler,
     resources.ps_unbalanced, steps.loss, steps.step_growth, steps.checkpoint, resources.disk, resources.network,
-    inputs.small_files, steps.idle,
+    resources.small_files, steps.idle,
 )  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}  # a rule has the name of its function
 

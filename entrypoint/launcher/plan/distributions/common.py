@@ -92,7 +92,7 @@ def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
 
 
 def _servers_of_gpus(job: Job, rows: Sequence[ProcessSpec]) -> int:
-    """Return how many parameter servers a chief uses that may see GPUs; parts.py may hide the GPUs from it."""
+    """Return how many parameter servers a chief uses that may see GPUs; planner.py may hide the GPUs from it."""
     chief = next((row.host for row in rows if row.role is Role.CHIEF), "")
     hides = job.settings.ps_workers is PsProgram.SERVER and job.settings.pin_gpus is not When.NEVER
     if hides and any(row.role is Role.WORKER and row.host == chief for row in rows):

@@ -112,7 +112,7 @@ COLLISIONS = {
     # what each host leaves: the beginnings of the warnings
     "a file that differs on the third of three": (
         [SAVED | {"output/data/log": "a"}, {"output/data/log": "a", "output/data/own": "x"}, {"output/data/log": "b"}],
-        [f"/opt/ml/output/data/log: different on algo-1 and algo-3. {PACKED}"]),
+        [f"/opt/ml/output/data/log: different on algo-1, algo-3. {PACKED}"]),
     "many files that differ on many hosts": (
         MANY,
         ["/opt/ml/model/1/saved_model.pb, /opt/ml/model/2/saved_model.pb, /opt/ml/model/3/saved_model.pb and 6 more: "

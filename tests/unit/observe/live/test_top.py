@@ -1,7 +1,5 @@
 """Test that `entrypoint top` reports what is wrong with its address."""
 
-import json
-import os
 import re
 import socket
 import threading
@@ -12,24 +10,7 @@ from proxies import proxy
 from records import BEGAN, HostRecord, write
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.observe.live import in_terminal
 from entrypoint.observe.live.in_terminal import show, source
-from entrypoint.observe.live.serve import STATE
-from entrypoint.observe.live.view import View
-from entrypoint.record.lines import line_of
-
-
-@pytest.fixture
-def shown(tmp_path, capsys):
-    """Return a function that returns what is shown of a job whose records or state are in a folder."""
-
-    def shown(view: View | None = None, at: float = 130.0) -> str:
-        if view:
-            (tmp_path / STATE).write_text(json.dumps(view.state(at)))
-        assert show(source(str(tmp_path), {}), once=True) == 0
-        return capsys.readouterr().out
-
-    return shown
 
 
 @pytest.mark.parametrize(
@@ -40,6 +21,7 @@ def shown(tmp_path, capsys):
         b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n["job"]',
         b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}',
         b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"hosts": 5}',
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"[" * 5000,
     ],
 )
 def test_an_answer_of_another_service_is_refused(answer: bytes) -> None:
@@ -74,34 +56,29 @@ def test_an_impossible_address_is_refused() -> None:
         source("http://localhost:abc", {})()
 
 
-def test_that_the_hosts_train_apart_is_in_red(shown, monkeypatch):
+def test_that_the_hosts_train_apart_is_in_red(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    view = View()
-    view.note("algo-1", line_of(["distributed", 120.0, False, {"words": "every host trains alone", "advice": "a"}]))
-    view.note("algo-1", line_of(["outcome", 130.0, {"kind": "succeeded", "exit_code": 0, "cause": None}]))
-    assert "\x1b[1;31merror: the hosts do not train together: every host trains alone: a" in shown(view)
+    record = _record("algo-1")
+    record.add("distributed", 39, False, {"words": "every host trains alone", "advice": "a"})
+    record.ends(40)
+    assert show(source(str(write(tmp_path, record)), {}), once=True) == 0
+    out = capsys.readouterr().out
+    assert "\x1b[1;31merror: the hosts do not train together: every host trains alone: a" in out
 
 
-def test_what_a_job_says_is_no_command_to_the_terminal(shown):
-    view, bad = View(), "\x9b31m\x1b]0;owned\x07\u202e\ud800"
-    about = {"job": f"job{bad}", "mode": bad, "hosts": ["algo-1"], "coordinator": "algo-1", "cpus": 4}
-    view.note("algo-1", line_of(["host", 1.0, about]))
-    view.note("algo-1", line_of(["phase", 1.0, f"running{bad}"]))
-    view.note("algo-1", line_of(["process", 1.0, f"script{bad}", {"role": "script"}]))
-    view.note("algo-1", line_of(["metric", 1.0, f"script{bad}", {f"loss{bad}": 1.0}]))
-    view.note("algo-1", line_of(["process", 1.0, "ps", {"role": "ps"}]))
-    view.note("algo-1", line_of(["lines", 1.0, "ps", [f"line{bad}"]]))
-    view.note("algo-1", line_of(["said", 1.0, f"said{bad}"]))
-    out = shown(view, 2.0)
-    assert all(character.isprintable() for character in out if character != "\n")
-    assert "\\x9b31m\\x1b]0;owned" in out
-
-
-@pytest.mark.parametrize("text", ["{", "[1]", '{"hosts": {}}', "[" * 5000])
-def test_a_malformed_state_is_refused(tmp_path, text):
-    (tmp_path / STATE).write_text(text)
-    with pytest.raises(ConfigError, match="shows no job"):
-        source(str(tmp_path), {})()
+def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
+    bad = "\x9b31m\x1b]0;owned\x07\u202e\ud800"
+    record = HostRecord(job=f"job{bad}", mode=bad)
+    record.add("phase", 1, f"running{bad}")
+    record.add("process", 1, f"script{bad}", {"role": "script"})
+    record.add("metric", 1, f"script{bad}", {f"loss{bad}": 1.0})
+    record.add("process", 1, "ps", {"role": "ps"})
+    record.add("lines", 1, "ps", [f"line{bad}"])
+    record.add("said", 1, f"said{bad}")
+    assert show(source(str(write(tmp_path, record)), {}), once=True) == 0
+    shown = capsys.readouterr().out
+    assert all(character.isprintable() for character in shown if character != "\n")
+    assert "\\x9b31m\\x1b]0;owned" in shown
 
 
 def _record(name: str, **about: object) -> HostRecord:
@@ -111,40 +88,37 @@ def _record(name: str, **about: object) -> HostRecord:
     return record
 
 
-@pytest.mark.parametrize("left", [True, False], ids=["state of an earlier look", "no state"])
 @pytest.mark.parametrize("outcome_of", ["algo-1", "algo-2"], ids=["coordinator", "the other, as it was lost"])
-def test_of_an_ended_job_it_shows_when_and_how(tmp_path, shown, monkeypatch, left, outcome_of):
+def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, outcome_of):
     monkeypatch.setenv("COLUMNS", "80")
-    folder, view = tmp_path / "algo-1/ml/output/data/record", View()
+    folder = tmp_path / "algo-1/ml/output/data/record"
     cause = {"host": "algo-2", "process": "worker/1", "what": "exit code 1", "error": "ValueError: bad batch"}
     records = [_record("algo-1"), _record("algo-2")]
     next(record for record in records if record.name == outcome_of).ends(40, "failed", 1, cause)
     write(folder, *records)
-    if left:
-        view.note("algo-1", line_of(["host", BEGAN, {"job": "my-job", "mode": "mwms"}]))
-        (folder / STATE).write_text(json.dumps(view.state(BEGAN + 39)))
-        os.utime(folder / STATE, (time.time() - 5, time.time() - 5))
-    out = shown()
+    assert show(source(str(tmp_path), {}), once=True) == 0
+    shown = capsys.readouterr().out
     ended = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 40))
-    assert out.startswith(f"my-job · mode mwms · failed at {ended} after 40 s, exit code 1\n")
-    assert "algo-2 worker/1 (exit code 1): ValueError: bad batch\n" in out
+    assert shown.startswith(f"my-job · mode mwms · failed at {ended} after 40 s, exit code 1\n")
+    assert "algo-2 worker/1 (exit code 1): ValueError: bad batch\n" in shown
 
 
 @pytest.mark.parametrize("age, runs", [(30, True), (90, False)])
-def test_without_the_monitors_state_the_age_of_the_records_decides(age, runs, tmp_path, shown, monkeypatch):
-    monkeypatch.setattr(in_terminal, "FIRST_SECONDS", 0.1)
+def test_age_of_records_shows_whether_a_job_runs(age, runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("entrypoint.record.lines.now", lambda: BEGAN + 39 + age)
     write(tmp_path, _record("algo-1"))
+    assert show(source(str(tmp_path), {}), once=True) == 0
     last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 39))
     gone = f"no end in its records since {last}, 0:01:30 h ago: it may have been killed; it ran for 39 s"
-    first = " ".join(shown().split("host", 1)[0].split())
+    first = " ".join(capsys.readouterr().out.split("host", 1)[0].split())
     assert first == f"my-job · mode mwms · {'running for 39 s' if runs else gone}"
 
 
-def test_a_narrow_terminal_breaks_no_number(tmp_path, shown, monkeypatch):
+def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     record = _record("algo-1")
     record.sample(38, programs=12.3e9, processes={"worker/0": {"cpu": 3.25, "memory": 12_300_000_000}}, net=[99, 10**7])
     record.ends(40)
     write(tmp_path, record)
-    assert re.search(r"worker/0 +3\.25 +12\.3 GB +step=30", shown())
+    assert show(source(str(tmp_path), {}), once=True) == 0
+    assert re.search(r"worker/0 +3\.25 +12\.3 GB +step=30", capsys.readouterr().out)

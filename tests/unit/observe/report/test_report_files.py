@@ -16,7 +16,7 @@ from records import HostRecord, trained, write
 from entrypoint.cli import main
 from entrypoint.observe.monitor import reporting
 from entrypoint.observe.monitor.record_header import count_files
-from entrypoint.observe.report.html_page import as_script, ending_of, verdicts_of
+from entrypoint.observe.report.html_page import as_script, told_in
 from entrypoint.observe.report.make import make
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 ]]>"
@@ -135,9 +135,9 @@ class TestPage:
 
     def test_the_worst_verdicts_can_be_read_from_its_head(self, tmp_path):
         lines = make({"algo-1": trained(sample=ILL).data}, tmp_path / "report.html")
-        assert lines == verdicts_of(tmp_path / "report.html")
+        assert lines == told_in(tmp_path / "report.html", "verdict")
         assert lines[0].startswith("warning: disk: algo-1: 5 GB of 100 GB are free at the end (5 %); keep fewer")
-        assert verdicts_of(tmp_path / "none.html") == []
+        assert told_in(tmp_path / "none.html", "verdict") == []
 
     def test_a_line_of_a_verdict_is_one_line(self, tmp_path):
         channels = {"a\x1b[31m\nb": {"files": 10**6, "bytes": 10}}
@@ -159,7 +159,7 @@ class TestCommand:
         out = command(write(tmp_path / "record", *records()))[1].splitlines()
         line = next((line for line in out if re.match(wanted, line)), "")
         assert line, out
-        assert out[0] == ending_of(Path("report.html")) and (line == out[0] or name == "unknown")
+        assert out[:1] == told_in(Path("report.html"), "ending") and (line == out[0] or name == "unknown")
 
     def test_the_last_output_of_who_failed_first_is_on_the_page(self, command, tmp_path):
         first, second = of_worker(), of_worker("algo-2")
