@@ -159,8 +159,8 @@ def results() -> dict[str, dict[str, str | float]]:
 HEAD = """# Libraries that were tried
 
 Which libraries train in which image ([lines](image.md#which-tensorflow)), in the versions that a `requirements.txt`
-with their name installs there: [what stays at its version](user-code.md#requirements-and-pip). {trained} of {all} train on at
-least one line.
+with their name installs there: [what stays at its version](user-code.md#requirements-and-pip).
+{trained} of {all} train on at least one line.
 
 - **Tests.** Each is used by a script of `tests/zoo/scripts` on two hosts in containers of the image: the loss falls,
   the replicas agree, and the saved model loads. Models are small, with random weights, and data are made on the spot.
