@@ -68,9 +68,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--image", required=True, metavar="URI", help="in ECR, in the job's region")
     add("--role", required=True, metavar="ARN", help="of the role that the jobs get")
     add("--yes", action="store_true", help="submit the jobs, which costs money")
-    add("--dry-run", action="store_true", help="print cost, rights and requests, and call nothing of AWS")
+    add("--dry-run", action="store_true", help="print the cost and the cases, and call nothing of AWS")
+    add("--requests", action="store_true", help="with --dry-run: print rights and requests as JSON, and nothing else")
     add("--policy", action="store_true", help="print the IAM policies of role and caller as JSON, and nothing else")
-    add("--region", help="default: that of your AWS configuration")
+    add("--region", help="default: that of the image, or of your AWS configuration")
     add("--profile", help="of your AWS configuration")
     add("--bucket", help="for code, data and output; default: sagemaker-REGION-ACCOUNT, which the SDKs use")
     add("--instance-type", default="ml.m5.large", metavar="TYPE", help="default: ml.m5.large")
@@ -91,6 +92,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--subnets and --security-groups: wanted both or neither")
     if not ROLE.fullmatch(args.role):
         parser.error(f"--role {args.role}: wanted an ARN, such as arn:aws:iam::123456789012:role/Training")
+    if args.requests and not args.dry_run:
+        parser.error("--requests: wanted --dry-run with it")
     if args.at_once < 2:
         parser.error(f"--at-once {args.at_once}: wanted at least 2, as each job has two hosts")
     return args
@@ -119,13 +122,17 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(both, indent=1))
         return 0
     words, dollars = bound(cases, where, region, dict(args.price))
-    if args.dry_run:
+    if args.requests:
         requests = [request(case, where) for case in cases if not case.sdk]
         print(json.dumps({"rights": both, "requests": requests}, indent=1))
-    print(f"{len(cases)} jobs of two hosts each in {region}: {words}", file=sys.stderr)
+        return 0
+    print(f"{len(cases)} jobs of two hosts each in {region}: {words}", file=None if args.dry_run else sys.stderr)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     if args.dry_run:
+        width = max(len(case.name) for case in cases)
+        print(*(f"  {case.name:<{width}}  {case.shows}" for case in cases), sep="\n")
+        print("nothing was submitted: --yes submits these jobs, --dry-run --requests prints their requests and rights")
         return 0
     if args.budget is not None and (dollars is None or dollars > args.budget):
         raise ValueError(f"the bound is {words}; wanted at most ${args.budget:g}: name fewer cases, or pass --price")
@@ -203,10 +210,10 @@ def region_of(args: argparse.Namespace) -> str:
     """Return the region of the jobs. Raise ValueError if there is none, or the image is in another."""
     import boto3
 
-    found = args.region or boto3.session.Session(profile_name=args.profile).region_name
+    of_image = REGION_OF_IMAGE.match(args.image)
+    found = args.region or (of_image and of_image[1]) or boto3.session.Session(profile_name=args.profile).region_name
     if not found:
         raise ValueError("found no region; wanted --region, or one in your AWS configuration")
-    of_image = REGION_OF_IMAGE.match(args.image)
     if of_image and of_image[1] != found:
         raise ValueError(f"the image is in {of_image[1]}, the jobs would be in {found}; wanted the same region")
     return str(found)

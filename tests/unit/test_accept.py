@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from accept import pages, rights
-from accept.__main__ import bound
+from accept.__main__ import bound, main
 from accept.account import explained
 from accept.beliefs import compare
 from accept.cases import CASES, chosen
@@ -170,6 +170,20 @@ def test_bound_of_the_cost_is_that_of_the_documents():
     words, dollars = bound(cases, WHERE, "eu-west-1", {})
     assert dollars is None and "wanted --price TYPE=USD for ml.m5.large in eu-west-1" in words
     assert bound(cases, WHERE, "eu-west-1", {"ml.m5.large": 0.0})[1] == 0
+
+
+def test_dry_run_begins_with_the_cost_in_the_region_of_the_image(monkeypatch, capsys):
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    asks = ["--image", IMAGE, "--role", ROLE, "--dry-run"]
+    assert main([*asks, "single", "raises"]) == 0
+    first, *cases, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("2 jobs of two hosts each in eu-west-1: at most ")
+    assert [case.split()[0] for case in cases] == ["single", "raises"] and "--requests prints" in last
+    assert main([*asks, "--requests", "single"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["requests"]) == 1
+    assert main([*asks, "--region", "us-east-1"]) == 2
+    assert "the image is in eu-west-1, the jobs would be in us-east-1" in capsys.readouterr().err
 
 
 def test_case_brings_the_one_that_it_needs():
