@@ -55,7 +55,7 @@ make_venv() {
     if [[ -f $CONSTRAINTS ]]; then pinned=(-c "$CONSTRAINTS"); fi
     printf 'making .venv with %s; TensorFlow is some 200 MB to download\n' "$("$python" -V)"
     "$python" -m venv "$VENV"
-    "$VENV/bin/python" -m pip install -q --disable-pip-version-check ${pinned[@]+"${pinned[@]}"} -e "$HERE[tensorflow,monitor,tools]"
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check ${pinned[@]+"${pinned[@]}"} -e "$HERE[tensorflow,monitor,tools]" pytest
     say_what_mpi_needs
     fingerprint >"$VENV/.stamp-examples"
 }

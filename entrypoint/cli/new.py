@@ -3,7 +3,9 @@
 import argparse
 import importlib.util
 import json
+import shutil
 import string
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -57,11 +59,16 @@ def run_new(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     lines += [f"  {path:<28}{purpose}" for path, (_, purpose) in sources.items()]
     installed = all(importlib.util.find_spec(name) for name in MODES[args.mode])
     engine = "" if installed else f" --engine docker --image {words['image']}"
+    activate = Path(sys.executable).with_name("activate")
+    is_active = activate.parent == Path(shutil.which("entrypoint", path=environment.get("PATH")) or "").parent
     lines += [
         "next, in this folder:",
+        *([] if is_active or not activate.exists() else [f"  . {activate}     # has entrypoint and pytest"]),
         f"  entrypoint local src/train.py {words['options']}{engine}",
         "  python -m pytest",
-        "  python submit.py --image IMAGE --role ROLE     # first: entrypoint doctor submit.py",
+        "  python -m venv .venv && .venv/bin/pip install -r requirements-submit.txt     # SageMaker's SDK",
+        "  entrypoint doctor submit.py --python .venv/bin/python",
+        "  .venv/bin/python submit.py --image IMAGE --role ROLE",
     ]
     print("\n".join(lines))
     return 0

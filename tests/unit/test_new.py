@@ -134,7 +134,11 @@ def test_new_prints_files_and_next_commands(tmp_path, capsys):
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in FILES)
     assert "entrypoint local src/train.py --hosts 2 --mode ps --env=ENTRYPOINT_PS_WORKERS=server" in out
-    assert "python -m pytest" in out and "python submit.py" in out
+    assert "\n  python -m pytest\n" in out and "\n  .venv/bin/python submit.py --image IMAGE" in out
+    activates = f"  . {TOOLS}/activate"
+    assert activates in out, "entrypoint is not on PATH"
+    assert main.run(["new", str(tmp_path / "again")], {"PATH": str(TOOLS)}) == 0
+    assert activates not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
