@@ -34,6 +34,14 @@ def job_of_four(**about) -> dict[str, HostRecord]:
         )  # fmt: skip
         for second in range(125, 180) if number else ():
             record.sample(second)
+        given = {"sagemaker_program": "train.py", "lr": 0.1, "layers": [64, 32], "extra": None}
+        record.add("described", 1, {"base": "/opt/ml", "resourceconfig": {}, "inputdataconfig": {}, "hyperparameters":
+                                    given, "environment": {}, "open_mpi": 4})  # fmt: skip
+        installed = "\n".join(["pandas 2.1.4", "tqdm 4.66"])
+        versions = [["the code", "e30f56"], ["tensorflow", "2.14.1"], ["horovod", ""],
+                    ["installed by requirements", installed]]  # fmt: skip
+        record.add("decided", 2, {"number": 1, "began": 0, "at": 0, "actions": [], "quiet": [], "dropped": 0, "events":
+                                  [["Prepared", {"flags": [], "fingerprints": versions}]]})  # fmt: skip
         record.add("mark", 60, f"rank {number}", {"what": "checkpoint", "seconds": 8})
         record.add("mark", 90, f"rank {number}", {"what": "evaluation", "seconds": 12})
         record.add("said", 5, f"rank {number} started, pid 17")
@@ -77,6 +85,10 @@ def test_the_page_shows_every_part_at_each_width_and_in_each_scheme(browser, tmp
     assert all(name in timeline for name in ("algo-1", "algo-4", "rank 3"))
     bill = words_of(shown.dom, "bill")
     assert re.search(r"All \S+ (min|s|h).* 100 % \$0\.\d+", bill) and "of that idle" in bill
+    request = words_of(shown.dom, "request")
+    assert "lr 0.1 layers [64, 32] extra Software" in request and "sagemaker_program" not in request
+    assert "tensorflow 2.14.1 pandas 2.1.4 tqdm 4.66" in request and not re.search("horovod|e30f56", request)
+    assert "by step" in words_of(shown.dom, "training")
     assert {"Steps", "loss"} <= set(re.findall(r"<h3>(\w+)<", shown.dom))
     use = words_of(shown.dom, "use")
     assert all(name in use for name in ("CPUs", "Memory", "GPUs", "Network", "Pipes of channels", "Free on the disk"))

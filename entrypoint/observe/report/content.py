@@ -18,6 +18,7 @@ MOST_METRICS, MOST_LINES = 8, 16  # metrics that are plotted, and processes of e
 MOST_PROCESSES = 64  # with twice as many, no process has columns of its own CPUs and memory
 MOST_LOGGED, MOST_LOGGED_BYTES, MOST_STACKS = 1500, 400_000, 400_000
 MOST_SPANS = 20_000
+MOST_LISTED = 300  # packages that requirements have installed
 NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_seconds", "steps_per_second"}
 
 
@@ -35,6 +36,8 @@ def content(
             "seconds": digits(job.seconds), "outcome": job.outcome, "missing": len(job.missing),
             "instances": sorted({(host.about.instance_type or "")[:60] for host in job.hosts} - {""})[:5],
         },
+        "hyperparameters": list(job.coordinator.hyperparameters.items()) if job.coordinator else [],
+        "versions": _versions(job),
         "ending": ended and {**asdict(ended), "severity": str(ended.severity), "line": ended.line},
         "notes": job.notes[:200],
         "rules": {name: value for name, value in job.rules.items() if math.isfinite(value)},
@@ -53,6 +56,14 @@ def content(
         "stacks": _stacks(job),
         "bill": _bill(job, price),
     }  # fmt: skip
+
+
+def _versions(job: JobRecord) -> list[list[str]]:
+    """Return [what, version] of the software of the coordinator's programs; digests are left out."""
+    found = job.coordinator.software if job.coordinator else {}
+    kept = {name: version for name, version in found.items() if not name.startswith("the ") and "." not in name}
+    installed = kept.pop("installed by requirements", "")
+    return [*map(list, kept.items()), *([line.partition(" ")[::2] for line in installed.splitlines()[:MOST_LISTED]])]
 
 
 def digits(value: float | None) -> float | int | None:
@@ -186,6 +197,7 @@ def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str
                 "host": index[host.name],
                 "process": process.name,
                 "values": _words(process.metrics[name].in_pieces(job.width, count), 6),
+                "steps": _words(process.steps.in_pieces(job.width, count), 9) if len(process.steps) > 1 else None,
             }
             for host, process in reporters[name][:MOST_LINES]
         ]

@@ -6,7 +6,9 @@ A record may be cut, broken or malicious: lines that do not fit are counted and 
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import OUTSIDE
+from entrypoint.launcher.job.params import PREFIX
 from entrypoint.observe.report.columns import Columns, Key, Series
 from entrypoint.record import lines
 from entrypoint.record.read import batches, parsed, text, texts_of
@@ -14,6 +16,7 @@ from entrypoint.record.read import batches, parsed, text, texts_of
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_LOGGED, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
+MOST_NAMED = 200  # hyperparameters, and versions
 MOST_OUTPUT, MOST_WIDTH = 40, 1000  # last lines of a process, and characters of each
 LONGEST = 60 * 86_400.0  # seconds that a job can take; a later time is wrong
 _CPU: list[Key] = [("cpu", state) for state in ("user", "system", "disks", "stolen", "throttled")]
@@ -83,6 +86,8 @@ class HostFigures:
     output: dict[str, tuple[str, ...]] = field(default_factory=dict)  # last lines of each process
     outcome: dict[str, Any] | None = None
     apart: dict[str, Any] | None = None  # since when the job's hosts trained apart, and what is missing
+    hyperparameters: dict[str, str] = field(default_factory=dict)  # the script's, as its arguments
+    software: dict[str, str] = field(default_factory=dict)  # versions, and digests of what has none
     unused_gpus: str = ""  # why its TensorFlow cannot use its GPUs
     held_at_first: dict[str, float] = field(default_factory=dict)  # GPU -> used share of its memory in the first sample
     oom: int = 0
@@ -150,6 +155,11 @@ class HostFigures:
                 for event, *values in line.call["events"]:
                     if event == "Prepared" and values:
                         self.unused_gpus = text(values[0].get("unused_gpus", ""), 600)
+                        found = values[0].get("fingerprints", ())[:MOST_NAMED]
+                        self.software = {text(name): text(version, 20_000) for name, version in found if version}
+            case lines.DescribedLine(hyperparameters=given):
+                users = [(name, value) for name, value in given.items() if not name.startswith(PREFIX)][:MOST_NAMED]
+                self.hyperparameters = {text(name): text(params.arguments({name: value})[-1]) for name, value in users}
             case lines.Stacks() if len(self.stacks) < MOST_STACKS:
                 words = {key: text(getattr(line, key), 20_000) for key in line.named}
                 self.stacks.append({"at": at, "process": text(line.process), **words})

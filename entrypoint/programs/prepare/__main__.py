@@ -56,7 +56,7 @@ def main() -> int:
             modules_of(program, code)  # raise before anything is installed
         several = len(task["resource_config"]["hosts"]) > 1
         files = [(name, without_comments(text)) for name, text in texts(code)]
-        fingerprints, before = (fingerprints_of(code), installed()) if several else ({}, {})
+        fingerprints, before = fingerprints_of(code) if several else {}, installed()
         install(program, code, replace=task["replace"], mode=task["mode"])
     except Unusable as wrong:
         print(wrong, flush=True)
@@ -70,7 +70,7 @@ def main() -> int:
         print(lacking, flush=True)
         return CONFIG_ERROR
     here, other_mode = installed(), ""
-    fingerprints |= software(here, before) if several else {}
+    fingerprints |= software(here, before)
     given = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])

@@ -9,7 +9,7 @@
     for (const name of Object.keys(host.columns)) host.columns[name] = unpack(host.columns[name]);
     for (const process of host.processes) [process.cpu, process.memory] = [unpack(process.cpu), unpack(process.memory)];
   }
-  for (const line of [...data.rates, ...data.metrics.flatMap(metric => metric.lines)]) line.values = unpack(line.values);
+  for (const line of [...data.rates, ...data.metrics.flatMap(metric => metric.lines)]) [line.values, line.steps] = [unpack(line.values), unpack(line.steps)];
 
   // ---- words, numbers, elements ----
 
@@ -108,7 +108,7 @@
         el("b", {}, cause ? `${who}: ${cause.what}` : `${ending.text[0].toUpperCase()}${ending.text.slice(1)}.`), cause && cause.error ? el("pre", { tabindex: 0 }, cause.error) : null,
         ending && ending.before ? el("p", {}, `Before: ${ending.before}.`) : null,
         ending ? el("p", {}, el("b", {}, "What to do: "), `${ending.advice}.`) : null,
-        output.length ? el("details", {}, el("summary", {}, "What it printed last"), el("pre", { tabindex: 0 }, output.join("\n"))) : null));
+        output.length ? el("details", {}, el("summary", {}, output.some(line => line.startsWith("Traceback")) ? "Traceback, and what it printed last" : "What it printed last"), el("pre", { tabindex: 0 }, output.join("\n"))) : null));
     }
     const cpus = hosts.reduce((sum, host) => sum + host.cpus, 0), gpus = hosts.reduce((sum, host) => sum + host.gpus, 0);
     const mode = { ps: "parameter servers", mwms: "multi-worker mirrored", mpi: "MPI, Horovod", jax: "JAX", single: "" }[job.mode] ?? job.mode;
@@ -205,6 +205,14 @@
     if (hosts.length > 1) at("bill").append(el("details", {}, el("summary", {}, "By host"), el("div", { class: "scroll wide", tabindex: 0 }, by)));
   }
 
+  /** What the script was given, and on what it ran. */
+  function request() {
+    const table = (heads, rows) => el("div", { class: "scroll" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...heads.map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value))))));
+    const tables = [[["Hyperparameter", "Value"], data.hyperparameters], [["Software", "Version"], data.versions]].filter(([, rows]) => rows.length);
+    if (!tables.length) return hide("request");
+    at("request").append(el("div", { class: "two" }, ...tables.map(([heads, rows]) => table(heads, rows))));
+  }
+
   // ---- plots ----
 
   const LINES = ["blue", "orange", "green", "pink", "sky", "red", "yellow", "grey"];
@@ -218,7 +226,7 @@
 
   const SUMMARY = { mean: meanOf, last: values => values[values.length - 1], peak: values => Math.max(...values) }; // what a legend shows of a line
   /** A plot: series are {name, values, colour}; stacked ones lie one on another. If none of them changes, figures. */
-  function plot([figures, into], title, unit, series, { stacked = false, range = null, rest = "mean" } = {}) {
+  function plot([figures, into], title, unit, series, { stacked = false, range = null, rest = "mean", steps = null } = {}) {
     series = series.filter(each => seen(each.values));
     if (!series.length) return;
     const heading = el("h3", {}, title, unit ? el("span", {}, `  ${unit}`) : null);
@@ -236,15 +244,15 @@
     into.append(box);
     const axis = { stroke: () => css("ink-2"), grid: { stroke: () => css("grid"), width: 1 }, ticks: { stroke: () => css("grid"), size: 4 }, font: "11px system-ui, sans-serif" };
     const made = new uPlot({
-      width: 480, height: HIGH, cursor: { sync: { key: "t" }, points: { show: !stacked } },
+      width: 480, height: HIGH, cursor: { sync: { key: steps ? "step" : "t" }, points: { show: !stacked } },
       legend: { live: true }, padding: [8, 20, 0, 0],
-      scales: { x: { time: false, range: [0, job.seconds || 1] }, y: { range: range || ((_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1]) } },
-      axes: [{ ...axis, size: 26, space: 64, incrs: STEPS, values: (_, ticks, __, ___, step) => ticks.map(t => tick(t, step)) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
-      series: [{ label: "time", value: (_, t) => t === null ? "" : `at ${clock(t)}` }, ...order.map(number => ({
+      scales: { x: { time: false, range: steps ? [0, steps[steps.length - 1] || 1] : [0, job.seconds || 1] }, y: { range: range || ((_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1]) } },
+      axes: [steps ? { ...axis, size: 26, space: 64, values: (_, ticks) => ticks.map(short) } : { ...axis, size: 26, space: 64, incrs: STEPS, values: (_, ticks, __, ___, step) => ticks.map(t => tick(t, step)) }, { ...axis, size: 50, values: (_, ticks) => ticks.map(short) }],
+      series: [{ label: steps ? "step" : "time", value: (_, t) => t === null ? "" : steps ? `at step ${short(t)}` : `at ${clock(t)}` }, ...order.map(number => ({
         label: series[number].name, spanGaps: true, width: stacked ? 0 : 1.5, stroke: () => css(series[number].colour), points: { show: known(raw[number]).length < 3 },
         fill: stacked ? () => css(series[number].colour) : undefined, value: (_, __, ___, i) => i === null || i === undefined ? `${rest} ${short(+SUMMARY[rest](known(raw[number])).toPrecision(3))}` : short(raw[number][i]),
       }))],
-    }, [times, ...order.map(number => drawn[number])], box);
+    }, [steps || times, ...order.map(number => drawn[number])], box);
     plots.push([made, box]);
   }
   /** Make plots as wide as their places: these change with the window, and as others come beside them; on paper, style does it. */
@@ -260,10 +268,20 @@
     all = all.filter(([, values]) => seen(values));
     if (all.length > LINES.length) {
       const sorted = all.map(each => [meanOf(known(each[1])), each]).sort((a, b) => a[0] - b[0]).map(pair => pair[1]), high = sorted[sorted.length - 1];
-      const middle = times.map((_, i) => { const values = known(all.map(each => each[1][i])).sort((a, b) => a - b); return values.length ? values[(values.length - 1) >> 1] : null; });
+      const middle = all[0][1].map((_, i) => { const values = known(all.map(each => each[1][i])).sort((a, b) => a - b); return values.length ? values[(values.length - 1) >> 1] : null; });
       all = [[`lowest: ${sorted[0][0]}`, sorted[0][1]], [`highest: ${high[0]}`, high[1]], [`median of ${all.length}`, middle]];
     }
     return all.map(([name, values], number) => ({ name, values, colour: LINES[number] }));
+  }
+  /** Take away the plots of a place, before others are drawn there. */
+  function clear(box) {
+    plots.splice(0, plots.length, ...plots.filter(([made, where]) => { const goes = box[1].contains(where); if (goes) made.destroy(); return !goes; }));
+    box.forEach(place => place.replaceChildren());
+  }
+  /** The [piece of time, step] of a line's values, if its steps rise from one to the next; null if they do not. */
+  function rising(line) {
+    const found = line.steps ? line.values.map((value, piece) => [piece, line.steps[piece], value]).filter(([, step, value]) => step !== null && value !== null) : [];
+    return found.length > 1 && found.every(([, step], number) => !number || step > found[number - 1][1]) ? found : null;
   }
   /** The places of figures and of plots in a section; empty ones take no room. */
   const places = () => [el("div", { class: "figures" }), el("div", { class: "plots" })];
@@ -286,8 +304,7 @@
     at("use").append(el("div", { class: "controls" }, el("label", { for: "host" }, "Host"), choice), ...box);
     const CPU = [["user", "green"], ["system", "blue"], ["disks", "orange"], ["stolen", "red"], ["throttled", "pink"]];
     const draw = () => {
-      plots.splice(0, plots.length, ...plots.filter(([made, where]) => { const goes = box[1].contains(where); if (goes) made.destroy(); return !goes; }));
-      box.forEach(place => place.replaceChildren());
+      clear(box);
       const column = (host, name) => host.seen ? host.columns[name] || zeros().map((zero, i) => i < host.seen[0] || i > host.seen[1] ? null : zero) : null;
       if (choice.value === "compare") {
         const each = (title, unit, value) => plot(box, title, unit, lines(hosts.map(host => [host.name, value(host)])));
@@ -327,15 +344,24 @@
   }
 
   function training() {
-    const box = places();
+    const box = places(), choice = el("select", { id: "over" }, ...["step", "time"].map(over => el("option", { value: over }, `by ${over}`)));
+    const bySteps = data.metrics.map(metric => metric.lines.length && rising(metric.lines[0]));
+    if (bySteps.some(Boolean)) at("training").append(el("div", { class: "controls" }, el("label", { for: "over" }, "Metrics"), choice));
     at("training").append(...box);
     const name = line => hosts.length > 1 ? `${line.process} ${hosts[line.host].name}` : line.process;
-    plot(box, "Steps", "a second", lines(data.rates.map(line => [name(line), line.values])));
-    for (const metric of data.metrics) {
-      const low = (_, low, high) => { const room = (high - low || Math.abs(high) || 1) * 0.08; return [low >= 0 && low < (high - low) ? 0 : low - room, high + room]; };
-      const more = metric.processes > metric.lines.length ? `the first ${metric.lines.length} of ${metric.processes} processes` : "";
-      plot(box, metric.name, more, lines(metric.lines.map(line => [name(line), line.values])), { range: low, rest: "last" });
-    }
+    const draw = () => {
+      clear(box);
+      plot(box, "Steps", "a second", lines(data.rates.map(line => [name(line), line.values])));
+      data.metrics.forEach((metric, number) => {
+        const kept = choice.value === "step" && bySteps[number]; // the pieces of time in which its first process is a step further
+        const values = line => kept ? kept.map(([piece]) => line.values[piece]) : line.values;
+        const low = (_, low, high) => { const room = (high - low || Math.abs(high) || 1) * 0.08; return [low >= 0 && low < (high - low) ? 0 : low - room, high + room]; };
+        const more = metric.processes > metric.lines.length ? `the first ${metric.lines.length} of ${metric.processes} processes` : "";
+        plot(box, metric.name, more, lines(metric.lines.map(line => [name(line), values(line)])), { range: low, rest: "last", steps: kept && kept.map(([, step]) => step) });
+      });
+    };
+    choice.addEventListener("change", () => { draw(); fit(); });
+    draw();
     if (box.every(place => !place.hasChildNodes())) hide("training");
   }
 
@@ -403,7 +429,7 @@
     at("log").append(el("div", { class: "log", tabindex: 0, role: "group", "aria-label": "Lines of the launcher" }, ...data.said.map(([t, host, words]) => el("div", { class: /^(error|warning)|failed|lost|killed/.test(words) ? "bad" : "" }, el("i", {}, clock(t)), " ", el("b", {}, hosts[host].name), ` ${words}`))));
   }
 
-  for (const part of [header, verdicts, stacks, timeline, bill, training, pace, utilisation, traffic, channels, log]) part();
+  for (const part of [header, verdicts, stacks, timeline, bill, request, training, pace, utilisation, traffic, channels, log]) part();
 
   // ---- width and colours change, and paper has nothing folded ----
 
