@@ -229,7 +229,7 @@ def test_the_wall_clock_is_read_where_a_time_is_shown_or_sent():
 
 
 def test_nobody_imports_programs_and_only_the_server_imports_tensorflow():
-    may = ("programs/tf_server", "serving/tensorflow_model", "stand_ins/")
+    may = ("programs/tf_server", "serving/served_model", "stand_ins/")
     for path in FILES:
         name = module(path)
         assert not [each for each in imports(path) if each.startswith("entrypoint.programs")], name
