@@ -51,7 +51,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 def run_doctor(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.files:
         return _check_files(args, environment)
-    from entrypoint.simulate.machine_check import examine
+    from entrypoint.simulate.local_python import examine
 
     for line in examine(environment.get("PATH", "")):
         print_coloured(line, environment, sys.stdout)

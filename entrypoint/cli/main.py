@@ -1,14 +1,16 @@
-"""Run a command of `entrypoint`. Its module is imported only when it is called."""
+"""Run a command of `entrypoint`, or complete a command line. A command's module is imported only when it is called."""
 
 import argparse
+import contextlib
 import errno
 import importlib
 import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from entrypoint import __version__
@@ -48,6 +50,8 @@ examples:
   entrypoint local train.py --hosts 2 --mode mwms --hyperparameters epochs=3
   entrypoint help faults   # or channels, completion, engines, modes, settings
 """
+_PATHS = {"BUNDLE", "DIR", "FILE", "LAUNCH", "PLACE", "PROGRAM", "PYTHON", "SCRIPT", "WHERE"}
+MOST_HOSTS = 16  # that are offered
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,9 +82,7 @@ def main() -> None:
     try:
         try:
             if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions of a command line
-                from entrypoint.cli.completion import complete
-
-                complete(os.environ.get("COMP_LINE", ""), COMMANDS, parser)
+                _complete(os.environ.get("COMP_LINE", ""))
             code = run(sys.argv[1:])
         finally:
             print(end="", flush=True)
@@ -136,3 +138,54 @@ def parser(command: str) -> argparse.ArgumentParser:
             if add := getattr(module, f"add_{name}", None):
                 add(added)
     return made
+
+
+def _complete(line: str) -> None:
+    """Write the completions of a command line where the shell wants them, and exit.
+
+    The extra `tools` brings argcomplete, which does it; without it, there are none.
+    """
+    try:
+        import argcomplete
+    except ImportError:
+        sys.exit(1)
+    command = next((word for word in line.split() if word in COMMANDS), "")
+    values: Any = _values  # argcomplete takes any callable, but for its annotation
+    argcomplete.autocomplete(parser(command), default_completer=values, always_complete_options=False)
+
+
+def _values(prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
+    """Return values of an argument without choices."""
+    match action.dest:
+        case "mode":
+            from entrypoint.launcher.job.choices import Mode
+
+            return Mode
+        case "env":
+            from entrypoint.launcher.job.settings import ENVIRONMENT_PREFIX, FOR_USERS
+
+            return [f"{ENVIRONMENT_PREFIX}{name.upper()}=" for name in FOR_USERS]
+        case "channel":
+            name, equals, path = prefix.partition("=")
+            return [f"{name}={found}" for found in _paths(path)] if equals else []
+        case "fault":
+            from entrypoint.simulate.fault import Action, targets
+
+            return [f"{action} {target}" for action in Action for target in targets(action, _hosts(parsed_args))]
+        case "host":
+            return _hosts(parsed_args)
+    return _paths(prefix) if action.metavar in _PATHS else []
+
+
+def _hosts(args: argparse.Namespace) -> list[str]:
+    given = str(getattr(args, "hosts", None) or 1)
+    return [f"algo-{number + 1}" for number in range(min(int(given) if given.isdecimal() else 1, MOST_HOSTS))]
+
+
+def _paths(prefix: str) -> list[str]:
+    folder, slash, start = prefix.rpartition("/")
+    with contextlib.suppress(OSError):
+        found = [path for path in Path(folder + slash).expanduser().iterdir() if path.name.startswith(start)]
+        shown = sorted(path for path in found if start or not path.name.startswith("."))
+        return [f"{folder}{slash}{path.name}{'/' * path.is_dir()}" for path in shown]
+    return []

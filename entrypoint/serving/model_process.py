@@ -21,7 +21,10 @@ from werkzeug.test import run_wsgi_app
 from entrypoint.base.errors import ConfigError
 from entrypoint.serving.app import LOOPBACK, Service, make_app
 from entrypoint.serving.http_server import BACKLOG, MOST_CONNECTIONS
+from entrypoint.serving.served_model import load
 from entrypoint.serving.serving_config import FoundModel, Serving
+from entrypoint.serving.tensors import ACCEPTED
+from entrypoint.serving.user_code import load_user_code
 
 _SHOWN_FRAMES = 8
 
@@ -106,10 +109,6 @@ def _listen_to_handlers(application: Any, serving: Serving) -> int:
 
 def _load(service: Service, found: FoundModel, application: Any) -> None:
     """Load the user's code and the model."""
-    from entrypoint.serving.tensorflow_model import load
-    from entrypoint.serving.tensors import ACCEPTED
-    from entrypoint.serving.user_code import load_user_code
-
     began, serving = time.monotonic(), service.serving
     service.code = load_user_code(serving)
     if service.code is None and serving.accept_type not in ACCEPTED:

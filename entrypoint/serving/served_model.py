@@ -1,12 +1,21 @@
-"""Define what a model looks like from outside: signatures with named tensors, and one method that predicts."""
+"""Define what a model looks like from outside: signatures with named tensors, and one method that predicts.
 
+Load one with TensorFlow: a SavedModel with its signatures, or a file of Keras, which is converted first.
+"""
+
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
+from entrypoint.base.errors import CodeError
+from entrypoint.serving.serving_config import FoundModel
+
 DEFAULT_SIGNATURE = "serving_default"
+_SHOWN_CHARS = 500  # characters of TensorFlow's message
 
 
 class Declined(Exception):
@@ -75,3 +84,74 @@ def choose(signatures: Mapping[str, Signature], name: object = None) -> Signatur
         wanted = " or ".join(signatures)
         raise Declined(f"there is no signature {str(name)[:100]!r}; wanted signature_name to be {wanted}")
     return signatures[name]
+
+
+# --- by TensorFlow ---
+
+
+def load(found: FoundModel) -> "TensorFlowModel":
+    """Load the model, which imports TensorFlow and takes seconds. Raise CodeError if it cannot be used."""
+    import tensorflow as tf
+
+    try:
+        loaded = tf.saved_model.load(str(found.path)) if found.path.is_dir() else _through_keras(tf, found.path)
+        signatures = {name: _signature(name, function) for name, function in loaded.signatures.items()}
+    except BaseException as error:  # whatever it is, it is the model's; there are many kinds, and a model may hold code
+        raise CodeError(f"the model {found.path} cannot be loaded: {type(error).__name__}: {_brief(error)}") from error
+    if not signatures:
+        raise CodeError(
+            f"the model {found.path} has no signature to call; wanted it saved with one: model.save(FOLDER), "
+            "model.export(FOLDER), or tf.saved_model.save(module, FOLDER, signatures=...)"
+        )
+    return TensorFlowModel(found, loaded, signatures)
+
+
+def _through_keras(tf: Any, path: Path) -> Any:
+    """Return a file of Keras as a SavedModel, since only that has signatures with named inputs and outputs."""
+    model = tf.keras.models.load_model(str(path), compile=False)
+    with tempfile.TemporaryDirectory() as folder:
+        if getattr(tf.keras, "__version__", "2.").startswith("2."):
+            model.save(folder, save_format="tf")
+        else:
+            model.export(folder, verbose=False)  # Keras 3 saves in no other format than its own
+        return tf.saved_model.load(folder)
+
+
+class TensorFlowModel:
+    """Call the model's functions, by several threads at once; TensorFlow computes without Python's lock."""
+
+    def __init__(self, found: FoundModel, loaded: Any, signatures: Mapping[str, Signature]) -> None:
+        self.name, self.version, self.signatures = found.name, found.version, signatures
+        self._loaded = loaded  # owns the variables that its functions use
+
+    def predict(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        import tensorflow as tf
+
+        specs = self._loaded.signatures[signature].structured_input_signature[1]
+        tensors = {name: tf.constant(array, dtype=specs[name].dtype) for name, array in inputs.items()}
+        try:
+            outputs = self._loaded.signatures[signature](**tensors)
+            return {name: tensor.numpy() for name, tensor in sorted(outputs.items())}
+        except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
+            raise Declined(f"the model cannot take this input: {_brief(error)}") from error
+
+
+def _signature(name: str, function: Any) -> Signature:
+    inputs = function.structured_input_signature[1]
+    return Signature(
+        name,
+        tuple(_tensor(key, spec) for key, spec in sorted(inputs.items())),
+        tuple(_tensor(key, spec) for key, spec in sorted(function.structured_outputs.items())),
+    )
+
+
+def _tensor(name: str, spec: Any) -> Tensor:
+    shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+    return Tensor(name, np.dtype(spec.dtype.as_numpy_dtype), shape)
+
+
+def _brief(error: BaseException) -> str:
+    """Return TensorFlow's message without the graph and the places in its sources."""
+    text = str(getattr(error, "message", "") or error).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "node " not in line]
+    return " ".join(lines[:3])[:_SHOWN_CHARS] or type(error).__name__

@@ -145,7 +145,7 @@ class DockerEngine(Engine):
 
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
         if fault.action is Action.HIDE:
-            self._hosts_files.show(host)
+            self._hosts_files.hide(host, hidden=False)
         elif fault.action is Action.CUT:
             self._silence(host, "off")
         elif fault.process:

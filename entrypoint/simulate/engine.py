@@ -133,16 +133,12 @@ class HostsFiles:
         self._files[owner] = path, own_name
         path.write_text(self._text(owner))
 
-    def hide(self, host: str) -> None:
-        self._hidden.add(host)
-        self._rewrite()
+    def hide(self, host: str, hidden: bool = True) -> None:
+        """Hide a host from the others, or show it again.
 
-    def show(self, host: str) -> None:
-        self._hidden.discard(host)
-        self._rewrite()
-
-    def _rewrite(self) -> None:
-        """Rewrite the files in place, since they are mounted; as their lengths stay, no reader finds half of one."""
+        The files are mounted, so they are rewritten in place; as their lengths stay, no reader finds half of one.
+        """
+        self._hidden = self._hidden | {host} if hidden else self._hidden - {host}
         for owner, (path, _) in self._files.items():
             with path.open("r+") as file:
                 file.write(self._text(owner))

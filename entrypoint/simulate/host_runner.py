@@ -167,12 +167,8 @@ class HostRunner:
 
     def _bury_the_frozen(self) -> None:
         """Kill hosts that a fault froze for good once only they are left, as SageMaker would remove them."""
-        if (
-            self.running
-            and not self.waiting
-            and not self.forced
-            and self.injector.frozen_for_good() >= set(self.running)
-        ):
+        are_frozen = self.injector.frozen_for_good() >= set(self.running)
+        if self.running and are_frozen and not (self.waiting or self.forced):
             self._kill(f"only permanently paused hosts are left: killing {', '.join(self.running)}")
 
     def _read(self, pipe: IO[bytes], host: str) -> bytes:

@@ -1,18 +1,25 @@
-"""Define the base of both engines that run this machine's Python: environment, missing software, signals."""
+"""Define the base of both engines that run this machine's Python: environment, missing software, signals.
 
+Report for each mode what this machine or image has for it, with the checks that a job makes at its start.
+"""
+
+import contextlib
 import importlib.util
 import os
 import resource
+import shutil
 import signal
+import subprocess
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.python310 import SAFE_PATH
 from entrypoint.launcher.host import required_programs
-from entrypoint.launcher.job.job import Job
+from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.distributions.common import modules
 from entrypoint.launcher.plan.plan import Plan
 from entrypoint.launcher.plan.planner import plan_for
@@ -21,6 +28,7 @@ from entrypoint.simulate import processes
 from entrypoint.simulate.engine import SIGNALS, Engine, HostCommand
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.spec import LocalJob
+from entrypoint.simulate.tree import read
 
 PACKAGE = Path(__file__).resolve().parents[2]
 SPARE_FILES = 100
@@ -30,6 +38,7 @@ _INSTALL = {
     "jax": "jax (wanted a Python with TensorFlow 2.21 and jax: beside TensorFlow 2.14, jax of today breaks it)",
     "mpi4py": "mpi4py (pip install 'sagemaker-tf-entrypoint[mpi]')",
 }
+SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py", "jax", "numpy", "protobuf")
 
 
 def allow_files(count: int) -> None:
@@ -118,3 +127,34 @@ class PythonEngine(Engine):
             processes.send_all(launcher, signal.SIGCONT)
         elif launcher is not None and (found := processes.find(launcher, fault.process)):
             processes.send(found, signal.SIGCONT)
+
+
+# --- `entrypoint doctor` without a file ---
+
+
+def examine(path: str) -> Iterator[str]:
+    """Yield lines for people: Python, packages and MPI in that PATH, then each mode."""
+    packages = []
+    for name in SHOWN:
+        with contextlib.suppress(PackageNotFoundError):
+            packages.append(f"{name} {version(name)}")
+    yield f"Python {sys.version.split()[0]}: {sys.executable}"
+    yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
+    if mpirun := shutil.which("mpirun"):
+        said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+        yield f"MPI: {mpirun}, {said.strip().partition(chr(10))[0] or 'version unknown'}"
+    for mode in Mode:
+        one, several = (missing(_plan(mode, hosts, path)) for hosts in (1, 2))
+        if one == several:
+            yield f"mode {mode}: {_told(one)}"
+        else:
+            yield f"mode {mode}: {_told(one)} on one host; {_told(several)} on several"
+
+
+def _told(absent: list[str]) -> str:
+    return f"refused, lacks {', '.join(absent)}" if absent else "ready"
+
+
+def _plan(mode: Mode, hosts: int, path: str) -> Plan:
+    job = LocalJob(program="train.py", source=Path(), hosts=hosts, mode=mode, output=Path("doctor"))
+    return plan_for(read(job, job.names[0], Path("/opt/ml"), {"PATH": path}))

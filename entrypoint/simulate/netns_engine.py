@@ -128,7 +128,7 @@ class NetnsEngine(PythonEngine):
 
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
         if fault.action is Action.HIDE:
-            self._hosts_files.show(host)
+            self._hosts_files.hide(host, hidden=False)
         elif fault.action is not Action.CUT:
             super().heal(fault, host, pid)
         elif pid is not None and self.launcher_of(pid):

@@ -1,23 +1,28 @@
 """Make the engine that a command names, and run a job on simulated hosts, from check to summary."""
 
 import contextlib
+import json
 import logging
 import os
 import queue
+import re
 import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from entrypoint.base.errors import ConfigError, ExitCode
 from entrypoint.base.secrets import Secrets
 from entrypoint.launcher.host.machine import count_gpus
+from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.observe.export.points import follow
 from entrypoint.observe.live.serve import Looks, application
+from entrypoint.observe.report.html_page import told_in
 from entrypoint.simulate.docker_engine import DockerEngine
-from entrypoint.simulate.engine import Engine, EngineName
+from entrypoint.simulate.engine import Engine, EngineName, last_line
 from entrypoint.simulate.fault import Fault
 from entrypoint.simulate.host_output import Quiet, Terminal
 from entrypoint.simulate.host_runner import SIGNALS, HostRunner, handled
@@ -27,12 +32,28 @@ from entrypoint.simulate.netns_engine import NetnsEngine
 from entrypoint.simulate.pipe_writer import Stream, feeding
 from entrypoint.simulate.process_engine import ProcessEngine
 from entrypoint.simulate.spec import LocalJob
-from entrypoint.simulate.summary import exit_code, place, summary
-from entrypoint.simulate.tree import channels_in, check_size, folders_of, read, read_below, taken, write_tree
+from entrypoint.simulate.tree import (
+    HostFolder,
+    channels_in,
+    check_size,
+    folders_of,
+    read,
+    read_below,
+    taken,
+    write_tree,
+)
 
 ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (ProcessEngine, NetnsEngine, DockerEngine)}
 SEE_THE_END_SECONDS = 3.0  # seconds for which an open page can still fetch how the job ended
 LAST_SECONDS = 10.0  # seconds for the last records to be written
+APART = "error: apart: "  # the report's verdict that stands first here, as the table looks like a success
+# What helps against a cause on this machine, which may lack what a job on SageMaker has. {0}: what the pattern found.
+_REMEDIES = (
+    (r"KeyError: 'SM_CHANNEL_(\w+)'", "--channel {0}=FOLDER gives the hosts that channel"),
+    (r"No module named '(horovod|mpi4py|tensorflow)[.']", "--engine docker, whose image has {0}; or install it here"),
+    (r"No module named '(jax)[.']", "--engine docker, with an image of `./build.sh --tensorflow 2.21`, which has {0}"),
+)
+_COLUMNS = ("host", "exit", "start s", "train s", "tail s")
 
 
 def engine_for(
@@ -195,3 +216,85 @@ def _tensorboard(logdir: Path, port: int) -> str:
         return str(tool.launch())
     except program.TensorBoardServerException as error:
         raise ConfigError(f"--tensorboard: {error.msg.strip()}") from None
+
+
+# --- how it ended ---
+
+
+def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
+    """Return 0 if every host exited with 0, else the first other code in rank order; 1 if one was never started."""
+    codes = [exits[folder.host].code if folder.host in exits else 1 for folder in folders]
+    return next((code for code in codes if code), 0)
+
+
+def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
+    """Return causes of failure, the table of hosts, faults, the end and verdicts by the report, and paths."""
+    reports = {folder.host: _report(folder) for folder in folders}
+    rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
+    width = max(len(row[0]) for row in rows)
+    verdicts = [words for folder in folders for words in told_in(folder.report, "verdict")]
+    apart = [words.replace(APART, "error: ", 1) for words in verdicts if words.startswith(APART)]
+    failed = [words for cause in _causes(folders, exits, reports) for words in (f"failed: {cause}", *_remedies(cause))]
+    lines = ["", *apart, *failed, *([""] if apart or failed else [])]
+    lines += [*(f"{row[0]:<{width}}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in rows), ""]
+    # The causes say how a failed job ended.
+    ends = [] if failed else [words for folder in folders for words in told_in(folder.report, "ending")]
+    rest = [f"report: {words}" for words in [*ends, *verdicts] if not words.startswith(APART)]
+    return "\n".join([*lines, *faults, *rest, *_places(folders)])
+
+
+def _remedies(cause: str) -> list[str]:
+    found = ((re.search(pattern, cause), words) for pattern, words in _REMEDIES)
+    return [f"try: {words.format(match[1].lower())}" for match, words in found if match]
+
+
+def _report(folder: HostFolder) -> dict[str, Any]:
+    """Return the host's own summary; {} if it has not written one."""
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads(folder.summary.read_text("utf-8")))
+    return {}
+
+
+def _row(host: str, exit: Exit | None, report: Mapping[str, Any]) -> tuple[str, ...]:
+    seconds = report.get("seconds") or {}
+    times = [seconds.get(part) for part in ("start", "train", "tail")]
+    return (host, exit.short if exit else "-", *("-" if time is None else f"{time:.2f}" for time in times))
+
+
+def _causes(
+    folders: Sequence[HostFolder], exits: Mapping[str, Exit], reports: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return the distinct causes that hosts report; if there are none, the last line of each failed host."""
+    causes = dict.fromkeys(str(report["cause"]) for report in reports.values() if report.get("cause"))
+    if causes:
+        return list(causes)
+    failed = [f for f in folders if f.host in exits and exits[f.host].code and not reports[f.host]]
+    return [f"{folder.host} ({exits[folder.host]}): {_last_words(folder)}" for folder in failed]
+
+
+def _last_words(folder: HostFolder) -> str:
+    with contextlib.suppress(OSError):
+        if folder.failure.exists():
+            return folder.failure.read_text("utf-8", errors="replace").split("\n")[0]
+        with folder.log.open("rb") as log:
+            log.seek(max(0, folder.log.stat().st_size - 4096))
+            return last_line(log.read(), "it printed nothing")
+    return "it printed nothing"
+
+
+def _places(folders: Sequence[HostFolder]) -> list[str]:
+    found = {
+        "model": [folder.model for folder in folders if folder.model.is_dir() and any(folder.model.iterdir())],
+        "failure": [folder.failure for folder in folders if folder.failure.exists()],
+        "report": [folder.report for folder in folders if folder.report.exists()],
+        "logs": [folder.log for folder in folders],
+    }
+    return [place(what, paths) for what, paths in found.items() if paths]
+
+
+def place(what: str, paths: Sequence[Path]) -> str:
+    """Return the first path, and how many more there are."""
+    shown = f"{paths[0]}" + (f" (and {len(paths) - 1} more, one for each host)" if len(paths) > 1 else "")
+    with contextlib.suppress(ValueError):
+        shown = shown.replace(str(paths[0]), str(paths[0].relative_to(Path.cwd())))
+    return f"{what:<9}{shown}"

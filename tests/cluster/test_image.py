@@ -373,7 +373,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from entrypoint.serving.serving_config import find_model
-from entrypoint.serving.tensorflow_model import load
+from entrypoint.serving.served_model import load
 folder = Path("/tmp/model")
 folder.mkdir()
 model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1, kernel_initializer="ones")])

@@ -60,7 +60,7 @@ ONLY_IN = {  # what imports them: elsewhere they take too long, or are not there
     "flask": ("serving/",),
     "smdistributed": ("stand_ins/",),
     **dict.fromkeys(
-        ("tensorflow", "keras", "horovod", "mpi4py"), ("programs/tf_server", "serving/tensorflow_model", "stand_ins/")
+        ("tensorflow", "keras", "horovod", "mpi4py"), ("programs/tf_server", "serving/served_model", "stand_ins/")
     ),
     # The worker server runs what a script makes by it, and a rehearsal cuts its records.
     "sagemaker_tf_data": ("programs/tf_server", "check/rehearse/sample"),

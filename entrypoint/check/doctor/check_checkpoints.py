@@ -10,18 +10,7 @@ from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
-from entrypoint.usercode.api_names import (
-    HOROVOD,
-    LEAVES,
-    LOGS,
-    NOT_MODELS,
-    OUR_MANAGER,
-    READS_CHECKPOINTS,
-    SAVES,
-    SESSIONS,
-    WORKERS,
-    WRITES_CHECKPOINTS,
-)
+from entrypoint.usercode import api_names as api
 from entrypoint.usercode.source import SourceFile, Use
 
 # Names and keys that identify a process, in code as ast.unparse writes it.
@@ -39,7 +28,7 @@ def of_keeping(case: Case) -> Iterator[Finding]:
     """Yield models and checkpoints that would be overwritten, lost, or never written."""
     if not case.code.main.tree.body:
         return
-    writing = [use for use in case.code.calls(*SAVES) if not re.match(NOT_MODELS, use.name)]
+    writing = [use for use in case.code.calls(*api.SAVES) if not re.match(api.NOT_MODELS, use.name)]
     saves = [use for use in writing if not _is_manager(use)]
     yield from _of_saves(case, saves, [use for use in writing if _is_manager(use)])
     learns = case.code.call(".fit", ".GradientTape", ".minimize", ".train_and_evaluate", ".apply_gradients")
@@ -50,11 +39,11 @@ def of_keeping(case: Case) -> Iterator[Finding]:
 
 def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Finding]:
     code = case.code
-    ranks = case.together(Mode.MPI) and code.imports(*HOROVOD)
+    ranks = case.together(Mode.MPI) and code.imports(*api.HOROVOD)
     # Our library's checkpoint manager lets only the right process write, and so does Keras's callback among workers.
     callbacks = code.calls(".ModelCheckpoint") if ranks else ()
-    writing = [*saves, *callbacks, *([] if code.has(OUR_MANAGER) else managers)]
-    workers = case.together(Mode.MWMS) and code.has(*WORKERS)
+    writing = [*saves, *callbacks, *([] if code.has(api.OUR_MANAGER) else managers)]
+    workers = case.together(Mode.MWMS) and code.has(*api.WORKERS)
     bare = [use for use in writing if not _guarded(use)]
     if (ranks or workers) and bare and not any(_decides(source) for source in code.sources):
         use = bare[0]
@@ -77,10 +66,10 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
     code, body = case.code, case.request.body
     spot, kept = bool(body.get("EnableManagedSpotTraining")), body.get("CheckpointConfig") or {}
     severity = Severity.WARNING if spot or kept else Severity.NOTE
-    written = next(code.made(*WRITES_CHECKPOINTS), None)
+    written = next(code.made(*api.WRITES_CHECKPOINTS), None)
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
-    folder = code.has(OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or case.gives(where)
-    estimators = code.has(*SESSIONS)
+    folder = code.has(api.OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or case.gives(where)
+    estimators = code.has(*api.SESSIONS)
     if written is None and not estimators:
         why = "and an interruption of spot instances, or a failure, loses all of it"
         if not spot:
@@ -89,7 +78,7 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
         yield finding("no-checkpoint", learns.place, severity=severity, why=why)
     elif written is not None and not folder:
         yield finding("checkpoint-elsewhere", written.place, severity=severity, written=written.written)
-    if written is not None and not code.has(*READS_CHECKPOINTS) and not estimators:
+    if written is not None and not code.has(*api.READS_CHECKPOINTS) and not estimators:
         yield finding("no-resume", written.place, severity=severity)
     if not code.has("signal.SIGTERM", ".reached_preemption_sync_point") and not code.mentions("SIGTERM"):
         yield finding("no-sigterm", learns.place)
@@ -103,7 +92,7 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
     elif saves and not names_folder:
         yield finding("no-model/elsewhere", saves[0].place, written=saves[0].written)
     where = str(case.hyperparameters.get("model_dir") or "")
-    if where.startswith("s3://") and not code.imports("tensorflow_io*") and not code.has(OUR_MANAGER):
+    if where.startswith("s3://") and not code.imports("tensorflow_io*") and not code.has(api.OUR_MANAGER):
         for use in [*saves, *code.calls(".ModelCheckpoint")]:
             if any(_is_model_dir(case, use.source, each) for each in ast.walk(use.node)):
                 yield finding("model-dir-s3", use.place, written=use.written, where=where)
@@ -166,7 +155,7 @@ def _decides(source: SourceFile) -> bool:
 
 def _passes_who(source: SourceFile, node: ast.AST) -> bool:
     """Return whether a function is told who calls it, `save(model, to, me == "chief")`, or a path names the process."""
-    if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in LOGS:
+    if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in api.LOGS:
         return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
     if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.JoinedStr)):
         return False
@@ -184,7 +173,7 @@ def _leaves_early(use: Use, body: list[ast.stmt]) -> bool:
 
 def _leaves(source: SourceFile, node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return source.dotted(node.value.func) in LEAVES
+        return source.dotted(node.value.func) in api.LEAVES
     return isinstance(node, ast.Return | ast.Raise)
 
 
@@ -219,5 +208,5 @@ def _is_said(source: SourceFile, node: ast.stmt) -> bool:
         case ast.Pass() | ast.Assign(value=ast.Constant()):  # verbose = 1
             return True
         case ast.Expr(value=ast.Call() as call):
-            return source.last(call) in LOGS
+            return source.last(call) in api.LOGS
     return False

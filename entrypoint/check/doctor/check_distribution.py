@@ -9,29 +9,17 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.choices import When
 from entrypoint.launcher.job.job import Mode
-from entrypoint.usercode.api_names import (
-    AVERAGES,
-    BROADCASTS,
-    HOROVOD,
-    ONE_HOST,
-    PINS_GPUS,
-    PROCESSES,
-    SERVERS,
-    SERVERS_OF_TF1,
-    SESSIONS,
-    TRAINS,
-    WORKERS,
-)
+from entrypoint.usercode import api_names as api
 from entrypoint.usercode.guards import fallback, sets
 from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import Place, UseKind
 
 # Of each mode, names of which a script has one.
 _STRATEGIES = {
-    Mode.MWMS: (*WORKERS, *SESSIONS),
-    Mode.PS: (*SERVERS, *SERVERS_OF_TF1, *SESSIONS, ".Server", ".ClusterSpec"),
-    Mode.JAX: PROCESSES,
-    Mode.MPI: HOROVOD,
+    Mode.MWMS: (*api.WORKERS, *api.SESSIONS),
+    Mode.PS: (*api.SERVERS, *api.SERVERS_OF_TF1, *api.SESSIONS, ".Server", ".ClusterSpec"),
+    Mode.JAX: api.PROCESSES,
+    Mode.MPI: api.HOROVOD,
 }
 _JOINS_JAX = ("jax.distributed.initialize", ".distribution.initialize")
 _MESHES = (".Mesh", ".make_mesh", ".create_device_mesh", ".DeviceMesh")
@@ -46,7 +34,7 @@ def of_code(case: Case) -> Iterator[Finding]:
     """Yield what prevents the processes of a job from training together."""
     yield from _of_strategies(case)
     yield from _of_gpus(case)
-    imported = case.code.first(*HOROVOD, kind=UseKind.IMPORT)
+    imported = case.code.first(*api.HOROVOD, kind=UseKind.IMPORT)
     if case.may_be(Mode.MPI) and imported:
         yield from _of_horovod(case, imported.place)
     if (case.may_be(Mode.MWMS) or case.may_be(Mode.PS)) and case.mode is not Mode.SINGLE:
@@ -64,12 +52,12 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
     code = case.code
     if case.mode not in _STRATEGIES or case.processes <= 1 or not code.main.tree.body:
         return
-    other = code.call(*ONE_HOST)
-    at = other or code.call(*TRAINS)
+    other = code.call(*api.ONE_HOST)
+    at = other or code.call(*api.TRAINS)
     if at is None:  # the script may train in another program, or not train at all
         return
     has = f"it has {other.written}, which is for one host" if other else "none is in it"
-    if case.may_be(Mode.MPI) and code.imports("mpi4py.*", "mpi4py", *HOROVOD):
+    if case.may_be(Mode.MPI) and code.imports("mpi4py.*", "mpi4py", *api.HOROVOD):
         return
     if not code.has(*_STRATEGIES[case.mode]):
         yield finding(f"no-strategy/{case.mode}", at.place, has=has, hosts=case.hosts, processes=case.processes)
@@ -80,7 +68,7 @@ def _of_gpus(case: Case) -> Iterator[Finding]:
     learns = code.call(".fit", ".GradientTape", ".minimize", ".train_and_evaluate")
     # `.strategy.scope` is of an object that chooses one, such as transformers' training arguments.
     spread = code.has(
-        *(*WORKERS, *HOROVOD, ".MirroredStrategy", ".ParameterServerStrategy", ".device", ".multi_gpu_model"),
+        *(*api.WORKERS, *api.HOROVOD, ".MirroredStrategy", ".ParameterServerStrategy", ".device", ".multi_gpu_model"),
         ".strategy.scope",
     )
     if case.mode is Mode.SINGLE and (case.gpus or 0) > 1 and learns and not spread and not case.hides_gpus:
@@ -92,14 +80,14 @@ def _of_horovod(case: Case, first: Place) -> Iterator[Finding]:
     if not code.call("horovod.*.init", "smdistributed.*.init", "*hvd*.init"):
         yield finding("hvd-no-init", first)
     learns = code.call(".fit", ".GradientTape", ".minimize", ".apply_gradients", ".train")
-    if learns and case.processes != 1 and not code.has(*AVERAGES):
+    if learns and case.processes != 1 and not code.has(*api.AVERAGES):
         yield finding("hvd-no-average", learns.place)
-    if learns and case.processes != 1 and not code.has(*BROADCASTS):
+    if learns and case.processes != 1 and not code.has(*api.BROADCASTS):
         yield finding("hvd-no-broadcast", first)
     pinned = case.hides_gpus or (case.job is not None and case.job.settings.pin_gpus is When.ALWAYS)
     if pinned or case.gpus == 0 or not (learns or case.gpus):
         return
-    if not code.has(*PINS_GPUS) and not code.mentions("CUDA_VISIBLE_DEVICES|visible_device_list"):
+    if not code.has(*api.PINS_GPUS) and not code.mentions("CUDA_VISIBLE_DEVICES|visible_device_list"):
         severity = Severity.ERROR if (case.gpus or 0) > 1 else Severity.WARNING
         yield finding("hvd-no-pin", first, severity=severity, gpus=case.gpus or "several")
 

@@ -161,7 +161,7 @@ def _is_asked_first(source: SourceFile, line: int) -> bool:
 
 def _on_gpus(case: Case) -> dict[str, int]:
     """Return the numbers of GPUs, parameter servers and ranks on the first host; one GPU if that is unknown."""
-    rows = case.described.processes if case.described else ()
+    rows = case.described.processes
     sees = not any(row.role is Role.CHIEF and row.gpu_share == NO_GPU for row in rows)
     servers = sum(row.role is Role.PS for row in rows) if rows else 2 * case.may_be(Mode.PS)
     return {

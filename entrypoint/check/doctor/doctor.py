@@ -11,11 +11,10 @@ from entrypoint.check.doctor.check_arguments import of_arguments
 from entrypoint.check.doctor.check_checkpoints import of_keeping
 from entrypoint.check.doctor.check_data import of_data
 from entrypoint.check.doctor.check_distribution import of_code
-from entrypoint.check.doctor.check_modules import of_modules
+from entrypoint.check.doctor.check_modules import of_modules, of_shell
 from entrypoint.check.doctor.check_names import of_names
 from entrypoint.check.doctor.check_request import of_request
 from entrypoint.check.doctor.check_scope import of_scope
-from entrypoint.check.doctor.check_shell import of_shell
 from entrypoint.check.doctor.launch_script import launched, of_launch, submits
 from entrypoint.check.doctor.planned_job import Described, described
 from entrypoint.check.doctor.request import read_request

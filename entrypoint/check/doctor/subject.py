@@ -20,6 +20,7 @@ from entrypoint.usercode.source import SourceFile, texts_of
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
 AWS_IMAGE = re.compile(r"^\d{12}\.dkr\.ecr\.[^/]+/tensorflow-training[:@]|^public\.ecr\.aws/.*tensorflow")
 TRAINING = (Role.RANK, Role.CHIEF, Role.WORKER, Role.SCRIPT)
+NO_JOB = Described(request=Request(body={}, file=""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +28,16 @@ class Case:
     """Pair a program with the job that it is for, as far as the job is known."""
 
     code: UserProgram
-    described: Described | None = None
+    described: Described = NO_JOB
     other_image: str = ""  # the one that the job is to run on, if not the request's
 
     @property
     def job(self) -> Job | None:
-        return self.described.job if self.described else None
+        return self.described.job
 
-    @cached_property
+    @property
     def request(self) -> Request:
-        """Return the job's request; an empty one if there is no job."""
-        return self.described.request if self.described else Request(body={}, file="")
+        return self.described.request
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -82,7 +82,7 @@ class Case:
     @property
     def gpus(self) -> int | None:
         """Return the number of GPUs of each host; None if unknown."""
-        return self.request.gpus if self.described else None
+        return None if self.described is NO_JOB else self.request.gpus
 
     @property
     def hides_gpus(self) -> bool:
@@ -92,7 +92,7 @@ class Case:
     @property
     def processes(self) -> int:
         """Return how many processes train together; 0 if unknown."""
-        return sum(spec.role in TRAINING for spec in self.described.processes) if self.described else 0
+        return sum(spec.role in TRAINING for spec in self.described.processes)
 
     def severity_of_lack(self, name: str, on_aws: Set[str]) -> Severity:
         """Return how bad it is that our image lacks something; another image may have it. `on_aws`: what AWS's have."""

@@ -32,6 +32,7 @@ MOST_NAMES = 20_000  # tensors that Horovod reduces
 UNSEEN = {"mpi4py.MPI", "torch.distributed", "byteps", "ray", "mxnet"}  # modules that exchange gradients, too
 NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/entrypoint/programs/", "__autograph_generated", "<")
 LIBRARY = os.path.dirname(os.__file__) + "/"  # noqa: PTH120
+AS_NOTED = ("horovod", "reduced", "strategy", "workers", "made", "made_at", "trained_at")  # facts that need no sum
 MARK = "autograph_info__"  # AutoGraph calls a function with this attribute, and does not rewrite it
 
 
@@ -62,18 +63,12 @@ class SeenTraining:
             "weights": sum(size for _, size, _ in living),
             "dense": sum(size for _, size, is_dense in living if is_dense),
             "steps": max(self.fit_steps, *self.eager_steps.values(), 0),
-            "horovod": self.horovod,
             "tensors": sum(tensors for tensors, _ in list(self.gradients)),
             "gradients": sum(weights for _, weights in list(self.gradients)),
             "asked": sum(asked),
             "largest": max(asked, default=0),
-            "reduced": self.reduced,
-            "strategy": self.strategy,
-            "workers": self.workers,
-            "made": self.made,
             "others": int(self.others or exchanges_unseen(self.fit_steps)),
-            "made_at": self.made_at,
-            "trained_at": self.trained_at,
+            **{name: getattr(self, name) for name in AS_NOTED},
         }
 
 
@@ -84,20 +79,19 @@ MADE: dict[int, tuple[Any, str]] = {}  # models made outside of every strategy: 
 # --- what is wrapped, and what is noted of a call ---
 
 
-def of_optimizer(optimizer: Any, given: Iterable[Any] = (), *_: Any, **__: Any) -> None:
-    """Note the variables that an optimizer of Keras 2 or TensorFlow 1 trains, from pairs of gradient and variable."""
-    note_trained(optimizer, given if isinstance(given, (list, tuple)) else ())
-
-
 def of_keras_3(optimizer: Any, grads: Iterable[Any] = (), variables: Any = None, *_: Any, **__: Any) -> None:
     """Note the variables that an optimizer of Keras 3 trains."""
     variables = optimizer._trainable_variables if variables is None else variables
     if isinstance(grads, (list, tuple)) and isinstance(variables, (list, tuple)):
-        note_trained(optimizer, list(zip(grads, variables, strict=False)))
+        of_optimizer(optimizer, list(zip(grads, variables, strict=False)))
 
 
-def note_trained(optimizer: Any, pairs: Any) -> None:
-    """Note what an optimizer trains, once, and count a step if it runs outside of a graph."""
+def of_optimizer(optimizer: Any, given: Any = (), *_: Any, **__: Any) -> None:
+    """Note the variables that an optimizer trains, once, from pairs of gradient and variable.
+
+    Count a step if it runs outside of a graph.
+    """
+    pairs = given if isinstance(given, (list, tuple)) else ()
     if runs_at_once():
         SEEN.eager_steps[id(optimizer)] = SEEN.eager_steps.get(id(optimizer), 0) + 1
         changed()

@@ -204,16 +204,19 @@ class Installation:
         command, environment = self._uv(uv, where, folder, constraints)
 
         def resolve(requirements: Iterable[str]) -> dict[str, str] | None:
-            words = ["--dry-run", "--output-format", "json", *requirements]
-            try:
-                return resolved(
-                    subprocess.run([*command, *words], cwd=self.code, env=environment, capture_output=True, timeout=15)
-                )
-            except subprocess.TimeoutExpired:  # a refusal is not to wait for advice
-                return None
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a refusal is not to wait for advice
+                return resolved(self._planned(command, requirements, environment, 15))
+            return None
 
         self._refuse_own_build(done.text)
         raise self._unusable(of_uv(done.text, self.files.wanted, self.pins, self.before, resolve))
+
+    def _planned(
+        self, command: Sequence[str], words: Iterable[str], environment: Mapping[str, str], seconds: float
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Ask uv what it would install, as JSON. Raise TimeoutExpired if that takes longer than `seconds`."""
+        call = [*command, "--dry-run", "--output-format", "json", *words]
+        return subprocess.run(call, cwd=self.code, env=environment, capture_output=True, timeout=seconds)
 
     def _by_pip(self, constraints: Path) -> None:
         command = [sys.executable, str(RUN_PIP), "install", "-c", str(constraints), *self.words]

@@ -62,6 +62,11 @@ def configured(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def variable_of(option: str) -> str:
+    """Return the variable by which pip takes an option: PIP_NO_INDEX for `no-index`."""
+    return f"PIP_{option.upper().replace('-', '_')}"
+
+
 def _literal(text: str) -> str:
     try:
         return str(ast.literal_eval(text))
@@ -128,7 +133,7 @@ def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder
             case "index-url" | "trusted-host":
                 pass
             case _ if name not in IGNORED:
-                return f"PIP_{name.upper().replace('-', '_')}"
+                return variable_of(name)
     return uv
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from installer import NO_CONNECTION, Installation, find_uv, resolved
 from pins import Installed, Pins, add_aliases, installed, pins
-from pip_options import configured, for_uv
+from pip_options import configured, for_uv, variable_of
 from refusals import LINES, of_pins, of_uv
 from unusable import masked
 from wanted import Files, Requirement, Wanted, as_wanted, read
@@ -106,7 +106,7 @@ class _Planned(Installation):
         if "CA_REPOSITORY_ARN" in of_job:
             return {"unresolved": "their index is CodeArtifact's (CA_REPOSITORY_ARN), which takes the job's role"}
         mine = configured(self.environment)
-        options = {name: value for name, value in mine.items() if name in LEADS or _variable(name) in of_job}
+        options = {name: value for name, value in mine.items() if name in LEADS or variable_of(name) in of_job}
         uv, how = find_uv(), for_uv(options, self.files.options)
         if not uv or isinstance(how, str):
             return {
@@ -116,17 +116,13 @@ class _Planned(Installation):
         constraints.write_text(self.pins.constraints)
         command, environment = self._uv(uv, how, scratch, constraints)
         folder = next(iter(self.before.values())).folder.parent
-        command += [*TARGET, "--target", str(folder), "--dry-run", "--output-format", "json"]
-
+        command += [*TARGET, "--target", str(folder)]
         in_files = scratch / "in_files.txt"
         in_files.write_text("\n".join(" ".join(words) for words in self.files.options))
 
-        def plan(words: Iterable[str]) -> subprocess.CompletedProcess[bytes]:
-            call = [*command, *words]
-            return subprocess.run(call, cwd=self.code, env=environment, capture_output=True, timeout=SECONDS)
-
         try:
-            done = plan(word for path in paths for word in ("-r", path))
+            words = [word for path in paths for word in ("-r", path)]
+            done = self._planned(command, words, environment, SECONDS)
             text = done.stderr.decode("utf-8", "replace")
             if (coming := resolved(done)) is not None:
                 return {"coming": len(coming)}
@@ -134,7 +130,7 @@ class _Planned(Installation):
                 return {"unresolved": "no package index was reached"}
 
             def versions(requirements: Iterable[str]) -> dict[str, str] | None:
-                return resolved(plan(["-r", str(in_files), *requirements]))
+                return resolved(self._planned(command, ["-r", str(in_files), *requirements], environment, SECONDS))
 
             why = masked(of_uv(text, self.files.wanted, self.pins, self.before, versions))
         except subprocess.TimeoutExpired:
@@ -143,10 +139,6 @@ class _Planned(Installation):
             return {"unresolved": why}
         at = next((each for each in self.files.wanted if why.startswith(each.at)), None)
         return {"refused": [(str(at.file), at.line, why) if at else (paths[0], 0, why)]}
-
-
-def _variable(option: str) -> str:
-    return f"PIP_{option.upper().replace('-', '_')}"
 
 
 if __name__ == "__main__":

@@ -310,7 +310,7 @@ def test_hidden_name_is_in_its_own_hosts_file_alone(tmp_path):
     assert "\n10.0.1.2 algo-2 ip-of-algo-2\n" in (tmp_path / "algo-2").read_text()
     own = ["127.0.0.1 localhost", "::1 localhost", "10.0.1.1 algo-1 ip-of-algo-1", "fd00::1 algo-1 ip-of-algo-1"]
     for _ in range(2):
-        files.show("algo-2")
+        files.hide("algo-2", hidden=False)
         mounted.seek(0)
         others = ["10.0.1.2 algo-2", "fd00::2 algo-2", "10.0.1.3 algo-3", "fd00::3 algo-3"]
         assert mounted.read().splitlines() == [*own, *others]
@@ -318,7 +318,7 @@ def test_hidden_name_is_in_its_own_hosts_file_alone(tmp_path):
         mounted.seek(0)
         others[:2] = ["#0.0.1.2 algo-2", "#d00::2 algo-2"]
         assert mounted.read().splitlines() == [*own, *others]
-    files.show("algo-2")
+    files.hide("algo-2", hidden=False)
     files.write("algo-3", tmp_path / "algo-3")  # a host that comes late
     assert "\n10.0.1.2 algo-2\n" in (tmp_path / "algo-3").read_text()
     mounted.close()

@@ -8,7 +8,7 @@ import pytest
 
 from entrypoint.base.terminal import shown
 from entrypoint.launcher.outcome.outcome import Exit
-from entrypoint.simulate.summary import exit_code, summary
+from entrypoint.simulate.run import exit_code, summary
 
 APART = (
     "error: apart: the hosts trained apart since 4 s after the start; train.py:31 makes the model outside of the scope"
