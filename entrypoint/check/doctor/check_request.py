@@ -1,12 +1,10 @@
 """Check a request for what SageMaker, the SDK's scripts or our launcher refuse, drop or run differently."""
 
-import functools
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from entrypoint.base.errors import WHEEL
 from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.check_api import of_api
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
 from entrypoint.check.doctor.request import Request
@@ -42,35 +40,12 @@ def of_request(described: Described, code: UserProgram | None, image: str) -> It
     request's.
     """
     request = described.request
-    yield from _of_api(request)
+    yield from of_api(request)
     yield from _of_entrypoint(request)
     yield from _of_our_reader(described, code)
     yield from _of_image(request, image)
     yield from _of_hyperparameters(described)
     yield from _of_the_rest(described, code)
-
-
-def _of_api(request: Request) -> Iterator[Finding]:
-    """Yield what botocore would refuse before sending. A launch script's request has already passed its check."""
-    if not request.text or "TrainingJobStatus" in request.body:
-        return
-    try:
-        from botocore import validate
-    except ImportError:
-        yield finding("api/unchecked", request.at(), severity=Severity.NOTE, WHEEL=WHEEL)
-        return
-    report = validate.ParamValidator().validate(request.body, _shape_of_a_request()).generate_report()
-    for line in report.splitlines():
-        word = re.search(r"(\w+)[^\w]*$", line.partition(",")[0])
-        yield finding("api", request.at(word[1] if word else ""), found=line)
-
-
-@functools.cache  # reading the API's model takes a quarter of a second
-def _shape_of_a_request() -> Any:
-    import botocore.session
-
-    model = botocore.session.get_session().get_service_model("sagemaker")
-    return model.operation_model("CreateTrainingJob").input_shape
 
 
 def _of_entrypoint(request: Request) -> Iterator[Finding]:
@@ -145,6 +120,14 @@ def _of_image(request: Request, image: str) -> Iterator[Finding]:
         yield finding("image-and-gpus/no-gpus", request.at("InstanceType"), severity=Severity.NOTE, runs_on=runs_on)
 
 
+def _no_number(regex: str) -> str:
+    """Return why no number can be read by a metric's regular expression; "" if one can."""
+    try:
+        return "" if re.compile(regex).groups else "has no group, whose text would be the number"
+    except re.error as problem:
+        return f"is no regular expression ({problem})"
+
+
 def _of_hyperparameters(described: Described) -> Iterator[Finding]:
     request = described.request
     for key, value in request.hyperparameters.items():
@@ -175,6 +158,9 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
             without = re.sub(r"^\^|(\[1,[^<]*\])?<std(out|err)>:?", "", regex)
             name = str(each.get("Name"))
             yield finding("metric-anchored", request.at(name), name=name, regex=repr(regex), without=repr(without))
+        if wrong := _no_number(regex):
+            name = str(each.get("Name"))
+            yield finding("metric-unread", request.at(name), name=name, regex=repr(regex), wrong=wrong)
     profiler = request.body.get("ProfilerConfig") or {"DisableProfiler": True}
     profiles = not profiler.get("DisableProfiler") and request.body.get("ProfilerRuleConfigurations")
     if request.body.get("DebugHookConfig") or profiles:
