@@ -25,11 +25,6 @@ def _of_line(table: dict[str, str], line: tuple[int, int]) -> list[str]:
     return lines[max((each for each in lines if each <= line), default=min(lines))].split()
 
 
-def distributions(line: tuple[int, int]) -> frozenset[str]:
-    """Return the packages of our image of a line."""
-    return frozenset(_of_line(_LINES, line))
-
-
 def own_modules(distribution: str) -> frozenset[str]:
     """Return a package's own modules. The package's name is as pip normalizes it."""
     if distribution.startswith("google-cloud-"):
@@ -49,7 +44,7 @@ def is_known(distribution: str) -> bool:
 
 def ours(line: tuple[int, int]) -> frozenset[str]:
     """Return the modules that our image of a line has, without Python's own."""
-    return frozenset(_OWN).union(*map(own_modules, distributions(line)))
+    return frozenset(_OWN).union(*map(own_modules, _of_line(_LINES, line)))
 
 
 def remedy(distribution: str, line: tuple[int, int]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +61,12 @@ def origins(request: Request, given: Mapping[str, Path], samples: Path) -> list[
                 files, whole = _of_s3(name, where)
             else:
                 raise _unread(name, where or "of an unknown kind", "it is not an S3 path")
-            found.append(_without_others(Origin(asked=wanted, where=where, files=tuple(files), whole=whole)))
+            data = tuple(file for file in files if is_data(file.key))
+            if not any(file.size for file in data):
+                raise _unread(name, where, "no file in it holds data")
+            no_data = tuple(file.key for file in files if not is_data(file.key))
+            found.append(Origin(asked=wanted, where=where, files=data, whole=whole, no_data=no_data))
     return found
-
-
-def _without_others(origin: Origin) -> Origin:
-    """Leave out files that are no data. ConfigError if no data remain."""
-    files = tuple(file for file in origin.files if is_data(file.key))
-    if not any(file.size for file in files):
-        raise _unread(origin.asked.name, origin.where, "no file in it holds data")
-    return replace(origin, files=files, no_data=tuple(file.key for file in origin.files if not is_data(file.key)))
 
 
 def _uri(channel: Mapping[str, Any]) -> str:

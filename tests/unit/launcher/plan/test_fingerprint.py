@@ -93,7 +93,8 @@ def test_the_digest_of_code_is_of_names_and_contents(prepare, tmp_path):
 def test_the_software_is_named_by_its_versions(prepare):
     import numpy
 
-    found = prepare["software"]()
+    here = prepare["installed"]()
+    found = prepare["software"](here, here)
     assert found["numpy"] == numpy.__version__
     assert found["Python"].startswith("3.")
     assert found["horovod"] == "" or found["horovod"][0].isdigit()
@@ -101,10 +102,11 @@ def test_the_software_is_named_by_its_versions(prepare):
 
 def test_packages_that_requirements_installed_are_named(prepare):
     """Where hosts get different versions, the log then names the package."""
-    before = prepare["there"]()
+    here = prepare["installed"]()
+    before = dict(here)
     numpy = before.pop("numpy").version
     before["pytest"] = before["pytest"]._replace(version="0")
-    found = prepare["software"](before)["installed by requirements"].splitlines()
+    found = prepare["software"](here, before)["installed by requirements"].splitlines()
     assert found == [f"numpy {numpy}", f"pytest {pytest.__version__}"]
 
 
