@@ -133,7 +133,8 @@ STORIES = {
     # The report of algo-2 is behind that of algo-3.
     "a host whose connection ended has its time though we were paused": (
         running,
-        [(2.7, link_ended(2), reported(3)), (4.6, PAUSED, reported(3)), (4.7, reported(2)), (6, *HEARD), Shows("")]),
+        [(2.7, link_ended(2), reported(3)), (4.6, PAUSED, unreached(2), reported(3)), (4.7, reported(2)), (6, *HEARD),
+         Shows("")]),
     # It took us for lost; its last report is: all ended, gone. The exit code is never 0.
     "a follower that left by itself while we were paused is no success": (
         running,
