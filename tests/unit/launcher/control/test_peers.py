@@ -493,7 +493,7 @@ def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordina
     with contextlib.ExitStack() as held:
         server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
         server.settimeout(60)
-        follower_of(server.getsockname()[1], print, heartbeat=0.2, peer_timeout=patience)
+        follower_of(server.getsockname()[1], [].append, heartbeat=0.2, peer_timeout=patience)
         while len(times) < 2:
             connection = held.enter_context(server.accept()[0])
             if connection.recv(1 << 16).startswith(b"POST /report"):

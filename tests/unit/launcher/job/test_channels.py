@@ -190,30 +190,23 @@ def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> C
 
 
 @given(
-    hosts=st.integers(1, 5),
-    local=st.integers(1, 4),
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5),
     distribution=st.sampled_from([*Distribution]),
     mode=st.sampled_from([*InputMode]),
     kind=st.sampled_from(["shared", ChannelGroup.OWN, ChannelGroup.SAME]),
 )
-def test_processes_read_every_record_once(hosts, local, distribution, mode, kind):
-    """They share a channel, or each has one of a group, with data of its own or the same in all."""
-    listed = ["train"] if kind == "shared" else [f"train-{number + 1}" for number in range(local)]
+def test_processes_read_every_record_once(sizes, distribution, mode, kind):
+    """They share a channel, or each has one of a group, with data of its own or the same in all.
+
+    Hosts may have different numbers of processes (`sizes`) if each host gets all data.
+    """
+    if distribution is not Distribution.REPLICATED:
+        sizes = [sizes[0]] * len(sizes)
+    listed = ["train"] if kind == "shared" else [f"train-{number + 1}" for number in range(max(sizes))]
     groups = () if kind == "shared" else (("train", kind),)
     found = channels(*listed, groups=groups, S3DistributionType=distribution, TrainingInputMode=mode)
-    places = [name for name in names(hosts) for _ in range(local)]
+    places = [name for name, local in zip(names(len(sizes)), sizes, strict=True) for _ in range(local)]
     data = data_in(found, same=kind is ChannelGroup.SAME)
-    assert read_by_all(found, places, data) == Counter(set().union(*data.values()))
-
-
-@given(local_sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), same=st.booleans())
-def test_hosts_with_different_numbers_of_processes_read_every_record_once(local_sizes, same):
-    """If it is fully replicated; one channel per local rank is for the fullest host."""
-    most = max(local_sizes)
-    listed = ["train", *(f"train-{number}" for number in range(1, most))]
-    found = channels(*listed, groups=(("", ChannelGroup.SAME if same else ChannelGroup.OWN),))
-    places = [name for name, local in zip(names(9), local_sizes, strict=False) for _ in range(local)]
-    data = data_in(found, same)
     assert read_by_all(found, places, data) == Counter(set().union(*data.values()))
 
 

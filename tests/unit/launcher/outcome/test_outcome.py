@@ -16,15 +16,6 @@ from entrypoint.launcher.outcome import report
 from entrypoint.launcher.outcome.outcome import Cause, Exit, Kind, Outcome, failed, stopped, succeeded
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
-RAISED = """\
-epoch 1
-Traceback (most recent call last):
-  File "/opt/ml/code/train.py", line 7, in <module>
-    main()
-  File "/opt/ml/code/train.py", line 4, in main
-    raise ValueError("too small")
-ValueError: too small
-"""
 
 
 def test_exit_codes_are_unique_and_no_common_ones():
@@ -77,6 +68,7 @@ def test_a_cause_without_a_usable_code_still_fails(code):
     assert 0 < failed(Cause(host="h", process="p", what="w", code=code)).exit_code < 256
 
 
+RAISED = 'Traceback (most recent call last):\n  File "train.py", line 7, in main\nValueError: too small'
 CAUSE = Cause(host="algo-2", process="worker/1", what="exit code 3", error="ValueError: x", details=RAISED, code=3)
 
 
@@ -119,19 +111,27 @@ def test_failure_text_is_written_into_the_failure_file(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["failure"]  # no scratch file stays
 
 
-@pytest.mark.parametrize("outcome", [succeeded(), stopped()])
-def test_no_failure_file_without_a_failure(tmp_path, outcome):
-    assert report.write_failure(tmp_path / "failure", outcome) == ""
-    assert not (tmp_path / "failure").exists()
+TEXT = failed(CAUSE).failure_text()
+WRITTEN = {
+    # what the script has written, the outcome: what is logged, and what the file begins with then
+    "a success": (None, succeeded(), "", None),
+    "a stop": (None, stopped(), "", None),
+    "a file of the script's": ("mine", failed(CAUSE), "left as it is", "mine"),
+    "an empty file, which says nothing": ("", failed(CAUSE), "", TEXT),
+    "a text that UTF-8 cannot hold": (
+        None, failed(replace(CAUSE, error="\ud800")), "", "algo-2 worker/1 (exit code 3)"),
+}  # fmt: skip
 
 
-def test_the_scripts_own_failure_file_stays(tmp_path):
-    (tmp_path / "failure").write_text("mine")
-    assert "left as it is" in report.write_failure(tmp_path / "failure", failed(CAUSE))
-    assert (tmp_path / "failure").read_text() == "mine"
-    (tmp_path / "failure").write_text("")  # says nothing, so it is ours to fill
-    report.write_failure(tmp_path / "failure", failed(CAUSE))
-    assert "ValueError" in (tmp_path / "failure").read_text()
+@pytest.mark.parametrize("before, outcome, said, after", WRITTEN.values(), ids=WRITTEN)
+def test_failure_file_has_the_cause_of_a_failure_unless_the_script_wrote_one(tmp_path, before, outcome, said, after):
+    path = tmp_path / "failure"
+    if before is not None:
+        path.write_text(before)
+    logged = report.write_failure(path, outcome)
+    assert said in logged and bool(said) is bool(logged)
+    assert path.exists() is (after is not None)
+    assert after is None or path.read_text().startswith(after)
 
 
 def test_a_folder_in_place_of_the_failure_file_hides_no_failure(tmp_path):
@@ -148,11 +148,6 @@ def test_a_failure_file_that_cannot_be_written_is_said_and_not_raised(tmp_path):
     complaint = report.write_failure(tmp_path / "output" / "failure", failed(CAUSE))
     assert "cannot be written" in complaint and "ValueError: x" in complaint
     assert len(complaint.splitlines()) == 1  # the log has the rest
-
-
-def test_a_failure_text_that_utf8_cannot_hold_is_written_nevertheless(tmp_path):
-    assert report.write_failure(tmp_path / "failure", failed(replace(CAUSE, error="\ud800"))) == ""
-    assert (tmp_path / "failure").read_text().startswith("algo-2 worker/1 (exit code 3)")
 
 
 def test_only_a_success_leaves_the_marker_of_success(tmp_path):

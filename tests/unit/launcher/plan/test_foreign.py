@@ -22,6 +22,8 @@ FOREIGN = ROOT / "tests/programs/foreign"
 SMDDP = "sagemaker_distributed_dataparallel_enabled"
 OPTIONS = "sagemaker_distributed_dataparallel_custom_mpi_options"
 
+TRAIN, MASTER, ESTIMATOR = Flag.TF1_TRAIN, Flag.TF1_MASTER, "e = tf.estimator.Estimator(f)"
+
 
 @pytest.fixture(scope="module")
 def flags():
@@ -51,39 +53,30 @@ def test_a_script_that_submits_the_job_may_lie_beside_it(flags, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "lines, serverless",
+    "flag, lines, expected",
     [
-        (["tf.estimator.Estimator(f).train(g)"], True),
-        (["e = tf.estimator.Estimator(f)", "e.train(g) if alone else tf.estimator.train_and_evaluate(e, a, b)"], False),
-        (["e = tf.estimator.Estimator(f)", "tf.train.Server(cluster)", "e.train(g)"], False),
-        (["e = tf.estimator.Estimator(f)", "# e.train(g)"], False),
-        (["model.train(g)"], False),
+        # an Estimator that trains without a server
+        (TRAIN, ["tf.estimator.Estimator(f).train(g)"], True),
+        (TRAIN, [ESTIMATOR, "e.train(g) if alone else tf.estimator.train_and_evaluate(e, a, b)"], False),
+        (TRAIN, [ESTIMATOR, "tf.train.Server(cluster)", "e.train(g)"], False),
+        (TRAIN, [ESTIMATOR, "# e.train(g)"], False),
+        (TRAIN, ["model.train(g)"], False),
+        # a script that knows no chief, and is told of a master
+        (MASTER, ["tf.estimator.train_and_evaluate(a, b, c)"], True),
+        (MASTER, ["tf.estimator.train_and_evaluate(a, b, c)", "if task == 'chief':"], False),
+        (MASTER, ["MonitoredTrainingSession(is_chief=True)"], False),
+        (MASTER, ["MonitoredTrainingSession(is_chief=task['type'] == 'master')"], True),
+        (MASTER, ["MonitoredTrainingSession(is_chief=task['type'] in ('master', \"chief\"))"], False),
+        (MASTER, ["tf.distribute.ParameterServerStrategy(resolver)", "parser.add_argument('master')"], False),
+        (MASTER, ["tf.distribute.ParameterServerStrategy(resolver)", "tf.estimator.Estimator(model_fn)"], False),
+        (MASTER, ["strategy.fit()  # was: tf.estimator.Estimator(model_fn)", "import sagemaker.estimator"], False),
+        (MASTER, ["est = sagemaker.estimator.Estimator(image)", "sagemaker.tensorflow.estimator.Estimator(x)"], False),
     ],
 )
-def test_estimators_train_without_a_server_is_recognised(flags, tmp_path, lines, serverless):
-    (tmp_path / "train.py").write_text("\n".join(lines) + "\n")
-    assert (Flag.TF1_TRAIN in flags(tmp_path)) is serverless
-
-
-@pytest.mark.parametrize(
-    "lines, for_aws",
-    [
-        (["tf.estimator.train_and_evaluate(a, b, c)"], True),
-        (["tf.estimator.train_and_evaluate(a, b, c)", "if task == 'chief':"], False),
-        (["MonitoredTrainingSession(is_chief=True)"], False),
-        (["MonitoredTrainingSession(is_chief=task['type'] == 'master')"], True),
-        (["MonitoredTrainingSession(is_chief=task['type'] in ('master', \"chief\"))"], False),
-        (["tf.distribute.ParameterServerStrategy(resolver)", "parser.add_argument('master')"], False),
-        (["tf.distribute.ParameterServerStrategy(resolver)", "tf.estimator.Estimator(model_fn)"], False),
-        (["strategy.fit()  # was: tf.estimator.Estimator(model_fn)", "import sagemaker.estimator"], False),
-        (["est = sagemaker.estimator.Estimator(image)", "sagemaker.tensorflow.estimator.Estimator(x)"], False),
-    ],
-)
-def test_a_script_that_knows_no_chief_is_told_of_a_master(flags, tmp_path, lines, for_aws):
-    (tmp_path / "package").mkdir()
+def test_flag_is_found_in_the_files_of_a_script(flags, tmp_path, flag, lines, expected):
     for number, line in enumerate(lines):
-        (tmp_path / "package" / f"file{number}.py").write_text(line)
-    assert (Flag.TF1_MASTER in flags(tmp_path)) is for_aws
+        (tmp_path / f"file{number}.py").write_text(line)
+    assert (flag in flags(tmp_path)) is expected
 
 
 def tf_configs(job, *flags: Flag) -> dict[str, dict]:

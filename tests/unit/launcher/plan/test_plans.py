@@ -23,15 +23,12 @@ CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 SCENARIOS = sorted(path.name for path in CONFIGS.iterdir() if path.is_dir())
 
 
-def plan_in(scenario: Path, base: Path, me: str = "") -> Plan:
-    """Return the plan of the config folder `scenario`, as host `me` sees it (default: the file's host)."""
+def plan_in(scenario: Path, base: Path) -> Plan:
+    """Return the plan of the config folder `scenario`."""
     config = base / "input" / "config"
     config.mkdir(parents=True, exist_ok=True)
     for path in scenario.glob("*.json"):
         shutil.copy(path, config)
-    if me:
-        file = config / "resourceconfig.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "current_host": me}))
     environment_file = scenario / "environment"
     lines = environment_file.read_text().splitlines() if environment_file.exists() else []
     job = read_job(base, dict(line.split("=", 1) for line in lines), Path("/run/entrypoint"))
@@ -56,13 +53,6 @@ def test_plan_of_a_scenario_is_as_recorded(scenario, tmp_path, request):
     if request.config.getoption("--refresh"):
         expected.write_text(text)
     assert text == expected.read_text()
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_host_of_a_scenario_makes_the_same_plan(scenario, tmp_path):
-    first = plan_in(CONFIGS / scenario, tmp_path)
-    for host in first.hosts:
-        assert plan_in(CONFIGS / scenario, tmp_path, me=host) == first
 
 
 def plan_of(base: Path, hosts: list[str], **settings: str) -> Plan:

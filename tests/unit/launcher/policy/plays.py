@@ -21,6 +21,7 @@ from entrypoint.launcher.policy.events import News, Report
 from entrypoint.launcher.policy.policy import Policy
 
 GRACE = 2.0  # failure_grace, by default
+PAUSED = object()  # before an event: nothing woke this host until then, as it was paused
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
 RAISED = TRACEBACK + "ValueError: x\n"
 SYMPTOM = TRACEBACK + "UnavailableError: Socket closed\n"
@@ -71,15 +72,13 @@ class Play:
             second, *happened = step
             if happened and isinstance(happened[0], Beats):
                 heartbeats(self, second, *happened[0].hosts, **happened[0].facts)
+            elif happened and happened[0] is PAUSED:
+                self.now = second
+                for event in happened[1:] or (events.Due(),):
+                    self._on(event)
             else:
                 self.at(second, *happened)
         return self
-
-    def stand_still(self, until: float, *happened: events.Event) -> None:
-        """Let time pass in which nothing wakes this host, and then let it happen."""
-        self.now = until
-        for event in happened or (events.Due(),):
-            self._on(event)
 
     def _on(self, event: events.Event) -> None:
         came_of_it: list[events.Event] = []

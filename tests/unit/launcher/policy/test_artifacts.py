@@ -14,7 +14,6 @@ from entrypoint.launcher.host import inventory
 from entrypoint.launcher.job.files import MAX_HOSTS
 from entrypoint.launcher.job.job import Tree
 from entrypoint.launcher.outcome import outcome
-from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts, File, warnings
 from entrypoint.launcher.policy.events import Report
@@ -308,14 +307,6 @@ def test_files_are_not_listed_after_a_failure_or_a_stop(play, happened):
     p.at(5, *happened, *done(2, artifacts=NOTHING)).at(30)
     assert p.what[-1].startswith(("finish failed", "finish stopped"))
     assert p.policy.termination._inventory_since is None and warned(p) == []
-
-
-def test_the_failure_file_of_a_script_is_the_jobs_explanation(play):
-    p = running(play, 2)
-    wrote = events.Ended(name="worker/0", exit=Exit(code=4), output=RAISED, wrote="the data is bad\nrow 7\n")
-    p.at(5, wrote, reported(2, gone=True))
-    assert p.blamed == "algo-1 worker/0 (exit code 4): the data is bad"
-    assert p.outcome.failure_text().splitlines()[1:] == ["row 7"]
 
 
 # --- model_dir ---

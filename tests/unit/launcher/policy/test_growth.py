@@ -156,8 +156,6 @@ class Counted(World):
         super().__init__(story, base)
 
     def carry_out(self, host, action) -> None:
-        if isinstance(action, events.Probe):
-            self.count["probes"] += len(action.hosts)
         if isinstance(action, events.TellCoordinator | events.TellFollowers):
             self.count[type(action).__name__] += 1
         super().carry_out(host, action)

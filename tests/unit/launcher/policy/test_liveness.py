@@ -2,14 +2,15 @@
 
 import pytest
 from plays import (
+    PAUSED,
     RAISED,
     STOP,
     UP,
     Beats,
+    Play,
     Shows,
     ended,
     following,
-    heartbeats,
     informed,
     link_ended,
     matches,
@@ -22,7 +23,6 @@ from plays import (
 )
 
 from entrypoint.base.errors import ExitCode
-from entrypoint.launcher.outcome.outcome import Kind
 from entrypoint.launcher.policy import events
 
 LOST = int(ExitCode.HOST_LOST)
@@ -81,6 +81,15 @@ def test_which_host_is_lost(play, start, history, verdict):
     assert matches(p.verdict, verdict), p.verdict
 
 
+NOT_SUCCEEDED = "* failed *: algo-2 (left before the end of the job)"
+
+
+def not_started(play) -> Play:
+    """Return a job whose second host has left before its script could start."""
+    everybody = ended("prepare"), reported(2), reported(3, ready=frozenset())
+    return play(3).through([(1, *everybody), (2, reported(2, gone=True))])
+
+
 STORIES = {
     # the job; what happens, and what is seen then
     "a lost host is not waited for": (
@@ -116,6 +125,36 @@ STORIES = {
         following,
         [(3, informed()), (3.5, ended("worker/1", 1, RAISED)), (4.6, unreached(1)), (5.5,), Shows(""),
          (5.8, informed()), Shows("", cause="algo-2 worker/1 (exit code 1): ValueError: x")]),
+    # Our own pauses (SIGSTOP, a frozen machine): the others were not silent, we did not read.
+    "the coordinator's own pause is no other host's silence": (
+        running, [(5, *HEARD), (65, PAUSED), Shows(""), (80, Beats(2, 3)), Shows("")]),
+    "a follower's own pause is no silence of the coordinator": (
+        following, [(5, informed()), (65, PAUSED), Shows(""), (80, Beats()), Shows("")]),
+    # The report of algo-2 is behind that of algo-3.
+    "a host whose connection ended has its time though we were paused": (
+        running,
+        [(2.7, link_ended(2), reported(3)), (4.6, PAUSED, unreached(2), reported(3)), (4.7, reported(2)), (6, *HEARD),
+         Shows("")]),
+    # It took us for lost; its last report is: all ended, gone. The exit code is never 0.
+    "a follower that left by itself while we were paused is no success": (
+        running,
+        [(5, ended("worker/0")), (30, PAUSED, reported(2, done=True, clean=False, gone=True)),
+         (31, reported(3, done=True)), (40, reported(3, done=True, gone=True)),
+         Shows("* algo-1 (was paused for 25 s): algo-2 left meanwhile", last="*finish failed 69")]),
+    "a coordinator that was paused for too long blames itself for a host that is gone": (
+        running,
+        [(5, *HEARD), (12, PAUSED, link_ended(2), unreached(2)), (15, Beats(3)),
+         Shows("* algo-1 (was paused for 7 s): algo-2 left meanwhile")]),
+    "a host that goes later is lost though the coordinator was once paused": (
+        running,
+        [(5, *HEARD), (12, PAUSED), (20, Beats(2, 3)), (20.1, link_ended(2), unreached(2), reported(3)), (23, Beats(3)),
+         Shows("* algo-2 (lost: *")]),
+    "a follower that left before its script started ends the job": (
+        not_started, [(22, Beats(3)), Shows(NOT_SUCCEEDED), (22.1, reported(3, gone=True)), Shows(last="*finish *")]),
+    "a follower that left before its script started ends the job that is stopped": (
+        not_started,
+        [(2.1, STOP), (22, Beats(3, done=True)), Shows(NOT_SUCCEEDED), (22.1, reported(3, gone=True)),
+         Shows(last="*finish *")]),
 }  # fmt: skip
 
 
@@ -139,62 +178,3 @@ def test_a_host_that_takes_a_connection_while_it_is_killed_is_checked_again(play
 def test_a_host_that_reports_again_is_not_checked_any_more(play):
     p = running(play).through([(2.7, link_ended(2)), (2.8, *HEARD), (4.8, *HEARD)])
     assert p.knocked == ["algo-2"] and p.outcome is None
-
-
-def test_a_host_whose_connection_ended_has_its_time_though_we_stood_still(play):
-    p = running(play).at(2.7, link_ended(2), reported(3))
-    p.stand_still(4.6, reported(3))  # the report of the other is behind this one
-    p.through([(4.7, reported(2)), (6, *HEARD)])
-    assert p.outcome is None
-
-
-# --- our own pauses (SIGSTOP, a frozen machine): the others were not silent, we did not read ---
-
-
-@pytest.mark.parametrize("me", [1, 2])
-def test_our_own_pause_is_no_other_hosts_silence(play, me):
-    p = running(play, me=me).at(5, *(HEARD if me == 1 else [informed()]))
-    p.stand_still(65)
-    assert p.outcome is None
-    heartbeats(p, 80, 2, 3)
-    assert p.outcome is None
-
-
-def test_a_follower_that_left_by_itself_while_we_stood_still_is_no_success(play):
-    """It took us for lost; its last report is: all ended, gone. The exit code is never 0."""
-    p = running(play).at(5, ended("worker/0"))
-    p.stand_still(30, reported(2, done=True, clean=False, gone=True))
-    p.through([(31, reported(3, done=True)), (40, reported(3, done=True, gone=True))])
-    assert p.what[-1] == "finish failed 69"
-    assert p.blamed == "algo-1 (was paused for 25 s): algo-2 left meanwhile"
-
-
-def test_a_coordinator_that_stood_still_too_long_blames_itself_for_a_host_that_is_gone(play):
-    p = running(play).at(5, *HEARD)
-    p.stand_still(12, link_ended(2), unreached(2))
-    heartbeats(p, 15, 3)
-    assert p.blamed == "algo-1 (was paused for 7 s): algo-2 left meanwhile"
-
-
-def test_a_host_that_goes_later_is_lost_though_the_coordinator_once_stood_still(play):
-    p = running(play).at(5, *HEARD)
-    p.stand_still(12)
-    p.through([(20, Beats(2, 3)), (20.1, link_ended(2), unreached(2), reported(3)), (23, Beats(3))])
-    assert p.blamed.startswith("algo-2 (lost: ")
-
-
-# --- the end is reached, whoever is lost ---
-
-
-@pytest.mark.parametrize("stopping", [False, True])
-def test_a_follower_that_left_before_its_script_started_ends_the_job(play, stopping):
-    p = play(3).through(
-        [(1, ended("prepare"), reported(2), reported(3, ready=frozenset())), (2, reported(2, gone=True))]
-    )
-    if stopping:
-        p.at(2.1, STOP)
-    for _ in range(20):
-        p.at(p.now + 1, reported(3, done=stopping))
-    assert p.outcome and p.outcome.kind is not Kind.SUCCEEDED
-    p.at(p.now + 0.1, reported(3, gone=True))
-    assert p.what[-1].startswith("finish ")

@@ -3,6 +3,7 @@
 import pytest
 from plays import (
     GRACE,
+    PAUSED,
     RAISED,
     STOP,
     SYMPTOM,
@@ -96,6 +97,7 @@ def evaluators_host(play) -> Play:
 SUCCEEDED = informed(outcome=outcome.succeeded())
 START_TIMEOUT = int(ExitCode.START_TIMEOUT)
 EVALUATES = {"done": True, "lingering": True}
+EVALUATED = [(5, ended("worker/0"), reported(2, **EVALUATES)), (20, Beats(2, **EVALUATES))]
 STORIES = {
     # the job; what happens, and what is seen then
     # The others must still learn of the success.
@@ -162,6 +164,14 @@ STORIES = {
     "an evaluator whose host is lost during a stop is no success": (
         with_evaluator,
         [(5, reported(2, **EVALUATES)), (6, STOP), (7, ended("worker/0")), (30,), Shows("* stopped 143")]),
+    # Its time is over when we go on after a pause, and the first reports that we read are old.
+    "an evaluator that fails while we are paused fails the job": (
+        with_evaluator,
+        [*EVALUATED, (70, PAUSED), Shows(""), (70.01, reported(2, **EVALUATES)),
+         (70.02, reported(2, done=True, cause=cause(process="evaluator/0"), gone=True)),
+         Shows("* algo-2 evaluator/0 (exit code 3)")]),
+    "an evaluator whose host is lost while we are paused fails the job": (
+        with_evaluator, [*EVALUATED, (70, PAUSED), Shows(""), (90,), Shows("* algo-2 (lost*")]),
     "the evaluator's host reports that it still evaluates": (
         lambda play: play(2, 2, evaluator="last"),
         [(1, ended("prepare")), (2, informed()), Shows(did=["2.0 start worker/1", "2.0 start evaluator/0"]),
@@ -272,17 +282,3 @@ def test_an_evaluator_that_works_on_after_the_others_is_logged(play):
     assert [line for line in p.said if "waiting for" in line] == [
         "waiting for evaluator/0 on algo-2, 60 s at most: all other scripts have ended"
     ]
-
-
-@pytest.mark.parametrize("silent", [False, True])
-def test_what_happens_to_the_evaluator_while_we_stand_still_counts(play, silent):
-    """Its time is over when we go on, and the first reports that we read are old."""
-    p = with_evaluator(play)
-    p.through([(5, ended("worker/0"), reported(2, **EVALUATES)), (20, Beats(2, **EVALUATES))])
-    p.stand_still(70)
-    assert p.outcome is None
-    if not silent:
-        p.at(70.01, reported(2, **EVALUATES))
-        p.at(70.02, reported(2, done=True, cause=cause(process="evaluator/0"), gone=True))
-    p.at(90)
-    assert p.blamed.startswith("algo-2 (lost" if silent else "algo-2 evaluator/0 (exit code 3)")

@@ -17,8 +17,6 @@ from plays import (
     running,
 )
 
-from entrypoint.launcher.outcome import outcome
-from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.policy import events
 
 AGAIN = reported(2, attempt=1), reported(3, attempt=1)
@@ -32,16 +30,6 @@ def test_a_process_that_stays_prevents_another_attempt_and_fails_the_job(play):
     told = p.last_told
     assert (told.attempt, told.cause.host, told.cause.process, told.cause.code) == (1, "algo-2", "worker/1", 71)
     assert told.cause.error == f"still running 4 s after SIGKILL: {p.unkillable[0]}"
-
-
-def test_a_process_that_ends_late_neither_prevents_another_attempt_nor_counts_in_it(play):
-    p = play(restarts=1, restart_backoff=1, kill_timeout=4, processes_per_host=2).at(1, ended("prepare"))
-    p.through([(5, ended("worker/0", signal=9)), (12,)])  # worker/1 took longer to die than SIGKILL has time
-    assert p.what[-2:] == ["start worker/0", "start worker/1"]
-    p.through([(21, ended("worker/0")), (25,)])
-    assert p.outcome is None, "worker/1 is still working"
-    p.at(26, ended("worker/1"))
-    assert p.outcome == outcome.succeeded()
 
 
 def tried_again(play) -> Play:
@@ -95,6 +83,18 @@ STORIES = {
         tried_again,
         [(6, reported(2, attempt=0, cause=cause(2), gone=True), reported(3, attempt=1)), (7,),
          Shows("* algo-2 (left before the end of the job)")]),
+    # worker/1 took longer to die than SIGKILL has time.
+    "a process that ends late neither prevents another attempt nor counts in it": (
+        lambda play: play(restarts=1, restart_backoff=1, kill_timeout=4, processes_per_host=2),
+        [(1, ended("prepare")), (5, ended("worker/0", signal=9)), (12,), Shows(last="* start worker/1"),
+         (21, ended("worker/0")), (25,), Shows(""), (26, ended("worker/1")), Shows("26.0 succeeded 0")]),
+    "a rank of an old attempt is none of the new one": (
+        lambda play: play(2, 2, mode="mpi", restarts=2),
+        [(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"), informed()),
+         (5, informed(attempt=1, go=False, ready=frozenset())),
+         (6, events.RankStarted(name="rank 1", pid=1, attempt=0)), (6.1, ended("rank 1", signal=9)), Shows(cause=""),
+         (7, informed(attempt=1), events.RankStarted(name="rank 1", pid=1, attempt=1)),
+         (8, ended("rank 1", 1, RAISED)), Shows(cause="algo-2 rank 1 *")]),
 }  # fmt: skip
 
 
@@ -118,14 +118,3 @@ ATTEMPTS = {
 def test_only_what_may_go_well_another_time_is_tried_again(play, settings, happened, attempt):
     p = running(play, restarts=5, **settings).at(5, *happened)
     assert p.policy.facts.attempt.number == attempt and (p.outcome is None) == bool(attempt)
-
-
-def test_a_rank_of_an_old_attempt_is_none_of_the_new_one(play):
-    p = play(2, 2, mode="mpi", restarts=2)
-    p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"), informed())
-    p.at(5, informed(attempt=1, go=False, ready=frozenset()))
-    p.at(6, events.RankStarted(name="rank 1", pid=1, attempt=0))
-    p.at(6.1, events.Ended(name="rank 1", exit=Exit(code=137, signal=9)))
-    assert p.last_told.cause is None
-    p.at(7, informed(attempt=1), events.RankStarted(name="rank 1", pid=1, attempt=1))
-    assert "rank 1" in p.policy.facts.own.started

@@ -1,7 +1,7 @@
 """Simulate all hosts of a job in memory: their policies connected, a simulated clock, and random faults.
 
 Processes, messages and time are simulated; every decision is the real policy's, on a real plan. A run is made
-from one number, so a failed run can be repeated: `run(Story(seed=...))`.
+from one number, so a failed run can be repeated: `World(Story(seed=...), base).run()`.
 
 What must hold whatever happens: every host that is alive ends, in bounded time; those that end while the
 coordinator lives agree on the exit code and its cause; and nothing that went wrong ends in 0.
@@ -471,10 +471,6 @@ class World:
         self.happen(name, events.Informed(news=news, offset=clock.offset, error=clock.error))
 
 
-def run(story: Story, base: Path) -> World:
-    return World(story, base).run()
-
-
 def check(world: World) -> None:
     story, hosts = world.story, world.hosts
     living = [host for host in hosts.values() if host.alive]
@@ -529,7 +525,7 @@ def worlds(base: Path, seeds: Iterable[int], **facts) -> Iterator[World]:
     """Run a story with each of these seeds, and check what must always hold. A fact may be a function of the seed."""
     for seed in seeds:
         of_seed = {name: fact(seed) if callable(fact) else fact for name, fact in facts.items()}
-        world = run(Story(seed=seed, **of_seed), base)
+        world = World(Story(seed=seed, **of_seed), base).run()
         check(world)
         yield world
 
@@ -650,4 +646,4 @@ stories = st.builds(
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(story=stories)
 def test_every_story_ends_as_it_must(base, story):
-    check(run(story, base))
+    check(World(story, base).run())

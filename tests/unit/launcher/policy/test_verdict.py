@@ -204,6 +204,11 @@ VERDICTS = {
         [(5, events.Ended(name="worker/0", exit=Exit(code=1), output="lost the loader: exit code -9\n", memory=SHORT)),
          (6, reported(2), reported(3))],
         f"* failed 1: algo-1 worker/0 (exit code 1, out of memory): {SHORT}: lost the loader: exit code -9"),
+    "the failure file of a script is the explanation": (
+        running,
+        [(5, events.Ended(name="worker/0", exit=Exit(code=4), output=RAISED, wrote="the data is bad\nrow 7\n"),
+          reported(2), reported(3))],
+        "5.0 failed 4: algo-1 worker/0 (exit code 4): the data is bad"),
     # A host whose own failure came first may not have been heard from yet.
     "a failure is settled when all have answered": (
         running,
