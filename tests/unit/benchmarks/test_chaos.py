@@ -165,10 +165,7 @@ LIES = {
     "a stop told as a failure": ("stop", of_all(STOPPED, exits="1", failures=RAISED)),
     "a cause that was known, lost by a stop": (
         "stop",
-        replace(
-            of_all(FAILED, exits="143", failures=None),
-            injected=(Injected(fault=STOP.fault, at=BEGAN + 3.5),),
-        ),
+        replace(of_all(FAILED, exits="143", failures=None), injected=(Injected(fault=STOP.fault, at=BEGAN + 3.5),)),
     ),
     "two exit codes": ("agreement", with_(FAILED, "exits", algo_3="69")),
     "two texts": ("agreement", with_(FAILED, "failures", algo_3=RAISED + "!")),
@@ -195,11 +192,7 @@ LIES = {
     ),
     "a later failure told as the cause": (
         "cause",
-        of_all(
-            also(FAILED, worker(2, (4.0, "exits", "3"))),
-            exits="3",
-            failures="algo-3 worker/2 (exit code 3)",
-        ),
+        of_all(also(FAILED, worker(2, (4.0, "exits", "3"))), exits="3", failures="algo-3 worker/2 (exit code 3)"),
     ),
     "an attempt that was not made": ("retried", KILLED),
     "a script that heard SIGTERM and was not let save": (
