@@ -37,18 +37,14 @@ class GroupNorm(L.Layer):
         self.beta = self.add_weight(name="beta", shape=[shape[-1]], initializer="zeros")
 
     def call(self, features):
-        channels = features.shape[-1]
-        batch = tf.shape(features)[0]
+        width = features.shape[-1] // self.groups
         single = tf.cast(features, tf.float32)
         # Means over the cells first, which leaves [B, channels]; then over the channels of a group.
-        means = tf.reduce_mean(single, axis=[1, 2])
-        squares = tf.reduce_mean(tf.square(single), axis=[1, 2])
-        grouped = [batch, self.groups, channels // self.groups]
-        mean = tf.reduce_mean(tf.reshape(means, grouped), axis=2, keepdims=True)
-        square = tf.reduce_mean(tf.reshape(squares, grouped), axis=2, keepdims=True)
-        inverse = tf.broadcast_to(tf.math.rsqrt(tf.maximum(square - mean**2, 0) + 1e-5), grouped)
-        scale = tf.reshape(inverse, [batch, channels]) * tf.cast(self.gamma, tf.float32)
-        shift = tf.cast(self.beta, tf.float32) - tf.reshape(tf.broadcast_to(mean, grouped), [batch, channels]) * scale
+        means = tf.stack([tf.reduce_mean(single, axis=[1, 2]), tf.reduce_mean(tf.square(single), axis=[1, 2])])
+        grouped = tf.reduce_mean(tf.reshape(means, [2, -1, self.groups, width]), axis=3)
+        mean, square = tf.unstack(tf.repeat(grouped, width, axis=2))
+        scale = tf.math.rsqrt(tf.maximum(square - mean**2, 0) + 1e-5) * tf.cast(self.gamma, tf.float32)
+        shift = tf.cast(self.beta, tf.float32) - mean * scale
         scale, shift = (tf.cast(each, features.dtype)[:, None, None, :] for each in (scale, shift))
         return features * scale + shift
 

@@ -149,7 +149,8 @@ def train(model, optimizer, training, validation, args):
     """Train to the end; return whether it was reached, or SIGTERM came first and all was saved."""
     # How many images all ranks have learned from: what a job that goes on with other ranks can make use of.
     seen = tf.Variable(0, dtype=tf.int64, trainable=False, name="images")
-    saver = checkpoints.manager(tf.train.Checkpoint(**networks(model), optimizer=optimizer, images=seen))
+    networks = {network.name: network for network in model.networks}
+    saver = checkpoints.manager(tf.train.Checkpoint(**networks, optimizer=optimizer, images=seen))
     resumed = saver.restore()
     # Checkpoints may lie on the first host only; and without any, ranks have begun with different weights.
     ranks.broadcast([*model.all_variables, *optimizer.variables, seen])
@@ -192,10 +193,6 @@ def train(model, optimizer, training, validation, args):
 def save_checkpoint(model, saver, seen):
     average_over_ranks(model)
     saver.save(int(seen))
-
-
-def networks(model):
-    return {network.name: network for network in model.networks}
 
 
 def average_over_ranks(model):

@@ -50,15 +50,15 @@ def convert(classes, output, shards, labels=None, shorter_side=None, seed=0, for
     if strangers:
         raise FileExistsError(f"{output} already holds other TFRecord or RecordIO files, such as {strangers[0].name}")
     numbers = number_classes(labels or output.parent / "labels.txt", set(classes.values()), dry_run)
+    written = [(path, len(range(index, len(classes), shards))) for index, path in enumerate(paths)]
     if dry_run:
-        return [(path, len(range(index, len(classes), shards))) for index, path in enumerate(paths)]
+        return written
     images = list(classes)
     random.Random(seed).shuffle(images)  # classes come in folders, and training shuffles only thousands at a time
     output.mkdir(parents=True, exist_ok=True)
 
     # A name without .tfrecord in it: whoever looks for *.tfrecord* before the end sees no half-written file.
     unfinished = [path.with_name(f".{path.stem}.{os.getpid()}.tmp") for path in paths]
-    written = [0] * shards
     try:
         with contextlib.ExitStack() as stack:
             writers = [stack.enter_context(WRITERS[form](path)) for path in unfinished]
@@ -66,17 +66,15 @@ def convert(classes, output, shards, labels=None, shorter_side=None, seed=0, for
             for start in range(0, len(images), 256):  # no more than these are in memory
                 some = images[start : start + 256]
                 encoded = threads.map(lambda path: encode(path, shorter_side), some)
-                for path, jpeg in zip(some, encoded, strict=True):
-                    index = sum(written) % shards
+                for number, (path, jpeg) in enumerate(zip(some, encoded, strict=True), start):
                     name = classes[path]
-                    writers[index].write(serialize(jpeg, numbers[name], name, path, form))
-                    written[index] += 1
+                    writers[number % shards].write(serialize(jpeg, numbers[name], name, path, form))
         for path, final in zip(unfinished, paths, strict=True):
             path.replace(final)
     finally:
         for path in unfinished:
             path.unlink(missing_ok=True)
-    return list(zip(paths, written, strict=True))
+    return written
 
 
 def find(source):

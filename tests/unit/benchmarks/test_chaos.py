@@ -1,6 +1,7 @@
 """Test benchmarks/chaos: the oracle finds lies that are planted in histories, and nothing where there is none."""
 
 from dataclasses import replace
+from itertools import chain
 from math import inf
 
 import pytest
@@ -18,6 +19,15 @@ def journal(host: str, process: str, *deeds: tuple[float, str, str], attempt: in
         Deed(at=BEGAN + at, host=host, process=process, attempt=attempt, start=0, what=what, words=words)
         for at, what, words in deeds
     ]
+
+
+def worker(number: int, *deeds: tuple[float, str, str], attempt: int = 0) -> list[Deed]:
+    return journal(f"algo-{number + 1}", f"worker/{number}", *deeds, attempt=attempt)
+
+
+def also(seen: Observed, *journals: list[Deed]) -> Observed:
+    """Return the history with more deeds, in order of time."""
+    return replace(seen, deeds=tuple(sorted(chain(seen.deeds, *journals), key=lambda deed: deed.at)))
 
 
 def printed(host: str, process: str, count: int, attempt: int = 0) -> str:
@@ -55,39 +65,13 @@ LOST = replace(
 )
 STOP = Injected(fault=Fault(kind="stop", host="all", at=1.6), at=BEGAN + 1.6)
 SAVES = Case(mode="mwms", hosts=2, scripts={f"algo-{n + 1} worker/{n}": Script(sigterm="saves") for n in range(2)})
-STOPPED = replace(
-    job(SAVES, WELL, WELL, end=2.4, exit="0", injected=(STOP,)),
-    deeds=tuple(
-        deed
-        for n in range(2)
-        for deed in journal(
-            f"algo-{n + 1}", f"worker/{n}", (0.5, "starts", ""), (1.0, "lines", "5"), (1.6, "sigterm", ""),
-            (1.9, "saved", ""), (1.95, "exits", "0"),
-        )
-    ),
-)  # fmt: skip
+SAVING = ((0.5, "starts", ""), (1.0, "lines", "5"), (1.6, "sigterm", ""), (1.9, "saved", ""), (1.95, "exits", "0"))
+STOPPED = job(SAVES, WELL, WELL, end=2.4, exit="0", injected=(STOP,))
+STOPPED = also(replace(STOPPED, deeds=()), *(worker(n, *SAVING) for n in range(2)))
 RESTARTS = replace(MIRRORED, settings={"RESTARTS": 1.0})
 KILLED = job(
     RESTARTS, NO_END, (2.0, "kills", "9"), NO_END, end=2.4, exit="137", text="algo-2 worker/1 (killed by SIGKILL)"
 )
-
-
-@pytest.mark.parametrize(
-    "honest",
-    [
-        pytest.param(honest, id=name)
-        for name, honest in {
-            "succeeded": lambda: SUCCEEDED,
-            "failed": lambda: FAILED,
-            "lost": lambda: LOST,
-            "stopped": lambda: STOPPED,
-            "tried again": lambda: AGAIN,
-            "uneven": lambda: UNEVEN,
-        }.items()
-    ],
-)
-def test_an_honest_history_violates_no_rule(honest):
-    assert violations(honest()) == []
 
 
 def with_(seen: Observed, field: str, **hosts: object) -> Observed:
@@ -105,31 +89,22 @@ def of_all(seen: Observed, **fields: object) -> Observed:
     return replace(seen, **{name: dict.fromkeys(seen.case.names, value) for name, value in fields.items()})
 
 
-AGAIN = job(RESTARTS, WELL, (2.0, "kills", "9"), WELL, end=5.3, exit="0")
-AGAIN = replace(
-    AGAIN,
-    deeds=(
-        *AGAIN.deeds,
-        *(
-            deed
-            for n in range(3)
-            for deed in journal(f"algo-{n + 1}", f"worker/{n}", (3.0, "starts", ""), (5.0, "exits", "0"), attempt=1)
-        ),
-    ),
-)  # it fails once, and then succeeds
+AGAIN = job(RESTARTS, WELL, (2.0, "kills", "9"), WELL, end=5.3, exit="0")  # it fails once, and then succeeds
+AGAIN = also(AGAIN, *(worker(n, (3.0, "starts", ""), (5.0, "exits", "0"), attempt=1) for n in range(3)))
 UNEVEN_CASE = replace(MIRRORED, scripts={f"algo-{n} worker/{n - 1}": Script(needs="algo-2 worker/1") for n in (1, 3)})
 UNEVEN_TEXT = "algo-2 worker/1 (ended with 0 while worker/0 still trained): different numbers of batches? "
 MISSES = (3.0, "raises", "RuntimeError")
 UNEVEN = job(UNEVEN_CASE, MISSES, WELL, MISSES, end=3.5, exit="1", text=UNEVEN_TEXT)
-UNEVEN = replace(
-    UNEVEN,
-    deeds=tuple(
-        sorted(
-            (*UNEVEN.deeds, *(journal(f"algo-{n}", f"worker/{n - 1}", (2.9, "misses", ""))[0] for n in (1, 3))),
-            key=lambda deed: deed.at,
-        )
-    ),
-)  # two miss the third, which has ended with 0
+UNEVEN = also(UNEVEN, *(worker(n, (2.9, "misses", "")) for n in (0, 2)))  # two miss the third, which has ended with 0
+
+
+HONEST = {"succeeded": SUCCEEDED, "failed": FAILED, "lost": LOST, "stopped": STOPPED, "tried again": AGAIN,
+          "uneven": UNEVEN}  # fmt: skip
+
+
+@pytest.mark.parametrize("honest", HONEST)
+def test_an_honest_history_violates_no_rule(honest):
+    assert violations(HONEST[honest]) == []
 
 
 LOG = FAILED.logs["algo-1"]
@@ -155,7 +130,7 @@ LIES = {
     ),
     "a process that is blamed though it had not ended": (
         "cause",
-        of_all(replace(UNEVEN, deeds=without(UNEVEN, "exits", "algo-2").deeds), failures=UNEVEN_TEXT),
+        of_all(without(UNEVEN, "exits", "algo-2"), failures=UNEVEN_TEXT),
     ),
     "a forged report that is believed": (
         "failure",
@@ -164,10 +139,7 @@ LIES = {
     "a host that leaves late": ("bound", with_(FAILED, "gone", algo_1=BEGAN + 90)),
     "a host that leaves late after a stop": ("bound", with_(STOPPED, "gone", algo_1=BEGAN + 90)),
     "a host that was never seen to leave": ("bound", replace(FAILED, gone={"algo-1": BEGAN + 2})),
-    "a script that works on after the verdict": (
-        "goes_on",
-        replace(FAILED, deeds=(*FAILED.deeds, *journal("algo-1", "worker/0", (12.0, "lines", "5")))),
-    ),
+    "a script that works on after the verdict": ("goes_on", also(FAILED, worker(0, (12.0, "lines", "5")))),
     "a script that hears SIGTERM late": (
         "hears",
         replace(
@@ -193,10 +165,7 @@ LIES = {
     "a stop told as a failure": ("stop", of_all(STOPPED, exits="1", failures=RAISED)),
     "a cause that was known, lost by a stop": (
         "stop",
-        replace(
-            of_all(FAILED, exits="143", failures=None),
-            injected=(Injected(fault=STOP.fault, at=BEGAN + 3.5),),
-        ),
+        replace(of_all(FAILED, exits="143", failures=None), injected=(Injected(fault=STOP.fault, at=BEGAN + 3.5),)),
     ),
     "two exit codes": ("agreement", with_(FAILED, "exits", algo_3="69")),
     "two texts": ("agreement", with_(FAILED, "failures", algo_3=RAISED + "!")),
@@ -217,23 +186,13 @@ LIES = {
     "a consequence told as the cause": (
         "cause",
         of_all(
-            replace(
-                FAILED,
-                deeds=(
-                    *FAILED.deeds,
-                    *journal("algo-3", "worker/2", (2.2, "sigterm", ""), (2.3, "raises", "ValueError")),
-                ),
-            ),
+            also(FAILED, worker(2, (2.2, "sigterm", ""), (2.3, "raises", "ValueError"))),
             failures="algo-3 worker/2 (exit code 1): ValueError: told to stop",
         ),
     ),
     "a later failure told as the cause": (
         "cause",
-        of_all(
-            replace(FAILED, deeds=(*FAILED.deeds, *journal("algo-3", "worker/2", (4.0, "exits", "3")))),
-            exits="3",
-            failures="algo-3 worker/2 (exit code 3)",
-        ),
+        of_all(also(FAILED, worker(2, (4.0, "exits", "3"))), exits="3", failures="algo-3 worker/2 (exit code 3)"),
     ),
     "an attempt that was not made": ("retried", KILLED),
     "a script that heard SIGTERM and was not let save": (
@@ -265,7 +224,7 @@ def test_a_planted_lie_violates_its_rule(lie):
 
 
 def test_either_of_two_failures_within_a_second_may_be_named():
-    both = replace(FAILED, deeds=(*FAILED.deeds, *journal("algo-3", "worker/2", (2.4, "exits", "3"))))
+    both = also(FAILED, worker(2, (2.4, "exits", "3")))
     assert violations(both) == []
     other = of_all(both, exits="3", failures="algo-3 worker/2 (exit code 3)")
     assert violations(other) == []

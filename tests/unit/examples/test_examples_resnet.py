@@ -55,20 +55,26 @@ def run(converter, source, output, *more):
     return converter.main([str(source), "--output", str(output), "--shards", "2", *more])
 
 
-def test_jpegs_survive_and_classes_are_numbered_by_name(converter, photos, tmp_path):
+def images_in(path):
+    """Return (JPEG, label, class) of each image of a TFRecord file."""
     import tensorflow as tf
 
+    rows = [tf.train.Example.FromString(each.numpy()).features.feature for each in tf.data.TFRecordDataset(str(path))]
+    return [
+        (row["image/encoded"].bytes_list.value[0], row["image/class/label"].int64_list.value[0],
+         row["image/class/text"].bytes_list.value[0].decode())
+        for row in rows
+    ]  # fmt: skip
+
+
+def test_jpegs_survive_and_classes_are_numbered_by_name(converter, photos, tmp_path):
     assert run(converter, photos, tmp_path / "data/training") == 0
     paths = sorted(path for path in (tmp_path / "data/training").iterdir())
     assert [path.name for path in paths] == ["part-00000-of-00002.tfrecords", "part-00001-of-00002.tfrecords"]
-    shards = [[tf.train.Example.FromString(each.numpy()) for each in tf.data.TFRecordDataset(str(p))] for p in paths]
+    shards = [images_in(path) for path in paths]
     assert [len(shard) for shard in shards] == [3, 3]
-    rows = [example.features.feature for shard in shards for example in shard]
-    found = sorted(
-        (row["image/class/label"].int64_list.value[0], row["image/encoded"].bytes_list.value[0]) for row in rows
-    )
-    assert [label for label, _ in found] == [0, 0, 0, 1, 1, 1]
-    assert (found[0][1], found[3][1]) == tuple((photos / name / "0.jpg").read_bytes() for name in ("cat", "dog"))
+    wanted = [((photos / name / "0.jpg").read_bytes(), label, name) for label, name in enumerate(("cat", "dog"))]
+    assert sorted(chain(*shards)) == sorted(3 * wanted)
     assert (tmp_path / "data/labels.txt").read_text() == "cat\ndog\n"
 
     (photos / "cat").rename(photos / "cow")
@@ -244,8 +250,6 @@ def test_numbers_are_read_from_the_development_kits_meta_mat(load, flat):
 
 def test_validation_images_go_straight_into_shards(converter, photos, tmp_path, capsys):
     """Of TFRecord and of RecordIO, numbered as the training images were; a dry run writes nothing."""
-    import tensorflow as tf
-
     from sagemaker_tf_data import image_records
 
     flat, truth = tmp_path / "val", tmp_path / "truth.txt"
@@ -268,15 +272,9 @@ def test_validation_images_go_straight_into_shards(converter, photos, tmp_path, 
     shards = sorted((tmp_path / "rec").iterdir())
     assert [path.name for path in shards] == ["part-00000-of-00002.rec", "part-00001-of-00002.rec"]
     assert sorted((image.numpy(), int(label)) for image, label in image_records(shards)) == wanted
-    rows = [
-        tf.train.Example.FromString(each.numpy()).features.feature
-        for path in (tmp_path / "tfrecord").iterdir()
-        for each in tf.data.TFRecordDataset(str(path))
-    ]
-    assert wanted == sorted(
-        (row["image/encoded"].bytes_list.value[0], row["image/class/label"].int64_list.value[0]) for row in rows
-    )
-    assert {row["image/class/text"].bytes_list.value[0].decode() for row in rows} == {KIT_FOX, TENCH}
+    images = list(chain.from_iterable(map(images_in, (tmp_path / "tfrecord").iterdir())))
+    assert wanted == sorted((jpeg, label) for jpeg, label, _ in images)
+    assert {name for _, _, name in images} == {KIT_FOX, TENCH}
     assert run(converter, flat, tmp_path / "tfrecord", *more, "--format", "rec") == 1
     assert "already holds other TFRecord or RecordIO files" in capsys.readouterr().err
 
