@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.launcher.outcome.outcome import Exit
-from entrypoint.observe.report.html_page import told_in
+from entrypoint.observe.report.make import told_in
 from entrypoint.simulate.engine import last_line
 from entrypoint.simulate.tree import HostFolder
 
