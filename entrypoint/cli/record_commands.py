@@ -106,8 +106,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 def run_report(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Make the report and return 0; raise ConfigError if there are no records or the report cannot be written."""
     from entrypoint.launcher.job.rules import parse_rules
-    from entrypoint.observe.report.html_page import told_in
-    from entrypoint.observe.report.make import make
+    from entrypoint.observe.report.make import make, told_in
     from entrypoint.record.find import find
 
     price = None

@@ -20,7 +20,7 @@ from entrypoint.launcher.host.machine import count_gpus
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.observe.export.points import follow
 from entrypoint.observe.live.serve import Looks, application
-from entrypoint.observe.report.html_page import told_in
+from entrypoint.observe.report.make import told_in
 from entrypoint.simulate.docker_engine import DockerEngine
 from entrypoint.simulate.engine import Engine, EngineName, last_line
 from entrypoint.simulate.fault import Fault

@@ -1,14 +1,17 @@
-"""Own the parts of this machine: act on its processes, return what happened as events."""
+"""Own the parts of this machine: act on its processes, return what happened as events, with evidence of each end."""
 
+import contextlib
+import json
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from entrypoint.launcher.host import folders, process
-from entrypoint.launcher.host.exit_evidence import ExitEvidence
 from entrypoint.launcher.host.idle_workers import IdleWorkers
 from entrypoint.launcher.host.inbox import ChildrenChanged, Inbox, Noticed, RankEnded
 from entrypoint.launcher.host.logs import Log
+from entrypoint.launcher.host.machine import Meter
 from entrypoint.launcher.host.ranks import Ranks
 from entrypoint.launcher.host.required_programs import mpirun
 from entrypoint.launcher.host.resource_limits import broken, not_started
@@ -18,7 +21,7 @@ from entrypoint.launcher.job.choices import WorkerEnd
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.outcome.outcome import Exit
 from entrypoint.launcher.plan import ssh
-from entrypoint.launcher.plan.plan import Duty, Plan, ProcessSpec
+from entrypoint.launcher.plan.plan import PREPARE, Duty, Plan, ProcessSpec
 from entrypoint.launcher.plan.render import command_line
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.events import Event
@@ -27,6 +30,8 @@ from entrypoint.record.lines import Line, ProcessLine
 # Seconds between two checks whether an awaited process listens, and the same as a part of the time since its start:
 # waiting for a process that never listens costs next to nothing.
 POLL_PORTS, POLL_PART = 0.02, 0.02
+FAILURE_FILE_CHARS = 4000  # characters that are reported of what a script wrote to the failure file
+MOST_CHARS = 1 << 20  # characters of it that are read
 
 
 class ThisHost:
@@ -56,7 +61,7 @@ class ThisHost:
         self._is_dying = False  # whether a process had printed why it ends when we looked last
         self._spawner = Spawner(job, plan, environment, log)
         self.terminator = Terminator(self.processes, self._specs, self.inbox.put)
-        self._evidence = ExitEvidence(job.paths, self._specs, log, self._spawner.note_prepared)
+        self._meter = Meter()
         self._idle = IdleWorkers(job.settings.ps_quiet)
 
     def open(self) -> None:
@@ -99,10 +104,55 @@ class ThisHost:
             found += self._idle.look(time.monotonic())
         self.terminator.press()
         for name in [name for name in self._reaped if not self.terminator.left_others(name)]:
-            found += self._evidence.events_of_end(self._specs[name], self._reaped.pop(name), name in self._killed)
+            found += self._events_of_end(self._specs[name], self._reaped.pop(name), name in self._killed)
             self.terminator.forget(name)
         found += [events.Listening(name=spec.name) for spec in awaited if process.listening(spec.ports[0])]
         return [*([came] if came else []), *((each,) for each in found)]
+
+    def _events_of_end(self, spec: ProcessSpec, exit: Exit, killed: bool) -> list[Event]:
+        """Return an Ended event, after events for what comes with it. `killed`: we sent SIGKILL."""
+        before: list[Event] = []
+        output = shortage = wrote = ""
+        try:
+            self.log.drain(spec.name)
+            output = self.log.tail(spec.name)
+            if not killed and self._may_lack_memory(exit, output):
+                shortage = self._meter.killed_since()
+            wrote = self._failure_of(spec, exit)
+            if exit.clean and spec.key_name and spec.public_key_file:
+                key = ssh.key_in(spec.public_key_file.read_text())
+                before.append(events.PublicKey(name=spec.key_name, key=key))
+            if exit.clean and spec.name == PREPARE:
+                found = json.loads(self.job.paths.prepared.read_text())
+                self._spawner.note_prepared(found)
+                flags, fingerprints = frozenset(found["flags"]), tuple(found["fingerprints"].items())
+                texts = {key: found[key] for key in ("unused_gpus", "other_mode")}
+                before.append(events.Prepared(flags=flags, fingerprints=fingerprints, **texts))
+        except Exception as error:  # whatever it was: an end that is not reported would be awaited for ever
+            before.append(broken(error))
+        return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=shortage, wrote=wrote)]
+
+    def _may_lack_memory(self, exit: Exit, output: str) -> bool:
+        """Return whether a process was killed, or a program or child of it: a pool's worker, a loader of data."""
+        if exit.clean or exit.code == 128 + signal.SIGKILL:
+            return not exit.clean
+        from entrypoint.launcher.outcome.native import lost_child  # here, since most jobs never need it
+
+        return lost_child(output)
+
+    def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
+        """Return what the user's program wrote to the failure file; "" if one of several may have written it."""
+        alone = sum(each.duty.is_users for each in self._specs.values()) == 1
+        if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone):
+            return ""
+        with contextlib.suppress(OSError):
+            return self._masked_failure(FAILURE_FILE_CHARS)
+        return ""
+
+    def _masked_failure(self, most: int) -> str:
+        """Return the beginning of what a script wrote, masked before the cut: half a secret is not recognised."""
+        with self.job.paths.failure.open(encoding="utf-8", errors="replace") as file:
+            return self.log.secret.mask(file.read(MOST_CHARS))[:most]
 
     def _note(self, event: Noticed) -> Event | None:
         """Note what an event means for this host. Return it unless it means nothing to the policy."""
@@ -164,9 +214,14 @@ class ThisHost:
         self.terminator.force(name)
 
     def sweep(self, keep: frozenset[str], within: float) -> None:
-        """End what an attempt has left, and forget what it has shown."""
+        """End what an attempt has left, and forget what it has shown: it explains no later end."""
         self._is_dying = False
-        self._evidence.forget()
+        self._meter.killed_since()
+        with contextlib.suppress(OSError):
+            text = self._masked_failure(most=1000)
+            self.job.paths.failure.unlink()
+            removed = f"removed the script's {self.job.paths.failure} before the next attempt; its text was: {text}"
+            self.log.print(removed)
         self.terminator.sweep(keep, within)
 
     def write_public_keys(self, key_name: str, keys: Sequence[tuple[str, str]]) -> None:

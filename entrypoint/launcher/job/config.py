@@ -10,19 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from entrypoint.base.errors import ConfigError, ConfigErrors, clip, show
-from entrypoint.launcher.job import params
+from entrypoint.launcher.job import files, params
 from entrypoint.launcher.job.channels import Channels, read_channels
 from entrypoint.launcher.job.choices import Mode, PsProgram, Tf1
 from entrypoint.launcher.job.cluster import Cluster, Host, Part
-from entrypoint.launcher.job.files import (
-    decoded,
-    host_names,
-    read_input_data,
-    read_mpi_options,
-    read_object,
-    read_program,
-    read_resources,
-)
 from entrypoint.launcher.job.groups import SERVERS, accelerators, parts, read_groups
 from entrypoint.launcher.job.job import Job, Paths, Program, Tree
 from entrypoint.launcher.job.open_mpi import ORTE, major_version
@@ -77,13 +68,13 @@ def read_what_can_be(
     config = config or Tree(base=base).config
     errors, path = ConfigErrors(), config / "resourceconfig.json"
     try:
-        resources = read_resources(path)
-        names = host_names(resources, path)
+        resources = files.read_resources(path)
+        names = files.host_names(resources, path)
     except ConfigError as error:
         return None, ConfigErrors([error])
     groups = errors.instead((), read_groups, resources, path)
-    given = errors.instead({}, read_object, config / "hyperparameters.json")
-    hyperparameters = _of_one_trial({key: decoded(value) for key, value in given.items()}, environment)
+    given = errors.instead({}, files.read_object, config / "hyperparameters.json")
+    hyperparameters = _of_one_trial({key: files.decoded(value) for key, value in given.items()}, environment)
     settings, warnings, wrong = read_settings(environment, hyperparameters)
     errors += wrong
     settings = settings.paced(len(names))
@@ -113,9 +104,9 @@ def read_what_can_be(
         )
     paths = Paths(base=base, run=Path(settings.run_dir) if settings.run_dir else run)
     path = config / "inputdataconfig.json"
-    input_data = errors.instead({}, read_input_data, path)
+    input_data = errors.instead({}, files.read_input_data, path)
     nothing = Program(name="", source="", arguments=())
-    program = errors.instead(nothing, read_program, hyperparameters, environment, paths)
+    program = errors.instead(nothing, files.read_program, hyperparameters, environment, paths)
     if settings.tf1 is Tf1.SHIM and not program.name.endswith(".py"):
         warnings.append(
             f"ENTRYPOINT_TF1 is shim, which is for programs in Python: {show(program.name)} runs without it"
@@ -131,7 +122,7 @@ def read_what_can_be(
         paths=paths,
         settings=settings,
         processes_per_host=each,
-        mpi_options=errors.instead((), read_mpi_options, hyperparameters, options),
+        mpi_options=errors.instead((), files.read_mpi_options, hyperparameters, options),
         open_mpi=errors.instead(ORTE, major_version, environment) if mode is Mode.MPI and here else ORTE,
         smdistributed=smdistributed,
         evaluator=evaluator,
@@ -180,7 +171,7 @@ def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
 def this_host(base: Path) -> str | None:
     """Return the name of this host, if the files can be read; for messages about files that cannot."""
     try:
-        name = read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
+        name = files.read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
     except ConfigError:
         return None
     return name if isinstance(name, str) and HOST_NAME.fullmatch(name) else None

@@ -23,9 +23,10 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
             complaint = f"{path} is a folder, which SageMaker does not read: it was renamed to {aside}"
         elif path.exists() and path.stat().st_size > 0:
             return f"{path} was written by the script and is left as it is"
-        _write(path, text)
     except OSError as error:
-        return f"{path} cannot be written ({error}); its text would be: {text.splitlines()[0]}"
+        complaint = f"{path}: {error}"
+    if why := _write(path, text):
+        return f"{why}; its text would be: {text.splitlines()[0]}"
     return complaint
 
 
@@ -41,11 +42,7 @@ def write_success(path: Path, outcome: Outcome) -> str:
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
     """Write what an exit shows besides its cause. Return the error to log, if any."""
-    try:
-        _write(path, secret.mask(text))
-    except OSError as error:
-        return f"{path} cannot be written: {error}"
-    return ""
+    return _write(path, secret.mask(text))
 
 
 def add_evidence(path: Path, line: str) -> None:
@@ -56,9 +53,13 @@ def add_evidence(path: Path, line: str) -> None:
             file.write(f"\n{line}\n")
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write(path: Path, text: str) -> str:
+    """Write a file, whole or not at all. Return the error to log, if any."""
     scratch = path.with_name(f".{path.name}.new")
-    scratch.write_text(text, "utf-8", errors="replace")
-    scratch.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text(text, "utf-8", errors="replace")
+        scratch.replace(path)
+    except OSError as error:
+        return f"{path} cannot be written: {error}"
+    return ""

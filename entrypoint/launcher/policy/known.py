@@ -40,21 +40,14 @@ class OwnProcesses:
     def note_ended(self, name: str, exit: Exit, now: float) -> None:
         self.ended[name], self.ended_at[name] = exit, now
 
-    def forget_group(self) -> None:
-        """Forget the last attempt, of which nothing runs here any more. Its processes count as never started."""
-        self._forget(*self.group())
-
-    def forget_stuck(self) -> None:
-        """Forget stuck processes: they have ended at last."""
-        self.stuck = {name: left for name, left in self.stuck.items() if name not in self.group()}
-
     def forget_end(self, name: str, not_before: float) -> None:
         """Forget the end of a process that is started again alone."""
-        self._forget(name)
+        self.forget(name)
         self.restarts[name] = self.restarts.get(name, 0) + 1
         self.not_before[name] = not_before
 
-    def _forget(self, *names: str) -> None:
+    def forget(self, *names: str) -> None:
+        """Forget processes of which nothing runs here any more. They count as never started."""
         known: tuple[dict[str, Any], ...]
         known = (self.started, self.ended, self.ended_at, self.asked, self.forced, self.not_before)
         for name in names:
@@ -160,10 +153,6 @@ class OtherHosts:
         """Return whether a host has answered a poll, or sent its last report."""
         report = self.reports.get(host)
         return report is not None and (report.ack >= poll or report.gone)
-
-    def is_clear(self, host: str, attempt: int) -> bool:
-        """Return whether a host has reported that nothing of earlier attempts runs there."""
-        return host in self.reports and self.reports[host].attempt == attempt
 
 
 class Noted(Value):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from signal import SIGKILL, SIGTERM
-from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.wording import listed
@@ -18,9 +17,6 @@ from entrypoint.launcher.policy.facts import Facts, Phase
 from entrypoint.launcher.policy.known import PEER_SECONDS
 from entrypoint.launcher.policy.starting import Starting
 from entrypoint.launcher.policy.verdict import lingering_hosts
-
-if TYPE_CHECKING:
-    from entrypoint.launcher.outcome.explain import Explanation
 
 LOOK_AGAIN_SECONDS = 0.1  # seconds between two checks of what processes print while something goes wrong
 LOOKED_AT = 4000.0  # checks a second on all hosts together, at most: the coordinator has to read the results
@@ -64,7 +60,7 @@ class Ends:
         if transient and (again := self.starting.start_alone(spec, now)):
             yield again
             return
-        from entrypoint.launcher.outcome.explain import explain, explain_mpirun  # here, since most jobs never need it
+        from entrypoint.launcher.outcome.explain import dying, explain, explain_mpirun  # here: most jobs never need it
 
         if spec.duty is Duty.LAUNCHER:  # mpirun fails because a rank did, or later while it cleans up
             error, details, confidence = explain_mpirun(event.output)
@@ -75,7 +71,9 @@ class Ends:
         if spec.duty is Duty.RANK and self._may_follow(exit, error):
             confidence = Confidence.LOW
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
-        if raised := self._raised_before_it_was_terminated(spec, event):
+        # What a rank raised that mpirun then terminated: one that failed of it was quicker to end.
+        raised = dying(event.output) if spec.duty is Duty.RANK and exit.signal == SIGTERM else None
+        if raised:
             (error, details, confidence), what = raised, "raised an exception and was terminated"
         if event.memory:
             of_child = f": {error}" if error and exit.killed_by != SIGKILL else ""
@@ -84,14 +82,6 @@ class Ends:
             now, name, what=what, error=error, details=details, code=1 if raised else exit.code or 1,
             confidence=confidence, restartable=transient, exit=exit,
         )  # fmt: skip
-
-    def _raised_before_it_was_terminated(self, spec: ProcessSpec, event: events.Ended) -> "Explanation | None":
-        """Return what a rank raised that mpirun then terminated: one that failed of it was quicker to end."""
-        if spec.duty is not Duty.RANK or event.exit.signal != SIGTERM:
-            return None
-        from entrypoint.launcher.outcome.explain import dying
-
-        return dying(event.output)
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
         """Return whether a rank's end may follow from another's, although its output does not show that."""

@@ -104,20 +104,21 @@ class Starting:
             yield events.Sweep(keep=frozenset(facts.own.running()), within=within)
         attempt, waits = facts.attempt, facts.phase is Phase.STARTING and not facts.attempt.go
         if facts.is_coordinator and waits and now >= self._go_at and not attempt.causes:
-            attempt.go = all(facts.hosts.is_clear(host, attempt.number) for host in facts.others)
+            reports = map(facts.hosts.reports.get, facts.others)
+            attempt.go = all(report is not None and report.attempt == attempt.number for report in reports)
 
     def note_swept(self, left: tuple[str, ...], now: float) -> None:
         """Note that nothing of the last attempt runs here. If SIGKILL left something, no new attempt can begin."""
         facts, self._sweeping = self.facts, False
-        facts.own.forget_group()
+        facts.own.forget(*facts.own.group())
         facts.attempt.clearing = False
         if left:
             process = next(iter(facts.own.stuck), "")
             error = f"still running {self.settings.kill_timeout:g} s after SIGKILL: {'; '.join(left)}"
             what = "survives SIGKILL, so the job cannot restart"
             facts.blame(now, process, what=what, error=error, code=ExitCode.NOT_ENDED)
-        else:
-            facts.own.forget_stuck()
+        else:  # stuck processes have ended at last
+            facts.own.stuck = {name: what for name, what in facts.own.stuck.items() if name not in facts.own.group()}
 
     def _backoff(self, restarts: int) -> float:
         base = self.settings.restart_backoff

@@ -143,14 +143,6 @@ class Termination:
         elif now >= self._inventory_since + INVENTORY_SECONDS:
             self.facts.inventoried = True
 
-    def _log_leftovers(self) -> Iterator[Action]:
-        """Log warnings about what hosts left for SageMaker to pack; on the coordinator."""
-        facts = self.facts
-        if facts.is_coordinator and facts.succeeded():
-            left = {host: facts.report_of(host).artifacts for host in facts.others}
-            for warning in artifacts.warnings({facts.host: facts.artifacts, **left}):
-                yield events.Say(message=f"warning: {warning}")
-
     def finish(self, now: float) -> Iterator[Action]:
         """Finish when nothing runs here; on the coordinator, when the others have left or had time to."""
         facts = self.facts
@@ -159,7 +151,10 @@ class Termination:
         if facts.is_coordinator and self._waits(facts.outcome, now):
             return
         facts.left = True
-        yield from self._log_leftovers()
+        if facts.is_coordinator and facts.succeeded():
+            left = {host: facts.report_of(host).artifacts for host in facts.others}
+            for warning in artifacts.warnings({facts.host: facts.artifacts, **left}):
+                yield events.Say(message=f"warning: {warning}")
         yield events.Finish(outcome=facts.outcome)
 
     def _waits(self, settled: Outcome, now: float) -> bool:

@@ -62,7 +62,7 @@ class JobWatch:
         self._weights = WeightSums()
         self._wrong: dict[str, str] = {}  # logged findings that may end the job: {what: words}
         self._view = View()
-        self._tracking = Tracking(job.paths.records) if tracked else None
+        self._tracking = Tracking(job.paths.records, self._say) if tracked else None
         self.live = False  # whether the live page is open
         self.wanted = 0  # how often stacks were requested until now
         self._watched = (0, 0.0)  # when WATCHED was last touched: by the file's time, and by time.monotonic()
@@ -83,7 +83,7 @@ class JobWatch:
             self._watched = (touched, now) if touched != self._watched[0] else self._watched
             self.live = now - self._watched[1] < STILL_WATCHED_SECONDS
         if self._tracking:
-            self._tracking.look(bool(self._hangs.still), self._say)
+            self._tracking.look(bool(self._hangs.still))
         wants = {"stacks": self.wanted, "live": self.live}
         if wants != self._wants:
             with contextlib.suppress(OSError):  # for example, a full disk: the next look tries again
@@ -109,7 +109,7 @@ class JobWatch:
             if found := self._together.at_end():
                 self._tell_together(*found)
         if self._tracking:
-            self._tracking.finish(self._say)
+            self._tracking.finish()
         if self.live:
             self._show()
         with contextlib.suppress(OSError):  # the verdict counts more

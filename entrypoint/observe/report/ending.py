@@ -48,45 +48,35 @@ def ending(job: JobRecord) -> Ending | None:
     took = f"after {duration(job.seconds)}"
     attempts = [f"{words} (after {duration(at)})" for host in job.hosts for at, words in host.logged
                 if lines.ATTEMPT_FAILED.match(words)]  # fmt: skip
-    before = listed(attempts, 3)
     asked = min((at for host in job.hosts for at, phase in host.phases if phase == "stopping"), default=None)
+    severity, output = Severity.WARNING, tuple[str, ...]()
     if outcome["kind"] == "failed":
         cause = outcome["cause"]
         what = lines.headline(cause) if cause else f"exit code {outcome['code']}"
-        outputs = {(host.name, name): lines for host in job.hosts for name, lines in host.output.items()}
+        outputs = {(host.name, name): last for host in job.hosts for name, last in host.output.items()}
         output = outputs.get((cause["host"], cause["process"]), ()) if cause else ()
         where = f"what {cause['process']} printed last, in the log of {cause['host']}" if cause else "the logs"
         own = cause and cause["process"] != PREPARE and "exit code" in cause["what"]  # a program chose that code
         advice = f"see {where}" if own else _ADVICE.get(outcome["code"], f"see {where}")
-        text = f"failed: {what}; {took}"
-        return Ending(severity=Severity.ERROR, text=text, before=before, advice=advice, output=output)
-    if outcome["kind"] == "stopped":
+        severity, text = Severity.ERROR, f"failed: {what}; {took}"
+    elif outcome["kind"] == "stopped":
         left = [f"{process.name} on {host.name}" for host in job.hosts for process in host.trainers
                 if process.runs and "SIGKILL" in process.runs[-1].how]  # fmt: skip
         killed = f"; {listed(left, 3)} had not ended in time and were killed" if left else ""
         since = duration(job.seconds if asked is None else asked)
-        return Ending(
-            severity=Severity.WARNING,
-            text=f"stopped: SIGTERM after {since}, as by StopTrainingJob, the maximum runtime or the end of a spot "
-            f"instance, and not every script ended with 0{killed}",
-            before=before,
-            advice="save and end with 0 on SIGTERM, so that nothing is lost; if the time was over, raise max_run",
+        text = (
+            f"stopped: SIGTERM after {since}, as by StopTrainingJob, the maximum runtime or the end of a spot "
+            f"instance, and not every script ended with 0{killed}"
         )
-    if asked is not None:
-        return Ending(
-            severity=Severity.NOTE,
-            text=f"stopped: SIGTERM after {duration(asked)}; all scripts then ended with 0",
-            before=before,
-            advice="raise max_run, if the training was to go on",
-        )
-    if attempts:
-        return Ending(
-            severity=Severity.WARNING,
-            text=f"restarted: it succeeded {took}",
-            before=before,
-            advice="correct what failed: each restart is paid for",
-        )
-    return None
+        advice = "save and end with 0 on SIGTERM, so that nothing is lost; if the time was over, raise max_run"
+    elif asked is not None:
+        severity, text = Severity.NOTE, f"stopped: SIGTERM after {duration(asked)}; all scripts then ended with 0"
+        advice = "raise max_run, if the training was to go on"
+    elif attempts:
+        text, advice = f"restarted: it succeeded {took}", "correct what failed: each restart is paid for"
+    else:
+        return None
+    return Ending(severity=severity, text=text, before=listed(attempts, 3), advice=advice, output=output)
 
 
 def _unknown(job: JobRecord) -> Ending:

@@ -102,7 +102,7 @@ def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypat
     script = spec("script", "kill -9 $$")
     held = script.but(argv=("sleep", "600"))
     host = start(script)
-    monkeypatch.setattr(host._evidence._meter, "killed_since", lambda: "the kernel did it")
+    monkeypatch.setattr(host._meter, "killed_since", lambda: "the kernel did it")
     host.start(held, 0)
     host.force("script")
     ended = event(host, events.Ended)

@@ -5,10 +5,10 @@ from pathlib import Path
 from builders import read
 
 from entrypoint.base.secrets import Secrets
+from entrypoint.launcher import epilogue
 from entrypoint.launcher.outcome import outcome, report
 from entrypoint.launcher.outcome.outcome import Cause, Confidence, Exit
 from entrypoint.launcher.plan.planner import plan_for
-from entrypoint.launcher.policy import evidence
 from entrypoint.launcher.policy.events import Report
 from entrypoint.launcher.policy.facts import Facts
 
@@ -33,7 +33,7 @@ def facts(base: Path, me: str = "algo-1") -> Facts:
 
 def test_the_coordinators_file_has_causes_exits_hosts_and_last_lines(tmp_path):
     known = facts(tmp_path)
-    text = evidence.in_full(known, known.outcome, {"worker/0": "step 1\nstep 2\n"}, 107.0)
+    text = epilogue.in_full(known, known.outcome, {"worker/0": "step 1\nstep 2\n"}, 107.0)
     assert text.splitlines() == [
         "job failed, exit code 3: algo-2 worker/1 (exit code 3): ValueError: x",
         "seen from algo-1, the coordinator; seconds are counted from its start, 7.0 s ago",
@@ -61,7 +61,7 @@ def test_the_coordinators_file_has_causes_exits_hosts_and_last_lines(tmp_path):
 
 def test_the_log_has_only_the_tables(tmp_path):
     known = facts(tmp_path)
-    short = evidence.in_short(known, known.outcome)
+    short = epilogue.in_short(known, known.outcome)
     assert "5.200   algo-2 worker/1 (exit code 3): ValueError: x" in short
     assert "4.900   algo-2 worker/1  exit code 3" in short
     assert not any("last lines" in line for line in short)
@@ -69,7 +69,7 @@ def test_the_log_has_only_the_tables(tmp_path):
 
 def test_a_followers_file_has_its_own_processes_and_names_the_coordinators_file(tmp_path):
     known = facts(tmp_path, me="algo-3")
-    text = evidence.in_full(known, known.outcome, {}, 107.0)
+    text = epilogue.in_full(known, known.outcome, {}, 107.0)
     assert "algo-3 worker/2" in text
     assert "how the processes of other hosts ended is in the file of algo-1" in text
 
@@ -78,15 +78,15 @@ def test_the_file_has_the_causes_of_earlier_attempts(tmp_path):
     known = facts(tmp_path)
     known.begin_attempt(1)
     known.note_cause(ROOT, 120.0)
-    text = evidence.in_full(known, known.outcome, {}, 121.0)
+    text = epilogue.in_full(known, known.outcome, {}, 121.0)
     assert "0        5.200   algo-2 worker/1" in text and "1        20.000  algo-2 worker/1" in text
 
 
 def test_the_size_of_the_file_is_bounded(tmp_path):
     known = facts(tmp_path)
     tails = {f"rank {n}": "x" * 100_000 for n in range(500)}
-    text = evidence.in_full(known, known.outcome, tails, 107.0)
-    assert len(text) <= evidence.LIMIT_CHARS
+    text = epilogue.in_full(known, known.outcome, tails, 107.0)
+    assert len(text) <= epilogue.LIMIT_CHARS
     assert text.count("last lines of rank") > 5
 
 
@@ -95,7 +95,7 @@ def test_one_process_alone_needs_no_table_in_the_log(tmp_path):
     alone = Facts(plan_for(job), "algo-1", 100.0)
     cause = Cause(host="algo-1", process="script", what="exit code 3", code=3)
     alone.note_cause(cause, 105.0)
-    assert evidence.in_short(alone, outcome.failed(cause)) == []
+    assert epilogue.in_short(alone, outcome.failed(cause)) == []
 
 
 def test_a_file_that_cannot_be_written_is_a_complaint(tmp_path):

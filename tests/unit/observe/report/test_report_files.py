@@ -16,8 +16,7 @@ from records import HostRecord, trained, write
 from entrypoint.cli import main
 from entrypoint.observe.monitor import reporting
 from entrypoint.observe.monitor.record_header import count_files
-from entrypoint.observe.report.html_page import as_script, told_in
-from entrypoint.observe.report.make import make
+from entrypoint.observe.report.make import as_script, make, told_in
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 ]]>"
 ILL = {"free": 5e9}  # of a disk of 100 GB

@@ -13,9 +13,8 @@ from records import GB, HostRecord, trained
 from entrypoint.base.errors import ConfigError
 from entrypoint.launcher.job.rules import RULES, in_words, parse_rules, thresholds
 from entrypoint.launcher.job.settings import read_settings
-from entrypoint.observe.report.html_page import line_of
 from entrypoint.observe.report.job_record import JobRecord, gather
-from entrypoint.observe.report.make import CHECKS, judge
+from entrypoint.observe.report.make import CHECKS, judge, line_of
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "report.md"
 H100 = Path(__file__).parent / "records"  # of jobs on one H100, 2026-11-26: as the monitor wrote them, but for paths
