@@ -1,20 +1,31 @@
 """Check that the script accepts the job's hyperparameters, and that the job has the channels and variables it reads."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 
+from entrypoint.base.errors import did_you_mean
 from entrypoint.check.doctor.rulebook import finding, rules
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
 from entrypoint.usercode.guards import set_or_asked, tried
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import Place, Use, text_of, texts_of, value_of
+from entrypoint.usercode.source import Place, Use, parameters, text_of, texts_of, value_of
 
 # Variables of SDK v3's own drivers.
 _OF_V3 = [key.partition("/")[2] for key in rules() if key.startswith("variable-missing/")]
+_WORDS = (  # of variables that sagemaker-training sets, beside SM_HP_* and SM_CHANNEL_*
+    "HOSTS CURRENT_HOST NETWORK_INTERFACE_NAME CURRENT_INSTANCE_TYPE CURRENT_INSTANCE_GROUP INSTANCE_GROUPS "
+    "CURRENT_INSTANCE_GROUP_HOSTS INSTANCE_GROUPS_DICT DISTRIBUTION_INSTANCE_GROUPS IS_HETERO TOPOLOGY HPS "
+    "FRAMEWORK_PARAMS CHANNELS RESOURCE_CONFIG INPUT_DATA_CONFIG INPUT_DIR INPUT_CONFIG_DIR OUTPUT_DIR OUTPUT_DATA_DIR "
+    "OUTPUT_INTERMEDIATE_DIR MODEL_DIR USER_ENTRY_POINT MODULE_NAME MODULE_DIR FRAMEWORK_MODULE LOG_LEVEL NUM_CPUS "
+    "NUM_GPUS NUM_NEURONS USER_ARGS TRAINING_ENV"
+)
+VARIABLES = {f"SM_{word}" for word in _WORDS.split()}
 _BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
@@ -43,10 +54,17 @@ def of_arguments(case: Case) -> Iterator[Finding]:
     if case.job is not None:
         yield from _of_parser(case, options, whole)
         yield from _of_absl(case)
+        yield from _of_other_parsers(case)
         yield from _of_channels(case)
     if case.job or case.code.imports("tensorflow*"):
         for name, place in _needed(case.code, f"^(?:{'|'.join(_OF_V3)})$"):
             yield finding(f"variable-missing/{name}", place, name=name)
+    if case.job is not None:
+        given = {f"SM_HP_{key.upper()}" for key in params.of_the_script(case.hyperparameters)}
+        for name, place in _needed(case.code, r"^SM_(?!CHANNEL_)\w+$"):
+            if name not in given and name not in _OF_V3 and (name.startswith("SM_HP_") or name not in VARIABLES):
+                near = did_you_mean(name, given if name.startswith("SM_HP_") else VARIABLES)
+                yield finding("variable-unknown", place, name=name, near=near)
 
 
 def _options(code: UserProgram) -> tuple[list[Option], bool]:
@@ -71,9 +89,24 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
     strict = case.code.call(".parse_args")
     if strict and options and whole and not case.code.has(".parse_known_args"):
         for key in sorted(given):
-            if not any(_is_of(option, key) for option in options):
+            taken = [option for option in options if _is_of(option, key)]
+            if not taken:
                 sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
-                yield finding("argument-unknown", strict.place, key=key, sent=sent)
+                yield _unknown(strict.place, key, sent, options)
+            elif len(taken) > 1 and not any(key in option.keys for option in taken):
+                names = ", ".join(option.names[0] for option in taken)
+                yield finding("argument-unknown/ambiguous", strict.place, key=key, names=names)
+        for use in case.code.calls(".add_argument"):
+            name, count = text_of(use.argument("", 0)), use.argument("nargs")
+            needed = count is None or value_of(count) == "+" or type(value_of(count)) is int
+            if name and not name.startswith("-") and needed and not _of_another_command(use):
+                yield finding("argument-missing/positional", use.place, name=name)
+    elif options and whole:
+        for key in sorted(given.keys() - {"model_dir"}):
+            near = next((option for option in options if _plain(key) in map(_plain, option.keys)), None)
+            if near and not any(_is_of(option, key) for option in options):
+                name = near.names[0]
+                yield finding("argument-near", near.use.place, key=key, option=name, name=name.lstrip("-"))
     yield from _of_values(case, options)
     for option in options:
         if option.required and not any(_is_of(option, key) for key in given) and not _of_another_command(option.use):
@@ -81,9 +114,21 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
             yield finding("argument-missing", option.use.place, option=option.names[0], name=name)
 
 
+def _plain(name: str) -> str:
+    return name.replace("-", "_").lower()
+
+
+def _unknown(place: Place, key: str, sent: str, options: list[Option]) -> Finding:
+    near = get_close_matches(key, [name for option in options for name in option.keys], n=1)
+    instead = f'hyperparameters={{"{near[0]}": ...}}, which the script has' if near else ""
+    return finding("argument-unknown", place, key=key, sent=sent, instead=instead)
+
+
 def _is_of(option: Option, key: str) -> bool:
     """Return whether argparse assigns a hyperparameter to an option: by its name, or the beginning of a long name."""
-    return key in option.keys or any(name.startswith(key) for name in option.keys if len(key) > 1)
+    if len(key) == 1:  # sent as -x
+        return f"-{key}" in option.names
+    return key in option.keys or any(name.startswith(key) for name in option.keys)
 
 
 def _of_another_command(use: Use) -> bool:
@@ -104,7 +149,7 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
         takes_none = value_of(action) in _FLAGS
         takes_none = takes_none or (action is not None and ast.unparse(action).endswith("BooleanOptionalAction"))
         for key in sorted(option.keys & case.hyperparameters.keys()):
-            value = str(case.hyperparameters[key])
+            value = params.arguments({key: case.hyperparameters[key]})[-1]
             wanted = _wanted(option.use, value)
             if takes_none and strict:
                 wanted = "no value, and a hyperparameter always has one"
@@ -116,13 +161,23 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
 def _wanted(use: Use, value: str) -> str:
     """Return what an option accepts, if it refuses this value; "" if it may accept it."""
     kind, choices = use.argument("type"), use.argument("choices")
+    if re.match(r"-(?!\d|\.\d)\S", value):
+        return "a value, and takes what begins with - for an option"
+    if kind is not None and ast.unparse(kind) == "json.loads":
+        try:
+            json.loads(value)
+        except ValueError:
+            return "JSON"
+    number = kind.id if isinstance(kind, ast.Name) and kind.id in _NUMBERS else ""
+    if number and use.argument("nargs") and value.startswith("["):
+        return f"several words of type={number}, and a list comes as one"
     if use.argument("nargs") or use.argument("action"):
         return ""
-    if isinstance(kind, ast.Name) and kind.id in _NUMBERS:
+    if number:
         try:
-            _NUMBERS[kind.id](value)
+            _NUMBERS[number](value)
         except ValueError:
-            return f"type={kind.id}"
+            return f"type={number}"
     plain = isinstance(choices, ast.List | ast.Tuple) and all(isinstance(each, ast.Constant) for each in choices.elts)
     if plain and (kind is None or ast.unparse(kind) in ("str", "int")):
         taken = [str(each.value) for each in choices.elts]  # type: ignore[union-attr]
@@ -145,6 +200,28 @@ def _of_absl(case: Case) -> Iterator[Finding]:
                 yield finding("bool-flag", use.place, key=key, value=repr(value), text=value, sets=what, more=more)
 
 
+def _of_other_parsers(case: Case) -> Iterator[Finding]:
+    """Yield hyperparameters that Hydra, click, absl or Fire refuse."""
+    code, given = case.code, sorted(params.of_the_script(case.hyperparameters))
+    if given and (use := code.first("hydra.main")) and not code.mentions("SM_HPS|sys.argv|compose"):
+        yield finding("argument-unknown/hydra", use.place, keys=", ".join(given))
+    for parser, calls in {"click": ("click.option",), "absl": ("absl.flags.DEFINE_*", ".flags.DEFINE_*")}.items():
+        uses = list(code.calls(*calls))
+        words = {text_of(use.argument("name", 0)).lstrip("-") for use in uses}
+        names = words | {text_of(use.argument("", 1)).lstrip("-") for use in uses if parser == "click"} - {""}
+        for key in given:
+            if uses and "" not in words and key not in names and not code.has(".ignore_unknown_options"):
+                yield finding("argument-unknown/other", uses[0].place, key=key, parser=parser)
+    fire = code.call("fire.Fire")
+    component = fire.argument("component", 0) if fire else None
+    target = component.id if isinstance(component, ast.Name) else ""
+    own = next((node for source, node in code.nodes(ast.FunctionDef) if node.name == target), None)
+    if fire and own and not own.args.kwarg:
+        for key in given:
+            if key.replace("-", "_") not in parameters(own):
+                yield finding("argument-unknown/other", fire.place, key=key, parser="Fire")
+
+
 def _of_channels(case: Case) -> Iterator[Finding]:
     """Yield channels that the script reads by name and the job lacks, unless the script handles their absence."""
     there = set(case.channels)
@@ -154,8 +231,9 @@ def _of_channels(case: Case) -> Iterator[Finding]:
             yield _absent(place, name, there)
     for use in case.code.calls(*(f"sagemaker_tf_data.*{name}" for name in _BY_CHANNEL)):
         named = use.argument("channel", 1 if use.name.endswith(".shard") else 0)
-        if named and value_of(named) and value_of(named) not in there and not tried(use.source, named):
-            yield _absent(use.place, str(value_of(named)), there)
+        in_group = any(re.fullmatch(rf"{re.escape(text_of(named))}-\d+", each) for each in there)
+        if named and text_of(named) not in ("", *there) and not in_group and not tried(use.source, named):
+            yield _absent(use.place, text_of(named), there)
     for source, node, found in case.code.strings(r"^/opt/ml/input/data/([\w.-]+)"):
         name = re.sub(r"_\d+$", "", found[1])
         missing = not {found[1], name, name.removesuffix("-manifest")} & there
@@ -173,4 +251,6 @@ def _needed(code: UserProgram, names: str) -> Iterator[tuple[str, Place]]:
 
 
 def _absent(place: Place, name: str, there: set[str]) -> Finding:
-    return finding("channel-missing", place, name=name, there=", ".join(sorted(there)) or "none")
+    near = get_close_matches(name, there, n=1)
+    instead = f'fit({{"{name}": ...}}) in place of {near[0]}, or SM_CHANNEL_{near[0].upper()}' if near else ""
+    return finding("channel-missing", place, name=name, there=", ".join(sorted(there)) or "none", instead=instead)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.rulebook import finding, variant
+from entrypoint.check.doctor.rulebook import finding, read_table, variant
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.choices import PsProgram, Tf1
@@ -15,14 +15,15 @@ from entrypoint.launcher.plan.plan import NO_GPU, Role
 from entrypoint.usercode import tf1
 from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
 from entrypoint.usercode.guards import tried
-from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import Place, SourceFile, UseKind, calls_in, matches, value_of
+from entrypoint.usercode.reader import MOST_FILES, UserProgram
+from entrypoint.usercode.source import Place, SourceFile, UseKind, calls_in, matches, plain_text, value_of
 from entrypoint.usercode.unsupported import doubts
 from entrypoint.usercode.words import flags
 
 _PATHS = r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)"
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
+_OF_LFS = b"version https://git-lfs.github.com/spec/"
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
 _ESTIMATORS = (".train_and_evaluate", ".Estimator")
 
@@ -36,9 +37,38 @@ def of_names(case: Case) -> Iterator[Finding]:
     left = next((use for use in case.code.calls("get_ipython") if not tried(use.source, use.node)), None)
     if left:
         yield finding("notebook-left", left.place)
+    yield from _of_gone(case)
+    yield from _of_pointers(case)
     yield from _of_paths(case)
     yield from _of_hidden_failures(case)
     yield from _of_job_start(case)
+
+
+def _of_gone(case: Case) -> Iterator[Finding]:
+    """Yield names of gone.toml that the image's packages have no more, once each, unless the script is prepared."""
+    keras_3 = case.tensorflow >= (2, 16) and case.environment.get("TF_USE_LEGACY_KERAS") not in ("1", "True", "true")
+    for row in read_table("gone")["names"]:
+        if row.get("keras", "any") not in ("any", "3" if keras_3 else "2"):
+            continue
+        kind = UseKind.IMPORT if row.get("imported") else UseKind.CALL if "argument" in row else None
+        for use in case.code.uses(*row["names"], kind=kind):
+            has = "argument" not in row or use.argument(row["argument"]) is not None
+            if has and not tried(use.source, use.node) and not _is_asked_first(use.source, use.place.line):
+                severity = Severity.WARNING if row.get("only_warns") else Severity.ERROR
+                words = {"written": use.written, "gone": row["gone"], "new": row["new"]}
+                yield finding("name-gone", use.place, severity=severity, **words)
+                break
+
+
+def _of_pointers(case: Case) -> Iterator[Finding]:
+    folder = case.code.folder
+    for path in sorted(folder.iterdir())[:MOST_FILES] if folder.is_dir() and case.job else ():
+        if path.is_file() and path.stat().st_size < 1000 and path.read_bytes().startswith(_OF_LFS):
+            yield finding("pointer-left", Place(file=str(path), line=1), name=path.name)
+    modules = folder / ".gitmodules"
+    for name in re.findall(r"^\s*path\s*=\s*(.+?)\s*$", plain_text(modules), re.M) if modules.is_file() else ():
+        if not any(folder.joinpath(name).glob("*")):
+            yield finding("pointer-left/submodule", Place(file=str(modules)), name=name)
 
 
 def _of_paths(case: Case) -> Iterator[Finding]:

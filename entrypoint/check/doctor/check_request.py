@@ -94,7 +94,8 @@ def _of_our_reader(described: Described, code: UserProgram | None) -> Iterator[F
         yield finding("nothing-shared", request.at("InstanceCount"), hosts=len(job.cluster.hosts))
     for text in job.warnings:
         if "no distribution is configured" not in text:
-            yield finding("job-warning", request.at(), found=text)
+            severity = Severity.NOTE if text.startswith("Horovod stands in") else None
+            yield finding("job-warning", request.at(), severity=severity, found=text)
     # The chief of TensorFlow 1's sessions and Estimators trains, too: with parameter servers, it reads its part.
     chief_trains = job.mode is Mode.PS and code is not None and code.has(*SESSIONS)
     for text in described.plan.notes if described.plan else ():

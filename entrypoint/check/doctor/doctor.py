@@ -13,6 +13,7 @@ from entrypoint.check.doctor.check_data import of_data
 from entrypoint.check.doctor.check_distribution import of_code
 from entrypoint.check.doctor.check_modules import of_modules, of_shell
 from entrypoint.check.doctor.check_names import of_names
+from entrypoint.check.doctor.check_order import of_order
 from entrypoint.check.doctor.check_request import of_request
 from entrypoint.check.doctor.check_scope import of_scope
 from entrypoint.check.doctor.launch_script import launched, of_launch, submits
@@ -24,7 +25,7 @@ from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode.reader import UserProgram, read_code
 
-CHECKS_OF_SCRIPTS = (of_shell, of_names, of_modules, of_arguments, of_code, of_scope, of_data, of_keeping)
+CHECKS_OF_SCRIPTS = (of_shell, of_order, of_names, of_modules, of_arguments, of_code, of_scope, of_data, of_keeping)
 
 
 @dataclass(frozen=True, kw_only=True)

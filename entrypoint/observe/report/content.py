@@ -63,7 +63,8 @@ def _versions(job: JobRecord) -> list[list[str]]:
     found = job.coordinator.software if job.coordinator else {}
     kept = {name: version for name, version in found.items() if not name.startswith("the ") and "." not in name}
     installed = kept.pop("installed by requirements", "")
-    return [*map(list, kept.items()), *([line.partition(" ")[::2] for line in installed.splitlines()[:MOST_LISTED]])]
+    lines = [line.partition(" ") for line in installed.splitlines()[:MOST_LISTED]]
+    return [*map(list, kept.items()), *([name, version] for name, _, version in lines)]
 
 
 def digits(value: float | None) -> float | int | None:

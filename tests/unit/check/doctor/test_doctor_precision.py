@@ -77,3 +77,31 @@ def test_precision_and_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert not missed.total() and not wrong.total(), told
     of_scripts = {name for name, rule in rules().items() if rule.of == "training script" and "error" in rule.severity}
     assert {name for name in of_scripts if "/" not in name} <= right.keys(), "each error has a script that has it"
+
+
+FOUND = 200  # of the wrong jobs of jobs.toml: raise it when more are found
+FALSE_ALARMS = {"evaluator that reads checkpoints", "network isolation with a library in the code"}
+
+
+@pytest.mark.usefixtures("resolves_here")
+def test_wrong_jobs_of_the_corpus_are_found_and_right_ones_are_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Examine jobs that were written without a look at the doctor. A finding counts if it or its line names `at`."""
+    found, alarms = dict[str, bool](), set[str]()
+    for at, (name, job) in enumerate(read_toml("corpus/jobs.toml").items()):
+        folder = tmp_path / str(at)
+        for file in ("train.py", *job.get("files", ())):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        worse = [each for each in look_at(folder, job).findings if each.severity > Severity.NOTE]
+        if "wrong" in job:
+            lines = ["", *job.get("text", "").splitlines()]
+            shown = [(f"{each.found} {each.instead} {each.place}", each.place) for each in worse]
+            words = [f"{text} {lines[place.line]}" if place.line < len(lines) else text for text, place in shown]
+            found[name] = any(job["at"].lower() in each.lower() for each in words)
+        elif worse:
+            alarms.add(name)
+    with capsys.disabled():
+        print(f"\nthe doctor finds {sum(found.values())} of {len(found)} wrong jobs; false alarms: {sorted(alarms)}")
+    assert alarms <= FALSE_ALARMS
+    assert sum(found.values()) >= FOUND, [name for name, is_found in found.items() if not is_found]
