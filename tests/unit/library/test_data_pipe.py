@@ -21,11 +21,14 @@ from hypothesis import strategies as st
 from named_pipes import feeding
 from waiting import eventually
 
-from sagemaker_tf_data import chunks, fifo, recordio, tfrecord
+from sagemaker_tf_data import chunks, fifo, image_record, protobuf_record, recordio, tfrecord
 from sagemaker_tf_data.channels import Channel
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.fifo import Fifo, Passes
 from sagemaker_tf_data.pipe import pipe_dataset
+from sagemaker_tf_data.recordio_datasets import image_records, protobuf_records
+
+np = pytest.importorskip("numpy")
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,12 +48,12 @@ def in_parts(record: bytes, cuts: list[int]) -> bytes:
     )
 
 
-def tf_record(records: list[bytes]) -> bytes:
-    """Return a record without checksums of contents."""
+def tf_record(records: list[bytes], checksum: int = 0) -> bytes:
+    """Return records, all with this checksum of their contents."""
     framed = []
     for one in records:
         length = struct.pack("<Q", len(one))
-        framed.append(length + struct.pack("<I", tfrecord.masked_crc32c(length)) + one + bytes(4))
+        framed.append(length + struct.pack("<I", tfrecord.masked_crc32c(length)) + one + struct.pack("<I", checksum))
     return b"".join(framed)
 
 
@@ -120,24 +123,6 @@ def test_records_come_through_a_pipe(tmp_path_factory, seed, number, size):
         assert pieces(b"\n".join(lines), chunks.split_lines, "TextLine", folder) == lines
     finally:
         chunks.SIZE = chunks_size
-
-
-@pytest.mark.parametrize(
-    "stream, words",
-    [
-        (record_io([b"abcd"] * 5)[:-2], "after 4 records, at byte 48: the pass ends there, in the middle of a record"),
-        (record_io([b"abcd"] * 5)[:-9], "after 4 records, at byte 48: the pass ends there"),
-        (record_io([b"abcd"] * 5) + b"abcdefgh", "after 5 records, at byte 60: wanted RecordIO's magic number"),
-        (tf_record([b"abcd"]), "after 0 records, at byte 0: wanted RecordIO's magic number 0xced7230a, found 0x0"),
-        (b"\x1f\x8b\x08\x00abcdefgh", "It looks like gzip"),
-        (in_parts(b"abcdefgh", [4])[:12], "after 0 records, at byte 0: the pass ends there"),
-    ],
-)
-def test_damaged_stream_is_told(stream, words, tmp_path):
-    with pytest.raises(DataError) as caught:
-        pieces(stream, recordio.split, "RecordIO", tmp_path)
-    assert words in str(caught.value)
-    assert str(tmp_path / "pipe_0") in str(caught.value)
 
 
 def test_slow_pipe_holds_no_record_back(tmp_path):
@@ -365,31 +350,61 @@ def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(policy
             assert mine == (records if policy == "OFF" else records[index::workers])
 
 
+RIGHT = tf_record([bytes(1000)] * 8, checksum=tfrecord.masked_crc32c(bytes(1000)))
+IMAGE, SHORT = image_record.pack(b"\xff\xd8\xff\xe0 whatever a picture is made of", 0), recordio.frame(b"short")
+SIZE = len(recordio.frame(IMAGE))
+TENSORS = [protobuf_record.pack({name: np.float32([1])}) for name in ("values", "x")]
+DAMAGED = [
+    # reader, stream, whole records, what is said
+    ("TFRecord", RIGHT[:-3], 7, "after 7 records, at byte 7112: the pass ends there, in the middle of a record"),
+    ("TFRecord", RIGHT + b"\1" * 20, 8, "after 8 records, at byte 8128: wanted a TFRecord's length"),
+    ("TFRecord", RIGHT[:1015], 0, "after 0 records, at byte 0: the pass ends there, in the middle of a record"),
+    ("TFRecord", b"some\nlines of text", 0, "wanted a TFRecord's length and its checksum, found 73 6f 6d 65"),
+    ("TFRecord", record_io([b"a record"] * 10), 0, "It looks like RecordIO, in which the channel wraps objects"),
+    ("TFRecord", tf_record([b"its checksum is not zero"] * 3), 0, "orrupted record at 12"),
+    ("RecordIO", record_io([b"abcd"] * 5)[:-2], 4, "after 4 records, at byte 48: the pass ends there, in the"),
+    ("RecordIO", record_io([b"abcd"] * 5)[:-9], 4, "after 4 records, at byte 48: the pass ends there"),
+    ("RecordIO", record_io([b"abcd"] * 5) + b"abcdefgh", 5, "after 5 records, at byte 60: wanted RecordIO's magic"),
+    ("RecordIO", tf_record([b"abcd"]), 0, "at byte 0: wanted RecordIO's magic number 0xced7230a, found 0x0"),
+    ("RecordIO", b"\x1f\x8b\x08\x00abcdefgh", 0, "It looks like gzip"),
+    ("RecordIO", in_parts(b"abcdefgh", [4])[:12], 0, "after 0 records, at byte 0: the pass ends there"),
+    ("image", record_io([IMAGE] * 5)[:-6], 4,
+     f"after 4 records, at byte {4 * SIZE}: the file ends there, in the middle of a record; wanted a complete file"),
+    ("image", record_io([IMAGE] * 2) + b"not a frame", 2,
+     f"after 2 records, at byte {2 * SIZE}: wanted RecordIO's magic number 0xced7230a, found 0x20746f6e"),
+    ("image", record_io([IMAGE, image_record.pack(b"GIF89a", 0)]), 1,
+     f"after 1 records, at byte {SIZE}: found 47 49 46 38 where the image begins (flag 0, so at byte 24"),
+    ("image", SHORT, 0, "after 0 records, at byte 0: found a record of 5 bytes; wanted im2rec's header"),
+    ("image", record_io([IMAGE, image_record.pack(IMAGE[24:], [1, 2])]), 1,
+     f"after 1 records, at byte {SIZE}: found 2 labels of an image; wanted 1: pass labels=2"),
+    ("protobuf", record_io([IMAGE]), 0, "found no field of protobuf at byte 1 of the record (tag 0)"),
+    ("protobuf", record_io(TENSORS), 1,
+     "after 1 records, at byte 32: found features['x']; wanted features['values']: use one"),
+]  # fmt: skip
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    "stream, words",
-    [
-        (tf_record([b"abcd"])[:-1], "after 0 records, at byte 0: the pass ends there, in the middle of a record"),
-        (b"some\nlines of text", "wanted a TFRecord's length and its checksum, found 73 6f 6d 65"),
-        (record_io([b"a record"] * 10), "It looks like RecordIO, in which the channel wraps objects"),
-        (tf_record([b"its checksum is not zero"] * 3), "orrupted record at 12"),
-        ("cut", "after 7 records, at byte 7112: the pass ends there, in the middle of a record"),
-        ("garbage behind", "after 8 records, at byte 8128: wanted a TFRecord's length"),
-    ],
+    ("reader", "stream", "whole", "words"), DAMAGED, ids=[f"{row[0]}: {row[3]}" for row in DAMAGED]
 )
-def test_damaged_pass_is_told_after_whole_records(stream, words, job, tmp_path):
+def test_damage_is_told_after_whole_records(job, reader, stream, whole, words):
     import tensorflow as tf
 
-    got, good = 0, encoded([bytes(1000)] * 8, "TFRecord", tmp_path)
-    if isinstance(stream, str):
-        stream, want = (good[:-3], 7) if stream == "cut" else (good + b"\1" * 20, 8)
+    got, path = 0, job / ("plain/data.rec" if reader in ("image", "protobuf") else "train_0")
+    if reader == "image":
+        dataset = image_records(path)
+    elif reader == "protobuf":
+        dataset = protobuf_records(path, tf.TensorSpec([1], tf.float32))
     else:
-        want = 0
-    with feeding(job / "train", stream), pytest.raises(tf.errors.OpError) as caught:
-        for _ in of_pipe():
+        dataset = of_pipe(reader)
+    if path.suffix:
+        path.write_bytes(stream)
+    with feeding(job / "train", *[stream] * (not path.suffix)), pytest.raises(tf.errors.OpError) as caught:
+        for _ in dataset:
             got += 1
+    assert got == whole
     assert words in str(caught.value)
-    assert got == want
+    assert f"DataError: {path} is not, or not all, " in str(caught.value) or words.startswith("orrupted")
 
 
 NO_NAMES = "attributes=.* wanted a list of different names, and RecordIO"

@@ -286,42 +286,6 @@ def test_tensors_of_sagemakers_algorithms_are_read_in_file_and_pipe_mode(job, mo
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    "reader, stream, words, whole",
-    [
-        ("image", rec(*[image_record.pack(JPEG, 0)] * 5)[:-6],
-         "after 4 records, at byte {4}: the file ends there, in the middle of a record; wanted a complete file", 4),
-        ("image", rec(*[image_record.pack(JPEG, 0)] * 2) + b"not a frame",
-         "after 2 records, at byte {2}: wanted RecordIO's magic number 0xced7230a, found 0x20746f6e", 2),
-        ("image", rec(image_record.pack(JPEG, 0), image_record.pack(b"GIF89a", 0)),
-         "after 1 records, at byte {1}: found 47 49 46 38 where the image begins (flag 0, so at byte 24", 1),
-        ("image", rec(b"short"), "after 0 records, at byte 0: found a record of 5 bytes; wanted im2rec's header", 0),
-        ("image", rec(image_record.pack(JPEG, 0), image_record.pack(JPEG, [1, 2])),
-         "after 1 records, at byte {1}: found 2 labels of an image; wanted 1: pass labels=2", 1),
-        ("protobuf", rec(image_record.pack(JPEG, 0)), "found no field of protobuf at byte 1 of the record (tag 0)", 0),
-        ("protobuf", rec(protobuf_record.pack({"values": np.float32([1])}), protobuf_record.pack({"x": b""})),
-         "after 1 records, at byte 32: found features['x']; wanted features['values']: use one", 1),
-    ],
-    ids=["cut off", "no frame", "no image", "too short", "more labels", "no protobuf", "no such tensor"],
-)  # fmt: skip
-def test_damaged_file_is_told_after_its_whole_records(reader, stream, words, whole, tmp_path):
-    tf = pytest.importorskip("tensorflow")
-    path = tmp_path / "data.rec"
-    path.write_bytes(stream)
-    size = len(recordio.frame(image_record.pack(JPEG, 0)))
-    dataset = image_records(path) if reader == "image" else protobuf_records(path, tf.TensorSpec([1], tf.float32))
-    seen = 0
-    with pytest.raises(tf.errors.OpError) as caught:
-        for _ in dataset:
-            seen += 1
-    assert seen == whole
-    for number in range(1, 5):
-        words = words.replace(f"{{{number}}}", str(number * size))
-    assert f"DataError: {path} is not, or not all, " in str(caught.value)
-    assert words in str(caught.value)
-
-
-@pytest.mark.tensorflow
 def test_wrong_arguments_are_told_at_once(job):
     import tensorflow as tf
 
