@@ -1,7 +1,5 @@
 """Test tests/hiccups.py: Docker's commands are repeated if neither we nor the caller caused the fault."""
 
-from pathlib import Path
-
 import hiccups
 import pytest
 
@@ -19,9 +17,7 @@ if [ $(wc -l <{folder}/calls) -lt 3 ]; then echo 'Cannot pause container: {words
         ("connection reset by peer", 2, 1, 2),  # it never works
     ],
 )
-def test_what_docker_leaves_to_its_caller_is_tried_again_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, tries: int, code: int, calls: int
-) -> None:
+def test_what_docker_leaves_to_its_caller_is_tried_again_and_said(tmp_path, monkeypatch, words, tries, code, calls):
     monkeypatch.setattr(hiccups, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(hiccups, "SAID", [])
     monkeypatch.setattr(hiccups, "TRIES", tries)

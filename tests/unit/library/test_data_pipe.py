@@ -16,16 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from named_pipes import feeding
 from waiting import eventually
 
-from sagemaker_tf_data import chunks, fifo, recordio, tfrecord
+from sagemaker_tf_data import chunks, fifo, image_record, protobuf_record, recordio, tfrecord
 from sagemaker_tf_data.channels import Channel
 from sagemaker_tf_data.errors import DataError
 from sagemaker_tf_data.fifo import Fifo, Passes
 from sagemaker_tf_data.pipe import pipe_dataset
+from sagemaker_tf_data.recordio_datasets import image_records, protobuf_records
+
+np = pytest.importorskip("numpy")
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,12 +48,12 @@ def in_parts(record: bytes, cuts: list[int]) -> bytes:
     )
 
 
-def tf_record(records: list[bytes]) -> bytes:
-    """Return a record without checksums of contents."""
+def tf_record(records: list[bytes], checksum: int = 0) -> bytes:
+    """Return records, all with this checksum of their contents."""
     framed = []
     for one in records:
         length = struct.pack("<Q", len(one))
-        framed.append(length + struct.pack("<I", tfrecord.masked_crc32c(length)) + one + bytes(4))
+        framed.append(length + struct.pack("<I", tfrecord.masked_crc32c(length)) + one + struct.pack("<I", checksum))
     return b"".join(framed)
 
 
@@ -72,9 +75,7 @@ def pieces(stream: bytes, split: chunks.Split, kind: str, folder: Path, patience
 
 
 @given(st.lists(st.tuples(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=3))), st.integers(0, 3))
-def test_recordio_comes_back_whatever_it_holds_and_however_it_is_cut(
-    framed: list[tuple[bytes, list[int]]], padding_missing: int
-) -> None:
+def test_recordio_comes_back_whatever_it_holds_and_however_it_is_cut(framed, padding_missing):
     stream = b"".join(in_parts(*one) for one in framed)
     wanted = [record for record, _ in framed]
     if framed and framed[-1][1] == []:
@@ -87,7 +88,7 @@ def test_recordio_comes_back_whatever_it_holds_and_however_it_is_cut(
 
 
 @given(st.lists(st.binary(max_size=50).map(lambda line: line.replace(b"\n", b"\r"))), st.booleans())
-def test_lines_end_at_line_feeds(lines: list[bytes], last_is_ended: bool) -> None:
+def test_lines_end_at_line_feeds(lines, last_is_ended):
     stream = b"\n".join(lines) + (b"\n" if last_is_ended and lines else b"")
     wanted = lines if last_is_ended or not lines or lines[-1] else lines[:-1]
     middle = len(stream) // 2
@@ -98,7 +99,7 @@ def test_lines_end_at_line_feeds(lines: list[bytes], last_is_ended: bool) -> Non
 
 
 @given(st.lists(st.binary(max_size=100), min_size=1))
-def test_ends_of_tfrecords_are_found(records: list[bytes]) -> None:
+def test_ends_of_tfrecords_are_found(records):
     stream = tf_record(records)
     assert tfrecord.whole(stream, len(stream)) == (len(records), len(stream))
     assert tfrecord.whole(stream, len(stream) - 1) == (len(records) - 1, len(stream) - 16 - len(records[-1]))
@@ -108,9 +109,10 @@ def test_ends_of_tfrecords_are_found(records: list[bytes]) -> None:
 
 
 @settings(max_examples=20)
-@given(st.integers(0), st.integers(1, 40), st.sampled_from([10, 3000, 300_000]))
-def test_records_come_through_a_pipe(tmp_path_factory: Any, seed: int, number: int, size: int) -> None:
-    """Records much shorter than a piece, and longer ones."""
+@example(seed=0, number=0, size=10)
+@given(st.integers(0), st.integers(0, 40), st.sampled_from([10, 3000, 300_000]))
+def test_records_come_through_a_pipe(tmp_path_factory, seed, number, size):
+    """None at all, records much shorter than a piece, and longer ones."""
     chance = random.Random(seed)
     records = [chance.randbytes(chance.randrange(size * 2)) for _ in range(number)]
     folder = tmp_path_factory.mktemp("pipe")
@@ -123,30 +125,7 @@ def test_records_come_through_a_pipe(tmp_path_factory: Any, seed: int, number: i
         chunks.SIZE = chunks_size
 
 
-@pytest.mark.parametrize(
-    "stream, words",
-    [
-        (record_io([b"abcd"] * 5)[:-2], "after 4 records, at byte 48: the pass ends there, in the middle of a record"),
-        (record_io([b"abcd"] * 5)[:-9], "after 4 records, at byte 48: the pass ends there"),
-        (record_io([b"abcd"] * 5) + b"abcdefgh", "after 5 records, at byte 60: wanted RecordIO's magic number"),
-        (tf_record([b"abcd"]), "after 0 records, at byte 0: wanted RecordIO's magic number 0xced7230a, found 0x0"),
-        (b"\x1f\x8b\x08\x00abcdefgh", "It looks like gzip"),
-        (in_parts(b"abcdefgh", [4])[:12], "after 0 records, at byte 0: the pass ends there"),
-    ],
-)
-def test_damaged_stream_is_told(stream: bytes, words: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError) as caught:
-        pieces(stream, recordio.split, "RecordIO", tmp_path)
-    assert words in str(caught.value)
-    assert str(tmp_path / "pipe_0") in str(caught.value)
-
-
-def test_empty_pass_has_no_records(tmp_path: Path) -> None:
-    assert pieces(b"", recordio.split, "RecordIO", tmp_path) == []
-    assert pieces(b"", chunks.split_lines, "TextLine", tmp_path) == []
-
-
-def test_slow_pipe_holds_no_record_back(tmp_path: Path) -> None:
+def test_slow_pipe_holds_no_record_back(tmp_path):
     os.mkfifo(tmp_path / "pipe_0")
     descriptor = os.open(tmp_path / "pipe_0", os.O_RDONLY | os.O_NONBLOCK)
     with open(tmp_path / "pipe_0", "wb", buffering=0) as writer:
@@ -177,7 +156,7 @@ def read_all(source: Passes) -> bytes:
     return bytes(content[:have])
 
 
-def test_each_opening_takes_the_next_pipe_and_leaves_its_number_as_the_operator_does(tmp_path: Path) -> None:
+def test_each_opening_takes_the_next_pipe_and_leaves_its_number_as_the_operator_does(tmp_path):
     source = passes(tmp_path)
     with feeding(tmp_path / "data" / "train", b"first", b"", b"third"):
         assert [read_all(source) for _ in range(3)] == [b"first", b"", b"third"]
@@ -189,7 +168,7 @@ def test_each_opening_takes_the_next_pipe_and_leaves_its_number_as_the_operator_
 
 
 @pytest.mark.parametrize("late", ["pipe", "writer"])  # a pipe without a writer reads like one at its end
-def test_late_pipe_or_writer_is_waited_for(tmp_path: Path, late: str) -> None:
+def test_late_pipe_or_writer_is_waited_for(tmp_path, late):
     source, content = passes(tmp_path), []
     if late == "writer":
         os.mkfifo(tmp_path / "data" / "train_0")
@@ -205,9 +184,7 @@ def test_late_pipe_or_writer_is_waited_for(tmp_path: Path, late: str) -> None:
     assert content == [b"late"]
 
 
-def test_waiting_is_bounded_and_logged_and_says_since_when(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_waiting_is_bounded_and_logged_and_says_since_when(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(fifo, "FIRST_WORD", 0.1)
     with pytest.raises(DataError, match=r"train_0: there is no such pipe, since \d\d:\d\d:\d\d UTC, for \d s"):
         read_all(passes(tmp_path, patience=0.6))
@@ -219,9 +196,7 @@ def test_waiting_is_bounded_and_logged_and_says_since_when(
         read_all(passes(tmp_path, patience=0.3))
 
 
-def test_pipe_that_a_killed_reader_did_not_count_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pipe_that_a_killed_reader_did_not_count_is_passed_over(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(fifo, "GRACE", 0.2)
     source = passes(tmp_path)
     os.mkfifo(tmp_path / "data" / "train_1")
@@ -231,7 +206,7 @@ def test_pipe_that_a_killed_reader_did_not_count_is_passed_over(
     assert (tmp_path / "state" / ".train-pipe_mode-state").read_text() == "2"
 
 
-def test_malformed_state_is_told(tmp_path: Path) -> None:
+def test_malformed_state_is_told(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / ".train-pipe_mode-state").write_text("many")
     with pytest.raises(DataError, match=r"\.train-pipe_mode-state holds 'many'; wanted the number"):
@@ -254,7 +229,7 @@ with fifo.Passes(channel, folder / "state", 30).next() as pipe:
 """
 
 
-def test_second_reader_of_a_channel_is_refused(tmp_path: Path) -> None:
+def test_second_reader_of_a_channel_is_refused(tmp_path):
     """The second one fails even between two passes of the first, and may read when the first has ended."""
     source = passes(tmp_path)
     for number in range(2):
@@ -300,9 +275,7 @@ def of_pipe(record_format: str = "TFRecord", **more: Any) -> Any:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("record_format", ["TFRecord", "RecordIO", "TextLine"])
-def test_each_pass_of_a_channel_has_its_records(
-    record_format: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_pass_of_a_channel_has_its_records(record_format, job, tmp_path, monkeypatch):
     """Several pieces, records longer than a piece among them; each round of repeat() is a pass of its own."""
     monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
     chance = random.Random(1)
@@ -323,7 +296,7 @@ def test_each_pass_of_a_channel_has_its_records(
 
 
 @pytest.mark.tensorflow
-def test_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
+def test_slow_pipe_holds_no_tfrecord_back(job, tmp_path):
     """A few records at a time, of sizes that their memory grows for: it is cut far short, and filled again."""
     records = [b"%d " % n * size for n, size in enumerate([1, 1000, 3_000_000, 0, 10, 6_000_000, 1, 1, 1])]
     sent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -347,7 +320,7 @@ def test_slow_pipe_holds_no_tfrecord_back(job: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.tensorflow
-def test_pass_left_early_is_followed_by_the_next(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pass_left_early_is_followed_by_the_next(job, tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
     records = [b"%d " % n + bytes(1000) for n in range(3000)]
     stream = encoded(records, "TFRecord", tmp_path)
@@ -359,9 +332,7 @@ def test_pass_left_early_is_followed_by_the_next(job: Path, tmp_path: Path, monk
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("policy", ["AUTO", "DATA", "OFF"])
-def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(
-    policy: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(policy, job, tmp_path, monkeypatch):
     """As MultiWorkerMirroredStrategy does to a dataset without `shard`: by records, as if the operator read them."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
@@ -379,31 +350,61 @@ def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(
             assert mine == (records if policy == "OFF" else records[index::workers])
 
 
+RIGHT = tf_record([bytes(1000)] * 8, checksum=tfrecord.masked_crc32c(bytes(1000)))
+IMAGE, SHORT = image_record.pack(b"\xff\xd8\xff\xe0 whatever a picture is made of", 0), recordio.frame(b"short")
+SIZE = len(recordio.frame(IMAGE))
+TENSORS = [protobuf_record.pack({name: np.float32([1])}) for name in ("values", "x")]
+DAMAGED = [
+    # reader, stream, whole records, what is said
+    ("TFRecord", RIGHT[:-3], 7, "after 7 records, at byte 7112: the pass ends there, in the middle of a record"),
+    ("TFRecord", RIGHT + b"\1" * 20, 8, "after 8 records, at byte 8128: wanted a TFRecord's length"),
+    ("TFRecord", RIGHT[:1015], 0, "after 0 records, at byte 0: the pass ends there, in the middle of a record"),
+    ("TFRecord", b"some\nlines of text", 0, "wanted a TFRecord's length and its checksum, found 73 6f 6d 65"),
+    ("TFRecord", record_io([b"a record"] * 10), 0, "It looks like RecordIO, in which the channel wraps objects"),
+    ("TFRecord", tf_record([b"its checksum is not zero"] * 3), 0, "orrupted record at 12"),
+    ("RecordIO", record_io([b"abcd"] * 5)[:-2], 4, "after 4 records, at byte 48: the pass ends there, in the"),
+    ("RecordIO", record_io([b"abcd"] * 5)[:-9], 4, "after 4 records, at byte 48: the pass ends there"),
+    ("RecordIO", record_io([b"abcd"] * 5) + b"abcdefgh", 5, "after 5 records, at byte 60: wanted RecordIO's magic"),
+    ("RecordIO", tf_record([b"abcd"]), 0, "at byte 0: wanted RecordIO's magic number 0xced7230a, found 0x0"),
+    ("RecordIO", b"\x1f\x8b\x08\x00abcdefgh", 0, "It looks like gzip"),
+    ("RecordIO", in_parts(b"abcdefgh", [4])[:12], 0, "after 0 records, at byte 0: the pass ends there"),
+    ("image", record_io([IMAGE] * 5)[:-6], 4,
+     f"after 4 records, at byte {4 * SIZE}: the file ends there, in the middle of a record; wanted a complete file"),
+    ("image", record_io([IMAGE] * 2) + b"not a frame", 2,
+     f"after 2 records, at byte {2 * SIZE}: wanted RecordIO's magic number 0xced7230a, found 0x20746f6e"),
+    ("image", record_io([IMAGE, image_record.pack(b"GIF89a", 0)]), 1,
+     f"after 1 records, at byte {SIZE}: found 47 49 46 38 where the image begins (flag 0, so at byte 24"),
+    ("image", SHORT, 0, "after 0 records, at byte 0: found a record of 5 bytes; wanted im2rec's header"),
+    ("image", record_io([IMAGE, image_record.pack(IMAGE[24:], [1, 2])]), 1,
+     f"after 1 records, at byte {SIZE}: found 2 labels of an image; wanted 1: pass labels=2"),
+    ("protobuf", record_io([IMAGE]), 0, "found no field of protobuf at byte 1 of the record (tag 0)"),
+    ("protobuf", record_io(TENSORS), 1,
+     "after 1 records, at byte 32: found features['x']; wanted features['values']: use one"),
+]  # fmt: skip
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    "stream, words",
-    [
-        (tf_record([b"abcd"])[:-1], "after 0 records, at byte 0: the pass ends there, in the middle of a record"),
-        (b"some\nlines of text", "wanted a TFRecord's length and its checksum, found 73 6f 6d 65"),
-        (record_io([b"a record"] * 10), "It looks like RecordIO, in which the channel wraps objects"),
-        (tf_record([b"its checksum is not zero"] * 3), "orrupted record at 12"),
-        ("cut", "after 7 records, at byte 7112: the pass ends there, in the middle of a record"),
-        ("garbage behind", "after 8 records, at byte 8128: wanted a TFRecord's length"),
-    ],
+    ("reader", "stream", "whole", "words"), DAMAGED, ids=[f"{row[0]}: {row[3]}" for row in DAMAGED]
 )
-def test_damaged_pass_is_told_after_whole_records(stream: bytes | str, words: str, job: Path, tmp_path: Path) -> None:
+def test_damage_is_told_after_whole_records(job, reader, stream, whole, words):
     import tensorflow as tf
 
-    got, good = 0, encoded([bytes(1000)] * 8, "TFRecord", tmp_path)
-    if isinstance(stream, str):
-        stream, want = (good[:-3], 7) if stream == "cut" else (good + b"\1" * 20, 8)
+    got, path = 0, job / ("plain/data.rec" if reader in ("image", "protobuf") else "train_0")
+    if reader == "image":
+        dataset = image_records(path)
+    elif reader == "protobuf":
+        dataset = protobuf_records(path, tf.TensorSpec([1], tf.float32))
     else:
-        want = 0
-    with feeding(job / "train", stream), pytest.raises(tf.errors.OpError) as caught:
-        for _ in of_pipe():
+        dataset = of_pipe(reader)
+    if path.suffix:
+        path.write_bytes(stream)
+    with feeding(job / "train", *[stream] * (not path.suffix)), pytest.raises(tf.errors.OpError) as caught:
+        for _ in dataset:
             got += 1
+    assert got == whole
     assert words in str(caught.value)
-    assert got == want
+    assert f"DataError: {path} is not, or not all, " in str(caught.value) or words.startswith("orrupted")
 
 
 NO_NAMES = "attributes=.* wanted a list of different names, and RecordIO"
@@ -422,22 +423,20 @@ NO_NAMES = "attributes=.* wanted a list of different names, and RecordIO"
         ("train", "RecordIO", {"attributes": ["a", "a"]}, NO_NAMES),
     ],
 )
-def test_wrong_arguments_of_a_pipe_are_told_at_once(
-    job: Path, channel: str, record_format: str, more: dict[str, Any], complaint: str
-) -> None:
+def test_wrong_arguments_of_a_pipe_are_told_at_once(job, channel, record_format, more, complaint):
     with pytest.raises(DataError, match=complaint):
         pipe_dataset(channel, record_format, **more)
 
 
 @pytest.mark.tensorflow
-def test_wrong_patience_of_a_pipe_is_told_at_once(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_patience_of_a_pipe_is_told_at_once(job, monkeypatch):
     monkeypatch.setenv("SAGEMAKER_TF_DATA_PATIENCE", "soon")
     with pytest.raises(DataError, match="SAGEMAKER_TF_DATA_PATIENCE is 'soon'; wanted seconds"):
         pipe_dataset("train", "TFRecord")
 
 
 @pytest.mark.tensorflow
-def test_examples_of_several_records_are_dealt_out_whole(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_several_records_are_dealt_out_whole(job, monkeypatch):
     """Of a manifest with two attributes, one worker would get all images, the other all labels."""
     import tensorflow as tf
 

@@ -10,38 +10,31 @@ from refusals import built, of_build, of_uv
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "{}", line 333, in run_setup\n    exec(code, locals())\n{}\n'
 README = TRACEBACK.format("build_meta.py", "FileNotFoundError: [Errno 2] No such file or directory: 'README.md'")
-VERSION = TRACEBACK.format("<frozen os>", "KeyError: 'RELEASE'")
-EMPTY = TRACEBACK.format(
-    "build_meta.py", "AssertionError: Exactly one .egg-info should have been produced, but found 0: []"
-)
-EMPTY_BEFORE = TRACEBACK.format(
-    "build_meta.py", "ValueError: No .egg-info directory found in /tmp/pip-modern-metadata-x"
-)
 RUNS = "running bdist_wheel\nrunning build_ext\nbuilding 'fast_rows' extension\n"
 NO_COMPILER = f"{RUNS}error: command 'gcc' failed: No such file or directory\n"
 NO_HEADER = (
     f'{RUNS}fast_rows.c:1:10: fatal error: rows.h: No such file or directory\n    1 | #include "rows.h"\n'
     "compilation terminated.\nerror: command '/usr/bin/gcc' failed with exit code 1\n"
 )
-NO_LIBRARY = f"{RUNS}/usr/bin/ld: cannot find -lrows: No such file\ncollect2: error: ld returned 1 exit status\n"
-CMAKE = (
-    "-- Configuring\nCMake Error at CMakeLists.txt:5 (find_package):\n  Could not find a package Boost\n\nCall Stack\n"
-)
-PROJECT = (
-    f"configuration error: `project.version` must be pep440\n{TRACEBACK.format('x.py', 'ValueError: invalid config')}"
-)
-OWN_WORDS = "this package needs Python 3.12\n"
 BUILDS = {
+    # what a build prints: the reason
     README: "FileNotFoundError: [Errno 2] No such file or directory: 'README.md'",
-    VERSION: "KeyError: 'RELEASE'",
-    EMPTY: "it calls no setup()",
-    EMPTY_BEFORE: "it calls no setup()",
+    TRACEBACK.format("<frozen os>", "KeyError: 'RELEASE'"): "KeyError: 'RELEASE'",
+    TRACEBACK.format(
+        "x.py", "AssertionError: Exactly one .egg-info should have been produced, but found 0: []"
+    ): "it calls no setup()",
+    TRACEBACK.format("x.py", "ValueError: No .egg-info directory found in /tmp/pip-x"): "it calls no setup()",
     NO_COMPILER: "error: command 'gcc' failed: No such file or directory",
     NO_HEADER: "fast_rows.c:1:10: fatal error: rows.h: No such file or directory",
-    NO_LIBRARY: "/usr/bin/ld: cannot find -lrows: No such file",
-    CMAKE: "CMake Error at CMakeLists.txt:5 (find_package): Could not find a package Boost",
-    PROJECT: "configuration error: `project.version` must be pep440",
-    OWN_WORDS: "this package needs Python 3.12",
+    f"{RUNS}/usr/bin/ld: cannot find -lrows: No such file\ncollect2: error: ld returned 1 exit status\n": (
+        "/usr/bin/ld: cannot find -lrows: No such file"
+    ),
+    "-- Configuring\nCMake Error at CMakeLists.txt:5 (find_package):\n  Could not find Boost\n\nCall Stack\n": (
+        "CMake Error at CMakeLists.txt:5 (find_package): Could not find Boost"
+    ),
+    "configuration error: `project.version` must be pep440\n"
+    + TRACEBACK.format("x.py", "ValueError: invalid config"): ("configuration error: `project.version` must be pep440"),
+    "this package needs Python 3.12\n": "this package needs Python 3.12",
 }
 
 

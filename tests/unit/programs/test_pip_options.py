@@ -8,11 +8,7 @@ from pip_options import Uv, configured, for_uv
 IN_UVS_WORDS = {
     # pip's option and value: lines of a requirements file, arguments, variables
     ("index-url", "https://i"): (["--index-url https://i"], [], {}),
-    ("extra-index-url", "https://a https://b"): (
-        ["--extra-index-url https://a", "--extra-index-url https://b"],
-        [],
-        {},
-    ),
+    ("extra-index-url", "//a //b"): (["--extra-index-url //a", "--extra-index-url //b"], [], {}),
     ("find-links", "wheels /w"): (["--find-links /code/wheels", "--find-links /w"], [], {}),
     ("find-links", "https://f"): (["--find-links https://f"], [], {}),
     ("no-index", "1"): (["--no-index"], [], {}),

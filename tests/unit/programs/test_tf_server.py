@@ -40,14 +40,10 @@ def packages(tmp_path):
     return tmp_path
 
 
-def test_a_parameter_server_does_not_import_all_of_tensorflow(packages):
-    with serving(packages, "ps") as (line, _, port):
-        assert line == f"serving ps 0 at grpc://localhost:{port}\n"
-
-
-def test_worker_server_imports_all_of_tensorflow(packages):
-    with serving(packages, "worker") as (line, _, _):
-        assert line == "whole\n"
+@pytest.mark.parametrize("role, said", [("ps", "serving ps 0 at grpc://localhost:{port}\n"), ("worker", "whole\n")])
+def test_a_worker_server_imports_all_of_tensorflow_and_a_parameter_server_does_not(packages, role, said):
+    with serving(packages, role) as (line, _, port):
+        assert line == said.format(port=port)
 
 
 @pytest.mark.parametrize("broken", ["no such part", "no file system", "plugins"])
