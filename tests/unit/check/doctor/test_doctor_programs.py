@@ -34,17 +34,6 @@ def test_right_program_has_neither_errors_nor_warnings(example: dict[str, Any], 
     assert worse(look_at(tmp_path, example)) == []
 
 
-def test_tools_options_count_where_the_script_calls_them(tmp_path: Path) -> None:
-    """The options of a tool beside the script are not the script's, unless the script calls what makes them."""
-    options = (
-        "import argparse\ndef main():\n    parser = argparse.ArgumentParser()\n"
-        '    parser.add_argument("--raw", required=True)\n'
-    )
-    (tmp_path / "tool.py").write_text(f'{options}    parser.parse_args()\nif __name__ == "__main__":\n    main()\n')
-    assert found(look(tmp_path, SCRIPT + "import tool\n", {}), "argument-missing") == []
-    assert found(look(tmp_path, SCRIPT + "import tool\ntool.main()\n", {}), "argument-missing") == [("error", 4)]
-
-
 def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) -> None:
     line = "tf.keras.backend.set_session(tf.Session(config=tf.ConfigProto()))\n"
     first, *more = [each for each in look(tmp_path, SCRIPT + line).findings if each.check == "tf1-name"]
