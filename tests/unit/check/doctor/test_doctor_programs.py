@@ -42,18 +42,6 @@ def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) ->
     assert any("tf.Session" in each.found for each in more)
 
 
-def test_modules_beside_the_script_are_read_with_it(tmp_path: Path) -> None:
-    """What the script lacks is in a module of its folder; what is wrong in that module is found there."""
-    (tmp_path / "saving.py").write_text('import os\ndef save(model):\n    model.save(os.environ["SM_MODEL_DIR"])\n')
-    (tmp_path / "unused.py").write_text("print 'x'\n")
-    script = "import tensorflow as tf\nimport saving\nmodel.fit(x)\nsaving.save(model)\n"
-    assert worse(look(tmp_path, script)) == []
-    (tmp_path / "saving.py").write_text("import tensorflow as tf\n\ntf.Session()\n")
-    report = look(tmp_path, script)
-    (place,) = {each.place for each in report.findings if each.check == "tf1-name"}
-    assert (Path(place.file).name, place.line) == ("saving.py", 3)
-
-
 def test_package_beside_the_script_needs_no_requirement(tmp_path: Path) -> None:
     (tmp_path / "pandas").mkdir()  # without __init__.py
     assert found(look(tmp_path, f"import pandas as pd\n{SCRIPT}", {}), "module-missing") == []
