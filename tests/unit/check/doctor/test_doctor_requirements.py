@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from looking import SCRIPT, change_of, found, look
+from looking import SCRIPT, change_of, look
 
 from entrypoint.check.doctor.doctor import DoctorReport
 from entrypoint.check.doctor.requirements import RESOLVE
@@ -69,19 +69,3 @@ def test_long_list_of_packages_is_a_note(tmp_path: Path) -> None:
     assert [(each.check, str(each.severity)) for each in report.findings] == [("requirements-long", "note")]
     assert "31 packages" in report.findings[0].found
     assert look(tmp_path, SCRIPT, {}, f"{requirements}p1\nsix\n").findings == ()
-
-
-@pytest.mark.parametrize(
-    ("requirements", "environment", "why"),
-    [
-        ("a-package-of-ours\n", {}, "no package index was reached"),
-        ("a-package-of-ours\n", {"CA_REPOSITORY_ARN": "arn:aws:codeartifact:r:1:repository/d/n"}, "CodeArtifact"),
-        ("--require-hashes\na-package-of-ours\n", {}, "--require-hashes"),
-    ],
-)
-def test_without_an_index_versions_alone_are_compared(requirements, environment, why, tmp_path: Path) -> None:
-    report = look(tmp_path, SCRIPT, {"Environment": environment}, requirements)
-    assert found(report, "requirements-unresolved") == [("note", 0)]
-    assert why in next(each.found for each in report.findings)
-    report = look(tmp_path, SCRIPT, {"Environment": environment}, f"{requirements}numpy>=2\n")
-    assert [each.check for each in report.findings] == ["requirement-refused"]
