@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import socket
-import threading
 import time
 
 import pytest
@@ -43,19 +41,9 @@ def shown(tmp_path, capsys):
     ],
 )
 def test_an_answer_of_another_service_is_refused(answer: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            link, _ = server.accept()
-            with link:
-                link.recv(1000)
-                link.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with pytest.raises(ConfigError, match="no live page of a job at http://127"):
-            source(f"http://127.0.0.1:{server.getsockname()[1]}", {})()
-        thread.join()
+    with proxy(answer=answer) as (url, asked), pytest.raises(ConfigError, match="no live page of a job at http://127"):
+        source(url, {})()
+    assert asked
 
 
 def test_no_proxy_is_asked_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +105,9 @@ def test_of_an_ended_job_it_shows_when_and_how(tmp_path, shown, monkeypatch, lef
     monkeypatch.setenv("COLUMNS", "80")
     folder, view = tmp_path / "algo-1/ml/output/data/record", View()
     cause = {"host": "algo-2", "process": "worker/1", "what": "exit code 1", "error": "ValueError: bad batch"}
-    records = [_record("algo-1"), _record("algo-2")]
-    next(record for record in records if record.name == outcome_of).ends(40, "failed", 1, cause)
-    write(folder, *records)
+    records = {name: _record(name) for name in ("algo-1", "algo-2")}
+    records[outcome_of].ends(40, "failed", 1, cause)
+    write(folder, *records.values())
     if left:
         view.note("algo-1", line_of(["host", BEGAN, {"job": "my-job", "mode": "mwms"}]))
         (folder / STATE).write_text(json.dumps(view.state(BEGAN + 39)))
