@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import write_files
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import eventually
@@ -41,11 +42,7 @@ def pipe(folder: Path, **options) -> LocalChannel:
 @pytest.fixture
 def rows(tmp_path) -> Path:
     """Make a folder of five objects; by key, as S3 sorts, B comes before a and a/z before a0."""
-    folder = tmp_path / "rows"
-    for key in ("a0", "B", "b", "a/z", "a/y"):
-        (folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (folder / key).write_text(f"<{key}>")
-    return folder
+    return write_files(tmp_path / "rows", {key: f"<{key}>" for key in ("a0", "B", "b", "a/z", "a/y")})
 
 
 KEYS = ["B", "a/y", "a/z", "a0", "b"]
@@ -53,10 +50,7 @@ KEYS = ["B", "a/y", "a/z", "a0", "b"]
 
 def objects(tmp_path: Path, *contents: bytes) -> Path:
     """Make a folder of objects with these contents, in order of their keys; return its path."""
-    (tmp_path / "objects").mkdir()
-    for number, content in enumerate(contents):
-        (tmp_path / "objects" / str(number)).write_bytes(content)
-    return tmp_path / "objects"
+    return write_files(tmp_path / "objects", {str(number): content for number, content in enumerate(contents)})
 
 
 # --- what is asked for ---
@@ -144,10 +138,7 @@ def test_objects_are_dealt_to_hosts_in_order_of_keys(rows):
 
 @given(st.integers(1, 7), st.integers(0, 50), st.integers(0, 3))
 def test_each_object_goes_to_one_host_in_each_pass(tmp_path_factory, hosts, seed, number):
-    folder = tmp_path_factory.getbasetemp() / "dealt"
-    folder.mkdir(exist_ok=True)
-    for name in map(str, range(10)):
-        (folder / name).touch()
+    folder = write_files(tmp_path_factory.getbasetemp() / "dealt", dict.fromkeys(map(str, range(10)), ""))
     sharded = pipe(folder, distribution=SHARDED, shuffle=seed)
     found = [keys(sharded, rank, hosts, number) for rank in range(hosts)]
     assert Counter(key for own in found for key in own) == Counter(map(str, range(10)))
@@ -155,8 +146,7 @@ def test_each_object_goes_to_one_host_in_each_pass(tmp_path_factory, hosts, seed
 
 
 def test_seed_gives_all_hosts_one_order_and_each_pass_another(tmp_path):
-    for name in map(str, range(20)):
-        (tmp_path / name).touch()
+    write_files(tmp_path, dict.fromkeys(map(str, range(20)), ""))
     passes = [keys(pipe(tmp_path, shuffle=7), 0, 2, number) for number in range(3)]
     assert passes == [keys(pipe(tmp_path, shuffle=7), 1, 2, number) for number in range(3)]
     assert len({tuple(each) for each in passes}) == 3
@@ -178,18 +168,12 @@ def test_host_gets_its_files_and_manifests(rows, tmp_path):
     assert sorted(path.name for path in data.iterdir()) == ["part-manifest", "train-manifest", "whole-manifest"]
 
 
-LEFT_BEHIND = ("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini")
-
-
-def leave_behind(folder: Path) -> None:
-    for name in LEFT_BEHIND:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("x")
+LEFT_BEHIND = dict.fromkeys(("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini"), "x")
 
 
 def test_files_that_are_no_data_are_told_and_not_dealt(rows, tmp_path):
     assert pipe(rows).summary == ""
-    leave_behind(rows)
+    write_files(rows, LEFT_BEHIND)
     sharded = LocalChannel(name="train", source=rows, distribution=SHARDED)
     for channel in (pipe(rows), sharded):
         assert keys(channel, 0, 1) == KEYS
@@ -280,7 +264,7 @@ def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> LocalChannel:
     ],
 )
 def test_source_that_does_not_fit_the_options_is_refused(rows, tmp_path, make, says):
-    leave_behind(tmp_path / "left")
+    write_files(tmp_path / "left", LEFT_BEHIND)
     (tmp_path / "huge").mkdir()
     with (tmp_path / "huge/file").open("wb") as file:
         file.truncate(1 << 29)

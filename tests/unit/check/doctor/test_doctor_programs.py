@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import SCRIPT, found, look, look_at
+from looking import SCRIPT, look, look_at
 
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import DoctorReport, sort_out
@@ -40,11 +40,6 @@ def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) ->
     assert "tf.keras.backend.set_session is of TensorFlow 1" in first.found
     assert "tf.compat.v1.keras.backend.set_session" in first.instead
     assert any("tf.Session" in each.found for each in more)
-
-
-def test_package_beside_the_script_needs_no_requirement(tmp_path: Path) -> None:
-    (tmp_path / "pandas").mkdir()  # without __init__.py
-    assert found(look(tmp_path, f"import pandas as pd\n{SCRIPT}", {}), "module-missing") == []
 
 
 def test_training_script_is_no_launch_script(tmp_path: Path) -> None:
