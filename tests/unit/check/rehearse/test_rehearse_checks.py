@@ -164,19 +164,13 @@ EPOCHS = [{"epoch": 1.0 + n} for n in range(9)]
 # Rehearsals by the check that looks at them, with the level and the words of what is not fine; nothing: all is fine.
 TOLD: dict[str, list[Any]] = {
     "end": [
-        (
-            plain(None, kind="failed", cause="algo-2 script (exit code 1): ValueError: no rows"),
-            "error: ValueError: no rows",
-        ),
+        (plain(None, kind="failed", cause="algo-2 script (exit code 1): ValueError"), "error: ValueError"),
         (plain(kind="", hosts=(), last_lines=("Killed",)), "error: Killed"),
         (plain(kind="failed", cause="algo-1 script (killed by SIGTERM)"),),
         (plain(hosts=UNSEEN, together=None, kept=()), "error: no training was seen"),
         (plain(hosts=ONE_READS, together=None, kept=()), "warning: until it was stopped, and no step was seen"),
         (plain(hosts=ONE_READS, kept=()),),
-        (
-            alone(failures=("algo-1 worker/0 was started again: exit code 1",)),
-            "warning: algo-1 worker/0 was started again: exit code 1",
-        ),
+        (alone(failures=("algo-1 worker/0 was started again",)), "warning: algo-1 worker/0 was started again"),
         (replace(HEALTHY, runs=(KILLED,)), "error: with code 137: algo-1: succeeded, algo-2: no end in its record"),
         (plain(None, hosts=()), "error: in which no training began"),
     ],
@@ -199,10 +193,7 @@ TOLD: dict[str, list[Any]] = {
         (reading(None, None), "note: does not show"),
         (sampled(channel=replace(SAMPLE.channel, mode=ChannelMode.PIPE)), "note: training is streamed"),
         (sampled(of_files=1), "error: 1 files for 2 hosts: 1 of them get nothing"),
-        (
-            plain(hosts=(host("algo-1", ("a",)), host("algo-2", ()))),
-            "error: training: algo-2 got no file of the sample",
-        ),
+        (plain(hosts=(host("algo-1", ("a",)), host("algo-2", ()))), "error: training: algo-2 got no file of the"),
         (sampled(of_files=5), "warning: some of which get one more"),
     ],
     "places": [
@@ -235,10 +226,7 @@ TOLD: dict[str, list[Any]] = {
         (alone(metrics=metrics({"epoch": 1.0, "epochs": 30.0})), "note: no steps"),
     ],
     "data": [
-        (
-            sampled(no_data=("_SUCCESS", ".a.crc")),
-            "note: training: _SUCCESS, .a.crc are ignored, as they are not data; SageMaker delivers",
-        ),
+        (sampled(no_data=("_SUCCESS", "a.crc")), "note: training: _SUCCESS, a.crc are ignored, as they are not data"),
         (sampled(left_out=3), "warning: 3 files were left out"),
     ],
     "distributed": [
