@@ -18,7 +18,7 @@ class Job:
 
     `sent`: bytes that each host has sent to each other at a second of the training and from one step to another, as
     many as come back. `model`: what is seen of the model, from the first step on. `before`: seconds of preparation;
-    `tick`: between two samples.
+    `tick`: between two samples; `late`: by which the second host's records come later than the first's.
     """
 
     def __init__(self, hosts=2, seconds=150, step=0.1, sent=lambda *_: 0, model=None, before=0, tick=2, **options):
@@ -47,6 +47,7 @@ class Job:
         return self
 
     def sample(self, host, now, training):
+        training -= self.options.get("late", 0) * (host == "algo-2")
         if self.step and training > 0:
             before, after = int((training - self.tick) / self.step), int(training / self.step)
             if host in self.options.get("says", self.names):
@@ -354,6 +355,9 @@ SAID = {
         no(seconds=52, sent=each(50), model=seen(100_000)),
     "NO: every host trains alone (Horovod was asked to reduce 1 number, and no gradients of 100,000 weights, in 500 "
     "steps)": DISHONEST["Horovod without its tape, the loss averaged"],
+    "NO: every host trains alone (exchanged nothing with other hosts in 500 steps)": no(late=6),
+    "NO: every host trains alone (Horovod was asked to reduce 1 number, and no gradients of 200,000 weights, in 500 "
+    "steps)": no(late=6, sent=CHATTER, model=horovod(200_000, asked=1, largest=1)),
     "unclear: 2 hosts exchange 24.8 B a step, as the gradients of 3 weights would be; how many are trained is not "
     "known": HONEST["three weights over sockets, how many is not known"],
 }  # fmt: skip
@@ -428,21 +432,3 @@ def test_another_attempt_begins_anew():
         job.note(host, 70, *step(520))
     job.look(70)
     assert job.said == []
-
-
-class Late(Job):
-    """A job whose second host's records come some seconds later than the first's."""
-
-    def sample(self, host, now, training):
-        super().sample(host, now, training - 6 * (host == "algo-2"))
-
-
-@pytest.mark.parametrize(
-    "exchange, words",
-    [
-        ({}, "exchanged nothing with other hosts in"),
-        ({"sent": CHATTER, "model": horovod(100_000, asked=1, largest=1)}, "Horovod was asked to reduce 1 number"),
-    ],
-)
-def test_a_host_whose_records_come_later_is_named_with_the_others(exchange, words):
-    assert Late(**exchange).words.startswith(f"distributed: NO: every host trains alone ({words}")
