@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import write_files
 from looking import HOROVOD, REQUEST, SCRIPT, found, look
 from processes import processes_with
 from waiting import eventually
 
-from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.doctor import examine
 from entrypoint.check.doctor.launch_script import CAUGHT, launched
 from entrypoint.check.doctor.output import as_json, as_text
@@ -194,12 +194,6 @@ def test_launch_may_ask_what_spot_instances_saved(tmp_path: Path) -> None:
     assert (did.problem, len(did.requests)) == ("", 2)
 
 
-def test_notebook_must_be_exported(tmp_path: Path) -> None:
-    (tmp_path / "submit.ipynb").touch()
-    with pytest.raises(ConfigError, match="nbconvert"):
-        examine([str(tmp_path / "submit.ipynb")])
-
-
 # --- the command ---
 
 
@@ -212,14 +206,15 @@ def test_exit_code_is_1_for_errors_and_2_for_files_that_cannot_be_read(
     assert run(["doctor", str(script), "--strict"]) == 1
     script.write_text("print 'x'\n")
     assert run(["doctor", str(script)]) == 1
-    capsys.readouterr()
-    assert run(["doctor", str(tmp_path / "none.py")]) == 2
-    assert "there is no file" in capsys.readouterr().err
-    (tmp_path / "some.json").write_text("{}")
-    assert run(["doctor", str(tmp_path / "some.json")]) == 2
-    assert "wanted a CreateTrainingJob request" in capsys.readouterr().err
-    (tmp_path / "data.csv").touch()
-    assert run(["doctor", str(tmp_path / "data.csv")]) == 2
+    write_files(tmp_path, {"some.json": "{}", "data.csv": "", "submit.ipynb": ""})
+    for name, words in (
+        ("none.py", "there is no file"),
+        ("some.json", "wanted a CreateTrainingJob request"),
+        ("data.csv", "data.csv"),
+        ("submit.ipynb", "nbconvert"),
+    ):
+        assert run(["doctor", str(tmp_path / name)]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_doctor_without_a_file_checks_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
