@@ -38,12 +38,8 @@ def test_a_tail_reads_pieces_that_end_anywhere(tmp_path):
 
 def test_a_line_that_cannot_be_read_costs_that_line(tmp_path):
     record = Record(tmp_path / "algo-2.jsonl.gz", pytest.fail)
-    malformed = [
-        b'["still"',
-        b'["still",1,' + b"[" * 5000,
-        b'["still",1,"\xff"]',
-        b'["metric",1,"script",{"step":NaN}]',
-    ]
+    nested, unknown = b'["still",1,' + b"[" * 5000, b'["metric",1,"script",{"step":NaN}]'
+    malformed = [b'["still"', nested, b'["still",1,"\xff"]', unknown]
     for line in malformed:
         record.add(line)
         record.add(line_of(["still", 1.0, {"script": [1.0, 0.5]}]))

@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import json
 import os
 import re
 import struct
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import write_files
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import eventually
@@ -42,11 +42,7 @@ def pipe(folder: Path, **options) -> LocalChannel:
 @pytest.fixture
 def rows(tmp_path) -> Path:
     """Make a folder of five objects; by key, as S3 sorts, B comes before a and a/z before a0."""
-    folder = tmp_path / "rows"
-    for key in ("a0", "B", "b", "a/z", "a/y"):
-        (folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (folder / key).write_text(f"<{key}>")
-    return folder
+    return write_files(tmp_path / "rows", {key: f"<{key}>" for key in ("a0", "B", "b", "a/z", "a/y")})
 
 
 KEYS = ["B", "a/y", "a/z", "a0", "b"]
@@ -54,10 +50,7 @@ KEYS = ["B", "a/y", "a/z", "a0", "b"]
 
 def objects(tmp_path: Path, *contents: bytes) -> Path:
     """Make a folder of objects with these contents, in order of their keys; return its path."""
-    (tmp_path / "objects").mkdir()
-    for number, content in enumerate(contents):
-        (tmp_path / "objects" / str(number)).write_bytes(content)
-    return tmp_path / "objects"
+    return write_files(tmp_path / "objects", {str(number): content for number, content in enumerate(contents)})
 
 
 # --- what is asked for ---
@@ -145,10 +138,7 @@ def test_objects_are_dealt_to_hosts_in_order_of_keys(rows):
 
 @given(st.integers(1, 7), st.integers(0, 50), st.integers(0, 3))
 def test_each_object_goes_to_one_host_in_each_pass(tmp_path_factory, hosts, seed, number):
-    folder = tmp_path_factory.getbasetemp() / "dealt"
-    folder.mkdir(exist_ok=True)
-    for name in map(str, range(10)):
-        (folder / name).touch()
+    folder = write_files(tmp_path_factory.getbasetemp() / "dealt", dict.fromkeys(map(str, range(10)), ""))
     sharded = pipe(folder, distribution=SHARDED, shuffle=seed)
     found = [keys(sharded, rank, hosts, number) for rank in range(hosts)]
     assert Counter(key for own in found for key in own) == Counter(map(str, range(10)))
@@ -156,8 +146,7 @@ def test_each_object_goes_to_one_host_in_each_pass(tmp_path_factory, hosts, seed
 
 
 def test_seed_gives_all_hosts_one_order_and_each_pass_another(tmp_path):
-    for name in map(str, range(20)):
-        (tmp_path / name).touch()
+    write_files(tmp_path, dict.fromkeys(map(str, range(20)), ""))
     passes = [keys(pipe(tmp_path, shuffle=7), 0, 2, number) for number in range(3)]
     assert passes == [keys(pipe(tmp_path, shuffle=7), 1, 2, number) for number in range(3)]
     assert len({tuple(each) for each in passes}) == 3
@@ -179,18 +168,12 @@ def test_host_gets_its_files_and_manifests(rows, tmp_path):
     assert sorted(path.name for path in data.iterdir()) == ["part-manifest", "train-manifest", "whole-manifest"]
 
 
-LEFT_BEHIND = ("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini")
-
-
-def leave_behind(folder: Path) -> None:
-    for name in LEFT_BEHIND:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text("x")
+LEFT_BEHIND = dict.fromkeys(("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini"), "x")
 
 
 def test_files_that_are_no_data_are_told_and_not_dealt(rows, tmp_path):
     assert pipe(rows).summary == ""
-    leave_behind(rows)
+    write_files(rows, LEFT_BEHIND)
     sharded = LocalChannel(name="train", source=rows, distribution=SHARDED)
     for channel in (pipe(rows), sharded):
         assert keys(channel, 0, 1) == KEYS
@@ -209,12 +192,6 @@ def test_examples_of_several_records_are_told(tmp_path):
     assert pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref",)).summary == ""
 
 
-def test_pipe_without_data_is_refused(tmp_path):
-    leave_behind(tmp_path)
-    with pytest.raises(ConfigError, match="holds no file with data"):
-        pipe(tmp_path).check()
-
-
 @pytest.mark.parametrize("name", [*KEYS, *LEFT_BEHIND, "a_b", "a.b/c.d", "Thumbs.db/x", "d/THUMBS.DB", "_a/b", "é/_"])
 def test_library_has_the_same_rule_of_what_is_data(name):
     in_library = re.fullmatch(hidden.data("*"), f"/{name}") and not re.fullmatch(hidden.OF_WINDOWS, f"/{name}")
@@ -228,14 +205,14 @@ def test_empty_object_beside_gzip_is_streamed(fed, tmp_path):
         assert job.read(0) == b"two"
 
 
-def listed(tmp_path: Path, *entries: object, **options) -> LocalChannel:
-    """Return a channel of a manifest with these entries."""
-    (tmp_path / "list").write_text(json.dumps(entries))
+def listed(tmp_path: Path, text: str, **options) -> LocalChannel:
+    """Return a channel of a manifest with this text."""
+    (tmp_path / "list").write_text(text)
     return LocalChannel(name="train", source=tmp_path / "list", **options)
 
 
 def test_manifest_names_the_objects(rows, tmp_path):
-    channel = listed(tmp_path, {"prefix": "rows/"}, "b", "a/z", distribution=SHARDED)
+    channel = listed(tmp_path, '[{"prefix": "rows/"}, "b", "a/z"]', distribution=SHARDED)
     channel.check()
     assert keys(channel, 0, 2) == ["b"]
     deliver([channel], tmp_path, tmp_path / "parts", 1, 2)
@@ -243,13 +220,13 @@ def test_manifest_names_the_objects(rows, tmp_path):
 
 
 def test_manifest_may_name_an_object_twice(rows, tmp_path):
-    deliver([listed(tmp_path, {"prefix": "rows/"}, "b", "b")], tmp_path, tmp_path / "parts", 0, 1)
+    deliver([listed(tmp_path, '[{"prefix": "rows/"}, "b", "b"]')], tmp_path, tmp_path / "parts", 0, 1)
     assert [path.name for path in (tmp_path / "parts/train").iterdir()] == ["b"]
 
 
 def test_manifest_of_s3_names_copies_beside_it(rows, tmp_path):
     (tmp_path / "bucket").symlink_to(rows)
-    assert listed(tmp_path, {"prefix": "s3://bucket/a/"}, "z").entries[0].parts == (tmp_path / "bucket/a/z",)
+    assert listed(tmp_path, '[{"prefix": "s3://bucket/a/"}, "z"]').entries[0].parts == (tmp_path / "bucket/a/z",)
 
 
 AUGMENTED = """\
@@ -269,10 +246,15 @@ def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> LocalChannel:
     [
         (lambda t: LocalChannel(name="train", source=t / "absent"), "no such folder"),
         (lambda t: pipe(t / "absent", attributes=("a",)), "no such file; wanted an augmented manifest"),
-        (lambda t: pipe(t / "empty"), "holds no file"),
+        (lambda t: pipe(t / "left"), "holds no file with data"),
         (lambda t: pipe(t / "rows", compression=Compression.GZIP), "B is not a gzip file"),
         (lambda t: LocalChannel(name="train", source=t / "rows/b", mode=ChannelMode.FAST_FILE), "its mode is FastFile"),
         (lambda t: pipe(t / "rows/b"), "not JSON"),
+        (lambda t: listed(t, "[" * 100_000, mode=ChannelMode.PIPE), "; wanted"),
+        (lambda t: listed(t, '{"prefix": "rows/"}', mode=ChannelMode.PIPE), "; wanted"),
+        (lambda t: listed(t, '["a"]', mode=ChannelMode.PIPE), "; wanted"),
+        (lambda t: listed(t, '[{"prefix": "rows/"}, 5]', mode=ChannelMode.PIPE), "; wanted"),
+        (lambda t: listed(t, '[{"prefix": "rows/"}, "absent"]', mode=ChannelMode.PIPE), "and there is no file"),
         (lambda t: pipe(t / "huge", wrapper=Wrapper.RECORD_IO), "larger than a record may be"),
         (lambda t: augmented(t, "[1]"), "has [1] in line 1; wanted a JSON object"),
         (lambda t: augmented(t, "{}\n"), "no attribute 'label' in line 1"),
@@ -282,29 +264,19 @@ def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> LocalChannel:
     ],
 )
 def test_source_that_does_not_fit_the_options_is_refused(rows, tmp_path, make, says):
-    (tmp_path / "empty").mkdir()
+    write_files(tmp_path / "left", LEFT_BEHIND)
     (tmp_path / "huge").mkdir()
     with (tmp_path / "huge/file").open("wb") as file:
         file.truncate(1 << 29)
     with pytest.raises(ConfigError) as error:
         make(tmp_path).check()
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "content",
-    ['{"prefix": "rows/"}', '["a"]', '[{"prefix": "rows/"}, 5]', '[{"prefix": "rows/"}, "absent"]', "[" * 100_000],
-)
-def test_malformed_manifest_is_refused(rows, tmp_path, content):
-    (tmp_path / "list").write_text(content)
-    with pytest.raises(ConfigError, match=r"--channel train=.*(; wanted|and there is no file)"):
-        pipe(tmp_path / "list").check()
+    message = str(error.value)
+    assert message.startswith("--channel train=") and says in message and "\n" not in message
 
 
 def test_key_that_leads_out_of_the_channel_is_refused(rows, tmp_path):
     with pytest.raises(ConfigError, match="leads out"):
-        deliver([listed(tmp_path, {"prefix": "rows/a/"}, "../b")], tmp_path, tmp_path / "parts", 0, 1)
+        deliver([listed(tmp_path, '[{"prefix": "rows/a/"}, "../b"]')], tmp_path, tmp_path / "parts", 0, 1)
 
 
 # --- what comes out of the FIFOs ---

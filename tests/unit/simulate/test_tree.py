@@ -14,48 +14,29 @@ from entrypoint.simulate.local_channels import lies_in
 from entrypoint.simulate.spec import LocalJob
 
 
-class Hosts:
-    """Stand in for `HostRunner`: each host writes its log."""
+@pytest.mark.parametrize("before", [True, False], ids=["before the hosts", "after the hosts"])
+def test_logs_of_hosts_stay_if_the_engine_fails_at_its_end(tmp_path, monkeypatch, before):
+    """It fails before the hosts start, or behind them, as when their files are copied."""
 
-    def __init__(self, *_: object) -> None:
-        pass
+    @contextlib.contextmanager
+    def fails() -> Iterator[None]:
+        if not before:
+            yield
+        raise ConfigError("docker cp failed")
 
-    def run(self, folders: list, timeout: float | None) -> dict[str, Exit]:
+    def hosts_run(folders: list, timeout: float | None) -> dict[str, Exit]:
         for folder in folders:
             folder.log.write_text("trained")
         return {folder.host: Exit(code=0) for folder in folders}
 
-
-class Fails:
-    """Stand in for an engine that fails before the hosts start, or behind them, as when their files are copied."""
-
-    name, settings, faults = "fails", {}, frozenset()
-
-    def __init__(self, before: bool) -> None:
-        self.before = before
-
-    def check(self) -> None:
-        pass
-
-    def notes(self) -> list[str]:
-        return []
-
-    @contextlib.contextmanager
-    def ready(self) -> Iterator[None]:
-        if not self.before:
-            yield
-        raise ConfigError("docker cp failed")
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["before the hosts", "after the hosts"])
-def test_logs_of_hosts_stay_if_the_engine_fails_at_its_end(tmp_path, monkeypatch, before):
-    monkeypatch.setattr(run, "HostRunner", Hosts)
+    monkeypatch.setattr(run, "HostRunner", lambda *_: SimpleNamespace(run=hosts_run))
     monkeypatch.setattr(run, "Injector", lambda *_: SimpleNamespace(report=list))
+    engine = SimpleNamespace(name="", settings={}, faults=frozenset(), check=list, notes=list, ready=fails)
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
     job = LocalJob(program="train.py", source=tmp_path / "src", output=tmp_path / "out")
     with pytest.raises(ConfigError, match="docker cp failed"):
-        run.run_local(job, Fails(before))
+        run.run_local(job, engine)
     logs = [path.read_text() for path in (tmp_path / "out").rglob("log.txt")]
     assert logs == ([] if before else ["trained"])
     assert (tmp_path / "out/algo-1").exists() is not before

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from builders import write_files
 
 from entrypoint.usercode.reader import UserProgram, read_code
 from entrypoint.usercode.source import SourceFile, calls_in
@@ -78,10 +79,7 @@ def test_program_is_read_with_what_it_imports(tmp_path: Path) -> None:
         "lib/of_net.py": "if __name__ in ('__main__', '__mp_main__') and x:\n    alone()\n",
         "other.py": "",
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    read = read_code(tmp_path / "train.py", "train.py")
+    read = read_code(write_files(tmp_path, files) / "train.py", "train.py")
     assert [each.shown for each in read.sources] == ["train.py", "lib/__init__.py", "lib/net.py", "lib/of_net.py"]
     assert [use.name for use in read.calls("*")] == ["seek"]
     given = UserProgram.of(files.items(), "train.py")

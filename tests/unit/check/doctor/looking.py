@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import tomllib
+from builders import write_files
 
 from entrypoint.check.doctor.doctor import DoctorReport, examine
 
@@ -101,8 +102,7 @@ def script_of(example: dict[str, Any]) -> str:
 
 def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
     """Examine an example, on the image `on` if it has that, with the `files` beside its script."""
-    for name, text in example.get("files", {}).items():
-        (folder / name).write_text(text)
+    write_files(folder, example.get("files", {}))
     options = {"image": example["on"]} if "on" in example else {}
     named = {"name": example["file"]} if "file" in example else {}
     return look(folder, script_of(example), change_of(example), example.get("requirements", ""), **named, **options)

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import write_files
 from looking import HOROVOD, REQUEST, SCRIPT, found, look
 from processes import processes_with
 from waiting import eventually
 
-from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.doctor import examine
 from entrypoint.check.doctor.launch_script import CAUGHT, launched
 from entrypoint.check.doctor.output import as_json, as_text
@@ -47,30 +47,27 @@ def test_launch_becomes_a_job_and_its_program_is_checked(tmp_path: Path) -> None
     assert job.request.line == SUBMITTING_LINE
 
 
-def test_missing_sdk_is_told_by_its_import(tmp_path: Path) -> None:
-    text = "\nimport no_sdk_here\nimport boto3\nboto3.client('sagemaker').create_training_job()\n"
-    report = examine([str(launch(tmp_path, text.replace("no_sdk_here", "sagemaker.estimator")))])
-    assert found(report, "no-sdk") == [("error", 2)]
+ASKS = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--image", required=True)
+parser.parse_args()
+"""
+FAILURES = {
+    "no SDK": (f"\nimport sagemaker.estimator\n{SUBMITS}", "no-sdk", "error", 2, ""),
+    "another module": (f"\nimport no_sdk_here\n{SUBMITS}", "launch-failed", "error", 2, "no_sdk_here"),
+    "before its job": (f"raise ValueError('which?')\n{SUBMITS}", "launch-failed", "error", 1, "ValueError: which?"),
+    "after its job": (f"{SUBMITS}raise KeyError('late')\n", "launch-failed", "note", SUBMITTING_LINE + 1, "late"),
+    "no argument": (f"{ASKS}{SUBMITS}", "launch-failed", "error", 4, "--image"),
+    "the API refuses": (SUBMITS.replace("'ml.c5.xlarge'", "3"), "launch-failed", "error", SUBMITTING_LINE, "Type"),
+}
+
+
+@pytest.mark.parametrize("text, check, severity, line, words", FAILURES.values(), ids=FAILURES)
+def test_failure_of_a_launch_is_told(text: str, check: str, severity: str, line: int, words: str, tmp_path) -> None:
     report = examine([str(launch(tmp_path, text))])
-    assert (found(report, "no-sdk"), found(report, "launch-failed")) == ([], [("error", 2)])
-
-
-def test_failure_of_a_launch_is_an_error_before_its_job_and_a_note_after(tmp_path: Path) -> None:
-    report = examine([str(launch(tmp_path, f"import boto3\nraise ValueError('which?')\n{SUBMITS}"))])
-    assert found(report, "launch-failed") == [("error", 2)]
-    assert "ValueError: which?" in report.findings[0].found
-    report = examine([str(launch(tmp_path, f"{SUBMITS}\nraise SystemExit('enough')\n"))])
-    assert [severity for severity, _ in found(report, "launch-failed")] == ["note"]
-    assert len(report.jobs) == 1
-
-
-def test_missing_arguments_of_a_launch_are_told(tmp_path: Path) -> None:
-    asks = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--image', required=True)\n"
-    path = launch(tmp_path, f"{asks}parser.parse_args()\n{SUBMITS}")
-    report = examine([str(path)])
-    assert found(report, "launch-failed") == [("error", 4)]
-    assert "exits with 2: " in report.findings[0].found and "--image" in report.findings[0].found
-    assert found(examine([str(path)], arguments=["--image", "x"]), "launch-failed") == []
+    told = [each for each in report.findings if each.check in ("no-sdk", "launch-failed")]
+    assert [(each.check, str(each.severity), each.place.line) for each in told] == [(check, severity, line)]
+    assert words in told[0].found and len(report.jobs) == (severity == "note")
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["in namespaces", "without"])
@@ -124,12 +121,6 @@ libc.connect(libc.socket(2, 1, 0), address, 16)
                 server.accept()
         monkeypatch.setattr("entrypoint.check.doctor.launch_script.CAUGHT", without_namespaces(tmp_path))
         assert "gave the launch script no network of its own" in as_text(examine([str(path)]))
-
-
-def test_request_that_the_api_refuses_ends_the_launch(tmp_path: Path) -> None:
-    report = examine([str(launch(tmp_path, SUBMITS.replace("'ml.c5.xlarge'", "3")))])
-    assert found(report, "launch-failed") == [("error", SUBMITTING_LINE)]
-    assert "InstanceType" in report.findings[0].found
 
 
 @pytest.mark.parametrize(
@@ -203,12 +194,6 @@ def test_launch_may_ask_what_spot_instances_saved(tmp_path: Path) -> None:
     assert (did.problem, len(did.requests)) == ("", 2)
 
 
-def test_notebook_must_be_exported(tmp_path: Path) -> None:
-    (tmp_path / "submit.ipynb").touch()
-    with pytest.raises(ConfigError, match="nbconvert"):
-        examine([str(tmp_path / "submit.ipynb")])
-
-
 # --- the command ---
 
 
@@ -221,14 +206,15 @@ def test_exit_code_is_1_for_errors_and_2_for_files_that_cannot_be_read(
     assert run(["doctor", str(script), "--strict"]) == 1
     script.write_text("print 'x'\n")
     assert run(["doctor", str(script)]) == 1
-    capsys.readouterr()
-    assert run(["doctor", str(tmp_path / "none.py")]) == 2
-    assert "there is no file" in capsys.readouterr().err
-    (tmp_path / "some.json").write_text("{}")
-    assert run(["doctor", str(tmp_path / "some.json")]) == 2
-    assert "wanted a CreateTrainingJob request" in capsys.readouterr().err
-    (tmp_path / "data.csv").touch()
-    assert run(["doctor", str(tmp_path / "data.csv")]) == 2
+    write_files(tmp_path, {"some.json": "{}", "data.csv": "", "submit.ipynb": ""})
+    for name, words in (
+        ("none.py", "there is no file"),
+        ("some.json", "wanted a CreateTrainingJob request"),
+        ("data.csv", "data.csv"),
+        ("submit.ipynb", "nbconvert"),
+    ):
+        assert run(["doctor", str(tmp_path / name)]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_doctor_without_a_file_checks_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,7 +243,8 @@ def test_json_says_whether_the_program_was_seen(tmp_path: Path) -> None:
 
 
 def test_report_begins_with_what_runs(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "entrypoint", "doctor", str(launch(tmp_path, SUBMITS)), "--args", "--more"]
+    path = launch(tmp_path, f"{ASKS}{SUBMITS}")
+    command = [sys.executable, "-m", "entrypoint", "doctor", str(path), "--args", "--image", "x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines()[0].endswith("MPI: 2 ranks on 2 hosts, 1 on each"), done.stdout + done.stderr
 

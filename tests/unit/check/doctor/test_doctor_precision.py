@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import write_files
 from looking import HERE, REQUEST, look_at, read_toml, script
 
 from entrypoint.base.severity import Severity
@@ -56,10 +57,8 @@ def test_precision_and_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         missed.update(wanted - seen)
         told += [f"{name}: {sorted(seen - wanted)} too many, {sorted(wanted - seen)} missed"] if seen != wanted else []
     for name, (program, files, is_fault) in ENTRIES.items():
-        folder = tmp_path / f"entry {name}"
-        for path in files:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(script("mnist") if path.endswith("train.py") else "")
+        texts = {path: script("mnist") if path.endswith("train.py") else "" for path in files}
+        folder = write_files(tmp_path / f"entry {name}", texts)
         launch = Launch(entry_point=program, source_dir=str(folder))
         job = described(Request(body=REQUEST, file="submit.py", line=3, launch=launch))
         findings = _entry_missing(job)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import SCRIPT, found, look, look_at
+from looking import SCRIPT, look, look_at
 
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import DoctorReport, sort_out
@@ -34,40 +34,12 @@ def test_right_program_has_neither_errors_nor_warnings(example: dict[str, Any], 
     assert worse(look_at(tmp_path, example)) == []
 
 
-def test_tools_options_count_where_the_script_calls_them(tmp_path: Path) -> None:
-    """The options of a tool beside the script are not the script's, unless the script calls what makes them."""
-    options = (
-        "import argparse\ndef main():\n    parser = argparse.ArgumentParser()\n"
-        '    parser.add_argument("--raw", required=True)\n'
-    )
-    (tmp_path / "tool.py").write_text(f'{options}    parser.parse_args()\nif __name__ == "__main__":\n    main()\n')
-    assert found(look(tmp_path, SCRIPT + "import tool\n", {}), "argument-missing") == []
-    assert found(look(tmp_path, SCRIPT + "import tool\ntool.main()\n", {}), "argument-missing") == [("error", 4)]
-
-
 def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) -> None:
     line = "tf.keras.backend.set_session(tf.Session(config=tf.ConfigProto()))\n"
     first, *more = [each for each in look(tmp_path, SCRIPT + line).findings if each.check == "tf1-name"]
     assert "tf.keras.backend.set_session is of TensorFlow 1" in first.found
     assert "tf.compat.v1.keras.backend.set_session" in first.instead
     assert any("tf.Session" in each.found for each in more)
-
-
-def test_modules_beside_the_script_are_read_with_it(tmp_path: Path) -> None:
-    """What the script lacks is in a module of its folder; what is wrong in that module is found there."""
-    (tmp_path / "saving.py").write_text('import os\ndef save(model):\n    model.save(os.environ["SM_MODEL_DIR"])\n')
-    (tmp_path / "unused.py").write_text("print 'x'\n")
-    script = "import tensorflow as tf\nimport saving\nmodel.fit(x)\nsaving.save(model)\n"
-    assert worse(look(tmp_path, script)) == []
-    (tmp_path / "saving.py").write_text("import tensorflow as tf\n\ntf.Session()\n")
-    report = look(tmp_path, script)
-    (place,) = {each.place for each in report.findings if each.check == "tf1-name"}
-    assert (Path(place.file).name, place.line) == ("saving.py", 3)
-
-
-def test_package_beside_the_script_needs_no_requirement(tmp_path: Path) -> None:
-    (tmp_path / "pandas").mkdir()  # without __init__.py
-    assert found(look(tmp_path, f"import pandas as pd\n{SCRIPT}", {}), "module-missing") == []
 
 
 def test_training_script_is_no_launch_script(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from looking import SCRIPT, change_of, found, look
+from looking import SCRIPT, change_of, look
 
-from entrypoint.check.doctor.doctor import DoctorReport, examine
+from entrypoint.check.doctor.doctor import DoctorReport
 from entrypoint.check.doctor.requirements import RESOLVE
 from entrypoint.check.finding import Finding
 
@@ -28,13 +28,6 @@ def wheel(folder: Path, name: str, version: str = "1.0", requires: str = "") -> 
 
 def refused(report: DoctorReport) -> list[Finding]:
     return [each for each in report.findings if each.check == "requirement-refused"]
-
-
-def test_refusal_names_its_line_and_what_to_write(tmp_path: Path) -> None:
-    (finding,) = refused(look(tmp_path, SCRIPT, {}, "# ours\nsix\nnumpy==2.3.5\n"))
-    assert (finding.place.file, finding.place.line) == (str(tmp_path / "requirements.txt"), 3)
-    assert finding.found.startswith("line 3 asks for numpy==2.3.5, and numpy is 1.26.4 here")
-    assert finding.instead.startswith("numpy==1.26.4 or leave it out; the image of ./build.sh --tensorflow 2.21")
 
 
 def test_library_that_asks_for_another_tensorflow_is_refused(tmp_path: Path) -> None:
@@ -76,38 +69,3 @@ def test_long_list_of_packages_is_a_note(tmp_path: Path) -> None:
     assert [(each.check, str(each.severity)) for each in report.findings] == [("requirements-long", "note")]
     assert "31 packages" in report.findings[0].found
     assert look(tmp_path, SCRIPT, {}, f"{requirements}p1\nsix\n").findings == ()
-
-
-@pytest.mark.parametrize(
-    ("requirements", "environment", "why"),
-    [
-        ("a-package-of-ours\n", {}, "no package index was reached"),
-        ("a-package-of-ours\n", {"CA_REPOSITORY_ARN": "arn:aws:codeartifact:r:1:repository/d/n"}, "CodeArtifact"),
-        ("--require-hashes\na-package-of-ours\n", {}, "--require-hashes"),
-    ],
-)
-def test_without_an_index_versions_alone_are_compared(requirements, environment, why, tmp_path: Path) -> None:
-    report = look(tmp_path, SCRIPT, {"Environment": environment}, requirements)
-    assert found(report, "requirements-unresolved") == [("note", 0)]
-    assert why in next(each.found for each in report.findings)
-    report = look(tmp_path, SCRIPT, {"Environment": environment}, f"{requirements}numpy>=2\n")
-    assert [each.check for each in report.findings] == ["requirement-refused"]
-
-
-def test_versions_that_scripts_install_by_pip_are_checked(tmp_path: Path) -> None:
-    calls = """
-import subprocess, sys
-subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", "keras>=3", "six"])
-try:
-    subprocess.check_call([sys.executable, "-m", "pip", "install", "keras>=3"])
-except subprocess.CalledProcessError:
-    pass
-"""
-    report = look(tmp_path, f"{calls}{SCRIPT}", {})
-    assert [(str(each.severity), each.place.line) for each in refused(report)] == [("warning", 3)]
-    (tmp_path / "requirements.txt").write_text("numpy>=2\n")  # no host installs it for a shell script by itself
-    shell = tmp_path / "train.sh"
-    shell.write_text("#!/bin/bash\npip3 install six 'tensorflow==2.16.1' # keras>=3\npip install numpy==2 || true\n")
-    assert found(examine([str(shell)]), "requirement-refused") == [("warning", 2)]
-    shell.write_text("#!/bin/bash\npip install -r requirements.txt\n")
-    assert found(examine([str(shell)]), "requirement-refused") == [("warning", 1)]

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from builders import write_files
 from epochs import tfrecord
 from moto_server import moto
 
@@ -23,15 +24,6 @@ def request(uri: str = "s3://rehearsed/rows/", **more: str) -> Request:
     return Request(
         body={"InputDataConfig": [{"ChannelName": "training", "DataSource": {"S3DataSource": source}}]}, file="x"
     )
-
-
-def fill(folder: Path, files: dict[str, bytes]) -> Path:
-    """Make the folder "data" in a folder with these files, by names in it; return its path."""
-    for name, content in files.items():
-        path = folder / "data" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return folder / "data"
 
 
 def sample(folder: Path, data: Path, records: int, room: int = 1 << 20):
@@ -54,7 +46,7 @@ def test_files_are_cut_between_records(tmp_path: Path, name: str, packed: bool) 
     kind, records = RECORDS[name]
     content = b"".join(records)
     at = f"{name}.gz" if packed else name
-    taken = sample(tmp_path, fill(tmp_path, {at: gzip.compress(content) if packed else content}), 7)
+    taken = sample(tmp_path, write_files(tmp_path / "data", {at: gzip.compress(content) if packed else content}), 7)
     assert (taken.kind, taken.records, taken.files, taken.of_files) == (kind, 7, 1, 1)
     cut = (tmp_path / "samples/training" / at).read_bytes()
     assert (gzip.decompress(cut) if packed else cut) == b"".join(records[:7])
@@ -62,14 +54,16 @@ def test_files_are_cut_between_records(tmp_path: Path, name: str, packed: bool) 
 
 
 def test_small_file_is_taken_whole(tmp_path: Path) -> None:
-    taken = sample(tmp_path, fill(tmp_path, {"rows.csv": b"1\n2\n3"}), 2000)
+    taken = sample(tmp_path, write_files(tmp_path / "data", {"rows.csv": b"1\n2\n3"}), 2000)
     assert (taken.records, taken.part) == (3, 1.0)
     assert (tmp_path / "samples/training/rows.csv").read_text() == "1\n2\n3"
 
 
 def test_each_file_gives_records_by_its_size_and_one_at_least(tmp_path: Path) -> None:
     rows = {"a.csv": 600, "b.csv": 300, "deep/c.csv": 100, "d.csv": 1}
-    taken = sample(tmp_path, fill(tmp_path, {name: b"row\n" * count for name, count in rows.items()}), 100)
+    taken = sample(
+        tmp_path, write_files(tmp_path / "data", {name: b"row\n" * count for name, count in rows.items()}), 100
+    )
     got = {
         str(path.relative_to(tmp_path / "samples/training")): path.read_text().count("\n")
         for path in (tmp_path / "samples/training").rglob("*.csv")
@@ -80,7 +74,7 @@ def test_each_file_gives_records_by_its_size_and_one_at_least(tmp_path: Path) ->
 
 def test_more_files_than_records_are_taken_evenly(tmp_path: Path) -> None:
     names = [f"{kind}/{number:02}.png" for kind in ("cats", "dogs") for number in range(50)]
-    taken = sample(tmp_path, fill(tmp_path, dict.fromkeys(names, b"image")), 10)
+    taken = sample(tmp_path, write_files(tmp_path / "data", dict.fromkeys(names, b"image")), 10)
     assert (taken.records, taken.kind, taken.of_files, taken.part) == (10, "whole files", 100, pytest.approx(0.1))
     assert [entry.key[:4] for entry in taken.channel.entries] == ["cats"] * 5 + ["dogs"] * 5
 
@@ -91,7 +85,7 @@ def test_few_files_are_all_taken() -> None:
 
 
 def test_whole_files_beyond_the_room_are_left_out(tmp_path: Path) -> None:
-    data = fill(tmp_path, {"a.npz": b"x" * 5000, "b.npz": b"x" * 500})
+    data = write_files(tmp_path / "data", {"a.npz": b"x" * 5000, "b.npz": b"x" * 500})
     taken = sample(tmp_path, data, 10, room=1000)
     assert (taken.files, taken.left_out) == (1, 1)
     assert [path.name for path in (tmp_path / "samples/training").iterdir()] == ["b.npz"]
@@ -101,7 +95,9 @@ def test_whole_files_beyond_the_room_are_left_out(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_data_are_left_out_and_empty_ones_kept(tmp_path: Path) -> None:
-    data = fill(tmp_path, {".ipynb_checkpoints/a-checkpoint.csv": b"1\n2\n", "_SUCCESS": b"", "empty": b""})
+    data = write_files(
+        tmp_path / "data", {".ipynb_checkpoints/a-checkpoint.csv": b"1\n2\n", "_SUCCESS": b"", "empty": b""}
+    )
     with pytest.raises(ConfigError, match=r"no file in it holds data; pass a local copy"):
         sample(tmp_path, data, 10)
     (data / "a.csv").write_text("1\n2\n")
@@ -112,13 +108,13 @@ def test_files_that_are_no_data_are_left_out_and_empty_ones_kept(tmp_path: Path)
 
 
 def test_record_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    data = fill(tmp_path, {"rows.tfrecord": b"".join(RECORDS["rows.tfrecord"][1])[:-3]})
+    data = write_files(tmp_path / "data", {"rows.tfrecord": b"".join(RECORDS["rows.tfrecord"][1])[:-3]})
     with pytest.raises(ConfigError, match=r"rows\.tfrecord: record 58 is cut off"):
         sample(tmp_path, data, 1000)
 
 
 def test_sample_is_distributed_as_the_request_says(tmp_path: Path) -> None:
-    data = fill(tmp_path, {f"{number}.csv": b"1\n" for number in range(4)})
+    data = write_files(tmp_path / "data", {f"{number}.csv": b"1\n" for number in range(4)})
     (origin,) = origins(request(S3DataDistributionType="ShardedByS3Key"), {"training": data}, tmp_path / "samples")
     channel = take(origin, 10).channel
     assert [[entry.key for entry in channel.of_host(rank, 2)] for rank in range(2)] == [

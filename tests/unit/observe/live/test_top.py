@@ -1,8 +1,6 @@
 """Test that `entrypoint top` reports what is wrong with its address."""
 
 import re
-import socket
-import threading
 import time
 
 import pytest
@@ -25,19 +23,9 @@ from entrypoint.observe.live.in_terminal import show, source
     ],
 )
 def test_an_answer_of_another_service_is_refused(answer: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            link, _ = server.accept()
-            with link:
-                link.recv(1000)
-                link.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with pytest.raises(ConfigError, match="no live page of a job at http://127"):
-            source(f"http://127.0.0.1:{server.getsockname()[1]}", {})()
-        thread.join()
+    with proxy(answer=answer) as (url, asked), pytest.raises(ConfigError, match="no live page of a job at http://127"):
+        source(url, {})()
+    assert asked
 
 
 def test_no_proxy_is_asked_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +81,9 @@ def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, ou
     monkeypatch.setenv("COLUMNS", "80")
     folder = tmp_path / "algo-1/ml/output/data/record"
     cause = {"host": "algo-2", "process": "worker/1", "what": "exit code 1", "error": "ValueError: bad batch"}
-    records = [_record("algo-1"), _record("algo-2")]
-    next(record for record in records if record.name == outcome_of).ends(40, "failed", 1, cause)
-    write(folder, *records)
+    records = {name: _record(name) for name in ("algo-1", "algo-2")}
+    records[outcome_of].ends(40, "failed", 1, cause)
+    write(folder, *records.values())
     assert show(source(str(tmp_path), {}), once=True) == 0
     shown = capsys.readouterr().out
     ended = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 40))

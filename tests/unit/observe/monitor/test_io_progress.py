@@ -12,40 +12,33 @@ HERE, PEER, STORE = ("10.0.0.1", 40_000), ("10.0.0.2", 2222), ("52.1.1.1", 443)
 CHILD = ("10.0.0.1", 50_000)  # another process of the same family
 
 
-@pytest.fixture
-def looks(monkeypatch):
+def look(monkeypatch, used: dict[str, float], passed: list[tuple], *, listed: bool = True) -> tuple[dict, bool]:
     """Let a script use so much in each second of half a minute; return its bytes of a second, and if it is silent."""
+    moves, progress, found = Moves(), LastSigns(), {}
+    monkeypatch.setattr(traffic, "inodes_of", lambda pids: dict.fromkeys(range(len(passed)), 7))
+    for second in range(1, 31):
 
-    def looks(used: dict[str, float], *passed: tuple, listed: bool = True) -> tuple[dict[str, float], bool]:
-        moves, progress, found = Moves(), LastSigns(), {}
-        monkeypatch.setattr(traffic, "inodes_of", lambda pids: dict.fromkeys(range(len(passed)), 7))
-        for second in range(1, 31):
+        def connections(second=second):
+            if not listed:
+                raise OSError("refused")
+            return [
+                Connection(inode=at, local=local, remote=remote, received=second * received, sent=second * sent)
+                for at, (local, remote, received, sent) in enumerate(passed)
+            ]
 
-            def connections(second=second):
-                if not listed:
-                    raise OSError("refused")
-                return [
-                    Connection(inode=at, local=local, remote=remote, received=second * received, sent=second * sent)
-                    for at, (local, remote, received, sent) in enumerate(passed)
-                ]
-
-            monkeypatch.setattr(traffic, "connections", connections)
-            found = moves.look({"script": [7]}, {"script": used}, {PEER[0]})
-            assert second > 1 or found == {}, "the first look knows no differences"
-            progress.look(second, ["script"], SampleLine(seconds=1.0, host={}, processes={}, peers={}), moved=found)
-        return found, bool(progress.still(30, least=25))
-
-    return looks
+        monkeypatch.setattr(traffic, "connections", connections)
+        found = moves.look({"script": [7]}, {"script": used}, {PEER[0]})
+        assert second > 1 or found == {}, "the first look knows no differences"
+        progress.look(second, ["script"], SampleLine(seconds=1.0, host={}, processes={}, peers={}), moved=found)
+    return found, bool(progress.still(30, least=25))
 
 
-FILES = {
-    "nothing": ({}, 0, False),
-    "a file that is read slowly": ({"read": 17_000}, 17_000, True),
-    "a tracker's heartbeats": ({"read": 300, "written": 700}, 1000, False),
-    "a checkpoint, whose bytes the disk counts, too": ({"written": 90_000, "stored": 90_000}, 90_000, True),
-    "a mapped file": ({"stored": 40_000}, 40_000, True),
-}
-SOCKETS = {
+BYTES = {
+    "nothing": ({}, [], 0, False),
+    "a file that is read slowly": ({"read": 17_000}, [], 17_000, True),
+    "a tracker's heartbeats": ({"read": 300, "written": 700}, [], 1000, False),
+    "a checkpoint, whose bytes the disk counts, too": ({"written": 90_000, "stored": 90_000}, [], 90_000, True),
+    "a mapped file": ({"stored": 40_000}, [], 40_000, True),
     "received by read()": ({"read": 90_000}, [(HERE, STORE, 90_000, 0)], 90_000, True),
     "received by recv()": ({}, [(HERE, STORE, 90_000, 0)], 90_000, True),
     "received, and written to a file": ({"written": 90_000}, [(HERE, STORE, 90_000, 0)], 180_000, True),
@@ -59,15 +52,11 @@ SOCKETS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("used", "bytes_", "is_progress"), FILES.values(), ids=FILES)
-def test_bytes_of_files_are_progress(looks, used, bytes_, is_progress):
-    assert looks(used) == ({"script": bytes_}, not is_progress)
+@pytest.mark.parametrize(("used", "passed", "bytes_", "is_progress"), BYTES.values(), ids=BYTES)
+def test_bytes_of_files_and_connections_are_progress_but_between_hosts(monkeypatch, used, passed, bytes_, is_progress):
+    assert look(monkeypatch, used, passed) == ({"script": bytes_}, not is_progress)
 
 
-@pytest.mark.parametrize(("used", "passed", "bytes_", "is_progress"), SOCKETS.values(), ids=SOCKETS)
-def test_bytes_of_connections_are_progress_but_between_hosts(looks, used, passed, bytes_, is_progress):
-    assert looks(used, *passed) == ({"script": bytes_}, not is_progress)
-
-
-def test_without_the_kernels_list_bytes_of_connections_count_as_those_of_files(looks):
-    assert looks({"read": 90_000}, (HERE, PEER, 90_000, 0), listed=False) == ({"script": 90_000}, False)
+def test_without_the_kernels_list_bytes_of_connections_count_as_those_of_files(monkeypatch):
+    found = look(monkeypatch, {"read": 90_000}, [(HERE, PEER, 90_000, 0)], listed=False)
+    assert found == ({"script": 90_000}, False)

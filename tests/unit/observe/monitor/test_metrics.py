@@ -24,11 +24,8 @@ def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> d
     [
         pytest.param(["Epoch 3/10"], {"epoch": 3, "epochs": 10}, id="Keras, epoch"),
         pytest.param(
-            ["Epoch 2/4", " 45/100 [============>.................] - ETA: 1s - loss: 0.5123 - accuracy: 0.83"],
-            {
-                "epoch": 2, "epochs": 4, "epoch_step": 45, "epoch_steps": 100, "step": 145, "loss": 0.5123,
-                "accuracy": 0.83,
-            },
+            ["Epoch 2/4", " 45/100 [============>.................] - ETA: 1s - loss: 0.5123 - acc: 0.83"],
+            {"epoch": 2, "epochs": 4, "epoch_step": 45, "epoch_steps": 100, "step": 145, "loss": 0.5123, "acc": 0.83},
             id="Keras 2",
         ),
         pytest.param(
@@ -39,11 +36,7 @@ def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> d
         pytest.param(["12/Unknown [....] - loss: 2.5"], {"epoch_step": 12, "loss": 2.5}, id="Keras, no end known"),
         pytest.param(["INFO:tensorflow:loss = 0.5, step = 300 (1.2 sec)"], {"loss": 0.5, "step": 300}, id="Estimator"),
         pytest.param(["INFO:tensorflow:global_step/sec: 75.3"], {"steps_per_second": 75.3}, id="Estimator, its rate"),
-        pytest.param(
-            ["step=300 loss=0.51 images_per_second=120"],
-            {"step": 300, "loss": 0.51, "images_per_second": 120},
-            id="pairs",
-        ),
+        pytest.param(["step=3 images_per_second=120"], {"step": 3, "images_per_second": 120}, id="pairs"),
         pytest.param(["step 300: loss 0.51"], {"step": 300, "loss": 0.51}, id="words"),
         pytest.param(["Train Epoch: 1 [640/60000 (1%)] Loss: 2.29"], {"epoch": 1, "loss": 2.29}, id="capitals"),
         pytest.param(["val_accuracy: 91%  lr: 1e-3"], {"val_accuracy": 0.91, "lr": 0.001}, id="percent"),
@@ -51,14 +44,12 @@ def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> d
         pytest.param(["2026-11-25 10:20:00 host algo-1:7979 ready: 3"], {}, id="times and ports"),
         pytest.param(["reading 12 files: train/part-00001 took 3 s"], {}, id="prose"),
         pytest.param(["loss: see the log of step one"], {}, id="no number"),
+        pytest.param(["epoch=1 loss=nan"], {"epoch": 1, "loss": math.nan}, id="a loss that is no number"),
+        pytest.param(["step=\N{ARABIC-INDIC DIGIT THREE} loss=1"], {"step": 3, "loss": 1}, id="Arabic digits"),
     ],
 )  # fmt: skip
 def test_metrics_are_found_in_usual_formats(lines, found):
-    assert read(*lines) == pytest.approx(found)
-
-
-def test_a_loss_may_be_nan():
-    assert math.isnan(read("epoch=1 loss=nan")["loss"])
+    assert read(*lines) == pytest.approx(found, nan_ok=True)
 
 
 def test_last_value_of_each_is_told_once():
@@ -108,10 +99,6 @@ def test_an_impossible_number_is_left_out(number):
     assert read(f"Epoch 1/{number}", "loss=2").get("loss") == 2
     assert read("Epoch 3/4", f"{number}/8 [====>...] - loss: 3").get("loss", 3) == 3
     assert math.isfinite(sum(read("Epoch 3/4", f"{number}/{number} [====>...] - loss: 3 - steps: {number}").values()))
-
-
-def test_arabic_digits_are_numbers():
-    assert read("step=\N{ARABIC-INDIC DIGIT THREE} loss=1") == {"step": 3, "loss": 1}
 
 
 def test_a_users_expression_finds_its_metric_beside_one_whose_group_matches_nothing():

@@ -6,22 +6,14 @@ import socket
 from collections import Counter
 
 import pytest
-from builders import resources, write_config
+from builders import read
 from waiting import eventually
 
 from entrypoint.launcher.job.cluster import Cluster, Host
-from entrypoint.launcher.job.config import read_job
 from entrypoint.observe.monitor.sampling import Sampling
 from entrypoint.observe.monitor.traffic import Exchange
 
 HOSTS = tuple(Host(name=f"algo-{rank + 1}", rank=rank, address=f"127.45.0.{rank + 1}") for rank in range(3))
-
-
-@pytest.fixture
-def job_of_two(tmp_path):
-    write_config(tmp_path, resources(["algo-1", "algo-2"]), {"sagemaker_program": "train.py"})
-    addresses = {host.name: host.address for host in HOSTS[:2]}
-    return read_job(tmp_path, {"ENTRYPOINT_HOST_ADDRESSES": json.dumps(addresses)}, tmp_path / "run")
 
 
 @pytest.fixture
@@ -89,10 +81,11 @@ def test_connections_between_two_looks_are_noticed(monkeypatch):
         assert not look(), "the launcher's own"
 
 
-def test_traffic_of_mpirun_is_not_training(connected, job_of_two):
+def test_traffic_of_mpirun_is_not_training(connected, tmp_path):
     """Open MPI sends all output of ranks to the coordinator over the network; the monitor took that for gradients."""
     ours, theirs = connected
-    sampling = Sampling(job_of_two)
+    addresses = {host.name: host.address for host in HOSTS[:2]}
+    sampling = Sampling(read(tmp_path, 2, environment={"ENTRYPOINT_HOST_ADDRESSES": json.dumps(addresses)}))
     running = {"mpirun": os.getpid()}
     eventually(lambda: len(sampling.exchange.host_at) == 1, within=60)
     send(theirs, ours, 5000)

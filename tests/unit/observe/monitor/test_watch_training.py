@@ -202,15 +202,10 @@ def test_weights_that_are_averaged_now_and_then_end_nothing(watched):
     assert "distributed: yes" in job.said[0] and "weights differ" in job.said[1] and job.blamed == []
 
 
-def test_malformed_lines_of_another_host_cost_these_lines(watched):
+def test_malformed_and_odd_lines_of_another_host_cost_these_lines(watched):
     job = watched()
     (job.records / WATCHED).touch()
-    for line in (
-        b'["metric",1,"script",{"step":Infinity}]',
-        b'["process",1,7,8]',
-        b'["sample",1,{},[],"x",5]',
-        b'["still',
-    ):
+    for line in (b'["process",1,7,8]', b'["still', b'["still",1,{"a":[]}]', b'["sample",1,1,{},{},{"algo-1":[1]}]'):
         job.other.add(line)
     job.write(["said", 1.0, "mine"], ["said", 2.0, "hello"])
     assert "hello" in (job.records / STATE).read_text()

@@ -90,6 +90,8 @@ def life(tmp_path):
 
 
 def test_a_history_is_played_to_the_same_decisions(life):
+    """The replay makes up for ticks that were not recorded: otherwise the policy would take the host for lost."""
+    assert sum(line["dropped"] for line in life.decisions) > 20 and len(life.record) < 6000
     played = timeline.play(timeline.read(life.record))
     assert played.differs is None and played.same_outcome and played.incomplete == []
     assert (played.outcome.kind, played.outcome.exit_code) == ("failed", 1)
@@ -110,12 +112,6 @@ def test_a_report_before_the_next_deadline_decides_nothing_in_a_replay_either(tm
     assert played.differs is None and played.incomplete == []
 
 
-def test_minutes_in_which_nothing_happens_cost_next_to_nothing(life):
-    """The replay makes up for ticks that were not recorded: otherwise the policy would take the host for lost."""
-    assert sum(line["dropped"] for line in life.decisions) > 20
-    assert len(life.record) < 6000
-
-
 def test_all_calls_of_the_last_seconds_are_kept():
     """A limit of 10 s, as that of an mpirun that does not end, may begin at a call without consequence."""
     written = []
@@ -128,8 +124,7 @@ def test_all_calls_of_the_last_seconds_are_kept():
     assert written[-1]["dropped"] == 0
 
 
-def test_a_policy_that_decides_otherwise_is_reported(life, capsys):
-    """Here, one that got another end."""
+def test_a_policy_that_got_another_end_and_decides_otherwise_is_reported(life, capsys):
     text = gzip.decompress(life.record).decode().replace('"ValueError: x"', '"KeyError: y"')
     text = text.replace('"exit_code": 1, "cause": null', '"exit_code": 2, "cause": null')
     code = timeline.replay({"algo-1": gzip.compress(text.encode())}, None)

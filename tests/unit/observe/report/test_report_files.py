@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from builders import write_files
 from records import HostRecord, trained, write
 
 from entrypoint.cli import main
@@ -271,10 +272,7 @@ class TestAtTheEnd:
 
 def test_files_of_a_channel_are_counted_to_a_limit(tmp_path, monkeypatch):
     assert count_files(tmp_path / "none") == {"files": 0, "bytes": 0}
-    for number in range(12):
-        path = tmp_path / f"part-{number % 3}" / f"{number}.bin"
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(bytes(10))
+    write_files(tmp_path, {f"part-{number % 3}/{number}.bin": bytes(10) for number in range(12)})
     (tmp_path / "again").symlink_to(tmp_path)  # a circle
     assert count_files(tmp_path) == {"files": 12, "bytes": 120}
     monkeypatch.setattr("entrypoint.observe.monitor.record_header.MOST_FILES", 5)
