@@ -63,4 +63,5 @@ def on_aws(line: tuple[int, int]) -> frozenset[str]:
 def package_of(module: str) -> str:
     """Return the package that brings a module; "" if it is unknown."""
     found = [each for each in (*_BRING, *_NAMED) if module in own_modules(each)]
-    return next((each for each in found if "contrib" not in each), "")
+    # Of OpenCV the one that needs no libraries for windows, which our image lacks.
+    return min(found, key=lambda each: ("contrib" in each, "headless" not in each), default="")
