@@ -118,7 +118,7 @@ def answers(signature: Signature, headers: dict[str, str], body) -> list:
 
 JSON, LINES, CSV = ({"Content-Type": kind} for kind in ("application/json", "application/jsonlines", "text/csv"))
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
-PACKED = gzip.compress(b'{"instances": [[1, 2], [3, 4]]}')
+PACKED = gzip.compress(b'{"instances": [[1, 2], [3, 4]]}', mtime=0)
 TWO_MEMBERS = gzip.compress(b'{"instances":') + gzip.compress(b"[[1, 2]]}")
 ANSWERED = [
     # signature, headers, body, answer
@@ -166,7 +166,7 @@ ANSWERED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("signature", "headers", "body", "answer"), ANSWERED)
+@pytest.mark.parametrize(("signature", "headers", "body", "answer"), ANSWERED, ids=range(len(ANSWERED)))
 def test_request_is_answered_as_by_tensorflow_serving(signature, headers, body, answer):
     asked_for = headers.get("Accept")
     kind = asked_for if asked_for in ("text/csv", "application/jsonlines") else "application/json"
@@ -234,12 +234,12 @@ REFUSED = [
     (ONE, {}, PACKED[:-9], 400, "the body is gzip and ends too early"),
     (ONE, {"Content-Encoding": "gzip"}, b"[[1, 2]]", 400, "the body cannot be expanded as gzip: "),
     (ONE, {"Content-Encoding": "br"}, b"[[1, 2]]", 415, "Content-Encoding is 'br'; wanted gzip, deflate or none"),
-    (ONE, {}, gzip.compress(bytes(2 << 20)), 413, "the body is larger than 1 MB when it is expanded"),
+    (ONE, {}, gzip.compress(bytes(2 << 20), mtime=0), 413, "the body is larger than 1 MB when it is expanded"),
     (ONE, {ATTRIBUTES: "tfs-model-name=other,a=b"}, [1, 2], 404, "has tfs-model-name=other; wanted adds"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("signature", "headers", "body", "status", "complaint"), REFUSED)
+@pytest.mark.parametrize(("signature", "headers", "body", "status", "complaint"), REFUSED, ids=range(len(REFUSED)))
 def test_bad_request_is_refused_in_one_line_with_what_is_wanted(signature, headers, body, status, complaint):
     for response in answers(signature, headers, body):
         assert response.status_code == status and complaint in response.json["error"]
