@@ -26,8 +26,6 @@ DOCUMENTED = (
     "SAGEMAKER_",
     "SM_",
 )
-
-
 SECRET = re.compile("CREDENTIAL|KEY|TOKEN|SECRET")
 
 
