@@ -16,8 +16,7 @@ INPUT = Path("/opt/ml/input")
 LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_STACK", "RLIMIT_CORE")
 CGROUP = ("memory.max", "cpu.max", "pids.max", "memory/memory.limit_in_bytes", "cpu/cpu.cfs_quota_us")
 DOCUMENTED = (
-    "TRAINING_JOB_NAME",
-    "TRAINING_JOB_ARN",
+    "TRAINING_JOB_",
     "AWS_",
     "ECS_",
     "HOSTNAME",
@@ -25,7 +24,7 @@ DOCUMENTED = (
     "NVIDIA_",
     "SAGEMAKER_",
     "SM_",
-)
+)  # beginnings of names
 SECRET = re.compile("CREDENTIAL|KEY|TOKEN|SECRET")
 
 
