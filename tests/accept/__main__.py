@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import boto3
 from botocore.exceptions import BotoCoreError
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # in place of this folder: our modules are accept.NAME
@@ -138,13 +139,11 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"the bound is {words}; wanted at most ${args.budget:g}: name fewer cases, or pass --price")
     if not args.yes:
         raise ValueError("nothing was submitted; wanted --yes, which costs up to the amount above")
-    account = account_of(args, region)
+    if args.profile:
+        os.environ["AWS_PROFILE"] = args.profile  # for the SDKs, too
+    account = Account(boto3.session.Session(region_name=region))
     account.check_bucket(bucket)
-    return on_sagemaker(args, Run(account, where, cases, sdks, args.at_once, args.look_every, print_now), left_out)
-
-
-def print_now(text: str) -> None:
-    print(text, flush=True)
+    return on_sagemaker(args, Run(account, where, cases, sdks, args.at_once, args.look_every), left_out)
 
 
 def on_sagemaker(args: argparse.Namespace, jobs: Run, left_out: Sequence[str]) -> int:
@@ -208,8 +207,6 @@ def bound(cases: Sequence[Case], where: Where, region: str, prices: Mapping[str,
 
 def region_of(args: argparse.Namespace) -> str:
     """Return the region of the jobs. Raise ValueError if there is none, or the image is in another."""
-    import boto3
-
     of_image = REGION_OF_IMAGE.match(args.image)
     found = args.region or (of_image and of_image[1]) or boto3.session.Session(profile_name=args.profile).region_name
     if not found:
@@ -217,14 +214,6 @@ def region_of(args: argparse.Namespace) -> str:
     if of_image and of_image[1] != found:
         raise ValueError(f"the image is in {of_image[1]}, the jobs would be in {found}; wanted the same region")
     return str(found)
-
-
-def account_of(args: argparse.Namespace, region: str) -> Account:
-    import boto3
-
-    if args.profile:
-        os.environ["AWS_PROFILE"] = args.profile  # for the SDKs, too
-    return Account(boto3.session.Session(region_name=region))
 
 
 def sdk_pythons(pythons: Sequence[str]) -> dict[str, str]:

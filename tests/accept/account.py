@@ -70,10 +70,8 @@ def explained(error: Exception, call: str) -> Refused:
         return Refused(f"{call}: {error}; check --region and the network")
     if not isinstance(error, ClientError):
         return Refused(f"{call}: {error}")
-    code, message = (
-        error.response["Error"].get("Code", ""),
-        " ".join(str(error.response["Error"].get("Message", "")).split()),
-    )
+    found = error.response["Error"]
+    code, message = found.get("Code", ""), " ".join(str(found.get("Message", "")).split())
     told = advice(f"{code} {message}")
     return Refused(f"{call}: {code}: {message}" + f" -- {told}" * bool(told), code)
 

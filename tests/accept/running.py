@@ -4,9 +4,10 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ POOL_S = 60.0  # until AWS has said whether it keeps the machines of a job
 FOUND_S = 60.0  # until ListTrainingJobs knows a job
 CLOCKS = timedelta(minutes=10)  # between this machine's clock and AWS's
 BROKEN = "no-such-package-of-accept==1.0\n"
+print_status = partial(print, flush=True)  # also where the output is a file
 NO_POOL = (
     "AWS kept no machines: ask in Service Quotas for 2 of '{} for training warm pool usage', which is 0 by default"
 )
@@ -73,7 +75,6 @@ class Run:
     sdks: Mapping[str, str]
     at_once: int
     look_every_s: float = 10.0
-    print_status: Callable[[str], None] = print
     jobs: list[Job] = field(default_factory=list)
     not_stopped: list[str] = field(default_factory=list)  # names of jobs
     limits: dict[tuple[str, bool], int] = field(default_factory=dict)  # instances at once, by type and spot
@@ -154,7 +155,7 @@ class Run:
                 if refused.code == "ResourceLimitExceeded" and self._wait_for_quota(job, refused):
                     return
                 raise
-        self.print_status(f"{job.case.name}: submitted as {job.job}")
+        print_status(f"{job.case.name}: submitted as {job.job}")
 
     def _wait_for_quota(self, job: Job, refused: Refused) -> bool:
         """Return whether the quota may have room for the job later."""
@@ -166,7 +167,7 @@ class Run:
         taken = self._taken(job)
         if taken and taken != self.limits.get(self._kind(job)):
             self.limits[self._kind(job)] = taken
-            self.print_status(f"{job.case.name}: AWS reports a quota; at most {taken} such instances run at once")
+            print_status(f"{job.case.name}: AWS reports a quota; at most {taken} such instances run at once")
         job.refused_since = job.refused_since if job.refused_since and not taken else now
         job.hold_until = now + HOLD_LOOKS * self.look_every_s
         return now - job.refused_since < QUOTA_S
@@ -182,7 +183,7 @@ class Run:
             found = self.account.call("sagemaker", "describe_training_job", TrainingJobName=name)
             if found.get("Environment", {}).get("ACCEPT_RUN") == self.where.job(job.case):
                 job.job, job.created, job.submission = name, True, None
-                self.print_status(f"{job.case.name}: SDK {job.case.sdk} submitted it as {name}")
+                print_status(f"{job.case.name}: SDK {job.case.sdk} submitted it as {name}")
                 return
         if time.monotonic() - job.submission.ended > FOUND_S:
             raise Refused(f"SDK {job.case.sdk} ended with 0, but ListTrainingJobs has no job of it")
@@ -192,7 +193,7 @@ class Run:
         job.description = self.account.call("sagemaker", "describe_training_job", TrainingJobName=job.job)
         now = job.description.get("SecondaryStatus")
         if now != before:
-            self.print_status(f"{job.case.name}: {now}")
+            print_status(f"{job.case.name}: {now}")
         if job.status in ENDED:
             self._gather(job)
         elif job.case.stop_at and not job.stopped and now == "Training":
@@ -220,7 +221,7 @@ class Run:
     def _finish(self, job: Job, not_run: str = "") -> None:
         job.done, job.not_run = True, not_run
         if not_run:
-            self.print_status(f"{job.case.name}: not run: {not_run}")
+            print_status(f"{job.case.name}: not run: {not_run}")
 
     # ---- ends
 
@@ -228,12 +229,12 @@ class Run:
         job.stopped = True
         try:
             self.account.call("sagemaker", "stop_training_job", TrainingJobName=job.job)
-            self.print_status(f"{job.case.name}: asked SageMaker to stop it")
+            print_status(f"{job.case.name}: asked SageMaker to stop it")
         except Refused as refused:
             if "not found" in str(refused):  # the interruption came before the request
                 return
             self.not_stopped.append(job.job)
-            self.print_status(f"{job.case.name}: stop {job.job} in the console: {refused}")
+            print_status(f"{job.case.name}: stop {job.job} in the console: {refused}")
 
     def _stop_all(self) -> None:
         """Stop what still runs, and give back machines that are kept; a second Ctrl-C does not keep this from it."""
@@ -247,7 +248,7 @@ class Run:
                     if job.created and not job.done and not job.ended:
                         self._stop(job)
                 except Refused as refused:
-                    self.print_status(f"{job.case.name}: {refused}")
+                    print_status(f"{job.case.name}: {refused}")
             for job in self.jobs:
                 if job.case.keep_alive and job.created:
                     self._give_back(job)
@@ -268,9 +269,7 @@ class Run:
                 config = {"KeepAlivePeriodInSeconds": 0}
                 self.account.call("sagemaker", "update_training_job", TrainingJobName=job.job, ResourceConfig=config)
         except Refused as refused:
-            self.print_status(
-                f"{job.case.name}: its machines cost until {job.case.keep_alive} s have passed: {refused}"
-            )
+            print_status(f"{job.case.name}: its machines cost until {job.case.keep_alive} s have passed: {refused}")
 
 
 def clean(account: Account, where: Where) -> int:

@@ -357,6 +357,11 @@ def docker_bridge() -> str:
     return config.get("Gateway") or str(next(ipaddress.ip_network(config["Subnet"]).hosts()))
 
 
+def inside(image: str, *command: str, options: Iterable[str] = (), **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command in a container without a network; `more` is for `sh`."""
+    return sh(*DOCKER_RUN, "--network", "none", *options, image, *command, within=300, **more)
+
+
 def run_alone(
     image: str,
     *command: str,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from containers import DOCKER_RUN, run_alone, sh, write_script
+from containers import DOCKER_RUN, inside, run_alone, sh, write_script
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = "/opt/venv/lib/python3.11/site-packages"
@@ -14,13 +14,9 @@ DRIVER = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 pytestmark = pytest.mark.more
 
 
-def inside(image: str, *command: str, options: tuple[str, ...] = ()) -> str:
-    return sh(*DOCKER_RUN, "--network", "none", *options, image, *command, within=300).stdout
-
-
 def test_the_builds_own_check_passes_in_the_image(image: str) -> None:
     check = ("-v", f"{ROOT}/container/gpu/check.py:/check.py:ro")
-    assert inside(image, "python", "/check.py", options=check).startswith("TensorFlow is built with CUDA 1")
+    assert inside(image, "python", "/check.py", options=check).stdout.startswith("TensorFlow is built with CUDA 1")
 
 
 def test_nvidias_container_runtime_is_told_of_all_gpus(image: str) -> None:
@@ -31,25 +27,14 @@ def test_nvidias_container_runtime_is_told_of_all_gpus(image: str) -> None:
 
 def test_the_image_has_no_toolchain_of_cuda(image: str) -> None:
     """ptxas is not removed: XLA calls it while a job runs."""
-    names = [
-        "nvcc",
-        "cicc",
-        "cudafe++",
-        "fatbinary",
-        "nvlink",
-        "clang*",
-        "*.a",
-        "*.cuh",
-        "cuda*.h",
-        "nccl.h",
-        "cudnn.h",
-    ]
-    names += ["libcudart.so", "libnccl.so"]  # names that only a linker looks for
+    names = ["nvcc", "cicc", "cudafe++", "fatbinary", "nvlink", "clang*", "*.a", "*.cuh", "cuda*.h", "nccl.h"]
+    names += ["cudnn.h", "libcudart.so", "libnccl.so"]  # of the last two, only a linker looks for these names
     words = [word for name in names for word in ("-o", "-name", name)][1:]
     packages_of_python = ("-path", f"{PACKAGES}/clang", "-prune", "-o")
-    found = inside(image, "find", "/", "-xdev", *packages_of_python, "(", *words, ")", "-print")
+    found = inside(image, "find", "/", "-xdev", *packages_of_python, "(", *words, ")", "-print").stdout
     assert found == ""
-    assert inside(image, "bash", "-c", f"ls -d /cuda /nvidia {PACKAGES}/nvidia/*/include 2>/dev/null; true") == ""
+    headers = f"ls -d /cuda /nvidia {PACKAGES}/nvidia/*/include 2>/dev/null; true"
+    assert inside(image, "bash", "-c", headers).stdout == ""
 
 
 def test_tensorflow_opens_all_libraries_and_registers_a_pretended_gpu(image: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import DOCKER_RUN, MARKED, sh
+from containers import DOCKER_RUN, MARKED, inside, sh
 
 from images import DEFAULT_LINE, GPU, LINE
 
@@ -16,10 +16,6 @@ ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "container/lines" / LINE / "requirements.txt"
 OF_GPU = REQUIREMENTS.with_name("gpu.txt")
 GIGABYTE = 10**9
-
-
-def inside(image: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return sh(*DOCKER_RUN, "--network", "none", image, *command, within=300, check=check)
 
 
 def inspect(image: str) -> dict:

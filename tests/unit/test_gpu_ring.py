@@ -11,7 +11,7 @@ import pytest
 from gpu import packing, running
 from gpu.cases import ALL, CASES, Case, chosen
 from gpu.judge import Outcome, Ran, Row, complaints, seen, table, verdict
-from gpu.kernels import MAGIC, strip
+from gpu.packing import MAGIC, strip
 from gpu.running import Here, run
 
 PTX, PROGRAM = 1, 2

@@ -15,19 +15,7 @@ from pathlib import Path
 INPUT = Path("/opt/ml/input")
 LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_STACK", "RLIMIT_CORE")
 CGROUP = ("memory.max", "cpu.max", "pids.max", "memory/memory.limit_in_bytes", "cpu/cpu.cfs_quota_us")
-DOCUMENTED = (
-    "TRAINING_JOB_NAME",
-    "TRAINING_JOB_ARN",
-    "AWS_",
-    "ECS_",
-    "HOSTNAME",
-    "DMLC_",
-    "NVIDIA_",
-    "SAGEMAKER_",
-    "SM_",
-)
-
-
+DOCUMENTED = ("TRAINING_JOB_", "AWS_", "ECS_", "HOSTNAME", "DMLC_", "NVIDIA_", "SAGEMAKER_", "SM_")  # or longer
 SECRET = re.compile("CREDENTIAL|KEY|TOKEN|SECRET")
 
 

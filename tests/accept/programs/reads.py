@@ -25,8 +25,5 @@ for name in parser.parse_args().names.split(","):
     for number in range(PASSES):
         read = MPI.COMM_WORLD.gather([int(each) for each in dataset])
         if read is not None:
-            print(
-                "accept-numbers",
-                json.dumps({"channel": name, "pass": number, "records": sorted(chain(*read))}),
-                flush=True,
-            )
+            found = {"channel": name, "pass": number, "records": sorted(chain(*read))}
+            print("accept-numbers", json.dumps(found), flush=True)

@@ -39,10 +39,8 @@ with tf.device("GPU:0" if gpus else "CPU:0"):
         median = sorted(seconds)[len(seconds) // 2]
         where = total.device.rpartition("device:")[2]
         if hvd.rank() == 0:
-            print(
-                f"allreduce of {4 * size} B {'right' if right else 'WRONG'} on {where}, {1e3 * median:.2f} ms",
-                flush=True,
-            )
+            verdict = "right" if right else "WRONG"
+            print(f"allreduce of {4 * size} B {verdict} on {where}, {1e3 * median:.2f} ms", flush=True)
     if last and does == "raises":
         time.sleep(2)  # so that the other rank is in the collective
         raise ValueError("bad batch on purpose")

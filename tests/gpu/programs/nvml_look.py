@@ -39,7 +39,5 @@ for interval, looks in ((1.0, 10), (0.1, 50)):
     for name, found in costs.items():
         took, cpu = (1e3 * statistics.median(column) for column in zip(*found, strict=True))
         core = cpu / 10 / interval  # per cent, of milliseconds a second
-        print(
-            f"every {interval:g} s, {name}: {took:.2f} ms a look, {cpu:.2f} ms of CPU, {core:.2f} % of a core",
-            flush=True,
-        )
+        cost = f"{took:.2f} ms a look, {cpu:.2f} ms of CPU, {core:.2f} % of a core"
+        print(f"every {interval:g} s, {name}: {cost}", flush=True)

@@ -19,4 +19,4 @@ with strategy.scope():
     loss, metric = tfr.keras.losses.ApproxNDCGLoss(), tfr.keras.metrics.NDCGMetric(topn=5)
     model.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=[metric])
 trains(model, data, epochs=4, steps_per_epoch=8)
-survives(model, features[:4])
+survives(model, features[:4], "1")
