@@ -320,12 +320,13 @@ class Cluster:
     def all_end(self, code: int = 0, within: float = PATIENCE) -> list[Ending]:
         """Return how the hosts have ended, in the order of their names: all with this code, or it is AssertionError.
 
-        A failure has one text for all hosts; a success and a stop have none.
+        A failure has one text for all hosts; a success and a stop have none. No host says that it trained apart.
         """
         endings = list(self.wait(within=within).values())
         assert {ending.host: ending.exit_code for ending in endings} == dict.fromkeys(self.hosts, code)
         (text,) = {ending.failure for ending in endings}
         assert bool(text) == (code not in (0, 128 + signal.SIGTERM))
+        assert not [ending.host for ending in endings if "distributed: NO" in ending.log]
         return endings
 
     def _ending(self, host: str) -> Ending:
