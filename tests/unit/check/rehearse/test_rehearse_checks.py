@@ -384,4 +384,5 @@ def test_table_and_json_have_each_finding() -> None:
     value = as_json(HEALTHY, found)
     assert value["go"] is False and value["samples"][0]["records"] == 2000
     assert [run["name"] for run in value["runs"]] == ["plain", "kill", "resume"]
+    assert all(run["failures"] == [] for run in value["runs"])
     assert {"check", "severity", "found", "instead"} == set(value["findings"][0])

@@ -1,7 +1,10 @@
 """Test stacks of processes that are busy or wait in a library: frames in py-spy's form, invented counters."""
 
+from pathlib import Path
+
 import pytest
 
+import entrypoint
 from entrypoint.observe.monitor.wait_sites import Doing, StackLook, stand
 
 PID = 7
@@ -82,3 +85,12 @@ def test_wrappers_of_a_librarys_function_are_not_named(path):
     frames = (FUTEX, EXECUTE, ALLREDUCE, around)
     found = stand(PID, look(1.0, *frames), look(4.0, *frames))
     assert str(found) == "train.py:9 step, in horovod.allreduce (waits in a collective)"
+
+
+def test_our_program_around_a_rank_is_not_the_users_code_wherever_our_package_lies():
+    """A rank's parent is a program of ours, which in a checkout is not in site-packages."""
+    ours = {**python("main", "rank.py"), "filename": str(Path(entrypoint.__file__).with_name("programs") / "rank.py")}
+    found = [look(at) for at in (1.0, 4.0)]
+    for each in found:
+        each.stacks[0]["frames"] = [ours]
+    assert stand(PID, *found).place == ""
