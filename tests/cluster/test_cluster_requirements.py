@@ -104,7 +104,7 @@ python -c 'import importlib.metadata as found; print("told", found.version("fits
 
 
 @pytest.mark.more
-def test_what_is_replaced_on_purpose_is_checked_and_named(start: StartCluster) -> None:
+def test_a_package_that_is_replaced_on_purpose_is_checked_and_named(start: StartCluster) -> None:
     with start("tensorboard==99\n", environment={"ENTRYPOINT_REPLACE": "tensorboard"}) as job:
         for ending in job.all_end():
             assert told(ending) == ["it"]

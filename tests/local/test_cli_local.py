@@ -211,7 +211,7 @@ def test_a_signal_stops_all_hosts_and_lets_them_save(local, number):
     assert (run.ml(2) / "model" / "saved-algo-2").exists()
 
 
-def test_the_second_interrupt_kills(local):
+def test_a_second_interrupt_kills_the_hosts(local):
     run = local("ignores_sigterm.py", count=2, mode="mwms")
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")

@@ -42,7 +42,7 @@ def test_all_hosts_can_be_killed_at_once(local, engine):
     local(engine, *STEPS, count=2, faults=[f"kill all when '{BEFORE}'"]).must_end(137, "SIGKILL", "SIGKILL")
 
 
-def test_a_stop_that_comes_with_the_start_is_heard(local, engine):
+def test_a_stop_during_the_start_reaches_every_host(local, engine):
     """A host that cannot receive it yet gets it as soon as it can."""
     local(engine, program="sleeps.py", faults=["stop all"]).must_end(143, 143, 143, 143)
 

@@ -146,7 +146,7 @@ def test_without_the_monitor_there_is_no_record(hosts):
 
 
 def monitors(job, count: int = 1) -> list[int]:
-    """Return the pids of the monitors, once there are so many."""
+    """Return the pids of the monitors, once there are `count`."""
 
     def found() -> list[int]:
         comms = {pid: Path(f"/proc/{pid}/comm") for pid in processes_with(str(job.folder))}
@@ -162,7 +162,7 @@ def kill_monitors(job, count: int, number: int = signal.SIGKILL) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_a_job_without_its_monitor_is_the_same(hosts, number):
+def test_a_job_succeeds_if_its_monitors_are_killed_or_stopped(hosts, number):
     waits = "while not os.path.exists(os.environ['TEST_FOLDER'] + '/go'): time.sleep(0.05)\n"
     job = hosts(2, code=STEPS.format(steps=20, pause=0.1) + waits)
     job.all_say("step=1 ")
@@ -358,7 +358,7 @@ for step in range(3000):
         assert re.match(r"distributed: NO: (every host|algo-\d) trains alone \(exchanged nothing with other", said)
         assert "ENTRYPOINT_MODE=single states that this is intended" in said
 
-    def test_of_hosts_that_are_meant_to_train_alone_nothing_is_said(self, hosts):
+    def test_hosts_that_are_meant_to_train_alone_get_no_verdict(self, hosts):
         job = hosts(2, code=ALONE, MODE="single")
         job.all_say("step=200 ")
         job.stop()

@@ -74,7 +74,7 @@ def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobo
 
 
 def test_a_lost_packet_is_sent_again_before_the_kernel_would(cluster):
-    """It is sent over a second connection: the kernel itself would wait for a second."""
+    """The launcher opens another connection; the kernel would send the packet again only after 1 s."""
     job, port = cluster
     took = [seconds_with_a_lost_word(job, port)]
     while took[-1] >= 0.9 and len(took) < 10:  # the best counts: a busy machine adds time and takes none away

@@ -80,7 +80,7 @@ def test_a_host_with_too_few_file_descriptors_is_named(hosts):
 
 
 @pytest.mark.parametrize(("victim", "late"), [("algo-1", ("algo-2", "algo-3")), ("algo-2", ("algo-1",))])
-def test_no_file_descriptor_is_left_for_who_comes_late(hosts, victim, late):
+def test_a_host_without_a_file_descriptor_for_late_hosts_is_named(hosts, victim, late):
     """A launcher that runs and can open no connection reports that, and does not call others lost."""
     job = hosts(3, code="", absent=late)
 

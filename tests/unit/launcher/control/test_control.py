@@ -353,7 +353,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("data, answers", ODD.values(), ids=ODD)
-def test_odd_requests_are_answered_and_the_next_host_is_heard(listening, data, answers, capfd):
+def test_malformed_requests_are_answered_and_the_next_report_is_taken(listening, data, answers, capfd):
     assert listening.send("algo-2", data) in answers
     assert listening.report("algo-3") == 200
     assert [event.report.host for event in listening.events] == ["algo-3"]

@@ -78,7 +78,7 @@ def test_a_sample_becomes_rates_and_parts():
     assert (process["name"], process["role"], process["cpus"], process["memory"]) == ("rank 0", "rank", 0.5, 77)
 
 
-def test_progress_by_epochs_and_what_is_left():
+def test_epochs_show_the_progress_and_the_time_left():
     told = [
         ("metric", 100.0 + step, "rank 0", {"epoch": 1 + step // 10, "epochs": 4, "epoch_step": step % 10,
                                             "epoch_steps": 10, "step": step, "loss": 0.5})
