@@ -92,7 +92,7 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("hyperparameters, named", TOO_LONG.values(), ids=TOO_LONG)
-def test_what_is_too_long_to_be_an_argument_is_said_before_anything_starts(hosts, hyperparameters, named):
+def test_an_argument_that_is_too_long_is_refused_before_anything_starts(hosts, hyperparameters, named):
     job = hosts(1, code=IN_PYTHON, hyperparameters=wire(hyperparameters))
     line = job.must_end(78)
     assert job[1].failure == line and all(word in line for word in named), line

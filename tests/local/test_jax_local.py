@@ -112,7 +112,7 @@ def test_sigterm_reaches_processes_that_ask_jax_and_all_save_in_one_step(trains)
     assert len(lines) == 2 and len({line.rpartition(" ")[2] for line in lines}) == 1
 
 
-def test_that_the_processes_train_no_common_model_is_said(trains):
+def test_processes_that_train_no_common_model_are_reported(trains):
     """They average the loss, and no gradients."""
     job = trains(code={"train.py": AVERAGES, **KERAS})
     told = job.says("distributed: (.*)")[1]

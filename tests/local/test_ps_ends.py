@@ -80,7 +80,7 @@ def test_a_worker_that_still_works_is_waited_for(job_of, deed):
     assert "worker/0 ended: exit code 0" in job[2].log
 
 
-def test_a_worker_that_joins_its_server_is_ended_before_the_time_limit(job_of):
+def test_a_worker_that_joins_its_server_is_ended_before_ps_quiet_is_over(job_of):
     """The worker's main thread joins another thread without a timeout, as `tf.distribute.Server.join()` does."""
     job = job_of("joins", PS_QUIET=600)
     job.must_end(0)

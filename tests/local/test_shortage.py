@@ -46,7 +46,7 @@ def entering(group: Path) -> str:
 
 
 def check(job, victim: str, *, may_run: bool = False) -> None:
-    """Check that all hosts end with one code and text that name who lacks what; or well, if what they have suffices."""
+    """Check that all hosts end with one code and one text, which names the shortage; or with 0 if they `may_run`."""
     codes = job.end(within=LONG)  # the start timeout is five times as long
     assert len(set(codes)) == 1 and codes[0] in (1, 70, *([0] if may_run else [])), str(job)
     if codes[0] == 0:
@@ -127,7 +127,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("does", "is_memory"), [("bytearray(b'x') * (1 << 30)", True), ("__import__('os')._exit(9)", False)]
 )
-def test_a_child_that_the_kernel_kills_for_memory_is_told_with_the_limit(hosts, does, is_memory):
+def test_a_child_that_the_kernel_kills_for_memory_is_reported_with_the_limit(hosts, does, is_memory):
     """A pool only reports that a child is gone. Whose child it was, and the limit, are in the failure."""
     if why := why_not("memory"):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"cannot limit a host's memory here: {why}")
