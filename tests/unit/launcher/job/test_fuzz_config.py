@@ -270,7 +270,7 @@ def check_texts(plan: Plan) -> None:
 
 
 def check(base: Path, case: dict) -> Job | None:
-    """Check what comes of a case. Return the job if that is a plan, and not an error."""
+    """Check that a case gives a plan or a short error. Return its job, if it gives a plan."""
     try:
         job, plan = planned(base, case)
     except ConfigError as error:
