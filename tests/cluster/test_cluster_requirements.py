@@ -1,4 +1,4 @@
-"""Test requirements on two hosts: what was built for one another stays, whoever asks for something else.
+"""Test requirements on two hosts: packages of the image that belong together keep their versions, whatever is required.
 
 The index is a folder that both hosts read, with packages of a few lines (tests/requirements_forms.py).
 """
