@@ -110,7 +110,7 @@ def losses(runs: list[Run]) -> list[list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What README states. `cases` are patterns; of several cases, the figure is that of our worst."""
+    """A figure that README states. `cases` are patterns; if several cases match, our worst one gives the figure."""
 
     row: str  # in the tables
     quote: str = ""  # in README, outside of what is made; "" for the rows of README's own table

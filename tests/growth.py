@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 def grows_no_faster_than_its_input(act: Callable[[int], object], size: int) -> None:
     """Check that four times the input takes at most ten times the CPU time, not sixteen times; ignore small amounts.
 
-    Takes the best of some tries: only this thread's time on a processor is looked at, but others disturb its caches.
+    Takes the best of some tries: only this thread's CPU time is measured, but other threads disturb the CPU's caches.
     """
     small = min(_seconds(act, size) for _ in range(3))
     large = min(until_it_is_below(lambda: _seconds(act, 4 * size), 10 * small + 0.05, tries=3))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def proxy(address: str = "127.0.0.1", answer: bytes = b"") -> Iterator[tuple[str, list[str]]]:
-    """Yield (its URL, the first line of each request so far). Without an answer, clients wait for ever."""
+    """Yield (the proxy's URL, the first line of each request so far). If `answer` is empty, clients wait for ever."""
     asked: list[str] = []
     with socket.create_server((address, 0)) as server, contextlib.ExitStack() as held:
 

@@ -41,7 +41,7 @@ class History:
 
     @cached_property
     def runs(self) -> dict[tuple[str, str], list[list[Deed]]]:
-        """Return {(host, process): the deeds of each start of it}."""
+        """Return {(host, process): a list of its deeds for each of its starts, in order}."""
         found: dict[tuple[str, str], dict[tuple[int, int], list[Deed]]] = {}
         for deed in self.seen.deeds:
             found.setdefault((deed.host, deed.process), {}).setdefault((deed.attempt, deed.start), []).append(deed)

@@ -1,9 +1,9 @@
 """Run one TensorFlow server, as the task that TF_CONFIG names, until it is ended.
 
-The server itself is no Python code. A parameter server imports only the part of TensorFlow's Python that leads there:
+The server itself is no Python code. A parameter server imports only the TensorFlow modules that start the server:
 that takes a seventh of the CPU time and a third of the memory. All ops and kernels are there, except those in libraries
-of their own: AudioMicrofrontend, and in TensorFlow 2.14 SobolSample. A TensorFlow that cannot be imported so is
-imported as a whole, and so is one that loads more than its own files: plugins, or a file system for gs://.
+of their own: AudioMicrofrontend, and in TensorFlow 2.14 SobolSample. All of TensorFlow is imported if the part cannot
+be imported, or if TensorFlow loads more than its own files: plugins, or a file system for gs://.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Give a process and its descendants an /opt/ml of their own, by mounts that nobody else sees and that end with them.
+"""Give a process and its descendants their own /opt/ml by mounts that no other process sees and that end with them.
 
 As root only. A mount needs a place: where this machine has no /opt/ml, a file system in memory covers /opt, with all
 that is in it, so that no folder is left behind.

@@ -92,8 +92,8 @@ def convolution(channels, size, stride=1):
 def keras_resnet(pixels, args):
     """Return the outputs of stages 2 ... 5 of ResNet-50 or 101, from a file of Keras's weights if one is given.
 
-    With weights its batch normalizations stay as they are, and so do its first layers (`freeze`): an image or two per
-    rank say little about the mean of all. Without weights all of it learns.
+    With weights, all batch normalizations and the first layers (`freeze`) are frozen: one or two images per rank are
+    too few to estimate means. Without weights, all layers are trained.
     """
     name, outputs = KERAS[args.depth]
     network = getattr(tf.keras.applications, name)(include_top=False, weights=None, input_shape=(None, None, 3))

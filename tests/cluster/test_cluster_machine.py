@@ -31,7 +31,7 @@ def test_a_quota_of_cpu_time_is_seen(image: str) -> None:
         assert told == ([threads] if threads else [])
 
 
-def test_ranks_are_told_of_their_hosts_efa(cluster: StartCluster, tmp_path: Path) -> None:
+def test_ranks_get_the_variables_for_their_hosts_efa(cluster: StartCluster, tmp_path: Path) -> None:
     """EFA's device files are faked; there is no adapter, and nothing uses one."""
     vendor, uverbs = tmp_path / "class/infiniband/rdmap0s6/device/vendor", tmp_path / "dev/uverbs0"
     for file, text in ((vendor, "0x1d0f\n"), (uverbs, "")):

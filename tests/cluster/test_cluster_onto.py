@@ -132,7 +132,7 @@ def bare(images: Images) -> tuple[str, str]:
 
 
 @pytest.mark.more
-def test_a_python_without_pip_hears_a_stop(bare: tuple[str, str], tmp_path: Path) -> None:
+def test_a_stop_ends_hosts_whose_python_has_no_pip(bare: tuple[str, str], tmp_path: Path) -> None:
     name, said = bare
     assert "this Python has no pip: taking one from" in said and "runs as user trainer" in said
     assert config(name)["User"] == "trainer"

@@ -1,4 +1,4 @@
-"""Test requirements on two hosts: what was built for one another stays, whoever asks for something else.
+"""Test requirements on two hosts: packages of the image that belong together keep their versions, whatever is required.
 
 The index is a folder that both hosts read, with packages of a few lines (tests/requirements_forms.py).
 """
@@ -104,7 +104,7 @@ python -c 'import importlib.metadata as found; print("told", found.version("fits
 
 
 @pytest.mark.more
-def test_what_is_replaced_on_purpose_is_checked_and_named(start: StartCluster) -> None:
+def test_a_package_that_is_replaced_on_purpose_is_checked_and_named(start: StartCluster) -> None:
     with start("tensorboard==99\n", environment={"ENTRYPOINT_REPLACE": "tensorboard"}) as job:
         for ending in job.all_end():
             assert told(ending) == ["it"]

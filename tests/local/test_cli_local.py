@@ -211,7 +211,7 @@ def test_a_signal_stops_all_hosts_and_lets_them_save(local, number):
     assert (run.ml(2) / "model" / "saved-algo-2").exists()
 
 
-def test_the_second_interrupt_kills(local):
+def test_a_second_interrupt_kills_the_hosts(local):
     run = local("ignores_sigterm.py", count=2, mode="mwms")
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")
@@ -331,7 +331,7 @@ def test_quiet_on_a_terminal_has_a_line_for_each_host_that_the_summary_replaces(
     assert [line for line in shown if len(line) > 80 and str(tmp_path) not in line] == []  # a path is not broken
 
 
-def test_more_hosts_than_the_terminal_has_lines(tmp_path):
+def test_hosts_beyond_the_lines_of_the_terminal_are_counted(tmp_path):
     program = (
         "from entrypoint.simulate.host_output import Quiet\n"
         "terminal = Quiet({}, [f'algo-{n + 1}' for n in range(40)])\n"
@@ -360,7 +360,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words, code, said", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_run_is_refused_before_anything_starts(tmp_path, monkeypatch, capfd, words, code, said):
+def test_a_job_that_cannot_run_is_refused_before_anything_starts(tmp_path, monkeypatch, capfd, words, code, said):
     program, *rest = words
     monkeypatch.setenv("PATH", str(tmp_path))  # where neither docker nor mpirun is
     monkeypatch.chdir(tmp_path)

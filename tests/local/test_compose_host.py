@@ -83,7 +83,7 @@ def test_a_service_beyond_the_number_of_hosts_is_refused(project):
     assert "this is algo-3, and the job has 2 host(s)" in ended.stdout
 
 
-def test_somebody_elses_files_stay(project):
+def test_a_folder_with_other_files_is_refused_and_they_stay(project):
     (project / "ml").mkdir()
     (project / "ml/thesis.txt").write_text("all of it")
     ended = host(project, *ALONE)

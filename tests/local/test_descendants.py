@@ -91,7 +91,7 @@ time.sleep(600)
     assert (job[1].base / "model/saved").exists()
 
 
-def test_a_daemon_of_no_known_script_hears_sigterm_once(hosts):
+def test_a_daemon_of_no_known_script_gets_sigterm_once(hosts):
     """Its environment does not show whose it is: a daemon that was started with a clean one."""
     train = """
 import json, os, signal, subprocess, sys, time

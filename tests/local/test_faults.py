@@ -42,7 +42,7 @@ def test_all_hosts_can_be_killed_at_once(local, engine):
     local(engine, *STEPS, count=2, faults=[f"kill all when '{BEFORE}'"]).must_end(137, "SIGKILL", "SIGKILL")
 
 
-def test_a_stop_that_comes_with_the_start_is_heard(local, engine):
+def test_a_stop_during_the_start_reaches_every_host(local, engine):
     """A host that cannot receive it yet gets it as soon as it can."""
     local(engine, program="sleeps.py", faults=["stop all"]).must_end(143, 143, 143, 143)
 
@@ -78,7 +78,7 @@ if os.environ["SM_CURRENT_HOST"] == "algo-2":
 """
 
 
-def test_what_a_stalled_host_prints_comes_when_it_is_read(local, engine, shared):
+def test_output_of_a_stalled_host_arrives_once_it_is_read(local, engine, shared):
     """It is more than a pipe holds, and other hosts go on. A host that ended would give it up after seconds."""
     fault = "stall algo-2 when 'algo-2 worker/1] here' for 10"
     run = local(engine, program=STALLS, count=2, faults=[fault], env={"MEETING": str(shared)})
@@ -157,7 +157,7 @@ for number in range(600):
 """
 
 
-def test_what_was_in_a_folder_before_it_was_full_stays(local, netns, tmp_path):
+def test_files_of_a_folder_stay_when_it_becomes_full(local, netns, tmp_path):
     run = local(netns, program=FILLS, count=2, faults=["fill algo-2:output when 'worker/1] written'"])
     run.must_end(1, 1, 1, cause="algo-2 worker/1 (exit code 1): OSError: [Errno 28] No space left on device")
     assert (run.ml(2) / "output/data/before").read_text() == "before"

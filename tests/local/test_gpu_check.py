@@ -62,13 +62,13 @@ def test_a_setting_of_the_job_turns_the_check_off(hosts, with_gpus):
     assert not told(job)
 
 
-def test_of_hosts_without_gpus_nothing_is_said(hosts, with_gpus):
+def test_hosts_without_gpus_get_no_warning(hosts, with_gpus):
     job = hosts(1, code=SCRIPT, environment=with_gpus("nobody"), GPU_CHECK="fail")
     job.must_end(0)
     assert not told(job)
 
 
-def test_what_xla_would_compile_for_parameter_servers_is_told_with_its_line(hosts, with_gpus):
+def test_an_optimizer_that_xla_would_compile_is_named_with_its_line(hosts, with_gpus):
     """The stand-in for TensorFlow does not report its build: then it may use the GPUs."""
     script = "def never():\n    tf.distribute.ParameterServerStrategy(resolver)\n    tf.keras.optimizers.SGD(0.1)\n"
     job = hosts(2, code=script, mode="ps", environment={**with_gpus("algo-1"), **LISTENS})

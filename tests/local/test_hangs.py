@@ -53,7 +53,7 @@ def test_a_checkpoint_in_one_write_to_a_slow_disk_is_no_hang(hosts, slow_disk):
     stacks = job[1].base / "output/data/stacks-algo-1.txt"
 
     def is_looked_at_again() -> bool:
-        """Return whether it was looked at twice: after the first time nothing was told, then."""
+        """Return whether stacks were taken twice: after the first time, no hang was reported."""
         return job[1].process.poll() is not None or (
             stacks.exists() and stacks.read_text().count(": no progress\n") > 1
         )

@@ -92,7 +92,7 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("hyperparameters, named", TOO_LONG.values(), ids=TOO_LONG)
-def test_what_is_too_long_to_be_an_argument_is_said_before_anything_starts(hosts, hyperparameters, named):
+def test_an_argument_that_is_too_long_is_refused_before_anything_starts(hosts, hyperparameters, named):
     job = hosts(1, code=IN_PYTHON, hyperparameters=wire(hyperparameters))
     line = job.must_end(78)
     assert job[1].failure == line and all(word in line for word in named), line
@@ -115,8 +115,8 @@ if "--lr" in sys.argv:
 """
 
 
-def test_a_program_that_refuses_its_arguments_with_its_usage_only_is_told_with_them(hosts):
-    """Docopt prints nothing else. Secrets among the arguments are masked."""
+def test_a_failure_with_nothing_but_a_usage_shows_the_arguments(hosts):
+    """Docopt prints only a usage. Secrets among the arguments are masked."""
     job = hosts(1, code=REFUSES, hyperparameters={"lr": "0.1", "api_key": "abc123xyz"})
     assert job.must_end(1) == (
         "algo-1 script (exit code 1): it printed its usage and ended: Usage: train.py [--learning-rate=RATE] "

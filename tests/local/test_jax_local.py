@@ -112,7 +112,7 @@ def test_sigterm_reaches_processes_that_ask_jax_and_all_save_in_one_step(trains)
     assert len(lines) == 2 and len({line.rpartition(" ")[2] for line in lines}) == 1
 
 
-def test_that_the_processes_train_no_common_model_is_said(trains):
+def test_processes_that_train_no_common_model_are_reported(trains):
     """They average the loss, and no gradients."""
     job = trains(code={"train.py": AVERAGES, **KERAS})
     told = job.says("distributed: (.*)")[1]
@@ -130,8 +130,8 @@ def test_without_jax_the_job_ends_before_the_script_starts(hosts):
     assert "jax is not installed, and mode jax is for programs that train with it. Wanted it in the image" in first
 
 
-def test_a_program_of_another_language_may_find_jax_elsewhere(hosts):
-    """A shell script may start a Python of its own."""
+def test_a_shell_script_runs_without_jax_in_the_launchers_python(hosts):
+    """A shell script may start another Python, which has jax."""
     script = 'echo "$JAX_PROCESS_ID of $JAX_NUM_PROCESSES, $KERAS_BACKEND"\n'
     job = hosts(2, "train.sh", code=script, mode="jax", environment={"KERAS_BACKEND": "torch"})
     job.must_end(0)

@@ -108,7 +108,7 @@ def test_watch_serves_the_page_until_the_end_was_seen(local, tmp_path):
 
 
 @pytest.mark.parametrize("port", ["70000", "-1"])
-def test_a_port_that_cannot_be_is_refused(local, port):
+def test_an_invalid_port_is_refused(local, port):
     run = local("tells.py", f"--watch={port}")
     run.must_end(78)
     assert "wanted a port" in run.terminal

@@ -146,7 +146,7 @@ def test_without_the_monitor_there_is_no_record(hosts):
 
 
 def monitors(job, count: int = 1) -> list[int]:
-    """Return the pids of the monitors, once there are so many."""
+    """Return the pids of the monitors, once there are `count`."""
 
     def found() -> list[int]:
         comms = {pid: Path(f"/proc/{pid}/comm") for pid in processes_with(str(job.folder))}
@@ -162,7 +162,7 @@ def kill_monitors(job, count: int, number: int = signal.SIGKILL) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_a_job_without_its_monitor_is_the_same(hosts, number):
+def test_a_job_succeeds_if_its_monitors_are_killed_or_stopped(hosts, number):
     waits = "while not os.path.exists(os.environ['TEST_FOLDER'] + '/go'): time.sleep(0.05)\n"
     job = hosts(2, code=STEPS.format(steps=20, pause=0.1) + waits)
     job.all_say("step=1 ")
@@ -184,7 +184,7 @@ def test_the_monitor_goes_with_its_launcher(hosts):
     monitors(job, 0)
 
 
-def test_who_prints_much_is_not_held_up_and_is_counted(hosts):
+def test_a_program_that_prints_much_is_not_delayed_and_its_bytes_are_counted(hosts):
     job = hosts(1, code="print('\\n'.join(f'step={step} loss=1.0 ' + 'x' * 80 for step in range(50_000)))\n")
     job.must_end(0)
     counted = sum(each.get("script", {}).get("output", 0) for _, _, each, _ in lines(job, "algo-1", "sample"))
@@ -192,7 +192,7 @@ def test_who_prints_much_is_not_held_up_and_is_counted(hosts):
 
 
 class TestHangs:
-    def test_each_stack_is_kept_and_who_is_missing_is_named(self, hosts):
+    def test_each_stack_is_kept_and_the_process_that_hangs_is_named(self, hosts):
         job = hosts(3, code=WAITS, **FAILS_SOON)
         said = "no progress in any process for 2 s: script on algo-2 is in train.py:5 read_data (sleeps), the other 2"
         job.must_end(72, "algo-2 script (no progress): " + said)
@@ -316,14 +316,14 @@ ALONE = STEPS.format(steps=100_000, pause=0.04)
 
 
 class TestDistributed:
-    def test_hosts_that_exchange_gradients_are_told(self, hosts):
+    def test_hosts_that_exchange_gradients_are_reported_as_training_together(self, hosts):
         job = hosts(2, code={"train.py": EXCHANGES, **KERAS}, mode="mwms")
         said = job.says("distributed: .*", within=120)[0]
         assert re.match(r"distributed: yes: 2 hosts exchange \d\d.* kB a step for 10,000 weights", said)
         job.stop()
         job.must_end(143)
 
-    def test_a_job_of_seconds_that_leaves_its_strategy_is_told_at_its_end(self, hosts):
+    def test_a_short_job_that_leaves_its_strategy_is_reported_at_its_end(self, hosts):
         """As with a model outside of the scope; the report begins with it, and the exit code is the script's."""
         code = f"""{TRAINS.format(weights=10_000)}
 import os, time
@@ -358,7 +358,7 @@ for step in range(3000):
         assert re.match(r"distributed: NO: (every host|algo-\d) trains alone \(exchanged nothing with other", said)
         assert "ENTRYPOINT_MODE=single states that this is intended" in said
 
-    def test_of_hosts_that_are_meant_to_train_alone_nothing_is_said(self, hosts):
+    def test_hosts_that_are_meant_to_train_alone_get_no_verdict(self, hosts):
         job = hosts(2, code=ALONE, MODE="single")
         job.all_say("step=200 ")
         job.stop()
@@ -382,7 +382,7 @@ def cast(value, _):
 class TestMarks:
     """Tests of what scripts report by sagemaker_tf_data."""
 
-    def test_a_script_says_more_than_it_prints(self, hosts):
+    def test_a_script_reports_metrics_that_it_does_not_print(self, hosts):
         code = """if True:
             import time
             from sagemaker_tf_data import log_metrics, mark, timed
@@ -408,7 +408,7 @@ class TestMarks:
                 metrics |= found
             assert metrics["loss"] == 0.5
 
-    def test_keras_tells_its_steps_by_a_callback(self, hosts):
+    def test_keras_reports_its_steps_by_a_callback(self, hosts):
         code = """if True:
             import numpy as np, tensorflow as tf
             from sagemaker_tf_data import keras_callback

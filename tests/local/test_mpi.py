@@ -217,7 +217,7 @@ def test_hosts_whose_names_mean_this_machine_have_a_rank_each(tmp_path, no_lefto
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another ~/.bashrc and network namespaces")
-def test_a_slow_bashrc_holds_no_job_up(tmp_path, no_leftovers):
+def test_a_slow_bashrc_does_not_delay_the_job(tmp_path, no_leftovers):
     """bash reads it when sshd starts it: pyenv, for one, waits there for a lock that a killed job has left."""
     (tmp_path / "bashrc").write_text("sleep 600\n")
     bashrc = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".bashrc"

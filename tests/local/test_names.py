@@ -56,7 +56,7 @@ time.sleep(600)
 """
 
 
-def test_a_failure_is_told_where_no_name_resolves_any_more(local):
+def test_a_failure_reaches_a_host_that_resolves_no_name_any_more(local):
     faults = [f"hide algo-{host} when 'worker/0] at work'" for host in (1, 2)]
     run = local(FAILS, faults=faults, site=SLOW)
     run.must_end(1, 1, 1, cause="algo-2 worker/1 (exit code 1): AssertionError")

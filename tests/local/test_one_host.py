@@ -34,14 +34,14 @@ def test_the_scripts_exit_code_is_ours(hosts):
     assert job.must_end(3) == "algo-1 script (exit code 3): about to exit"
 
 
-def test_an_exception_is_told_with_its_line(hosts):
+def test_an_exception_is_reported_with_its_line(hosts):
     job = hosts(1, "raises.py", hyperparameters={"on": "algo-1"})
     said = "ValueError: the loss of this host is too large"
     assert job.must_end(1) == f"algo-1 script (exit code 1): {said}"
     assert 'raises.py", line 9, in <module>' in job[1].failure
 
 
-def test_the_last_output_of_a_script_that_is_killed_is_told(hosts):
+def test_the_last_output_of_a_script_that_is_killed_is_reported(hosts):
     job = hosts(1, "sleeps.py")
     job.says("asleep")
     os.kill(job.pid_of("script"), signal.SIGKILL)
@@ -108,7 +108,7 @@ def test_status_answers_while_the_script_runs(hosts):
     ],
     ids=["setting", "file"],
 )
-def test_a_broken_configuration_is_said_in_one_line(hosts, options, said):
+def test_a_broken_configuration_is_reported_in_one_line(hosts, options, said):
     job = hosts(1, "tells.py", **options)
     assert said in job.must_end(78)
     assert len(job[1].failure.splitlines()) == 1 and "Traceback" not in job[1].log

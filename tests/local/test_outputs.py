@@ -20,7 +20,7 @@ def warnings(job) -> list[str]:
     return [line.replace("warning: ", "") for line in found]
 
 
-def test_no_model_on_any_host_is_said_once(hosts):
+def test_a_job_without_a_model_on_any_host_gets_one_warning(hosts):
     job = hosts(2, code="")
     job.must_end(0)
     (warning,) = warnings(job)
@@ -35,7 +35,7 @@ def test_different_files_of_one_name_are_named_with_their_hosts(hosts):
     assert warning.startswith("[algo-1] /opt/ml/model/1/saved_model.pb: different on algo-1, algo-2, algo-3. ")
 
 
-def test_of_one_model_folder_for_all_hosts_nothing_is_said(hosts, tmp_path):
+def test_one_model_folder_for_all_hosts_gives_no_warning(hosts, tmp_path):
     """As the SDK's local mode has it."""
     names = ("algo-1", "algo-2")
     job = hosts(2, code=SAVES, absent=names)
@@ -63,7 +63,7 @@ raise SystemExit(4)
     assert job.failures == [told, "my own words\nand some more", told]
 
 
-def test_words_of_an_earlier_run_are_not_this_ones(hosts):
+def test_a_failure_file_of_an_earlier_run_is_not_used(hosts):
     """As where a container is started again on the same /opt/ml."""
     job = hosts(2, "exits.py", hyperparameters={"code": "3"}, base_files={"output/failure": "of the last run"})
     assert "(exit code 3)" in job.must_end(3)
@@ -72,7 +72,7 @@ def test_words_of_an_earlier_run_are_not_this_ones(hosts):
     assert not list(job.folder.glob("*/output/success"))
 
 
-def test_words_of_one_of_two_programs_on_a_host_are_not_taken_for_the_others(hosts):
+def test_a_failure_file_of_one_program_is_not_taken_for_another_programs(hosts):
     code = """
 import json, os, sys, time
 from pathlib import Path

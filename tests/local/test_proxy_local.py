@@ -37,7 +37,7 @@ def test_programs_ask_no_proxy_for_a_host(hosts, mode):
     assert not heard
 
 
-def test_no_proxy_is_left_alone_where_the_user_says_so(hosts):
+def test_the_no_proxy_variables_are_kept_if_the_setting_is_off(hosts):
     given = {"http_proxy": "http://127.0.0.1:1", "NO_PROXY": "b", "no_proxy": "a", "ASKED": "[]"}
     job = hosts(1, code=ASKS, environment=given, NO_PROXY="off")
     job.must_end(0)

@@ -80,8 +80,8 @@ def test_a_worker_that_still_works_is_waited_for(job_of, deed):
     assert "worker/0 ended: exit code 0" in job[2].log
 
 
-def test_a_worker_that_joins_its_server_is_ended_before_its_time_to_be_quiet(job_of):
-    """Its main thread waits for another's end without a limit, as in `tf.distribute.Server.join()`."""
+def test_a_worker_that_joins_its_server_is_ended_before_ps_quiet_is_over(job_of):
+    """The worker's main thread joins another thread without a timeout, as `tf.distribute.Server.join()` does."""
     job = job_of("joins", PS_QUIET=600)
     job.must_end(0)
     assert "worker/0 stopped: killed by SIGTERM" in job[2].log

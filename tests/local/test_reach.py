@@ -23,7 +23,7 @@ def cluster():
         yield Cluster(hosts=hosts, me=hosts[0]), port
 
 
-def test_hosts_that_answer_are_found_and_others_told_with_the_reason(cluster):
+def test_hosts_that_answer_are_found_and_others_are_reported_with_the_reason(cluster):
     job, port = cluster
     found = {reach.host: reach for reach in look_for(job, ["algo-2", "algo-3", "algo-4"], port)}
     assert found["algo-2"].reached and found["algo-2"].address == "127.61.0.2"
@@ -31,7 +31,7 @@ def test_hosts_that_answer_are_found_and_others_told_with_the_reason(cluster):
     assert not found["algo-4"].address and found["algo-4"].why
 
 
-def test_the_host_sees_who_looks_for_it(cluster):
+def test_a_host_is_checked_from_our_own_address(cluster):
     """Connect from our own address: where hosts share a machine, the other side identifies us by it."""
     job, port = cluster
     callers = []
@@ -50,7 +50,7 @@ def test_the_host_sees_who_looks_for_it(cluster):
     assert callers == ["127.61.0.1"]
 
 
-def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobody(monkeypatch):
+def test_hosts_are_checked_in_parallel_and_silent_ones_delay_no_other(monkeypatch):
     monkeypatch.setattr(probe, "PATIENCE_SECONDS", 2.0)
     hosts = tuple(Host(name=f"algo-{n}", rank=n, address=f"127.61.1.{n}") for n in range(1, 2 * probe.AT_ONCE))
     silent = [hosts[5].address, hosts[100].address]
@@ -74,7 +74,7 @@ def test_many_are_looked_for_side_by_side_and_those_that_are_silent_hold_up_nobo
 
 
 def test_a_lost_packet_is_sent_again_before_the_kernel_would(cluster):
-    """It is sent over a second connection: the kernel itself would wait for a second."""
+    """The launcher opens another connection; the kernel would send the packet again only after 1 s."""
     job, port = cluster
     took = [seconds_with_a_lost_word(job, port)]
     while took[-1] >= 0.9 and len(took) < 10:  # the best counts: a busy machine adds time and takes none away

@@ -71,7 +71,7 @@ def told(page: dict) -> list[str]:
     return [verdict["rule"] for verdict in page["verdicts"]]
 
 
-def test_a_loss_that_is_no_number_is_told_in_the_log_and_on_the_page(judged):
+def test_a_loss_of_nan_is_reported_in_the_log_and_on_the_page(judged):
     job, page = judged(1, LOSS, "loss", "0.01")
     assert told(page) == ["loss"] and "loss is nan" in page["verdicts"][0]["text"]
     assert re.search(rf"^\[algo-1\] (report: error: loss: script on algo-1: |{LATE})", job[1].log, re.MULTILINE)
@@ -146,7 +146,7 @@ def test_a_job_outlives_its_output_folder(hosts, instead):
     assert (job[1].base / "output/data/report.html").exists() or LATE in job[1].log
 
 
-def test_a_rule_that_there_is_not_ends_the_job_at_its_start(hosts):
+def test_an_unknown_rule_ends_the_job_at_its_start(hosts):
     assert "did you mean straggler?" in hosts(1, "exits.py", RULES="stragler=2").must_end(78)
 
 

@@ -202,7 +202,7 @@ def test_a_failed_job_shows_its_cause_first(browser, tmp_path):
     assert "No other problems found." in words_of(shown.dom, "verdicts")
 
 
-def test_records_that_are_missing_or_broken_are_told(browser, tmp_path):
+def test_missing_and_broken_records_are_named_on_the_page(browser, tmp_path):
     page = tmp_path / "report.html"
     make({"algo-1": b"\x1f\x8bnothing of the kind", "algo-2": trained("algo-2", 3).data}, page)
     shown = browser.open(page)

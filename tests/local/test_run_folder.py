@@ -11,7 +11,7 @@ NOTHING = "print('done')\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small folder")
-def test_a_full_run_folder_is_told_as_what_it_is(hosts):
+def test_a_full_run_folder_is_reported_as_the_cause(hosts):
     job = hosts(1, code=NOTHING, absent=("algo-1",))
     run = job.base("algo-1") / "run"
     run.mkdir(mode=0o700)
@@ -33,7 +33,7 @@ def test_a_job_that_is_described_wrongly_leaves_no_folder_in_tmp(hosts, tmp_path
     assert list(temporary.iterdir()) == []
 
 
-def test_where_run_cannot_be_written_the_folder_in_tmp_goes_with_us(hosts, tmp_path):
+def test_a_run_folder_in_tmp_is_removed_at_the_end(hosts, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     job = hosts(1, code=NOTHING, absent=("algo-1",))

@@ -46,7 +46,7 @@ def found_in(text: str) -> list[str]:
     return [secret for secret in SECRETS if secret in text]
 
 
-def test_a_script_that_tells_all_it_knows_is_masked(hosts):
+def test_a_script_that_prints_its_secrets_is_masked(hosts):
     job = hosts(2, code=TELLS_ALL, hyperparameters=HYPERPARAMETERS, environment=ENVIRONMENT)
     first = job.must_end(1)
     for host in job.hosts.values():
@@ -75,7 +75,7 @@ time.sleep(600)
 """
 
 
-def test_what_a_script_writes_to_the_failure_file_is_told_masked(hosts):
+def test_a_failure_text_of_the_script_is_masked_on_every_host(hosts):
     """The other hosts do not know a secret of this host's, and half a secret, as it is cut here, is known nowhere."""
     job = hosts(2, code=WRITES, absent=("algo-2",))
     job.environment["OWN_PASSWORD"] = KEY
@@ -97,7 +97,7 @@ def test_the_summary_is_masked(hosts, tmp_path):
     assert found_in(summary.read_text()) == []
 
 
-def test_the_address_of_code_that_cannot_be_fetched_is_told_without_its_password(hosts):
+def test_the_address_of_code_that_cannot_be_fetched_is_shown_without_its_password(hosts):
     """The failure text has its address, without the password in it."""
     url = "s3://user:Zq7-Lw0Xk9@no/such/code.tar.gz"
     job = hosts(1, code={}, hyperparameters={"sagemaker_submit_directory": json.dumps(url)})

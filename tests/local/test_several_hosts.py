@@ -14,7 +14,7 @@ from waiting import eventually
 SILENT = {"PEER_TIMEOUT": 6, "HEARTBEAT": 0.3}
 
 
-def test_plain_scripts_are_told_of_all_hosts_and_one_host_warns_for_all(hosts):
+def test_plain_scripts_get_the_names_of_all_hosts_and_one_host_warns(hosts):
     job = hosts(3, "tells.py")
     job.must_end(0)
     told = [each["env"] for each in job.json_of("told.json")]
@@ -44,7 +44,7 @@ def test_scripts_beside_parameter_servers_are_chief_and_workers(hosts):
     assert configs[0]["environment"] == "cloud"
 
 
-def test_nobody_leaves_before_the_last_script_has_ended(hosts):
+def test_no_host_leaves_before_the_last_script_has_ended(hosts):
     """SageMaker's local mode ends the job when the first container does."""
     slow = """
 import os, pathlib, time
@@ -121,7 +121,7 @@ def test_blanks_around_a_token_are_not_part_of_it(hosts):
     hosts(2, "exits.py", TOKEN=" of-this-job  ").must_end(0)
 
 
-def test_a_configuration_that_is_broken_on_one_host_is_told_to_the_others(hosts):
+def test_other_hosts_report_a_configuration_that_is_broken_on_one_host(hosts):
     """Without that, they would wait for it until the start timeout."""
     job = hosts(3, "tells.py", mode="mwms", absent=("algo-2",))
     config = job.base("algo-2") / "input/config/hyperparameters.json"
@@ -168,7 +168,7 @@ def test_a_port_that_is_taken_is_named(hosts):
         job.must_end(78, f"algo-2 (port {port} is taken): worker/1 needs it")
 
 
-def test_coordinator_and_follower_show_when_they_heard_of_one_another(hosts):
+def test_coordinator_and_follower_show_the_age_of_the_others_last_message(hosts):
     job = hosts(2, "sleeps.py", mode="mwms")
     job.all_say("asleep")
     first, second = job.status(1), job.status(2)

@@ -46,7 +46,7 @@ def entering(group: Path) -> str:
 
 
 def check(job, victim: str, *, may_run: bool = False) -> None:
-    """Check that all hosts end with one code and text that name who lacks what; or well, if what they have suffices."""
+    """Check that all hosts end with one code and one text, which names the shortage; or with 0 if they `may_run`."""
     codes = job.end(within=LONG)  # the start timeout is five times as long
     assert len(set(codes)) == 1 and codes[0] in (1, 70, *([0] if may_run else [])), str(job)
     if codes[0] == 0:
@@ -80,7 +80,7 @@ def test_a_host_with_too_few_file_descriptors_is_named(hosts):
 
 
 @pytest.mark.parametrize(("victim", "late"), [("algo-1", ("algo-2", "algo-3")), ("algo-2", ("algo-1",))])
-def test_no_file_descriptor_is_left_for_who_comes_late(hosts, victim, late):
+def test_a_host_without_a_file_descriptor_for_late_hosts_is_named(hosts, victim, late):
     """A launcher that runs and can open no connection reports that, and does not call others lost."""
     job = hosts(3, code="", absent=late)
 
@@ -127,7 +127,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("does", "is_memory"), [("bytearray(b'x') * (1 << 30)", True), ("__import__('os')._exit(9)", False)]
 )
-def test_a_child_that_the_kernel_kills_for_memory_is_told_with_the_limit(hosts, does, is_memory):
+def test_a_child_that_the_kernel_kills_for_memory_is_reported_with_the_limit(hosts, does, is_memory):
     """A pool only reports that a child is gone. Whose child it was, and the limit, are in the failure."""
     if why := why_not("memory"):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"cannot limit a host's memory here: {why}")

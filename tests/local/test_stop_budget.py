@@ -21,8 +21,8 @@ while True:
 """
 
 
-def test_every_rank_hears_of_sigterm_to_one_host(hosts, figure):
-    """Though mpirun is not terminated."""
+def test_every_rank_gets_a_sigterm_that_one_host_gets(hosts, figure):
+    """mpirun itself is not terminated."""
     job = hosts(3, code=TELLS_WHEN, mode="mpi", each=2)
     job.all_say(r"asleep(.|\n)*asleep")
     sent = time.time()

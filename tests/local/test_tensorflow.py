@@ -42,7 +42,7 @@ def test_a_module_may_hold_a_dict(hosts):
     assert "held 42" in job[1].log
 
 
-def test_workers_that_train_three_weights_on_a_server_are_said_to_train_one_model(hosts):
+def test_workers_that_train_three_weights_on_a_server_are_found_to_train_one_model(hosts):
     job = hosts(2, code=ON_A_SERVER, mode="ps", PS_WORKERS="server", PS_COUNT=1)
     told = job.says("distributed: (.*)")[1]
     job.stop()

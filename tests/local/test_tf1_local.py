@@ -28,7 +28,7 @@ if "--raise" in sys.argv:
 CODE = {"train.py": SCRIPT, "lib/__init__.py": "", "lib/layers.py": LAYERS}
 
 
-def test_a_script_is_told_its_old_names_by_file_and_line(hosts):
+def test_old_names_in_a_script_are_logged_with_file_and_line(hosts):
     job = hosts(1, code=CODE)
     job.must_end(1)
     assert "module 'tensorflow' has no attribute 'placeholder'" in job[1].failure

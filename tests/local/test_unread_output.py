@@ -130,7 +130,7 @@ def test_a_reader_that_returns_gets_the_last_lines(unread):
     assert "bytes of output" not in job[1].log
 
 
-def test_a_stop_that_comes_while_a_reader_is_waited_for_is_heard(unread):
+def test_a_stop_shortens_the_wait_for_a_reader(unread):
     """The script has ended and the launcher gives its output 20 s, or less if SageMaker ends the host earlier."""
     job = unread(2, "ends")
     eventually((job[1].base / "output/data/report.html").exists, within=LONG)

@@ -42,7 +42,7 @@ def test_code_may_come_from_a_folder(hosts, tmp_path):
     assert (job[1].base / "code/pkg/helper.py").exists()
 
 
-def test_a_program_that_is_not_in_the_code_is_told_with_what_is(hosts):
+def test_a_missing_program_is_reported_with_the_files_that_are_there(hosts):
     """Other code that cannot be had: unit/programs/test_user_code.py."""
     job = hosts(1, code={"other.py": ""})
     first = job.must_end(65, "algo-1 prepare (exit code 65): program train.py is not in ")
@@ -91,7 +91,7 @@ def test_every_host_fetches_code_from_s3(hosts, s3, tmp_path):
 
 
 @pytest.mark.xdist_group("s3")
-def test_every_host_tells_of_code_in_s3_that_cannot_be_had(hosts, s3, tmp_path):
+def test_every_host_reports_code_in_s3_that_cannot_be_fetched(hosts, s3, tmp_path):
     environment, client = s3
     bad = {"train.py": TELL, "../../outside.py": ""}
     client.upload_file(str(tarball(tmp_path / "bad.tar.gz", bad)), "bucket", "bad.tar.gz")
@@ -107,7 +107,7 @@ def test_every_host_tells_of_code_in_s3_that_cannot_be_had(hosts, s3, tmp_path):
     assert not list(tmp_path.rglob("outside.py"))
 
 
-def test_every_host_tells_of_the_one_without_code(hosts):
+def test_every_host_names_the_host_without_code(hosts):
     job = hosts(2, code=TELL, absent=("algo-2",))
     (job.base("algo-2") / "code/train.py").unlink()
     job.start("algo-2")
@@ -204,7 +204,7 @@ def test_requirements_come_from_codeartifact_or_the_lacking_right_is_named(hosts
     assert not code or ("requirements.txt in" in first and "not authorized" in first)
 
 
-def test_an_index_that_does_not_answer_is_told_without_its_password(hosts):
+def test_an_index_that_does_not_answer_is_named_without_its_password(hosts):
     index = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://me:geheim@127.0.0.1:1/simple"}
     job = hosts(1, code=ONE, environment={**index, "PIP_RETRIES": "0", "NO_PROXY": "*"})
     first = job.must_end(65)

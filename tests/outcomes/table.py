@@ -1,6 +1,6 @@
-"""The outcome table: all cases, and those that always run: each event, each exit code, each way with other factors.
+"""Hold the outcome table: all cases, and the selection that always runs.
 
-docs/outcomes.md shows the same rows.
+The selection has each event, each exit code, and each way with other factors. docs/outcomes.md shows the same rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -96,7 +96,7 @@ USUAL = {"script raises", "host is killed", "SIGTERM; scripts save and end well"
 
 
 def pairs_of(case: Case) -> set[Pair]:
-    """Return the event, the exit code, the engine, the bound with the place, and the way with other factors."""
+    """Return the factors and pairs of factors that a case covers, such as its event, or its bound with its place."""
     way = case.way.value
     usual = {(("event", case.event), other) for other in (("way", way), ("where", case.where))}
     return {

@@ -415,7 +415,7 @@ def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path:
     assert sum(map(len, sent["blocks"])) >= 8
 
 
-def test_commands_of_the_documents_are_sent_as_they_say(sent: Sent, tmp_path: Path) -> None:
+def test_commands_in_the_docs_send_the_jobs_that_they_describe(sent: Sent, tmp_path: Path) -> None:
     assert len(ON_SAGEMAKER) >= 6
     for command, (request,) in zip(ON_SAGEMAKER, sent["commands"], strict=False):
         assert str(check_any(request, tmp_path).mode) == option(command, "--mode")
@@ -494,8 +494,8 @@ def parts(request: Request, base: Path) -> dict[str, list[tuple[Any, ...]]]:
 DEALT = [("training-1", "Pipe", 1, 0), ("training-2", "Pipe", 1, 0)]
 
 
-def test_each_cell_of_the_matrix_of_channels(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    """As the authors of Pipe mode's document have it: a channel for each rank or for all, its objects dealt or not."""
+def test_each_kind_of_channel_gives_each_rank_its_part(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    """As in AWS's document on Pipe mode: a channel for each rank or for all, its objects dealt out or not."""
     (request,) = requests_with(sent, sdk, "channels")
     assert parts(request, tmp_path) == {
         "training": [*DEALT, *DEALT],

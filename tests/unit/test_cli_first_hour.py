@@ -182,7 +182,7 @@ def test_help_of_a_command_is_what_its_own_option_prints(capsys):
 
 
 def completions(line: str, folder: Path) -> list[str]:
-    """Ask as a shell does: by environment variables, with the answer on descriptor 8."""
+    """Return the completions of a line. Request them as a shell does: by environment variables and descriptor 8."""
     pytest.importorskip("argcomplete")
     breaks = " \t\n\"'><=;|&(:"
     asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}

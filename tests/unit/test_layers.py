@@ -150,7 +150,7 @@ def test_imports_follow_the_arrows():
 
 
 @pytest.mark.parametrize("wing", NEVER)
-def test_wing_never_imports_a_higher_one(wing):
+def test_a_folder_imports_nothing_of_a_higher_layer(wing):
     never = tuple(f"{name}/" for name in NEVER[wing])
     files = [path for path in FILES if f"{module(path)}/".startswith(f"{wing}/")]
     assert files

@@ -84,7 +84,7 @@ class Count(State):
     seen: list[int] = fresh(list)
 
 
-def test_type_extends_another():
+def test_a_type_inherits_the_fields_of_another():
     assert Extended.fields == ("name", "stdin", "number")
     assert Extended(name="a") == Extended(name="a", stdin="x") != Extended(name="a", number=4)
     assert Base(name="a") != Base(name="a", stdin="x")

@@ -1,4 +1,4 @@
-"""Look up in packages.toml what our images have, what AWS's have and ours lack, and what packages bring."""
+"""Look up modules in packages.toml: those of our images, those that only AWS's images have, and those of packages."""
 
 import json
 from pathlib import Path

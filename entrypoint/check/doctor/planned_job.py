@@ -113,7 +113,7 @@ def s3_source(channel: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def channel_config(channel: Mapping[str, Any], request: Request) -> dict[str, str]:
-    """Return a channel as SageMaker writes it to inputdataconfig.json, which has File for FastFile."""
+    """Return a channel as SageMaker writes it to inputdataconfig.json, where FastFile becomes File."""
     usual = request.algorithm.get("TrainingInputMode") or "File"
     found = {
         "TrainingInputMode": "Pipe" if (channel.get("InputMode") or usual) == "Pipe" else "File",

@@ -79,7 +79,7 @@ def where_it_is(stat: Stat) -> str:
 
 
 class Descendants:
-    """Find the descendants of `processes`, those of the plan. `are_users(name)`: it is the user's program."""
+    """Find the descendants of the plan's processes. `are_users(name)`: whether this one is the user's program."""
 
     def __init__(self, processes: Mapping[str, Process], are_users: Callable[[str], bool]) -> None:
         self._processes, self._are_users = processes, are_users

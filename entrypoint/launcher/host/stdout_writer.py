@@ -20,10 +20,11 @@ AT_ONCE_BYTES = 1 << 16  # bytes that are written by one call
 
 
 class Sink:
-    """Write to `fd`. Writers wait for nobody; what one call puts stays together, in order.
+    """Write to `fd`. Writers do not wait for a reader. The bytes of one call stay together, and calls stay in order.
 
-    A pipe is opened a second time, since O_NONBLOCK on `fd` itself would affect all processes that share it. So the
-    thread has nothing to do while a reader keeps up. If it cannot be opened again, the thread writes everything.
+    A pipe is opened a second time for O_NONBLOCK, which on `fd` itself would affect all processes that share it. While
+    a reader keeps up, `put` writes at once and the thread is idle. If the pipe cannot be opened again, the thread
+    writes everything.
     """
 
     def __init__(self, fd: int) -> None:

@@ -45,7 +45,7 @@ class _Ending(State):
 
 
 class Terminator:
-    """End processes of the plan that were started; for the loop only, like both mappings, which others change."""
+    """End started processes of the plan. Only the loop may use it and both mappings, which `ThisHost` changes."""
 
     def __init__(
         self, processes: Mapping[str, Process], specs: Mapping[str, ProcessSpec], put: Callable[[Event], None]

@@ -51,7 +51,7 @@ def _check_ports(job: Job, plan: Plan) -> None:
 
 
 def _divided(job: Job, plan: Plan) -> Plan:
-    """Return the plan with each process's part of its host."""
+    """Return the plan with each process's share of its host's CPUs and GPUs."""
     on_host: dict[str, list[ProcessSpec]] = {}
     for spec in plan.processes:
         if spec.role in _COMPUTES:

@@ -162,7 +162,7 @@ class Facts:
         return False
 
     def awaited(self) -> list[ProcessSpec]:
-        """Return processes of this host that somebody waits for until they listen."""
+        """Return this host's processes whose port other processes wait for."""
         return [
             self.own.specs[name]
             for name in self.own.running()

@@ -101,7 +101,7 @@ class MlflowRun:
 
 
 def main(folder: str) -> int:
-    """Write the run of a running job until stdin is closed; return the exit code. Its output goes to the job's log."""
+    """Write a job to MLflow until stdin is closed; return the exit code. What this prints goes to the job's log."""
     try:
         run = MlflowRun()
         follow(lambda: [Path(folder)], run.add, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))

@@ -177,5 +177,5 @@ def _shape(line: str) -> str:
 
 
 def _whole(digits: str) -> float:
-    """Return the number of these digits, of which there may be more than Python reads as an int."""
+    """Return the value of these digits: exact, or as a float if they are too many for `int`."""
     return int(digits) if len(digits) <= 15 else float(digits)

@@ -96,7 +96,7 @@ def _sizes(folder: Path | str) -> Iterator[int]:
 
 
 def find_out(job: Job, found: list[HostLine]) -> None:
-    """Add lines to `found` with what takes longer to find out: limits, and the channels with their files."""
+    """Add lines to `found` for facts that take longer to read: limits, and the channels with their files."""
     from entrypoint.observe.monitor.sampling import memory_limit
 
     with suppress(Exception):  # unknown facts are left out

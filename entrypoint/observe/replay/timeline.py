@@ -39,7 +39,7 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
 
 def read(record: bytes) -> Recorded | None:
-    """Return a record as a value; None if it does not describe its job."""
+    """Parse a record; return None if it does not describe its job."""
     about, described, decided, outcome = lines.HostLine(), None, [], None
     for line in lines_of(record):
         match line:

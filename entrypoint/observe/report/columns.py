@@ -66,12 +66,12 @@ class Columns:
         return [peak if seconds > 0 else None for peak, seconds in both]
 
     def total(self, key: Key, start: float = 0.0, end: float = math.inf) -> float:
-        """Return a key's amount in the pieces that begin in this time."""
+        """Return a key's amount in the pieces that begin between `start` and `end`."""
         column = self.amounts.get(key)
         return sum(column[self._slice(start, end)]) if column else 0.0
 
     def observed(self, start: float = 0.0, end: float = math.inf) -> float:
-        """Return the observed seconds of the pieces that begin in this time."""
+        """Return how many seconds were observed in the pieces that begin between `start` and `end`."""
         return sum(self.seconds[self._slice(start, end)])
 
     def between(self, values: list[float | None], start: float, end: float) -> list[float]:

@@ -1,6 +1,6 @@
 """Divide the time of each process and host into phases, by its record.
 
-docs/report.md says what each phase is; `still` is its *no progress*.
+docs/report.md explains each phase. It calls the phase `still` *no progress*.
 """
 
 from dataclasses import dataclass

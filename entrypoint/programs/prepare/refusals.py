@@ -232,7 +232,7 @@ def _of_failure(text: str) -> str:
 
 
 def of_build(text: str) -> str:
-    """Return the line with the reason in what a build printed, as uv or pip passes it on; "" if nothing was built."""
+    """Return the line of a build's output that has the reason, as uv or pip prints it; "" if nothing was built."""
     found = _OUTPUTS.findall(text)
     lines = [line.strip() for line in max(found[-1], key=len).splitlines() if line.strip()] if found else []
     for pattern, which in _REASONS:

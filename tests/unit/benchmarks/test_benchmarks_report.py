@@ -93,7 +93,7 @@ def test_a_promise_is_judged_by_our_worst_case_and_the_best_peer():
     assert find(promise, record(run("ours", "raise-a", cut_at_s=60.0))).is_broken
 
 
-def test_without_any_figure_each_promise_is_not_measured():
+def test_promises_without_a_figure_are_shown_as_not_measured():
     assert all(find(promise, {}).cells()[2].startswith("not measured") for promise in PROMISES)
     assert f"Of {len(PROMISES)} promises, {len(PROMISES)} were not measured" in " ".join(joined(index({})).split())
 

@@ -333,7 +333,7 @@ def test_pass_left_early_is_followed_by_the_next(job, tmp_path, monkeypatch):
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("policy", ["AUTO", "DATA", "OFF"])
 def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(policy, job, tmp_path, monkeypatch):
-    """As MultiWorkerMirroredStrategy does to a dataset without `shard`: by records, as if the operator read them."""
+    """MultiWorkerMirroredStrategy shards a dataset without `shard` by records, as it does the operator's."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
 

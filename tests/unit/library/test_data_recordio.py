@@ -286,7 +286,7 @@ def test_tensors_of_sagemakers_algorithms_are_read_in_file_and_pipe_mode(job, mo
 
 
 @pytest.mark.tensorflow
-def test_wrong_arguments_are_told_at_once(job):
+def test_wrong_arguments_raise_before_anything_is_read(job):
     import tensorflow as tf
 
     with pytest.raises(DataError, match=r"no channel 'plane'; the job has 'plain', 'stream'\. Did you mean 'plain'"):

@@ -54,7 +54,7 @@ def test_variables_of_an_instance_type_are_set_where_the_device_is(host, instanc
     ]
 
 
-def test_variables_of_the_job_stay(host):
+def test_variables_that_the_job_sets_are_kept(host):
     found = host.add("efa_0").add_plugin().look("ml.p4d.24xlarge", FI_PROVIDER="tcp", NCCL_PROTO="LL,LL128,Simple")
     assert found.variables == {"FI_EFA_USE_DEVICE_RDMA": "1"}
     found = host.look("ml.p4d.24xlarge", **P4D)

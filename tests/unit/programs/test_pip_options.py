@@ -39,7 +39,7 @@ def test_pips_option_is_put_in_uvs_words(option: str, value: str) -> None:
     assert (found.lines, found.arguments, found.environment) == IN_UVS_WORDS[option, value]
 
 
-def test_options_in_requirements_are_uvs_as_well_but_for_some() -> None:
+def test_most_options_in_requirements_are_passed_to_uv() -> None:
     found = for_uv({"trusted-host": "b", "index-url": "https://of-a-variable"}, [["--pre"], ["--trusted-host", "a"],
                    ["-i", "https://i"], ["--find-links", "x"]])  # fmt: skip
     assert found == Uv(["--prerelease=allow"], [], {"UV_INSECURE_HOST": "a b"})

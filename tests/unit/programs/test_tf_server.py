@@ -47,7 +47,7 @@ def test_a_worker_server_imports_all_of_tensorflow_and_a_parameter_server_does_n
 
 
 @pytest.mark.parametrize("broken", ["no such part", "no file system", "plugins"])
-def test_a_tensorflow_that_has_no_such_parts_is_imported_whole(packages, broken):
+def test_tensorflow_is_imported_whole_if_a_part_cannot_be_imported(packages, broken):
     """In the same process, for the processes that watch it."""
     if broken == "no file system":
         write_files(packages, {"tensorflow_io/__init__.py": ""})

@@ -169,8 +169,8 @@ class TestRecords:
         most = RECORD_BYTES - 1
         assert have(records.take(f"/record/algo-2/{most}", {"algo-2"}, b"ab")) == most
 
-    def test_a_full_disk_of_the_copies_costs_nothing(self, records, tmp_path, said):
-        """A follower sends again what did not fit."""
+    def test_a_copy_loses_nothing_if_its_disk_is_full_for_a_while(self, records, tmp_path, said):
+        """The follower sends the refused bytes again once there is room."""
         record = Record(tmp_path / "algo-2.jsonl.gz", pytest.fail)
         copy, at = tmp_path / "record/algo-2.jsonl.gz", 0
 

@@ -221,7 +221,7 @@ def test_only_a_caller_with_the_token_is_answered(shown, code):
         ("algo-2", "/news", "algo-1", "POST", 401),
     ],
 )
-def test_a_wrong_token_of_who_would_not_report_is_no_event(me, path, caller, method, code):
+def test_a_wrong_token_is_no_event_unless_it_comes_with_a_report_to_us(me, path, caller, method, code):
     served = Served(me=me, token="right")
     body = (GOOD if path == "/report" else to_json(NEWS)) if method == "POST" else None
     answer = served.call(path, body, caller=caller, method=method, headers={TOKEN_HEADER: "wrong"})
@@ -353,7 +353,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("data, answers", ODD.values(), ids=ODD)
-def test_odd_requests_are_answered_and_the_next_host_is_heard(listening, data, answers, capfd):
+def test_malformed_requests_are_answered_and_the_next_report_is_taken(listening, data, answers, capfd):
     assert listening.send("algo-2", data) in answers
     assert listening.report("algo-3") == 200
     assert [event.report.host for event in listening.events] == ["algo-3"]
@@ -441,7 +441,7 @@ def test_open_connections_of_one_caller_are_few_and_others_come_in(listening, wh
 
 
 @pytest.mark.parametrize("whose", ["stranger", "algo-2"])
-def test_a_flood_does_not_keep_others_from_being_heard(listening, whose):
+def test_a_flood_does_not_block_reports_of_other_hosts(listening, whose):
     caller = listening.stranger if whose == "stranger" else whose
     over, sent = threading.Event(), itertools.count()
 
@@ -481,7 +481,7 @@ def test_the_status_is_shown_to_get_alone_and_refused_while_the_supervisor_is_bu
     assert served.call("/status").status_code == 405
 
 
-def test_people_who_look_cannot_use_up_the_server():
+def test_requests_for_the_status_leave_threads_for_others():
     """A supervisor that does not answer holds two threads at most."""
     held, served = threading.Event(), Served()
     served.status = lambda: {"done": held.wait(60)}
@@ -529,7 +529,7 @@ def test_messages_come_through_json_unchanged(report, tidings):
 
 
 @given(st.binary() | st.text().map(str.encode))
-def test_no_bytes_whatever_are_worse_than_refused(data):
+def test_any_bytes_are_parsed_or_refused(data):
     with contextlib.suppress(Refused):
         parse(data)
 
@@ -542,7 +542,7 @@ anything = st.recursive(
 
 
 @given(anything, st.booleans())
-def test_no_message_whatever_is_worse_than_refused(data, known):
+def test_any_message_is_read_or_refused(data, known):
     if isinstance(data, dict) and known:
         data = {**GOOD, **data, "protocol": PROTOCOL}
     for read_it in (lambda: report_from_json(data, {"algo-2", "algo-3"}), lambda: news_from_json(data)):

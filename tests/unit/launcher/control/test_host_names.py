@@ -214,7 +214,7 @@ def test_a_host_that_has_moved_is_found_and_the_address_that_worked_comes_first(
 
 
 @pytest.mark.parametrize("slow", [True, False])
-def test_a_name_that_nobody_knows_is_waited_for_a_moment_only(resolver, slow):
+def test_an_unknown_name_is_waited_for_only_briefly(resolver, slow):
     resolver.slow = {"algo-2"} if slow else set()
     with pytest.raises(OSError, match="no address of algo-2 within" if slow else "algo-2: no such name"):
         HostNames(Cluster(hosts=NAMED, me=NAMED[0])).addresses_of(NAMED[1], within=0.5 if slow else 60)

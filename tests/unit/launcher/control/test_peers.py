@@ -275,7 +275,7 @@ def news_in_json(**facts) -> bytes:
     return json.dumps(to_json(News(**facts))).encode()
 
 
-def test_a_report_reaches_the_coordinator_and_its_answer_the_follower():
+def test_a_report_reaches_the_coordinator_and_the_follower_gets_an_answer():
     net = Net(2)
     net.peers(0)
     follower, report = net.peers(1), Report(host="algo-2", done=True)
@@ -334,7 +334,7 @@ def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_an_event():
     eventually(lambda: heard == [LinkEnded(host="algo-2")], within=60)
 
 
-def test_the_end_of_a_link_that_an_answer_meets_first_is_an_event():
+def test_an_answer_that_finds_its_link_closed_puts_an_event():
     """As of a launcher that is killed after its report, while the report is answered."""
     heard = []
     end, taken = pair()
@@ -510,8 +510,8 @@ def test_a_follower_whose_link_ends_reports_again_at_once():
     assert b"keep-alive" in server.asked[0] and b"keep-alive" not in server.asked[1]  # not as fast as it can
 
 
-def test_the_end_of_a_link_that_a_report_meets_first_is_an_event(monkeypatch):
-    """On a busy machine the thread that reads comes later. Without the event, only silence would tell."""
+def test_a_report_that_finds_its_link_closed_puts_an_event(monkeypatch):
+    """On a busy machine the reading thread runs later. Without the event, only missing heartbeats would show it."""
     reads, asked = threading.Event(), threading.Event()
 
     def late(connection: socket.socket, said: bytes):

@@ -32,7 +32,7 @@ def close(folder: Path) -> None:
     folder.write_text("no folder")
 
 
-def test_open_folders_are_used_without_a_word(job: Job) -> None:
+def test_writable_folders_are_used_without_a_warning(job: Job) -> None:
     assert folders.settled(job, {}) == (job, [])
 
 

@@ -148,7 +148,7 @@ def test_an_awaited_process_is_checked_until_it_listens(start: Callable, monkeyp
     assert event(host, events.Listening, awaited=(server,)).name == "ps/0" and list(looks) == []
 
 
-def test_that_no_process_is_about_to_end_any_more_is_an_event_once(start: Callable, monkeypatch) -> None:
+def test_the_end_of_all_signs_of_dying_is_one_event(start: Callable, monkeypatch) -> None:
     host = start(script := spec("script", "exit 0"))
     outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
     monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))

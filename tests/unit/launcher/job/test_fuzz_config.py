@@ -1,7 +1,7 @@
-"""Test config files from nearly right to garbage: they soon end in a plan or in an error of one line.
+"""Test config files from nearly right to garbage: each soon gives a plan, or an error of one line.
 
-Real files in a folder. Each mode and each mistake has cases of its own, so that none is left out by chance. Hypothesis
-shrinks what fails to the smallest job that does.
+The files lie in a real folder. Each mode and each mistake has its own cases, so that chance leaves none out. Hypothesis
+shrinks a failing case to the smallest job that still fails.
 """
 
 import contextlib
@@ -270,7 +270,7 @@ def check_texts(plan: Plan) -> None:
 
 
 def check(base: Path, case: dict) -> Job | None:
-    """Check what comes of a case. Return the job if that is a plan, and not an error."""
+    """Check that a case gives a plan or a short error. Return its job, if it gives a plan."""
     try:
         job, plan = planned(base, case)
     except ConfigError as error:
@@ -295,7 +295,7 @@ patient = settings(print_blob=True, suppress_health_check=list(HealthCheck))
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("mode", MODES)
-def test_right_config_files_end_in_a_plan_or_in_one_line(tmp_path: Path, mode: str, times: int) -> None:
+def test_right_config_files_give_a_plan_or_an_error_of_one_line(tmp_path: Path, mode: str, times: int) -> None:
     modes = set()
 
     @settings(patient, max_examples=CASES[times]["right"])
@@ -311,7 +311,7 @@ def test_right_config_files_end_in_a_plan_or_in_one_line(tmp_path: Path, mode: s
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_wrong_config_files_end_in_a_plan_or_in_one_line(tmp_path: Path, mistake: str, times: int) -> None:
+def test_wrong_config_files_give_a_plan_or_an_error_of_one_line(tmp_path: Path, mistake: str, times: int) -> None:
     @settings(patient, max_examples=CASES[times]["wrong"])
     @given(wrong_ones(mistake))
     def end(case: dict) -> None:

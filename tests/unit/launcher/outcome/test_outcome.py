@@ -143,7 +143,7 @@ def test_a_folder_in_place_of_the_failure_file_hides_no_failure(tmp_path):
     assert (tmp_path / "failure-folder" / "trace.txt").read_text() == "mine"
 
 
-def test_a_failure_file_that_cannot_be_written_is_said_and_not_raised(tmp_path):
+def test_a_failure_file_that_cannot_be_written_is_reported_and_not_raised(tmp_path):
     (tmp_path / "output").write_text("a file where the folder should be")
     complaint = report.write_failure(tmp_path / "output" / "failure", failed(CAUSE))
     assert "cannot be written" in complaint and "ValueError: x" in complaint
@@ -158,5 +158,5 @@ def test_only_a_success_leaves_the_marker_of_success(tmp_path):
     assert (tmp_path / "success").read_bytes() == b""
 
 
-def test_a_marker_that_cannot_be_written_is_said_and_not_raised(tmp_path):
+def test_a_marker_that_cannot_be_written_is_reported_and_not_raised(tmp_path):
     assert "cannot be written" in report.write_success(tmp_path / "no folder" / "success", succeeded())

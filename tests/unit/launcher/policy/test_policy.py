@@ -66,7 +66,7 @@ def test_one_host_whose_script_runs(play, history, actions):
 
 
 @pytest.mark.parametrize("history, actions", UNPREPARED.values(), ids=UNPREPARED)
-def test_one_host_that_is_not_prepared(play, history, actions):
+def test_one_host_that_is_not_prepared_starts_no_script(play, history, actions):
     assert play(1, mode="single").through(history).since(0) == ["0.0 start prepare", *actions]
 
 

@@ -12,7 +12,7 @@ NO_ROUTE = "port 7979: No route to host"
 REFUSED = "port 7979: Connection refused"
 
 
-def test_what_was_sent_before_anybody_was_there_is_repeated(play):
+def test_a_follower_repeats_its_report_to_the_coordinator(play):
     assert [type(action) for action in play(3, 2).policy.repeat()] == [events.TellCoordinator]
 
 

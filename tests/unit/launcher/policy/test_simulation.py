@@ -555,7 +555,7 @@ def test_jobs_with_hosts_outside_that_serve_for_ever_succeed(base, mode):
 
 @by_mode
 def test_restarted_jobs_succeed(base, mode):
-    """If the failure allows it, and no other host fails. With mpi, the first that allows it is in 36."""
+    """The failure must allow a restart, and no other host may fail. With mpi, seed 36 is the first of these."""
     tried = [world for world in worlds(base, range(36, 60), mode=mode, fails=1, restarts=1) if world.tried_again]
     assert tried
     for world in tried:

@@ -78,7 +78,7 @@ def test_a_sample_becomes_rates_and_parts():
     assert (process["name"], process["role"], process["cpus"], process["memory"]) == ("rank 0", "rank", 0.5, 77)
 
 
-def test_progress_by_epochs_and_what_is_left():
+def test_epochs_show_the_progress_and_the_time_left():
     told = [
         ("metric", 100.0 + step, "rank 0", {"epoch": 1 + step // 10, "epochs": 4, "epoch_step": step % 10,
                                             "epoch_steps": 10, "step": step, "loss": 0.5})
@@ -110,7 +110,7 @@ def test_the_chief_stands_for_the_job():
     assert made.state(200.0)["progress"]["process"] == "chief/0"
 
 
-def test_the_last_lines_of_each_and_how_it_ended():
+def test_each_process_shows_its_last_lines_and_its_end():
     made = view(
         ("process", 101.0, "script", {"pid": 7, "role": "script"}),
         *(("lines", 102.0, "script", [f"line {number}"]) for number in range(LINES + 3)),
@@ -143,7 +143,7 @@ def test_what_is_no_number_is_json_that_browsers_read():
 # --- serve.py ---
 
 
-def test_the_page_and_the_state_and_that_somebody_looks(tmp_path):
+def test_page_and_state_are_served_and_the_visit_is_marked(tmp_path):
     browser = Client(application(tmp_path, Looks()))
     page = browser.get("/", base_url="http://localhost:8000")
     assert page.status_code == 200 and page.mimetype == "text/html" and b"<script>" in page.data
@@ -173,7 +173,7 @@ def test_only_names_of_this_machine_are_ours(host, ours):
     assert is_this_machine(host) is ours
 
 
-def test_the_end_waits_for_who_looks_and_for_nobody_else():
+def test_the_end_waits_only_if_a_page_is_open():
     looks = Looks()
     looks.wait_for_one(within=60)  # nobody has looked: at once
     looks.note()

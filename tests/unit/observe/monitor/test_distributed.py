@@ -343,7 +343,7 @@ def test_advice_names_the_line_of_the_script():
     assert "hvd.DistributedGradientTape" in advice_on(Mode.MPI, model_of({"trained_at": "train.py:9"}))
 
 
-def test_hosts_called_apart_are_cleared_if_they_train_together():
+def test_the_verdict_alone_is_withdrawn_if_the_hosts_train_together():
     """A job that was reported as training alone, as its first exchange came late, is cleared and does not end."""
     late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
     assert late.verdicts == ["NO", "yes"] and late.ended is None
@@ -416,7 +416,7 @@ def test_a_host_that_has_not_started_is_waited_for():
     assert job.go(1000, lambda _, now: [step(now), used()]).said == []
 
 
-def test_another_attempt_begins_anew():
+def test_another_attempt_resets_the_counts_of_steps_and_bytes():
     job = Job(seconds=48)
     for host in job.names:
         job.note(host, 50, "process", "worker", {"pid": 2})

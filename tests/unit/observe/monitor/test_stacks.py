@@ -112,7 +112,7 @@ def stands(stack: Stacks) -> tuple[Doing, str]:
 
 
 @pytest.mark.parametrize("what", STANDS)
-def test_what_a_process_does(stacks, what):
+def test_stacks_show_what_a_process_does(stacks, what):
     assert stands(stacks[what]) == STANDS[what]
 
 
@@ -126,7 +126,7 @@ def test_our_own_frames_are_not_shown():
 
 
 def test_stacks_are_readable(stacks):
-    """That a script has ended but for a thread, and which; and the stacks of a process."""
+    """They name the thread that a script waits for at its end; the text has the files of the frames."""
     place = stacks["has ended but for a thread"].place
     assert place.startswith("the end of the script, which waits for its thread uploader in program.py:")
     assert "program.py" in stacks["sleeps"].text

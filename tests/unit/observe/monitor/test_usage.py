@@ -122,7 +122,7 @@ def waits_in_open(pid: int) -> bool:
     return Path(f"/proc/{pid}/wchan").read_text() in ("wait_for_partner", "fifo_open")
 
 
-def test_a_pipe_is_looked_at_by_its_reader_and_never_by_us(tmp_path):
+def test_a_pipe_is_measured_through_its_reader_and_never_opened(tmp_path):
     fifo = tmp_path / "train_0"
     os.mkfifo(fifo)
     pipes = {"train": f"{tmp_path}/train_"}

@@ -198,7 +198,7 @@ class TestCommand:
             bill = data_of(tmp_path / "mine.html")["bill"]
             assert bill["price"] == price and bill["total"] == 66
 
-    def test_other_thresholds(self, command, tmp_path):
+    def test_the_job_or_the_command_may_set_thresholds(self, command, tmp_path):
         write(tmp_path / "record", trained(sample=ILL, rules="disk=0.01"))
         assert "disk" not in command(tmp_path / "record")[1]
         assert "warning: disk" in command(tmp_path / "record", "--rules", "disk=0.2,idle=off")[1]
