@@ -1,5 +1,6 @@
 """Check a request for what SageMaker's API would refuse: by botocore's model, and values that exclude each other."""
 
+import contextlib
 import functools
 import re
 from collections import Counter
@@ -14,7 +15,7 @@ from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.finding import Finding
 
 LONGEST_SECONDS = 28 * 86_400  # of a training job, as AWS's quotas have it
-IMAGE = re.compile(r"(?P<account>[^.]+)\.dkr\.(?:ecr\.)?(?P<region>[^.]+)\.amazonaws\.com(?:\.cn)?/")
+IMAGE = re.compile(r"(?P<account>[^.]+)\.dkr\.(?:ecr(?:-fips)?\.)?(?P<region>[^.]+)\.amazonaws\.com(?:\.cn)?/")
 REGION = re.compile(
     r"(af|ap|ca|cn|eu|il|me|mx|sa|us)(-gov|-iso[a-z]?)?-(central|(north|south)?(east|west)|north|south)-\d"
 )
@@ -31,15 +32,20 @@ def of_api(request: Request) -> Iterator[Finding]:
             yield finding("api/unchecked", request.at(), severity=Severity.NOTE, WHEEL=WHEEL)
     else:
         shape = _shape_of_a_request()
-        report = validate.ParamValidator().validate(request.body, shape) if request.text else None
-        for line in report.generate_report().splitlines() if report else ():
+        report = validate.ParamValidator().validate(request.body, shape)
+        for line in report.generate_report().splitlines() if request.text else ():
             word = re.search(r"(\w+)[^\w]*$", line.partition(",")[0])
             yield finding("api", request.at(word[1] if word else ""), found=line)
-        if not (report and report.has_errors()):
-            for key, found, instead in _against(shape, request.body, ""):
+        if report.has_errors():  # what has the wrong type is not looked at further
+            return
+        for key, found, instead in _against(shape, request.body, ""):
+            # A botocore that is older than an instance type does not know it.
+            severity = Severity.WARNING if key == "InstanceType" else None
+            yield finding("api", request.at(key), severity=severity, found=found, instead=instead)
+    for check in (_of_limits, _of_channels, _of_image):
+        with contextlib.suppress(AttributeError, TypeError, ValueError):  # without botocore, of wrong types
+            for key, found, instead in check(request):
                 yield finding("api", request.at(key), found=found, instead=instead)
-    for key, found, instead in (*_of_limits(request), *_of_channels(request), *_of_image(request)):
-        yield finding("api", request.at(key), found=found, instead=instead)
 
 
 @functools.cache  # reading the API's model takes a quarter of a second
@@ -56,6 +62,8 @@ Problem = tuple[str, str, str]
 
 def _against(shape: Any, value: Any, key: str) -> Iterator[Problem]:
     """Yield where a value is none of its shape's enumeration, or beyond its pattern, length or range."""
+    if value is None:
+        return
     match shape.type_name:
         case "structure":
             for name, inside in value.items():
@@ -172,7 +180,7 @@ def _of_image(request: Request) -> Iterator[Problem]:
         yield "TrainingImage", f"the image's registry is {registry}", "ACCOUNT.dkr.ecr.REGION.amazonaws.com"
     if found and not re.fullmatch(r"\d{12}", found["account"]):
         yield "TrainingImage", f"the image's account is {found['account']}, which has not twelve digits", "the account"
-    if found and ".dkr.ecr." not in registry:
+    if found and ".dkr.ecr" not in registry:
         yield (
             "TrainingImage",
             f"the image's registry is {registry}, without .ecr.",

@@ -61,8 +61,9 @@ def of_arguments(case: Case) -> Iterator[Finding]:
             yield finding(f"variable-missing/{name}", place, name=name)
     if case.job is not None:
         given = {f"SM_HP_{key.upper()}" for key in params.of_the_script(case.hyperparameters)}
-        for name, place in _needed(case.code, r"^SM_(?!CHANNEL_)\w+$"):
-            if name not in given and name not in _OF_V3 and (name.startswith("SM_HP_") or name not in VARIABLES):
+        for name, place in _needed(case.code, r"^SM_(?!CHANNEL_)\w+$", of="os.environ"):
+            is_set = name in {*given, *case.environment, *_OF_V3, *VARIABLES}
+            if not is_set and not case.code.mentions("except .*KeyError"):
                 near = did_you_mean(name, given if name.startswith("SM_HP_") else VARIABLES)
                 yield finding("variable-unknown", place, name=name, near=near)
 
@@ -99,7 +100,10 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
         for use in case.code.calls(".add_argument"):
             name, count = text_of(use.argument("", 0)), use.argument("nargs")
             needed = count is None or value_of(count) == "+" or type(value_of(count)) is int
-            if name and not name.startswith("-") and needed and not _of_another_command(use):
+            whole_call = isinstance(use.node, ast.Call) and all(each.arg for each in use.node.keywords)
+            own_words = strict.argument("args", 0) is not None or case.code.mentions(r"sys\.argv")
+            always = needed and whole_call and not own_words and not _of_another_command(use)
+            if name and not name.startswith("-") and always:
                 yield finding("argument-missing/positional", use.place, name=name)
     elif options and whole:
         for key in sorted(given.keys() - {"model_dir"}):
@@ -121,7 +125,12 @@ def _plain(name: str) -> str:
 def _unknown(place: Place, key: str, sent: str, options: list[Option]) -> Finding:
     near = get_close_matches(key, [name for option in options for name in option.keys], n=1)
     instead = f'hyperparameters={{"{near[0]}": ...}}, which the script has' if near else ""
-    return finding("argument-unknown", place, key=key, sent=sent, instead=instead)
+    return finding("argument-unknown", place, key=key, option=_sent(key), sent=sent, instead=instead)
+
+
+def _sent(key: str) -> str:
+    """Return the option as which a hyperparameter is sent."""
+    return f"--{key}" if len(key) > 1 else f"-{key}"
 
 
 def _is_of(option: Option, key: str) -> bool:
@@ -161,7 +170,7 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
 def _wanted(use: Use, value: str) -> str:
     """Return what an option accepts, if it refuses this value; "" if it may accept it."""
     kind, choices = use.argument("type"), use.argument("choices")
-    if re.match(r"-(?!\d|\.\d)\S", value):
+    if value.startswith("-") and len(value) > 1 and " " not in value and not re.fullmatch(r"-\d+|-\d*\.\d+", value):
         return "a value, and takes what begins with - for an option"
     if kind is not None and ast.unparse(kind) == "json.loads":
         try:
@@ -205,13 +214,14 @@ def _of_other_parsers(case: Case) -> Iterator[Finding]:
     code, given = case.code, sorted(params.of_the_script(case.hyperparameters))
     if given and (use := code.first("hydra.main")) and not code.mentions("SM_HPS|sys.argv|compose"):
         yield finding("argument-unknown/hydra", use.place, keys=", ".join(given))
+    lenient = code.mentions("ignore_unknown_options|known_only|argparse_flags|undefok")
     for parser, calls in {"click": ("click.option",), "absl": ("absl.flags.DEFINE_*", ".flags.DEFINE_*")}.items():
-        uses = list(code.calls(*calls))
-        words = {text_of(use.argument("name", 0)).lstrip("-") for use in uses}
-        names = words | {text_of(use.argument("", 1)).lstrip("-") for use in uses if parser == "click"} - {""}
+        uses = [use for use in code.calls(*calls) if isinstance(use.node, ast.Call)]
+        words = [texts_of(vars(use.node)["args"]) for use in uses]
+        names = {name.lstrip("-") for texts in words for text in texts for name in text.split("/")}
         for key in given:
-            if uses and "" not in words and key not in names and not code.has(".ignore_unknown_options"):
-                yield finding("argument-unknown/other", uses[0].place, key=key, parser=parser)
+            if uses and all(words) and key not in names and not lenient:
+                yield finding("argument-unknown/other", uses[0].place, option=_sent(key), key=key, parser=parser)
     fire = code.call("fire.Fire")
     component = fire.argument("component", 0) if fire else None
     target = component.id if isinstance(component, ast.Name) else ""
@@ -219,7 +229,7 @@ def _of_other_parsers(case: Case) -> Iterator[Finding]:
     if fire and own and not own.args.kwarg:
         for key in given:
             if key.replace("-", "_") not in parameters(own):
-                yield finding("argument-unknown/other", fire.place, key=key, parser="Fire")
+                yield finding("argument-unknown/other", fire.place, option=_sent(key), key=key, parser="Fire")
 
 
 def _of_channels(case: Case) -> Iterator[Finding]:
@@ -241,11 +251,16 @@ def _of_channels(case: Case) -> Iterator[Finding]:
             yield _absent(source.at(node), found[1], there)
 
 
-def _needed(code: UserProgram, names: str) -> Iterator[tuple[str, Place]]:
-    """Yield the environment variables with such names that the script reads, unless it handles their absence."""
+def _needed(code: UserProgram, names: str, of: str = "") -> Iterator[tuple[str, Place]]:
+    """Yield the environment variables with such names that the script reads, unless it handles their absence.
+
+    `of`: the mapping of which they have to be items.
+    """
     for source, node, found in code.strings(names):
         outer = source.parents.get(node)
         read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
+        if of and isinstance(outer, ast.Subscript) and source.dotted(outer.value) != of:
+            continue
         if read and not tried(source, node) and not set_or_asked(code, found[0]):
             yield found[0], source.at(node)
 

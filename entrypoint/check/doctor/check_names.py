@@ -1,6 +1,7 @@
 """Check names of TensorFlow, paths, notebook calls and hidden failures, and run the launcher's own check of scripts."""
 
 import ast
+import contextlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from entrypoint.usercode import tf1
 from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
 from entrypoint.usercode.guards import tried
 from entrypoint.usercode.reader import MOST_FILES, UserProgram
-from entrypoint.usercode.source import Place, SourceFile, UseKind, calls_in, matches, plain_text, value_of
+from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, matches, plain_text, value_of
 from entrypoint.usercode.unsupported import doubts
 from entrypoint.usercode.words import flags
 
@@ -50,25 +51,41 @@ def _of_gone(case: Case) -> Iterator[Finding]:
     for row in read_table("gone")["names"]:
         if row.get("keras", "any") not in ("any", "3" if keras_3 else "2"):
             continue
-        kind = UseKind.IMPORT if row.get("imported") else UseKind.CALL if "argument" in row else None
+        is_call = "argument" in row or row.get("called")
+        kind = UseKind.IMPORT if row.get("imported") else UseKind.CALL if is_call else None
         for use in case.code.uses(*row["names"], kind=kind):
             has = "argument" not in row or use.argument(row["argument"]) is not None
-            if has and not tried(use.source, use.node) and not _is_asked_first(use.source, use.place.line):
+            if has and not _is_prepared(case.code, use):
                 severity = Severity.WARNING if row.get("only_warns") else Severity.ERROR
                 words = {"written": use.written, "gone": row["gone"], "new": row["new"]}
                 yield finding("name-gone", use.place, severity=severity, **words)
                 break
 
 
+def _is_prepared(code: UserProgram, use: Use) -> bool:
+    """Return whether a script checks for a name, sets it, or has one of its own."""
+    source, last = use.source, use.name.rpartition(".")[2]
+    sets = any(name.rpartition(".")[2] == last for name in source.assignments)
+    defines = any(getattr(node, "name", "") == last for _, node in code.nodes(ast.AST))
+    guarded = any(each.here == last and next(source.guards(each.node), None) for each in source.imports)
+    asks = code.mentions(rf"hasattr\([\w.]+, ['\"]{re.escape(last)}")
+    return sets or defines or guarded or asks or tried(source, use.node) or _is_asked_first(source, use.place.line)
+
+
 def _of_pointers(case: Case) -> Iterator[Finding]:
-    folder = case.code.folder
-    for path in sorted(folder.iterdir())[:MOST_FILES] if folder.is_dir() and case.job else ():
-        if path.is_file() and path.stat().st_size < 1000 and path.read_bytes().startswith(_OF_LFS):
-            yield finding("pointer-left", Place(file=str(path), line=1), name=path.name)
-    modules = folder / ".gitmodules"
-    for name in re.findall(r"^\s*path\s*=\s*(.+?)\s*$", plain_text(modules), re.M) if modules.is_file() else ():
-        if not any(folder.joinpath(name).glob("*")):
-            yield finding("pointer-left/submodule", Place(file=str(modules)), name=name)
+    folder, named = case.code.folder, [source.text for source in case.code.sources]
+    if case.job is None:
+        return
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.iterdir())[:MOST_FILES]:
+            if path.is_file() and path.stat().st_size < 1000 and path.read_bytes().startswith(_OF_LFS):
+                severity = Severity.ERROR if any(path.name in text for text in named) else Severity.WARNING
+                yield finding("pointer-left", Place(file=str(path), line=1), severity=severity, name=path.name)
+        modules = folder / ".gitmodules"
+        for name in re.findall(r"^\s*path\s*=\s*(.+?)\s*$", plain_text(modules), re.M) if modules.is_file() else ():
+            if not any(folder.joinpath(name).glob("*")):
+                severity = Severity.ERROR if any(name in text for text in named) else Severity.WARNING
+                yield finding("pointer-left/submodule", Place(file=str(modules)), severity=severity, name=name)
 
 
 def _of_paths(case: Case) -> Iterator[Finding]:

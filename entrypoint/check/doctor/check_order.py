@@ -38,28 +38,43 @@ def of_order(case: Case) -> Iterator[Finding]:
             if early := _computed_before(use):
                 yield finding("before-strategy", use.place, strategy=use.name.rpartition(".")[2], early=early.written)
     for mode, patterns in _OF_ALL.items():
-        if case.together(mode) and case.job:
-            for use in case.code.calls(*patterns):
-                if _is_of_first(use):
-                    yield finding("one-process-alone", use.place, written=use.written)
+        uses = list(case.code.calls(*patterns)) if case.together(mode) and case.job else []
+        for use in uses:
+            # Where another process makes such a call, too, elsewhere, the two may meet.
+            last = use.name.rpartition(".")[2]
+            meets = any(each.name.endswith(f".{last}") and not _is_of_first(each) for each in uses)
+            if _is_of_first(use) and not meets and (mode is Mode.MPI or _is_in_scope(use)):
+                yield finding("one-process-alone", use.place, written=use.written)
+
+
+def _is_in_scope(use: Use) -> bool:
+    """Return whether a method is one of an object that is made in the scope of a strategy."""
+    made = use.node.func.value if isinstance(use.node, ast.Call) and isinstance(use.node.func, ast.Attribute) else None
+    if not isinstance(made, ast.Name):
+        return False
+    around = (outer for each in use.source.assigned(made) for outer in use.source.around(each.node))
+    blocks = (outer for outer in around if isinstance(outer, ast.With))
+    return any(".scope()" in ast.unparse(item.context_expr) for block in blocks for item in block.items)
 
 
 def _never_run(case: Case) -> Iterator[Finding]:
     """Yield a guard that never holds, and a program that only defines functions."""
     source = case.code.main
+    if case.job is None:
+        return
     for node in source.tree.body:
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and "__name__" in ast.unparse(node.test):
-            asked = value_of(node.test.comparators[0])
-            if isinstance(asked, str) and asked != "__main__" and isinstance(node.test.ops[0], ast.Eq):
-                yield finding("main-never-runs/guard", source.at(node), asked=repr(asked))
-    assigns = ast.Assign | ast.AnnAssign
-    defines = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom | assigns
+        match node:
+            case ast.If(test=ast.Compare(left=ast.Name("__name__"), ops=[ast.Eq()], comparators=[ast.Constant(asked)])):
+                if asked not in ("__main__", "__mp_main__"):
+                    yield finding("main-never-runs/guard", source.at(node), asked=repr(asked))
+    defines = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
     body = [node for node in source.tree.body if not (isinstance(node, ast.Expr) and value_of(node.value) is not None)]
     functions = [node for node in body if isinstance(node, ast.FunctionDef)]
-    runs = [node for node in body if not isinstance(node, defines)]
-    calls = any(isinstance(node, assigns) and any(calls_in(node)) for node in body)
+    runs = [node for node in body if not isinstance(node, defines | ast.Assign | ast.AnnAssign)]
+    calls = any(any(calls_in(node)) for node in body if isinstance(node, ast.Assign | ast.AnnAssign | ast.ClassDef))
     decorated = any(node.decorator_list for node in functions)
-    if functions and not (runs or calls or decorated):
+    own = len(case.code.sources) > 1  # modules of the user's, which may do the work when they are imported
+    if functions and not (runs or calls or decorated or own):
         yield finding("main-never-runs", source.at(functions[-1]), name=functions[-1].name)
 
 
@@ -72,6 +87,8 @@ def _computed_before(use: Use) -> Use | None:
         if each.place.line >= use.place.line or not isinstance(each.node, ast.Call):
             continue
         within = source.function_of(each.node)
+        if any(isinstance(outer, ast.Lambda) for outer in source.around(each.node)):
+            continue
         if within in (None, function) and not next(source.guards(each.node), None):
             own = next(
                 (node for node in source.tree.body if isinstance(node, ast.FunctionDef) and node.name == each.name),
@@ -84,7 +101,9 @@ def _computed_before(use: Use) -> Use | None:
 
 def _computes(source: SourceFile, function: ast.FunctionDef) -> bool:
     is_graph = any("function" in ast.unparse(each) for each in function.decorator_list)
-    return not is_graph and any(matches(source.dotted(call.func), _COMPUTES) for call in calls_in(function))
+    calls = [call for call in calls_in(function) if source.function_of(call) is function]
+    later = [call for call in calls if any(isinstance(outer, ast.Lambda) for outer in source.around(call))]
+    return not is_graph and any(matches(source.dotted(call.func), _COMPUTES) for call in calls if call not in later)
 
 
 def _is_of_first(use: Use) -> bool:

@@ -7,7 +7,7 @@ from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.check_api import of_api
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
-from entrypoint.check.doctor.request import Request
+from entrypoint.check.doctor.request import Request, mappings
 from entrypoint.check.doctor.rulebook import finding, variant
 from entrypoint.check.doctor.subject import AWS_IMAGE, tensorflow_of
 from entrypoint.check.finding import Finding
@@ -153,7 +153,9 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
     if request.body.get("EnableManagedSpotTraining") and not request.body.get("CheckpointConfig"):
         yield finding("no-checkpoint-config", request.at("EnableManagedSpotTraining"))
     prefixed = described.job is None or described.job.settings.log_prefix is not LogPrefix.OFF
-    for each in request.algorithm.get("MetricDefinitions") or []:
+    for each in mappings(request.algorithm.get("MetricDefinitions")):
+        if not isinstance(each.get("Regex"), str):
+            continue
         regex = str(each.get("Regex"))
         if (regex.startswith("^") and prefixed) or "<stdout>" in regex or "<stderr>" in regex:
             without = re.sub(r"^\^|(\[1,[^<]*\])?<std(out|err)>:?", "", regex)
@@ -163,6 +165,7 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
             name = str(each.get("Name"))
             yield finding("metric-unread", request.at(name), name=name, regex=repr(regex), wrong=wrong)
     profiler = request.body.get("ProfilerConfig") or {"DisableProfiler": True}
+    profiler = profiler if isinstance(profiler, dict) else {"DisableProfiler": True}
     profiles = not profiler.get("DisableProfiler") and request.body.get("ProfilerRuleConfigurations")
     if request.body.get("DebugHookConfig") or profiles:
         yield finding("debugger", request.at("DebugHookConfig"))

@@ -34,6 +34,16 @@ class Launch:
     uploads: Mapping[str, str] = field(default_factory=dict)  # v3: the files of channel sm_drivers
 
 
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a value of a request, or nothing if it has the wrong type, which the check against the API reports."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the structures of a list, without what is none."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """Hold a request in boto3's spelling, and its origin."""
@@ -47,15 +57,15 @@ class Request:
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        return dict(self.body.get("HyperParameters") or {})
+        return dict(_mapping(self.body.get("HyperParameters")))
 
     @property
     def environment(self) -> dict[str, str]:
-        return {key: str(value) for key, value in (self.body.get("Environment") or {}).items()}
+        return {key: str(value) for key, value in _mapping(self.body.get("Environment")).items()}
 
     @property
     def algorithm(self) -> Mapping[str, Any]:
-        return self.body.get("AlgorithmSpecification") or {}
+        return _mapping(self.body.get("AlgorithmSpecification"))
 
     @property
     def image(self) -> str:
@@ -63,17 +73,18 @@ class Request:
 
     @property
     def channels(self) -> dict[str, Mapping[str, Any]]:
-        return {str(each.get("ChannelName")): each for each in self.body.get("InputDataConfig") or []}
+        return {str(each.get("ChannelName")): each for each in mappings(self.body.get("InputDataConfig"))}
 
     @property
     def groups(self) -> list[Mapping[str, Any]]:
         """Return the instance groups; one group if the request has only an instance type and a count."""
-        asked = self.body.get("ResourceConfig") or {}
-        return list(asked.get("InstanceGroups") or []) or [{"InstanceGroupName": "homogeneousCluster", **asked}]
+        asked = _mapping(self.body.get("ResourceConfig"))
+        return mappings(asked.get("InstanceGroups")) or [{"InstanceGroupName": "homogeneousCluster", **asked}]
 
     @property
     def hosts(self) -> int:
-        return sum(int(group.get("InstanceCount") or 1) for group in self.groups)
+        counts = (group.get("InstanceCount") for group in self.groups)
+        return sum(count if type(count) is int and count > 0 else 1 for count in counts)
 
     @property
     def gpus(self) -> int:
@@ -82,7 +93,7 @@ class Request:
 
     def at(self, word: str = "") -> Place:
         """Return the place of a word of the request: its line in a JSON file, else the line of the launch."""
-        found = re.search(rf'"{re.escape(word)}"', self.text) if word and self.text else None
+        found = re.search(rf'"{re.escape(str(word))}"', self.text) if word and self.text else None
         line = self.text.count("\n", 0, found.start()) + 1 if found else self.line
         return Place(file=self.file, line=line)
 

@@ -87,6 +87,22 @@ class View:
 
 
 @dataclass
+class Curve:
+    """Hold a value's course as [time, value]. Whenever there are too many points, every second one goes."""
+
+    points: list[tuple[float, float]] = field(default_factory=list)
+    every: int = 1  # of so many values one is kept
+    seen: int = 0
+
+    def add(self, at: float, value: float) -> None:
+        self.seen += 1
+        if self.seen % self.every == 0:
+            self.points.append((round(at, 1), value))
+        if len(self.points) > CURVE:
+            self.points, self.every = self.points[1::2], 2 * self.every
+
+
+@dataclass
 class _Process:
     name: str
     role: str = ""
@@ -99,17 +115,15 @@ class _Process:
     began: tuple[float, float] | None = None  # (time, part done) at its first report
     reported_at: float = 0.0
     steps: deque[tuple[float, float]] = field(default_factory=deque)
-    curve: list[tuple[float, float]] = field(default_factory=list)  # (time, loss)
+    curve: Curve = field(default_factory=Curve)
 
     def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
         for name, value in found.items():
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics[name] = value
         self.reported_at = at
-        if (loss := found.get(self.loss, math.nan)) and math.isfinite(loss):
-            self.curve.append((round(at, 1), loss))
-            if len(self.curve) > CURVE:
-                self.curve = self.curve[::2]
+        if math.isfinite(loss := found.get(self.loss, math.nan)):
+            self.curve.add(at, loss)
         if "step" in found:
             if self.steps and found["step"] < self.steps[-1][1]:  # the script started again
                 self.steps.clear()
@@ -122,8 +136,9 @@ class _Process:
 
     @property
     def loss(self) -> str:
-        """Return the name of the metric whose curve is kept: the first that is a loss, "" if none is."""
-        return next((name for name in self.metrics if name.endswith("loss") and not name.startswith("val")), "")
+        """Return the name of the metric whose curve is kept: `loss`, else the first that ends so, or ""."""
+        names = [name for name in self.metrics if name.endswith("loss") and not name.startswith("val")]
+        return min(names, key=lambda name: name != "loss", default="")
 
     @property
     def rate(self) -> float | None:
@@ -232,7 +247,7 @@ def _progress(hosts: list[_Host]) -> dict[str, Any]:
         "left": None if process.left is None else round(process.left, 1),
         **{name: process.metrics[name] for name in ("epoch", "epochs", "step") if name in process.metrics},
         "metrics": _plain(process.metrics),
-        "curve": {"name": process.loss, "points": process.curve},
+        "curve": {"name": process.loss, "points": process.curve.points},
     }
 
 

@@ -198,12 +198,17 @@ def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str
                 "host": index[host.name],
                 "process": process.name,
                 "values": _words(process.metrics[name].in_pieces(job.width, count), 6),
-                "steps": _words(process.steps.in_pieces(job.width, count), 9) if len(process.steps) > 1 else None,
+                "steps": _steps(job, process, count) if at == 0 else None,
             }
-            for host, process in reporters[name][:MOST_LINES]
+            for at, (host, process) in enumerate(reporters[name][:MOST_LINES])
         ]
         found.append({"name": name, "processes": len(reporters[name]), "lines": shown})
     return found
+
+
+def _steps(job: JobRecord, process: ProcessFigures, count: int) -> str | None:
+    """Return the step at the end of each piece of time; None of a process that reports none."""
+    return _words(process.steps.in_pieces(job.width, count), 9) if len(process.steps) > 1 else None
 
 
 def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:

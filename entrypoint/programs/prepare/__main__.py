@@ -70,7 +70,7 @@ def main() -> int:
         print(lacking, flush=True)
         return CONFIG_ERROR
     here, other_mode = installed(), ""
-    fingerprints |= software(here, before)
+    fingerprints |= software(here, before) | (sets_of(here) if several else {})
     given = (task["resource_config"].get("current_instance_type"), task["of_frameworks"].get("sagemaker_instance_type"))
     instance_type = next((str(each) for each in given if each), "")
     gpus = int(env["SM_NUM_GPUS"])
@@ -153,7 +153,7 @@ def fingerprints_of(code: Path) -> dict[str, str]:
 
 
 def software(here: Mapping[str, Installed], before: Mapping[str, Installed]) -> dict[str, str]:
-    """Return versions of what a job consists of: Python, the packages that matter most, and the rest as one digest.
+    """Return versions of what a job consists of: Python, and the packages that matter most.
 
     What requirements have installed is named in lines; `before` is what was there.
     """
@@ -161,7 +161,13 @@ def software(here: Mapping[str, Installed], before: Mapping[str, Installed]) -> 
     found = {"Python": sys.version.split()[0]}
     found |= {name: there.get(name, "") for name in NAMED}
     found["installed by requirements"] = "\n".join(sorted(f"{name} {there[name]}" for name in changed(before, here)))
-    found["the set of Python packages"] = digest(json.dumps(sorted(there.items())))
+    return found
+
+
+def sets_of(here: Mapping[str, Installed]) -> dict[str, str]:
+    """Return digests of all packages, which must be the same on all hosts."""
+    versions = sorted((name, each.version) for name, each in here.items())
+    found = {"the set of Python packages": digest(json.dumps(versions))}
     with contextlib.suppress(OSError):
         found["the set of Debian packages"] = digest(Path("/var/lib/dpkg/status").read_bytes())
     return found

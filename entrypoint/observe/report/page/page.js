@@ -280,7 +280,7 @@
   }
   /** The [piece of time, step] of a line's values, if its steps rise from one to the next; null if they do not. */
   function rising(line) {
-    const found = line.steps ? line.values.map((value, piece) => [piece, line.steps[piece], value]).filter(([, step, value]) => step !== null && value !== null) : [];
+    const found = line.steps && line.values ? line.values.map((value, piece) => [piece, line.steps[piece], value]).filter(([, step, value]) => step !== null && value !== null) : [];
     return found.length > 1 && found.every(([, step], number) => !number || step > found[number - 1][1]) ? found : null;
   }
   /** The places of figures and of plots in a section; empty ones take no room. */
