@@ -77,12 +77,12 @@ ValueError: bad batch 7
     [RAISED.replace("\n", "\r\n"), RAISED.replace("ValueError", "\x1b[1;35mValueError\x1b[0m")],
     ids=["carriage returns", "colours"],
 )
-def test_line_ends_and_colours_are_left_out(text):
+def test_explanation_ignores_carriage_returns_and_colours(text):
     found = explain(BAD, text)
     assert found.error == BATCH and "line 7" in found.details and found.confidence is STRONG
 
 
-def test_runner_of_mpi_programs_is_left_out_of_the_details():
+def test_details_omit_frames_of_the_mpi4py_runner():
     runner = (
         '  File "<frozen runpy>", line 198, in _run_module_as_main\n'
         '  File "/opt/venv/lib/python3.11/site-packages/mpi4py/run.py", line 53, in run_command_line\n'
@@ -92,14 +92,14 @@ def test_runner_of_mpi_programs_is_left_out_of_the_details():
     assert explain(BAD, text) == explain(BAD, RAISED)
 
 
-def test_details_of_a_long_message_are_its_traceback_beginning_and_end():
+def test_details_of_long_message_have_traceback_beginning_and_end():
     text = RECORDED["a message of 300 lines"].output
     details = explain(BAD, text).details
     assert details.splitlines()[:3] == text.splitlines()[1:4]
     assert details.endswith("}) with an unsupported type (X)") and len(details.splitlines()) < 15
 
 
-def test_stacks_of_many_threads_do_not_hide_the_line_before_them():
+def test_line_before_stacks_of_many_threads_is_the_error():
     stacks = 'Thread 0x1 (most recent call first):\n  File "a.py", line 3 in f\n\n' * 60
     assert explain(BAD, kept(f"Timeout (0:10:00)!\n{stacks}")).error == "Timeout (0:10:00)!"
 
@@ -139,7 +139,7 @@ def test_lines_printed_at_exit_are_not_the_reason(exit, after):
 
 
 @pytest.mark.parametrize("after", ["wandb", "MLflow"])
-def test_last_words_of_trackers_are_no_reason(after):
+def test_closing_lines_of_trackers_are_not_the_reason(after):
     bye = AFTERWARDS[after]
     assert explain(BAD, CAUGHT + bye).error == BATCH
     assert explain(BAD, f"no channel: train\n{bye}").error == "no channel: train"
@@ -151,7 +151,7 @@ def test_last_words_of_trackers_are_no_reason(after):
     assert found and found.error == BATCH
 
 
-def test_a_long_goodbye_does_not_hide_which_memory_is_exhausted():
+def test_exhausted_memory_is_named_despite_later_tracker_lines():
     ending = RECORDED["TensorFlow, memory of a GPU"]
     assert explain(BAD, kept(ending.output + 9 * WANDB)).error == ending.wanted
 
@@ -182,7 +182,7 @@ CHILDREN = {
 
 
 @pytest.mark.parametrize("text", CHILDREN)
-def test_loss_of_a_child_is_recognised(text):
+def test_loss_of_a_child_process_is_recognised(text):
     """Then the kernel is asked whether memory ran out: its counter is of the whole host."""
     assert lost_child(text) == CHILDREN[text]
 
@@ -235,7 +235,7 @@ def test_symptom_is_recognised(name):
         ("", "no such channel: train"), ("", "epoch 3: connections 4, peers 7"),
     ],
 )  # fmt: skip
-def test_first_failure_is_no_symptom(name, message):
+def test_original_failure_is_not_taken_for_a_symptom(name, message):
     assert not reads_like_symptom(name, message)
 
 
@@ -243,7 +243,7 @@ def test_first_failure_is_no_symptom(name, message):
 
 
 @given(st.text(), st.integers(0, 255), st.sampled_from([None, 1, 2, 6, 9, 11, 13, 15, 64]))
-def test_any_output_is_explained(text, code, number):
+def test_explanation_of_any_output_is_bounded(text, code, number):
     error, details, _ = explain(Exit(code=code, signal=number), text)
     assert len(error) <= 400 and len(error.splitlines()) <= 1
     assert len(details) <= 2000
@@ -319,7 +319,7 @@ LONG = [
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("text", LONG)
-def test_time_to_read_long_output_does_not_grow_faster(text):
+def test_time_to_read_output_grows_no_faster_than_output(text):
     """Running processes are checked ten times a second; patterns that look back or on from everywhere take seconds."""
 
     def read(size: int) -> None:
@@ -332,7 +332,7 @@ def test_time_to_read_long_output_does_not_grow_faster(text):
     grows_no_faster_than_its_input(read, 8_000)
 
 
-def test_words_of_the_failure_file_come_first():
+def test_text_of_the_failure_file_is_the_error():
     """SageMaker shows the user's words for that host, so the other hosts report the same."""
     told = explain(Exit(code=255), LAST_WORDS, "training failed: row 7 is bad\nlook at the data\n")
     assert told == ("training failed: row 7 is bad", "look at the data", Confidence.HIGH)
@@ -349,11 +349,11 @@ def test_words_of_the_failure_file_come_first():
         ("it failed", "", Confidence.HIGH),
     ],
 )
-def test_symptom_stays_one_when_the_program_wrote_the_failure_file(wrote, output, confidence):
+def test_symptom_stays_a_symptom_despite_failure_file(wrote, output, confidence):
     assert explain(Exit(code=1), output, wrote).confidence is confidence
 
 
-def test_arguments_of_a_refused_command_line_are_shown_whole_or_not_at_all():
+def test_refused_arguments_are_shown_whole_or_not_at_all():
     """Half of a secret would not be masked."""
     refusal = "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --rate 0.1\n"
     given = ["--rate", "0.1", "--config", '{"password": "' + "hunter2" * 20 + '"}', "--epochs", "3"]

@@ -136,7 +136,7 @@ def seen(request, bases, ours):
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_environment_and_arguments_equal_the_librarys(name, seen):
+def test_environment_and_arguments_equal_those_of_sagemaker_training(name, seen):
     theirs, mine = seen.theirs(name), seen.mine(name)
     assert of_sagemaker(mine["env"]) == theirs["env"]
     assert mine["args"] == theirs["args"]
@@ -299,11 +299,11 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-def test_difference_is_as_the_page_says(name, seen):
+def test_documented_difference_exists(name, seen):
     DIFFERENCES[name](seen)
 
 
-def test_page_lists_these_differences_and_no_other():
+def test_page_lists_exactly_the_tested_differences():
     of_jobs = PAGE.read_text().partition("\n## What AWS's images have")[0]
     rows = re.findall(r"^\| ([^|]+?) \|", of_jobs, re.MULTILINE)[1:]
     assert [row for row in rows if not row.startswith("--")] == list(DIFFERENCES)

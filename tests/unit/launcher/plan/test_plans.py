@@ -47,7 +47,7 @@ def normalised(text: str, base: Path) -> str:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_plan_of_a_scenario_is_as_recorded(scenario, tmp_path, request):
+def test_plan_of_a_scenario_equals_the_recorded_plan(scenario, tmp_path, request):
     text = normalised(render(plan_in(CONFIGS / scenario, tmp_path)), tmp_path)
     expected = CONFIGS / scenario / "plan.txt"
     if request.config.getoption("--refresh"):
@@ -69,7 +69,7 @@ def test_ipv6_address_of_jaxs_coordinator_stands_in_brackets(tmp_path):
     assert (env["ENTRYPOINT_ADDRESS"], other["ENTRYPOINT_ADDRESS"]) == ("fd00::1", "fd00::2")
 
 
-def test_plan_of_a_thousand_hosts_does_not_take_long(tmp_path):
+def test_plan_of_1000_hosts_takes_under_30_seconds(tmp_path):
     began = time.process_time()
     plan = plan_of(tmp_path, [f"algo-{number}" for number in range(1000)], mode="ps")
     assert len(plan.on("algo-7")) == 3

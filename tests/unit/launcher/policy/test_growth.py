@@ -92,7 +92,7 @@ class Coordinator:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_cost_of_a_report_does_not_grow_with_the_hosts(tmp_path, mode):
+def test_cost_of_a_report_is_independent_of_number_of_hosts(tmp_path, mode):
     """Each report comes alone here, which is the worst case."""
     spent = []
     for hosts in (FEW, MANY):
@@ -110,7 +110,7 @@ def test_the_cost_of_a_report_does_not_grow_with_the_hosts(tmp_path, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_cost_of_a_report_during_a_probe_does_not_grow_with_the_hosts(tmp_path, mode):
+def test_cost_of_a_report_during_probe_is_independent_of_hosts(tmp_path, mode):
     """All hosts have reported, and none was reached yet."""
     spent = []
     for hosts in (FEW, 4 * MANY):
@@ -123,7 +123,7 @@ def test_the_cost_of_a_report_during_a_probe_does_not_grow_with_the_hosts(tmp_pa
     assert many < 1.6 * few, (few, many)
 
 
-def test_heartbeats_are_noted_without_any_other_work(tmp_path, monkeypatch):
+def test_heartbeats_update_last_contact_without_other_work(tmp_path, monkeypatch):
     job = Coordinator(tmp_path, FEW, "mwms")
     job.meet()
     looked = Counter()
@@ -137,7 +137,7 @@ def test_heartbeats_are_noted_without_any_other_work(tmp_path, monkeypatch):
     assert looked["once"] == FEW - 1
 
 
-def test_reports_that_come_together_are_handled_together(tmp_path):
+def test_reports_that_arrive_together_are_handled_together(tmp_path):
     """The job ends as it does when they come one by one."""
     alone, together = Coordinator(tmp_path, FEW, "mpi"), Coordinator(tmp_path, FEW, "mpi", swarm=FEW)
     for job in (alone, together):
@@ -162,20 +162,20 @@ class Counted(World):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_number_of_news_does_not_grow_with_the_hosts(tmp_path, mode):
+def test_number_of_news_is_independent_of_number_of_hosts(tmp_path, mode):
     """News go to every host, so there must not be news of every host."""
     few, many = (Counted(Story(hosts=hosts, mode=mode), tmp_path).run().count for hosts in (10, 40))
     assert many["TellFollowers"] <= few["TellFollowers"] + 3, (few, many)
     assert many["TellCoordinator"] < 1.5 * 4 * few["TellCoordinator"], (few, many)
 
 
-def test_each_host_of_a_usual_job_meets_all_others():
+def test_each_host_of_a_small_job_probes_all_others():
     hosts = names(ALL_MEET)
     assert all(sorted([*meets(hosts, host), host]) == sorted(hosts) for host in hosts)
 
 
 @pytest.mark.parametrize("count", [ALL_MEET + 1, 100, 1000])
-def test_hosts_of_a_large_job_are_met_from_near_and_far(count):
+def test_two_hosts_probe_each_follower_of_a_large_job(count):
     hosts = names(count)
     met = {host: meets(hosts, host) for host in hosts}
     assert met[hosts[0]] == hosts[1:]

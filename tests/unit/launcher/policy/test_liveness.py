@@ -76,7 +76,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("start, history, verdict", VERDICTS.values(), ids=VERDICTS)
-def test_which_host_is_lost(play, start, history, verdict):
+def test_history_of_contacts_determines_the_lost_host(play, start, history, verdict):
     p = start(play).through(history)
     assert matches(p.verdict, verdict), p.verdict
 
@@ -159,11 +159,11 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_what_follows_when_a_host_is_lost_or_seems_to_be(play, start, history):
+def test_loss_or_silence_of_a_host_causes_wanted_actions(play, start, history):
     start(play).through(history)
 
 
-def test_a_host_that_takes_a_connection_while_it_is_killed_is_checked_again(play):
+def test_host_that_still_accepts_connections_is_checked_again(play):
     p = running(play).at(2.7, link_ended(2))  # its kernel still takes the connection of the first check
     assert p.knocked == ["algo-2"]
     p.through([(3.5, reported(3)), (5.5, reported(3))])
@@ -175,6 +175,6 @@ def test_a_host_that_takes_a_connection_while_it_is_killed_is_checked_again(play
     assert len(p.knocked) == asked
 
 
-def test_a_host_that_reports_again_is_not_checked_any_more(play):
+def test_new_report_of_a_host_ends_its_check(play):
     p = running(play).through([(2.7, link_ended(2)), (2.8, *HEARD), (4.8, *HEARD)])
     assert p.knocked == ["algo-2"] and p.outcome is None

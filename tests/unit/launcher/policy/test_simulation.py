@@ -539,14 +539,14 @@ by_mode = pytest.mark.parametrize("mode", MODES)
 
 @by_mode
 @pytest.mark.parametrize("hosts", [1, 2, 5])
-def test_undisturbed_jobs_succeed_and_end_together(base, mode, hosts):
+def test_hosts_of_undisturbed_job_succeed_and_end_together(base, mode, hosts):
     for world in worlds(base, range(2), hosts=hosts, mode=mode, per_host=2):
         ends = [host.ended_at for host in world.hosts.values()]
         assert max(ends) - min(ends) < 3
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-def test_jobs_with_hosts_outside_that_serve_for_ever_succeed(base, mode):
+def test_job_succeeds_despite_endless_scripts_outside_the_distribution(base, mode):
     for world in worlds(base, range(2), hosts=4, mode=mode, outside=2):
         assert world.first == "algo-3"
         stopped = [str(host.policy.facts.own.ended.get("script")) for host in world.hosts.values()]
@@ -554,7 +554,7 @@ def test_jobs_with_hosts_outside_that_serve_for_ever_succeed(base, mode):
 
 
 @by_mode
-def test_restarted_jobs_succeed(base, mode):
+def test_restarted_job_succeeds(base, mode):
     """The failure must allow a restart, and no other host may fail. With mpi, seed 36 is the first of these."""
     tried = [world for world in worlds(base, range(36, 60), mode=mode, fails=1, restarts=1) if world.tried_again]
     assert tried
@@ -565,7 +565,7 @@ def test_restarted_jobs_succeed(base, mode):
 
 @by_mode
 @pytest.mark.parametrize("stop", ["all", "one"])
-def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
+def test_stopped_job_that_saves_ends_with_0(base, mode, stop):
     """Unless the stop comes before the scripts run; then there was nothing to save, and it is no success."""
     for world in worlds(base, range(5), mode=mode, stop=stop):
         workers = [spec for spec in world.plan.processes if spec.decides or spec.duty is Duty.RANK]
@@ -575,27 +575,27 @@ def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
 
 @by_mode
 @pytest.mark.parametrize("stop", ["all", "one"])
-def test_a_stop_after_a_known_failure_does_not_hide_it(base, mode, stop):
+def test_stop_does_not_hide_a_known_failure(base, mode, stop):
     """As `check` shows."""
     found = worlds(base, range(16), mode=mode, stop=stop, crosses=True, fails=1, slow=lambda seed: seed % 2 * 0.4)
     assert [world for world in found if world.known_at is not None]
 
 
 @by_mode
-def test_processes_that_survive_sigkill_hold_up_no_host(base, mode):
+def test_processes_that_survive_sigkill_delay_no_host(base, mode):
     """After a failure, at a stop, and between attempts."""
     stop, restarts = (lambda seed: ["", "all"][seed % 2]), (lambda seed: [0, 2][seed // 2 % 2])
     assert list(worlds(base, range(8), mode=mode, stop=stop, restarts=restarts, fails=1, stays=2))
 
 
-def test_a_process_that_survives_outside_the_distribution_holds_up_no_stop(base):
+def test_surviving_process_outside_the_distribution_delays_no_stop(base):
     (world,) = worlds(base, [321071], outside=2, loss=0.1, stop="all", stays=2, scripts="ignores")
     assert any(host.policy.facts.own.stuck for host in world.hosts.values() if host.policy), "the seed says so"
 
 
 @by_mode
 @pytest.mark.parametrize("stop", ["", "all"])
-def test_a_host_whose_output_nobody_reads_changes_no_outcome(base, mode, stop):
+def test_unread_output_of_a_host_changes_no_outcome(base, mode, stop):
     """Its programs wait until somebody reads, or until they are terminated; how the job ends does not depend on it."""
     fails, unread = (lambda seed: seed % 2), (lambda seed: 1 + seed % 3)
     for world in worlds(base, range(9), mode=mode, stop=stop, fails=fails, unread=unread):
@@ -608,7 +608,7 @@ def test_a_host_whose_output_nobody_reads_changes_no_outcome(base, mode, stop):
 
 @by_mode
 @pytest.mark.parametrize("hang_up", [False, True])
-def test_a_host_whose_name_vanishes_is_not_lost(base, mode, hang_up):
+def test_host_with_a_vanished_name_is_not_lost(base, mode, hang_up):
     """It lives and is heard, by its link or its own reports. What needs its name to start is another matter."""
     found = list(worlds(base, range(16), mode=mode, vanish=lambda seed: 1 + seed % 2, hang_up=hang_up))
     undisturbed = [each for each in found if each.vanished and not each.vanished_early and not each.went_wrong]
@@ -645,5 +645,5 @@ stories = st.builds(
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(story=stories)
-def test_every_story_ends_as_it_must(base, story):
+def test_every_random_story_ends_correctly(base, story):
     check(World(story, base).run())

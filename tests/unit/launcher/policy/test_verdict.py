@@ -283,7 +283,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("start, history, verdict", VERDICTS.values(), ids=VERDICTS)
-def test_the_verdict(play, start, history, verdict):
+def test_history_of_failures_determines_the_verdict(play, start, history, verdict):
     p = start(play).through(history)
     assert matches(p.verdict, verdict), p.verdict
 
@@ -358,7 +358,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_how_a_failure_becomes_known(play, start, history):
+def test_news_of_a_failure_cause_wanted_actions(play, start, history):
     start(play).through(history)
 
 
@@ -374,7 +374,7 @@ def test_how_a_failure_becomes_known(play, start, history):
     ],
 )
 @pytest.mark.parametrize("host", [1, 2])
-def test_a_lone_symptom_is_used_after_as_long_as_its_words_ask_for(play, error, seconds, marked, host):
+def test_text_of_a_lone_symptom_determines_the_wait(play, error, seconds, marked, host):
     """While others run whose end may show the cause. The report and the summary say that it is a symptom."""
     p = running(play)
     if host == 1:
@@ -389,7 +389,7 @@ def test_a_lone_symptom_is_used_after_as_long_as_its_words_ask_for(play, error, 
 
 
 @pytest.mark.parametrize("output", ["", "loss 0.3\n", f"{TRACEBACK}{SHUT_DOWN}\n", RAISED + "goes on\n"])
-def test_a_rank_that_mpirun_terminated_and_that_raised_nothing_of_its_own_is_not_named(play, output):
+def test_terminated_rank_without_exception_is_not_blamed(play, output):
     p = mpi(play)
     p.at(5, ended("rank 1", signal=15, output=output), ended("mpirun", 1, "MPI_ABORT was invoked on rank 3\n"))
     p.at(6.5, reported(2, done=True, **rank_3()))
@@ -406,7 +406,7 @@ def test_a_rank_that_mpirun_terminated_and_that_raised_nothing_of_its_own_is_not
         ("mwms", BROKE_OFF, False),  # may be a connection to something else
     ],
 )
-def test_a_worker_that_ended_well_while_the_chief_trains_or_saves(play, mode, error, uneven):
+def test_early_success_of_a_worker_explains_the_chiefs_symptom(play, mode, error, uneven):
     p = running(play, 2, mode=mode)
     exits = (("worker/1", "exit code 0", 4.0),)
     p.at(5, reported(2, done=True, exits=exits))
@@ -417,7 +417,7 @@ def test_a_worker_that_ended_well_while_the_chief_trains_or_saves(play, mode, er
 
 
 @pytest.mark.parametrize("end", [ended("ps/0", signal=11), ended("ps/0", 0), ended("ps/0", 1, RAISED)], ids=str)
-def test_a_parameter_server_that_ends_fails_the_job(play, end):
+def test_end_of_a_parameter_server_fails_the_job(play, end):
     p = ps(play)
     p.at(5, end, reported(2))
     assert matches(p.verdict, f"5.0 failed {end.exit.code or 1}: algo-1 ps/0 (ended too early*")
@@ -435,7 +435,7 @@ BAD_NEWS = {
 
 
 @pytest.mark.parametrize("me, history, ends", BAD_NEWS.values(), ids=BAD_NEWS)
-def test_bad_news_wait_for_hosts_that_have_not_appeared(play, me, history, ends):
+def test_failed_host_waits_for_hosts_that_have_not_appeared(play, me, history, ends):
     p = play(2, me).through([NO_BUCKET, *history])
     assert p.since(2) == [f"{ends:.1f} finish failed 65"]
 
@@ -451,7 +451,7 @@ def test_bad_news_wait_for_hosts_that_have_not_appeared(play, me, history, ends)
         (4.9, None, LOW, False),  # the stop may have reached a program before it reached us
     ],
 )
-def test_what_was_known_before_the_stop_counts(play, heard, at, confidence, fails):
+def test_failure_known_before_the_stop_counts(play, heard, at, confidence, fails):
     """Though algo-3 stands still, so that nothing was decided when the stop came."""
     p = running(play)
     raised = {"cause": cause(2, confidence), "cause_at": at}
@@ -461,7 +461,7 @@ def test_what_was_known_before_the_stop_counts(play, heard, at, confidence, fail
     assert p.outcome == (outcome.failed(raised["cause"]) if fails else outcome.stopped())
 
 
-def test_a_better_measurement_of_the_clock_changes_no_order_of_what_happened_on_one_host(play):
+def test_new_clock_measurement_keeps_order_of_one_hosts_events(play):
     p = running(play, me=2)
     p.at(3, events.Informed(news=p.policy.facts.hosts.news, offset=1000.2, error=0.3))
     p.at(5, ended("worker/1", 1, RAISED))
@@ -480,14 +480,14 @@ def test_only_mpirun_of_open_mpi_4_may_have_killed_a_rank(play, open_mpi, expect
     assert p.last_told.cause.confidence is expected
 
 
-def test_a_host_that_is_asked_looks_at_what_its_processes_print(play):
+def test_poll_makes_follower_inspect_output_of_its_processes(play):
     p = following(play)
     assert not p.looked
     p.through([(5, informed(poll=1)), (5.5,)])
     assert p.looked[0] == ("worker/1",) and len(p.looked) in (4, 5), "after 0, 0.1, 0.2 and 0.4 s, about"
 
 
-def test_a_lack_of_memory_is_the_cause_and_is_not_tried_again(play):
+def test_out_of_memory_kill_is_the_cause_without_restart(play):
     p = mpi_started(play, me=2, restarts=3)
     p.at(3, events.RankStarted(name="rank 1", pid=1))
     p.at(5, events.Ended(name="rank 1", exit=Exit(code=137, signal=9), memory="the kernel killed 1 process"))
@@ -496,12 +496,12 @@ def test_a_lack_of_memory_is_the_cause_and_is_not_tried_again(play):
     assert (told.confidence, told.restartable) == (Confidence.HIGH, False)
 
 
-def test_nothing_is_looked_at_when_nothing_is_wrong(play):
+def test_output_is_not_inspected_without_a_failure(play):
     assert not running(play).through([(20, Beats(2, 3))]).looked
 
 
 @pytest.mark.parametrize("error", ["", "ValueError: x"])
-def test_the_strategy_of_another_mode_is_part_of_the_reason(play, error):
+def test_cause_mentions_a_strategy_of_another_mode(play, error):
     why = "train.py:3 makes MultiWorkerMirroredStrategy, and the mode is ps"
     p = ps(play)
     p.at(2, events.Prepared(flags=frozenset(), other_mode=why))
