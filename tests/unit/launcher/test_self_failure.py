@@ -1,4 +1,4 @@
-"""Test launcher/self_failure.py: a fault that leaves not even a log."""
+"""Test launcher/self_failure.py: how the launcher ends after a fault that prevents even its log."""
 
 import fcntl
 import os

@@ -1,6 +1,6 @@
 """Test wire.py, handlers.py, access.py and server.py.
 
-The application through a test client; the server on sockets of loopback; messages as JSON there and back.
+A test client calls the application. The server listens on loopback. Messages are converted to JSON and back.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ NEWS = News(
 
 
 class Served:
-    """The application of one host, and what it puts into the queue."""
+    """The HTTP application of one host, with the events that it puts into the queue."""
 
     def __init__(self, token: str = "", news: News = NEWS, me: str = "algo-1", hosts=HOSTS, life: str = "") -> None:
         self.events: list = []
@@ -169,7 +169,10 @@ def test_news_from_another_follower_are_refused():
 
 
 def test_follower_refuses_reports():
-    """The sender takes it for the coordinator: it read other groups or settings, or its name leads here."""
+    """The sender takes the follower for the coordinator.
+
+    Then it has read other groups or settings, or the coordinator's name leads to the follower.
+    """
     served = Served(me="algo-2", life="1f")
     for life, said in (("1f", "algo-1 leads to 127.44.0.2, which is this host"), ("2e", "algo-2 takes algo-1 for")):
         answer = served.call("/report", {**to_json(REPORT), "life": life})
@@ -181,7 +184,7 @@ def test_follower_refuses_reports():
 @pytest.mark.parametrize("path, method", [("/report", "POST"), ("/news", "POST"), ("/status", "GET"), ("/x", "GET")])
 @pytest.mark.parametrize("caller", ["10.1.2.3", "127.44.0.9", "::1", "127.0.0.1", ""])
 def test_requests_from_unknown_addresses_are_refused(path, method, caller):
-    """Headers that a proxy would set, or the name of one of our hosts, do not make the sender a host."""
+    """Headers that a proxy would set, or the name of a host of the job, do not make the sender a host."""
     served = Served()
     headers = {"X-Forwarded-For": ADDRESS["algo-2"], "Forwarded": f"for={ADDRESS['algo-2']}", "Host": "algo-1"}
     for more in ({}, {"headers": headers}):
@@ -237,7 +240,7 @@ def test_report_with_other_protocol_version_is_an_event():
 
 
 class Slow(str):
-    """A name that takes a while to look up, so that other threads run in between."""
+    """A name whose hash takes 2 ms to compute, so that other threads run in between."""
 
     def __hash__(self) -> int:
         time.sleep(0.002)
@@ -245,7 +248,7 @@ class Slow(str):
 
 
 def test_simultaneous_refusals_of_a_host_are_one_event():
-    """The server's threads and the reader of links do."""
+    """Threads of the server and the reader of links may refuse a host at the same time."""
     served = Served(token="right", hosts=[replace(host, name=Slow(host.name)) for host in HOSTS])
     refuse = partial(served.control.answer, "POST", "/report", ADDRESS["algo-2"], "wrong", b"")
     with ThreadPoolExecutor(8) as pool:
@@ -296,7 +299,7 @@ def test_each_host_has_a_bucket_and_strangers_share_one():
 
 
 class Listening:
-    """The server of algo-1 on a net of loopback addresses of its own; its event queue."""
+    """The server of algo-1, with its events, on a net of loopback addresses of its own."""
 
     def __init__(self) -> None:
         net = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
@@ -361,7 +364,7 @@ def test_server_accepts_reports_after_malformed_requests(listening, data, answer
 
 
 def test_server_answers_one_request_per_connection(listening):
-    """Otherwise the limit on connections would not limit requests."""
+    """With more requests per connection, the limit on connections would not limit requests."""
     with listening.connect("algo-2") as connection:
         connection.sendall(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
         got = b""
@@ -389,7 +392,7 @@ def test_server_closes_connections_with_unfinished_requests(listening, monkeypat
 
 @pytest.mark.parametrize("jump", [-7200, 7200])
 def test_change_of_system_clock_harms_no_request(listening, monkeypatch, jump):
-    """Forwards, it would close every connection; backwards, keep half a request for hours."""
+    """Set forwards, the clock would close every connection. Set backwards, it would keep half a request for hours."""
     real = time.time
     monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS", 600.0)
 
@@ -414,7 +417,7 @@ def test_change_of_system_clock_harms_no_request(listening, monkeypatch, jump):
 
 
 def test_server_works_with_more_files_than_select_can_hold(listening):
-    """Many hosts may call at once; select() ends at 1024."""
+    """Many hosts may call at once, and select() takes no file descriptor above 1023."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2048:
         pytest.skip("needs a limit of 2048 open files")
@@ -482,7 +485,7 @@ def test_status_needs_a_get_request_and_a_free_supervisor():
 
 
 def test_status_requests_leave_threads_for_reports():
-    """A supervisor that does not answer holds two threads at most."""
+    """Requests to a supervisor that does not answer hold two threads at most."""
     held, served = threading.Event(), Served()
     served.status = lambda: {"done": held.wait(60)}
     lookers = [threading.Thread(target=served.call, args=("/status",), kwargs={"method": "GET"}) for _ in range(2)]
@@ -503,7 +506,7 @@ times = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def some(kind: type, **given: st.SearchStrategy) -> st.SearchStrategy:
-    """Return a strategy for a Value, whose fields are drawn by their types unless one is given."""
+    """Return a strategy for a Value. Its fields are drawn by their types, unless a strategy is given."""
     of_fields = {name: st.from_type(hint) for name, hint in get_type_hints(kind).items() if name in kind.fields}
     return st.builds(kind, **{**of_fields, **given})
 

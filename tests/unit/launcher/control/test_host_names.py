@@ -1,4 +1,4 @@
-"""Test host_names.py: whose address a caller has, and where a host is, as names come, go and change."""
+"""Test host_names.py: which host a caller is, and which addresses a host has, while names appear, vanish and change."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ NAMED = tuple(Host(name=name, rank=rank, address=name) for rank, name in enumera
 
 
 class Resolver:
-    """A stand-in for getaddrinfo: known names, what was looked up, and names whose lookup never ends."""
+    """A stand-in for getaddrinfo, with known names, names whose lookup never ends, and a list of all lookups."""
 
     def __init__(self, monkeypatch) -> None:
         self.known: dict[str, str] = {}
@@ -120,7 +120,7 @@ def test_hosts_given_by_address_are_never_looked_up(resolver):
     "address, leads", [("127.0.0.1", True), ("::1", True), ("127.0.1.1", True), ("127.44.0.3", False)]
 )
 def test_name_of_another_host_that_leads_here_ends_job(resolver, address, leads, monkeypatch):
-    """But each host that is simulated on this machine may have a loopback address of its own."""
+    """An exception are hosts simulated on this machine: each may have a loopback address of its own."""
     monkeypatch.setattr("entrypoint.launcher.control.host_names.SURE_SECONDS", 0)  # the second look is enough
     resolver.known = {**ADDRESS, "algo-1": "127.0.0.1", "algo-3": address}  # its own name may lead here
     served = Served(hosts=NAMED)
@@ -136,7 +136,7 @@ def test_name_of_another_host_that_leads_here_ends_job(resolver, address, leads,
 
 
 def test_name_that_leads_here_may_be_corrected(resolver):
-    """Only a name that leads here at two looks, two seconds apart, ends the job. Nobody needs to ask in between."""
+    """Only a name that leads here in two lookups, two seconds apart, ends the job. The second needs no caller."""
     resolver.known = {**ADDRESS, "algo-2": "127.0.0.1", "algo-3": "127.0.0.1"}
     now, told = [100.0], []
     found = names(clock=lambda: now[0])
@@ -170,7 +170,7 @@ def test_network_cards_address_belongs_to_this_host():
 
 
 def test_address_of_unsupported_family_belongs_to_another_host(monkeypatch):
-    """Or if no more files can be opened: the names of other hosts are looked up all the same."""
+    """The same holds if no more files can be opened: the names of other hosts are still looked up."""
 
     def lacking(*_):
         raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
@@ -190,7 +190,7 @@ def addresses(found: HostNames) -> list[str]:
 
 @pytest.mark.parametrize("gone", ["does not resolve", "takes for ever to resolve"])
 def test_host_keeps_its_address_when_its_name_vanishes(resolver, gone):
-    """It may be unreachable for a while: a network that was cut takes the name servers with it."""
+    """The host may be unreachable for a while: in a network that is cut off, the name servers are unreachable, too."""
     resolver.known = {"algo-2": "127.0.0.1"}
     found = HostNames(Cluster(hosts=NAMED, me=NAMED[0]))
     assert addresses(found) == ["127.0.0.1"]

@@ -33,7 +33,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 
 
 class Answering:
-    """A server that takes one connection after another and sends these blocks, with pauses between them."""
+    """A server that accepts one connection after another and sends these blocks over each, with pauses between them."""
 
     def __init__(self, *blocks: bytes, pause: float = 0.0, host: str = "127.0.0.1", port: int = 0) -> None:
         self.asked: list[bytes] = []
@@ -104,7 +104,7 @@ def pair(server_address: str = "127.0.0.1", source: str = "") -> tuple[socket.so
 
 
 def linked():
-    """Return a coordinator that has a link of a follower, without the rest of that follower."""
+    """Return a net, its coordinator, a follower's host and the follower's end of a link. No follower runs."""
     net = Net(2)
     coordinator, follower = net.peers(0), net.hosts[1]
     link, taken = pair(net.hosts[0].address, follower.address)
@@ -113,7 +113,7 @@ def linked():
 
 
 def test_host_killed_during_its_check_is_unreachable(monkeypatch):
-    """Its kernel closes one socket after another: connections that it accepts before the listener closes are reset."""
+    """Its kernel closes one socket after another. Connections that are accepted before the listener closes are reset."""
     monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK_SECONDS", 60.0)
     net, coordinator, follower, link = linked()
     taken, connected = threading.Event(), client.connected
@@ -133,7 +133,7 @@ def test_host_killed_during_its_check_is_unreachable(monkeypatch):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_host_without_link_is_checked_by_new_connection(is_there):
-    """A launcher may be busy, or have no thread left for a link: its kernel still accepts connections."""
+    """A launcher may be busy, or have no thread left for a link. Its kernel still accepts connections."""
     net, coordinator, follower, link = linked()
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
         if not is_there:
@@ -144,7 +144,7 @@ def test_host_without_link_is_checked_by_new_connection(is_there):
 
 
 class Net:
-    """Hosts of one job on loopback addresses; those whose `peers` are made listen."""
+    """Hosts of one job on loopback addresses. `peers` makes one of them listen."""
 
     def __init__(self, count: int) -> None:
         net, port = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}", random.randint(20_000, 30_000)
@@ -162,7 +162,7 @@ def heard_of(net: "Net", host: str) -> list[News]:
 
 
 def test_last_news_reach_all_present_hosts():
-    """Most hosts have not come. Older news may arrive after the last, or not at all: that changes nothing."""
+    """Most hosts are absent. Older news may arrive after the last news, or not at all."""
     net = Net(250)
     coordinator, there = net.peers(0), range(1, 12)
     followers = [net.peers(number) for number in there]
@@ -176,7 +176,7 @@ def test_last_news_reach_all_present_hosts():
 
 @pytest.mark.parametrize("delay", [step / 10_000 for step in range(12)])
 def test_news_sent_during_a_first_report_arrive_at_once(delay):
-    """The next heartbeat is a minute away: news from before the link exists must be sent over it."""
+    """The next heartbeat is a minute away, so news from before the link exists must be sent over the link."""
     net = Net(2)
 
     def put(event) -> None:
@@ -213,7 +213,7 @@ def silent_port():
 
 @pytest.mark.parametrize("others", [["127.0.0.9"], ["127.0.0.8", "127.0.0.9"], ["2001:db8::1", "127.0.0.9"]])
 def test_post_uses_the_address_that_works(others):
-    """One address is silent, one refuses, one is unreachable: none holds the connection up for its whole timeout."""
+    """No address that is silent, refuses or is unreachable delays the connection by its whole timeout."""
     with silent_port() as port, socket.create_server(("127.0.0.1", port)) as server:
 
         def serve() -> None:
@@ -263,7 +263,7 @@ def follower_of(port: int, put: Callable[[Event], object], count: int = 2, **set
 
 
 def kept(body: bytes) -> bytes:
-    """Return an answer that keeps the connection."""
+    """Return an answer that keeps the connection open."""
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n%b" % (len(body), body)
 
 
@@ -290,7 +290,7 @@ def test_coordinator_gets_report_and_follower_gets_answer():
 
 
 class Link:
-    """A link: the coordinator's `links`, what they put, and the follower's end."""
+    """A link: the coordinator's `links`, their events (`heard`), and the follower's end."""
 
     def __init__(self) -> None:
         self.heard: list = []
@@ -335,7 +335,7 @@ def test_connection_reset_before_becoming_a_link_is_an_event():
 
 
 def test_failed_answer_over_closed_link_is_an_event():
-    """As of a launcher that is killed after its report, while the report is answered."""
+    """A launcher may be killed after its report, while the report is answered."""
     heard = []
     end, taken = pair()
 
@@ -374,7 +374,7 @@ def test_endless_report_closes_its_link(link):
 
 
 def test_host_that_does_not_read_blocks_no_sender(link):
-    """It gets whole messages, and then its end."""
+    """The host gets whole messages, and then the end of its link."""
     assert not link.links.send("algo-2", b"x" * (LONGEST_BYTES + 1))
     told = [b"%d" % number * (LONGEST_BYTES // 8) for number in range(100)]
     taken = sum(link.links.send("algo-2", message) for message in told)
@@ -385,7 +385,7 @@ def test_host_that_does_not_read_blocks_no_sender(link):
 
 @contextlib.contextmanager
 def by_hand(net: "Net", report: bytes):
-    """Return the answer to a first report whose connection is kept."""
+    """Send a first report, and yield its answer, whose connection stays open."""
 
     def asked():
         with contextlib.suppress(OSError):  # it is not open yet
@@ -429,7 +429,7 @@ def test_rate_of_reports_over_a_link_is_limited():
 
 
 def test_follower_sends_later_reports_over_its_link():
-    """No other connection is accepted."""
+    """Here, the coordinator accepts no second connection."""
     first, answer = threading.Event(), news_in_json()[:-1] + b', "clock": 5.0}'
     reports, heard = list[bytes](), list[Event]()
 
@@ -458,7 +458,7 @@ def test_follower_sends_later_reports_over_its_link():
 
 
 def test_refusal_of_unknown_address_counts_as_answer():
-    """Its name does not resolve there, perhaps only for a moment."""
+    """The follower's name does not resolve on the coordinator, perhaps only for a moment."""
     net = Net(2)
     elsewhere = (net.hosts[0], Host(name="algo-2", rank=1, address=net.hosts[1].address[:-1] + "9"))
     there = Cluster(hosts=elsewhere, me=elsewhere[0])
@@ -471,7 +471,7 @@ def test_refusal_of_unknown_address_counts_as_answer():
 
 @pytest.mark.parametrize(("count", "least", "most"), [(2, 0.05, 0.3), (1000, 0.5, 1.0)])
 def test_followers_of_a_large_job_retry_more_slowly(count, least, most):
-    """The best gap counts: a busy machine makes gaps longer, and none shorter."""
+    """The shortest gap counts: a busy machine makes gaps longer, and none shorter."""
     times = []
 
     def put(event: Event) -> None:
@@ -488,7 +488,7 @@ def test_followers_of_a_large_job_retry_more_slowly(count, least, most):
 
 
 def test_follower_repeats_report_if_its_answer_is_lost():
-    """As when the network is down for a second: a coordinator that cannot deliver its answer closes the connection."""
+    """The network may be down for a second. A coordinator that cannot deliver its answer closes the connection."""
     patience, times = 12.0, []
     with contextlib.ExitStack() as held:
         server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -502,7 +502,7 @@ def test_follower_repeats_report_if_its_answer_is_lost():
 
 
 def test_end_of_link_makes_follower_report_at_once():
-    """The next heartbeat is a minute away."""
+    """The follower does not wait for its next heartbeat, which is a minute away."""
     server, heard = Answering(kept(news_in_json()), news_in_json(poll=3) + b"\n"), list[Event]()
     follower_of(server.address[1], heard.append)
     eventually(lambda: LinkEnded(host="algo-1") in heard and len(server.asked) >= 2, within=60)
@@ -511,7 +511,7 @@ def test_end_of_link_makes_follower_report_at_once():
 
 
 def test_failed_report_over_closed_link_is_an_event(monkeypatch):
-    """On a busy machine the reading thread runs later. Without the event, only missing heartbeats would show it."""
+    """On a busy machine the reading thread runs late. Without the event, only missing heartbeats would show the end."""
     reads, asked = threading.Event(), threading.Event()
 
     def late(connection: socket.socket, said: bytes):

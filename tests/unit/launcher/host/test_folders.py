@@ -1,6 +1,6 @@
-"""Test where files go if their usual place cannot be used.
+"""Test which folders the launcher uses if the usual ones are not writable.
 
-Root may write everywhere, so closed folders are files here.
+Root may write to every folder, so the tests put a plain file in place of an unwritable folder.
 """
 
 import os

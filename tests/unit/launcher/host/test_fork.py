@@ -1,4 +1,4 @@
-"""Test that a program in a fork of the launcher finds what it would find in its own Python."""
+"""Test that a program in a fork of the launcher runs as it would run in a Python process of its own."""
 
 import json
 import os

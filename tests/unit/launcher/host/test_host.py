@@ -1,4 +1,4 @@
-"""Test the façade of this machine: actions in, events out, without a policy."""
+"""Test ThisHost, which carries out actions and returns events. No policy runs."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 @pytest.fixture
 def start(tmp_path: Path, log: Log, monkeypatch):
-    """Return a function that makes the host of a plan, which reaps no child of others. It leaves no process behind."""
+    """Return a function that makes the host of a plan. The host reaps only its own children, and leaves no process."""
 
     def reap() -> list[tuple[int, int]]:
         ended = []
@@ -69,7 +69,7 @@ told: list[Line] = []
 
 
 def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[ProcessSpec, ...] = ()):
-    """Return the next event of a kind; others are dropped."""
+    """Return the next event of this kind, and drop others."""
 
     def come():
         host.inbox.put(ChildrenChanged())
@@ -98,7 +98,7 @@ def test_program_that_cannot_start_is_an_event(start: Callable) -> None:
 
 
 def test_process_killed_by_launcher_is_not_out_of_memory(start: Callable, monkeypatch) -> None:
-    """Only for one that others killed, the kernel's counter is asked; and for the next process of that name."""
+    """The kernel's counter is read only for a process that others killed, even if an earlier one had the same name."""
     script = spec("script", "kill -9 $$")
     held = script.but(argv=("sleep", "600"))
     host = start(script)

@@ -1,4 +1,4 @@
-"""Test when the watch over scripts that may only serve has news."""
+"""Test when IdleWorkers, which watches scripts that may only serve, reports an event."""
 
 from math import inf
 

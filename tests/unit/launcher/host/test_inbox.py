@@ -1,4 +1,4 @@
-"""Test the loop's inbox: threads' events and questions, one after another."""
+"""Test the loop's inbox, from which the loop takes events and questions of threads one after another."""
 
 import queue
 import subprocess

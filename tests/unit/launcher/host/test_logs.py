@@ -1,4 +1,4 @@
-"""Test logs.py: lines of many writers, whole, in order, labelled. Real pipes, no process."""
+"""Test logs.py: lines of many writers stay whole and in order, and have labels. Pipes are real; no process runs."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ SECRET = Secrets({"AWS_SECRET_ACCESS_KEY": KEY.decode(), "API_TOKEN": "disabled"
 
 
 class Output:
-    """An output for a Log, a pipe or what only a thread can write to, that is not read until `read` is called."""
+    """An output for a Log: a pipe, or a socket, to which only a thread can write. `read` starts to read it."""
 
     def __init__(self, kind: str = "pipe") -> None:
         self.reader, self.fd = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
@@ -43,7 +43,7 @@ class Output:
         return int.from_bytes(fcntl.ioctl(self.reader, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def close(self, *logs: Log) -> bytes:
-        """Return everything that was written."""
+        """Close the output, and return everything that was written."""
         for log in logs:
             assert log.finish() == 0
         os.close(self.fd)
@@ -58,14 +58,14 @@ def write_and_close(fd: int, data: bytes) -> None:
 
 
 def open_stdout(log: Log, name: str = "p") -> int:
-    """Return the stdout of a process, whose stderr is closed."""
+    """Open the pipes of a process. Close its stderr, and return its stdout."""
     out, err = log.open_pipes(name)
     os.close(err)
     return out
 
 
 class Logged:
-    """A log that is read all the time, and the output of a process `p` in it."""
+    """A log whose output is always read, with the stdout of a process `p`."""
 
     def __init__(self, **options) -> None:
         self.sink = Output().read()
@@ -86,7 +86,7 @@ class Logged:
 
 
 def logged(outputs: dict[str, bytes], **options) -> bytes:
-    """Return what a Log makes of the stdout of some processes that write at the same time."""
+    """Return what a Log writes if processes print these outputs to stdout at the same time."""
     job = Logged(**options)
     writers = [
         threading.Thread(target=write_and_close, args=(open_stdout(job.log, name), data))
@@ -392,7 +392,7 @@ def test_tail_cut_near_a_secret_does_not_show_the_secret(cut):
 @pytest.mark.parametrize("line", [b"git+https://me:Zq7-Lw0Xk@x/a", b"https://x/?a=1&X-Amz-Signature=Zq7-Lw0Xk&b"])
 @pytest.mark.parametrize("before", [0, 5000], ids=["short", "long"])
 def test_url_cut_anywhere_shows_no_password(before, line):
-    """In each part by itself, and in all together: nobody has told of this password."""
+    """No part of the line, nor the whole line, shows the password, though it is in no list of secrets."""
     for cut in range(1, len(line)):
         sink = Output().read()
         log = Log("h", fd=sink.fd, prefix=False)
@@ -494,7 +494,7 @@ def test_secret_in_unfinished_last_line_is_masked():
 
 @pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
 def test_secret_across_cut_of_endless_line_is_masked(before, monkeypatch):
-    """Such a line is written in parts, cut wherever a read ends: the secret may lie across a cut."""
+    """The log writes such a line in parts, which end where a read ends. The secret may lie across a cut."""
     monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE_BYTES", 100_000)
     data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
     job = Logged(secret=SECRET)
@@ -507,6 +507,6 @@ def test_secret_across_cut_of_endless_line_is_masked(before, monkeypatch):
 
 
 def test_time_for_backspaces_grows_no_faster_than_their_number():
-    """The thread that reads all pipes does this. Its time is not measurable here, so the pattern is tested."""
+    """The thread that reads all pipes removes backspaces. Its time is not measurable here, so the pattern is tested."""
     grows_no_faster_than_its_input(lambda size: logs._BACK.sub(b"\r", b"\b" * size + b"x\b\r"), 20_000)
     assert logs._BACK.sub(b"\r", b"1/2\b\b\b\r2/2\b\b\r\n\b\n") == b"1/2\r2/2\r\n\b\n"

@@ -1,4 +1,4 @@
-"""Test machine.py: what control groups of both versions say, and a process's part of this host's CPUs and GPUs."""
+"""Test machine.py: limits and counters of control groups v1 and v2, and a process's share of CPUs and GPUs."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ OTHERS = "36 25 0:31 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n22 1 8:1 
 
 
 def kernel(tmp_path: Path, mount: str, root: str, groups: str, files: dict[str, str]) -> Path:
-    """Make a /proc/self and control groups with these files below tmp_path; return the path of the former."""
+    """Make a /proc/self, and control groups with these files, below tmp_path. Return the path of that /proc/self."""
     process, point = tmp_path / "proc", tmp_path / "cgroup"
     process.mkdir()
     (process / "cgroup").write_text(groups)

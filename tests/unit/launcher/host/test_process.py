@@ -1,4 +1,4 @@
-"""Test process.py where a seccomp profile forbids a system call."""
+"""Test process.py under a seccomp profile that forbids a system call."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Test the addresses without proxy, in the variables that programs read."""
+"""Test proxies.py: which addresses need no proxy, and the variables that list them for programs."""
 
 import pytest
 

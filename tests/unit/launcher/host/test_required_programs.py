@@ -1,4 +1,4 @@
-"""Test launcher/host/required_programs.py: what a plan needs beside the user's code, and what a PATH lacks of it."""
+"""Test launcher/host/required_programs.py: which programs and modules a plan needs, and which programs are missing."""
 
 import os
 import pwd

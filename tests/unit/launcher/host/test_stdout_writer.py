@@ -1,4 +1,4 @@
-"""Test the stdout writer: all comes out once, in order, and no wait for a reader is unbounded. Real pipes."""
+"""Test the stdout writer: output is written once, in order, and each wait for a reader is bounded. Pipes are real."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ FIRST = b"first\n" * 5_000
 
 
 class Full:
-    """A pipe that is full, and read on request."""
+    """A full pipe, which is read only on request."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()

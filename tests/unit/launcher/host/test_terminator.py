@@ -13,7 +13,7 @@ from entrypoint.launcher.policy.events import Survived
 
 
 def test_surviving_child_is_reported_before_its_parents_end():
-    """Something else may happen in between, which the loop handles first."""
+    """Between the two, the loop may handle other events."""
     script = subprocess.Popen(
         ["sh", "-c", "trap '' TERM; sleep 600 & echo up; wait"],
         start_new_session=True,

@@ -1,7 +1,7 @@
 """Test channels.py: groups of channels, and which part of each a process reads.
 
-The heart is a property: whatever the hosts, ranks and channels, all training processes together read each record
-exactly once. Records and S3's way of dealing them out are simulated; the numbers are those that processes get.
+The main property: for any hosts, ranks and channels, all training processes together read each record exactly once.
+The records, and how S3 distributes them, are simulated. The shards are those that processes get.
 """
 
 import json
@@ -166,20 +166,20 @@ def test_setting_chooses_groups_of_channels(tmp_path, text, own):
 
 
 def dealt(records: range, channel: Channel, host: str, hosts: list[str]) -> list[int]:
-    """Return what S3 sends to a host, in the order of reading."""
+    """Return the records that S3 sends to a host, in the order of reading."""
     if channel.distribution is Distribution.REPLICATED:
         return list(records)
     return list(records[hosts.index(host) :: len(hosts)])
 
 
 def data_in(found: Channels, same: bool) -> dict[str, range]:
-    """Make records of each channel: numbers of their own, or the same ones in all channels."""
+    """Return the records of each channel: different numbers for each, or the same numbers in all channels."""
     size = len(RECORDS)
     return {c.name: range(0, size) if same else range(n * size, (n + 1) * size) for n, c in enumerate(found.all)}
 
 
 def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> Counter[int]:
-    """Return how often each record is read in an epoch, by the processes on the hosts `places`, of one source."""
+    """Return how often the processes on the hosts `places` read each record of one source in an epoch."""
     hosts, times = sorted(set(places)), Counter()
     kind = {channel.name: channel for channel in found.all}
     for host, reader in zip(places, readers(places), strict=True):
@@ -196,7 +196,7 @@ def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> C
     kind=st.sampled_from(["shared", ChannelGroup.OWN, ChannelGroup.SAME]),
 )
 def test_processes_read_every_record_once(sizes, distribution, mode, kind):
-    """They share a channel, or each has one of a group, with data of its own or the same in all.
+    """The processes share a channel, or each has a channel of a group, with different or the same data in all channels.
 
     Hosts may have different numbers of processes (`sizes`) if each host gets all data.
     """
@@ -212,7 +212,7 @@ def test_processes_read_every_record_once(sizes, distribution, mode, kind):
 
 @given(st.data())
 def test_ranks_moved_by_mpirun_read_every_record_once(data):
-    """Ranks dealt out one host after the other (--map-by node) are not where the plan has them; all is read once."""
+    """With --map-by node, mpirun places ranks on other hosts than the plan. Each record is still read once."""
     hosts, local = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 4))
     found = channels(*(f"train-{n}" for n in range(1, local + 1)), "x", "y", "z")
     planned = readers([name for name in names(hosts) for _ in range(local)])
@@ -273,7 +273,7 @@ def test_plan_notes_unexpected_reading_of_channels(tmp_path, environment, inputs
 
 @given(described=odd_channels, hosts=st.integers(1, 3), local=st.integers(1, 4))
 def test_script_library_computes_same_shards_as_launcher(described, hosts, local):
-    """It reads ENTRYPOINT_SHARDS, or computes it by the same rules where a script runs without the launcher."""
+    """The library reads ENTRYPOINT_SHARDS. Without the launcher, it computes the shards by the same rules."""
     mine = read_channels(described, "x")
     theirs = [
         library.Channel(

@@ -1,6 +1,6 @@
-"""Test config.py: config files and environment give a Job or one clear line.
+"""Test config.py, which makes a Job of config files and environment, or raises an error of one clear line.
 
-That the script gets the values that sagemaker-training would give it is shown by test_parity.py.
+test_parity.py shows that the script gets the values that sagemaker-training would give it.
 """
 
 import pytest
@@ -22,7 +22,7 @@ DEEP = "[" * 200 + "]" * 200
 
 
 def complaint(action) -> str:
-    """Return the text of the ConfigError that `action` raises: one line that names what was wanted."""
+    """Return the text of the ConfigError that `action` raises, and check that it is one line."""
     with pytest.raises(ConfigError) as raised:
         action()
     text = str(raised.value)

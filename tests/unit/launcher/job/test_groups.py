@@ -1,4 +1,4 @@
-"""Test instance groups: config files give order, parts and plans, or one clear line."""
+"""Test instance groups: config files determine order, parts and plans, or cause an error of one clear line."""
 
 import pytest
 from builders import PROGRAM, resources, write_config
@@ -58,7 +58,7 @@ def test_every_hosts_script_decides_without_a_distribution(tmp_path):
 
 
 def test_groups_of_parameter_servers_belong_to_the_distribution(tmp_path):
-    """What serves belongs to it, named or not; what is in neither stays outside."""
+    """Groups that serve belong to it, named or not. Groups that neither train nor serve stay outside."""
     three = {**GROUPS, "data": ("ml.c5.xlarge", ["algo-11", "algo-1"]), "memory": ("ml.r5.large", ["algo-2"])}
     for distribution in ("train", "train,memory"):
         job = read(tmp_path, {PS: "true", PS_GROUPS: "memory", DISTRIBUTION: distribution}, three)
@@ -153,7 +153,7 @@ def test_bad_groups_are_refused_in_one_line(tmp_path, hyperparameters, groups, s
 
 
 def test_host_with_a_config_error_finds_same_coordinator(tmp_path):
-    """So the other hosts learn its error."""
+    """Through the coordinator, the other hosts learn of the error."""
     with pytest.raises(ConfigError):
         read(tmp_path, {**ASKED, "sagemaker_program": "null"})
     saved, errors = read_what_can_be(tmp_path, {}, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Test job/open_mpi.py: which Open MPI a host has, by what lies on its PATH."""
+"""Test job/open_mpi.py: which version of Open MPI a host has, by the programs on its PATH."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Test settings.py: the table of settings, and that it is true."""
+"""Test settings.py, and that the table of settings agrees with it."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_table_lists_each_user_setting_with_default_and_meaning():
 
 
 def test_parsers_accept_the_defaults():
-    """What the table shows as a default may be written down and means the same."""
+    """If a user sets a default as the table shows it, it has the same meaning."""
     for name, setting in SETTINGS.items():
         default = setting.default
         if default in (0, "", ()):
@@ -48,7 +48,10 @@ def test_parsers_accept_the_defaults():
 
 
 def test_graces_end_before_sagemaker_sends_sigkill():
-    """120 s from SIGTERM to SIGKILL (API, StopTrainingJob) hold the scripts' grace, the servers' and the good-byes."""
+    """The 120 s from SIGTERM to SIGKILL (API, StopTrainingJob) are enough for all graces and for the last reports.
+
+    The graces are those of scripts and of parameter servers.
+    """
     assert Settings().stop_grace + Settings().failure_grace + 10 < 120
 
 
@@ -95,7 +98,7 @@ def test_warning_about_unknown_variable_names_nearest_setting(variable, near):
 
 
 def test_variables_set_by_the_launcher_are_no_settings():
-    """As when a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
+    """A script of a job may call `entrypoint plan`, or `entrypoint local`, whose hosts belong to another job."""
     assert {SHARDS, ADDRESS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
     environment = dict.fromkeys(SET_BY_US, "x")
     assert read_settings(environment, {}) == (Settings(), [], [])

@@ -1,6 +1,6 @@
-"""Test explain.py and what it uses: why a process failed, from its last output.
+"""Test explain.py and its helpers, which find in the last output of a process why the process failed.
 
-endings/ holds recorded outputs with what is to be said of them, in the form that recorded.py describes:
+endings/ holds recorded outputs with the failure texts wanted for them, in the form that recorded.py describes:
 
 - frameworks.txt: real programs that failed, or that noticed another one fail, under TensorFlow 2.14, Horovod 0.28,
   Open MPI 4.1 and CPython 3.11; "gpu" under TensorFlow 2.21 on an H100.
@@ -8,7 +8,7 @@ endings/ holds recorded outputs with what is to be said of them, in the form tha
   experiment trackers, loggers, crashes, MPI, other processes and threads.
 - first_lines.txt: endings as people see them. TensorFlow 2.14, JAX 0.10 and CPython 3.11 printed most of it, without
   the frames of libraries and log lines below errors.
-- texts.txt: what is not at hand here, in the form that its sources print.
+- texts.txt: messages of programs that are not at hand here, written after their source code.
 
 Paths and addresses are those of a job.
 """
@@ -183,7 +183,7 @@ CHILDREN = {
 
 @pytest.mark.parametrize("text", CHILDREN)
 def test_loss_of_a_child_process_is_recognised(text):
-    """Then the kernel is asked whether memory ran out: its counter is of the whole host."""
+    """After such a loss, the launcher reads the kernel's counter of out-of-memory kills, which is of the whole host."""
     assert lost_child(text) == CHILDREN[text]
 
 
@@ -275,7 +275,7 @@ def test_pieces_of_tracebacks_in_any_order_are_explained(pieces, between, code):
 
 @pytest.mark.parametrize("name", [name for name, ending in RECORDED.items() if ending.file == "frameworks"])
 def test_output_cut_anywhere_is_explained(name):
-    """Only the last output is kept: what is left of a traceback is read, and an exception's own line is enough."""
+    """Only the last output is kept. The rest of a traceback is read, and the exception's own line is enough."""
     ending, exit = RECORDED[name], RECORDED[name].exit or BAD
     text = ending.output
     for at in random.Random(name).sample(range(len(text)), min(25, len(text))):
@@ -320,7 +320,7 @@ LONG = [
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("text", LONG)
 def test_time_to_read_output_grows_no_faster_than_output(text):
-    """Running processes are checked ten times a second; patterns that look back or on from everywhere take seconds."""
+    """Running processes are checked ten times a second. Patterns that search from every position would take seconds."""
 
     def read(size: int) -> None:
         filled = (text * (size // len(text) + 1))[:size]
@@ -333,7 +333,7 @@ def test_time_to_read_output_grows_no_faster_than_output(text):
 
 
 def test_text_of_the_failure_file_is_the_error():
-    """SageMaker shows the user's words for that host, so the other hosts report the same."""
+    """SageMaker shows this text of the user for that host, so the other hosts report the same text."""
     told = explain(Exit(code=255), LAST_WORDS, "training failed: row 7 is bad\nlook at the data\n")
     assert told == ("training failed: row 7 is bad", "look at the data", Confidence.HIGH)
     short = explain(Exit(code=255), LAST_WORDS, "\ntraining failed")
@@ -354,7 +354,7 @@ def test_symptom_stays_a_symptom_despite_failure_file(wrote, output, confidence)
 
 
 def test_refused_arguments_are_shown_whole_or_not_at_all():
-    """Half of a secret would not be masked."""
+    """A part of a secret would not be masked."""
     refusal = "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --rate 0.1\n"
     given = ["--rate", "0.1", "--config", '{"password": "' + "hunter2" * 20 + '"}', "--epochs", "3"]
     found = explain(Exit(code=2), refusal, arguments=given)

@@ -1,4 +1,4 @@
-"""Test outcome.py, errors.py, report.py: how an end is coded and written."""
+"""Test outcome.py, errors.py and report.py: exit codes, failure texts, and the files with the outcome."""
 
 import os
 import re

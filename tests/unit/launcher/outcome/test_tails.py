@@ -1,4 +1,4 @@
-"""Test Tail: what is kept of a process's output, so that its end can be explained."""
+"""Test Tail, which keeps the part of a process's output that can explain its end."""
 
 import pytest
 from recorded import RECORDED, kept
@@ -41,7 +41,7 @@ def test_handled_exception_is_not_the_reason_for_the_end():
 
 
 def test_output_before_a_long_exception_is_kept():
-    """Of a chain, the exception that it came from; of a lack of memory, the allocator's report."""
+    """In a chain, this is the exception that was its cause; if memory runs out, it is the allocator's report."""
     cause = BEGIN + "KeyError: 'rows'\n\nThe above exception was the direct cause of the following exception:\n\n"
     found = explain(Exit(code=1), kept("epoch 1\n" * 5000, cause, BEGIN, SAID, NUMBERS * 500, END))
     assert found.error.endswith("(because of KeyError: 'rows')")

@@ -1,4 +1,4 @@
-"""Test what hosts compare: fingerprint.py, the prepare step's digests, the clocks' difference (peers.Clock)."""
+"""Test the facts that hosts compare: fingerprints, the prepare step's digests, and the clocks (peers.Clock)."""
 
 import runpy
 from pathlib import Path
@@ -33,7 +33,7 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("other, named", DIFFERENT.values(), ids=DIFFERENT)
 def test_fingerprints_show_the_difference_between_hosts(tmp_path, other, named):
-    """Each host has folders of its own, where hosts share a machine."""
+    """Different folders are no difference: hosts that share a machine have folders of their own."""
     environment = {name: value for name, value in other.items() if name.isupper()}
     hyperparameters = {name: value for name, value in other.items() if name.islower()}
     ours = fingerprints(tmp_path / "a")
@@ -101,7 +101,7 @@ def test_installed_software_is_listed_with_its_versions(prepare):
 
 
 def test_packages_installed_by_requirements_are_listed(prepare):
-    """Where hosts get different versions, the log then names the package."""
+    """If hosts get different versions, the log can name the package."""
     here = prepare["installed"]()
     before = dict(here)
     numpy = before.pop("numpy").version

@@ -1,4 +1,4 @@
-"""Test scripts written for other launchers: what a look at the code finds, and switches of SageMaker's libraries."""
+"""Test scripts written for other launchers: flags found in their code, and switches of SageMaker's libraries."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def test_code_of_a_script_determines_its_flags(flags, tmp_path, flag, lines, exp
 
 
 def tf_configs(job, *flags: Flag) -> dict[str, dict]:
-    """Return TF_CONFIG per process of the plan, with these flags found."""
+    """Return the TF_CONFIG of each process of the plan, for code with these flags."""
     found = {}
     for spec in plan_for(job).processes:
         env = spec.environment(flags)

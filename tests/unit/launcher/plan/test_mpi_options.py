@@ -1,4 +1,4 @@
-"""Test distributions/mpi.py: the user's options of mpirun override ours, and come last."""
+"""Test distributions/mpi.py: the user's options for mpirun come last, and override the launcher's."""
 
 import pytest
 from builders import read
@@ -12,7 +12,7 @@ from entrypoint.launcher.plan.planner import plan_for
 
 
 def mpirun(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2) -> tuple[str, ...]:
-    """Return mpirun's own words, without the program that it starts."""
+    """Return mpirun's command line, without the program that it starts."""
     return launched(tmp_path, options, hosts, per_host)[1].argv[: -len(common.child("rank", options=STANDARD_LIBRARY))]
 
 
@@ -73,7 +73,7 @@ def test_users_mca_parameter_replaces_the_launchers(tmp_path, flag):
 
 @pytest.mark.parametrize("asked, ranks", [(3, ["algo-1", "algo-1", "algo-2"]), (9, ["algo-1"] * 2 + ["algo-2"] * 2)])
 def test_plan_has_requested_ranks_up_to_number_of_slots(tmp_path, asked, ranks):
-    """More ranks than places are mpirun's to refuse."""
+    """If the user requests more ranks than slots, mpirun itself refuses them."""
     plan, launcher = launched(tmp_path, f"-np {asked}")
     assert values(launcher.argv, "-np") == [str(asked)]
     found = [(spec.host, spec.name) for spec in plan.processes if spec.duty is Duty.RANK]
@@ -91,7 +91,7 @@ def test_each_exported_variable_comes_once_with_users_value(tmp_path):
 
 @pytest.mark.parametrize("option", ["--NCCL_DEBUG WARN", "--NCCL_DEBUG=WARN"])
 def test_nccl_debug_option_becomes_a_variable(tmp_path, option):
-    """AWS's toolkit takes it with argparse, so both ways of writing it are in use; mpirun knows neither."""
+    """AWS's toolkit parses the option with argparse, so both spellings are in use. mpirun knows neither."""
     words = mpirun(tmp_path, f"{option} --verbose")
     assert "NCCL_DEBUG=WARN" in values(words, "-x")
     assert not [word for word in words if word.startswith("--NCCL_DEBUG")]
@@ -114,6 +114,7 @@ def test_mpirun_options_have_the_names_of_the_runtime(tmp_path):
 
 
 def test_only_prrte_starts_ranks_in_their_own_session(tmp_path):
+    """PRRTE would kill ranks too soon."""
     assert launched(tmp_path, open_mpi=PRRTE)[1].argv[-1] == "apart"
     assert launched(tmp_path, open_mpi=ORTE)[1].argv[-1] != "apart"
 

@@ -1,4 +1,4 @@
-"""Test plans: folders of config in, plans as text out. What holds for every plan is in tests/plan_checks.py.
+"""Test plans: each folder of config files must give the recorded plan. tests/plan_checks.py has rules for every plan.
 
 The expected text is tests/configs/<scenario>/plan.txt. After a change that is meant to change plans:
 `pytest tests/unit/launcher/plan/test_plans.py --refresh`, then read the diff as you would read code.
@@ -36,7 +36,7 @@ def plan_in(scenario: Path, base: Path) -> Plan:
 
 
 def normalised(text: str, base: Path) -> str:
-    """Return the text without what differs between machines."""
+    """Return the text with paths replaced that differ between machines."""
     for found, shown in (
         (str(common.PROGRAMS), "PROGRAMS"),
         (sys.executable, "python"),

@@ -1,4 +1,4 @@
-"""Test the rule by which processes of a host divide its CPUs and GPUs; host/test_machine.py has the numbers."""
+"""Test the rule by which processes of a host divide its CPUs and GPUs. host/test_machine.py tests the numbers."""
 
 import json
 from pathlib import Path

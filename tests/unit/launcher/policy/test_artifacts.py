@@ -1,4 +1,4 @@
-"""Test artifacts.py, inventory.py, and what the policy does with the files that hosts leave; and model_dir."""
+"""Test artifacts.py and inventory.py, the policy's warnings about files that hosts leave, and model_dir."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def leave(base, files: dict[str, str | bytes]) -> Tree:
 
 
 def said(tmp_path, *hosts: dict[str, str | bytes]) -> list[str]:
-    """Return the messages about hosts that left these files."""
+    """Return the warnings about hosts that left these files."""
     left = {
         f"algo-{number}": inventory.take(leave(tmp_path / str(number), files), len(hosts))
         for number, files in enumerate(hosts, 1)
@@ -46,7 +46,7 @@ def said(tmp_path, *hosts: dict[str, str | bytes]) -> list[str]:
 
 
 def named(warnings: list[str]) -> list[str]:
-    """Return what each warning is about, before its colon."""
+    """Return the part of each warning before its colon: the file or folder that it is about."""
     return [line.partition(":")[0] for line in warnings]
 
 
@@ -173,7 +173,7 @@ def test_unread_files_are_compared_by_size_only():
 
 
 def test_inventory_reads_only_some_megabytes(tmp_path):
-    """Sparse files of 20 GB in all."""
+    """The test uses sparse files of 20 GB in all."""
     tree = leave(tmp_path, SAVED)
     for number in range(100):
         with (tmp_path / "model" / f"checkpoint-{number:03}").open("wb") as file:
@@ -241,7 +241,7 @@ def warned(p: Play) -> list[str]:
 
 
 def done(host: int, **facts) -> list[events.Reported]:
-    """Return a host's reports: its script ended well, and then it has left, knowing the outcome."""
+    """Return two reports of a host: its script has ended well; later, the host knows the outcome and has left."""
     return [reported(host, done=True), reported(host, done=True, gone=True, **facts)]
 
 
@@ -317,7 +317,7 @@ NAMED = {"TRAINING_JOB_NAME": "tuned-007-ab12"}
 
 
 def model_dir(tmp_path, hyperparameters, variables=NAMED):
-    """Return (arguments, what SM_HP_MODEL_DIR is made of) of a job with these hyperparameters."""
+    """Return the script's arguments, and the value of SM_HP_MODEL_DIR, for a job with these hyperparameters."""
     job = read(tmp_path, 2, hyperparameters, variables)
     return list(job.program.arguments), job.hyperparameters.get("model_dir")
 
@@ -342,7 +342,7 @@ def test_each_trial_of_a_tuning_job_has_own_model_dir(tmp_path, sent, value, of_
 
 @pytest.mark.parametrize("tuning", [{}, TUNING])
 def test_null_model_dir_does_not_become_a_folder(tmp_path, tuning):
-    """Where SageMaker's toolkit would make `None/JOB/model` of it."""
+    """SageMaker's toolkit would use the folder `None/JOB/model`."""
     none = {"null": "", "None": "None", "false": "False", "False": "False", '""': "", "": ""}
     for sent, argument in none.items():
         assert model_dir(tmp_path, {"model_dir": sent} | tuning)[0] == ["--model_dir", argument], sent

@@ -1,4 +1,4 @@
-"""Test the text beside the failure file: all causes in order, how everything ended, last lines of processes."""
+"""Test the evidence file: causes in order, exits of processes, last reports of hosts, last lines of processes."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SYMPTOM = Cause(host="algo-1", process="worker/0", what="exit code 1", error="So
 
 
 def facts(base: Path, me: str = "algo-1") -> Facts:
-    """Return a job of three hosts that failed: algo-2 first, though algo-1's report came first; algo-3 was lost."""
+    """Return the facts of a failed job of three hosts: algo-2 failed first, algo-1 reported first, algo-3 was lost."""
     job = read(base, 3, {}, {"ENTRYPOINT_MODE": "mwms"}, me=me)
     found = Facts(plan_for(job), me, 100.0)
     found.note_cause(SYMPTOM, 105.5)

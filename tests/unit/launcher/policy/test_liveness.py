@@ -1,4 +1,4 @@
-"""Test liveness.py: which hosts are lost, and the cause."""
+"""Test liveness.py: which hosts are lost, and which cause is reported."""
 
 import pytest
 from plays import (

@@ -1,4 +1,4 @@
-"""Test policy.py by tables: a history of (time, event) in, the actions out. Other files here test its parts."""
+"""Test policy.py by tables: a history of (time, event), and the actions that must follow. Other files test its parts."""
 
 import pytest
 from plays import (
@@ -197,7 +197,7 @@ def test_history_of_several_hosts_causes_wanted_actions(play, start, history):
 @pytest.mark.parametrize("me", [1, 2])
 @pytest.mark.parametrize("stop", [False, True])
 def test_policy_sleeps_between_events(play, me, stop):
-    """What is overdue must not wake the loop a thousand times a second."""
+    """An overdue action must not wake the loop a thousand times a second."""
     p = running(play, me=me, start_timeout=10)
     if stop:
         p.at(3, STOP)
@@ -228,7 +228,7 @@ def test_status_shows_host_processes_peers_and_outcome(play):
 
 
 def test_every_duty_occurs_in_a_plan(play):
-    """Otherwise the tables above would not cover it."""
+    """The tables above would not cover a duty that is in no plan."""
     plans = [play(2, mode="ps", evaluator="last").plan, play(2, mode="mpi").plan]
     assert {spec.duty for plan in plans for spec in plan.processes} == set(Duty)
 

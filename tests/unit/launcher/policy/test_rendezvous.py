@@ -1,4 +1,4 @@
-"""Test rendezvous.py: missing hosts, unreachable hosts, differences between hosts; and what may start then."""
+"""Test rendezvous.py: missing, unreachable and differing hosts, and which processes may start."""
 
 import pytest
 from plays import STOP, UP, Beats, Play, Shows, ended, heartbeats, informed, matches, reported, running

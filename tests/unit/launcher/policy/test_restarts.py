@@ -1,4 +1,4 @@
-"""Test starting.py between two attempts: what is restarted, and together with what."""
+"""Test starting.py between two attempts: which failures allow a restart, and which processes start again."""
 
 import pytest
 from plays import (

@@ -52,7 +52,7 @@ def failed(name: str, error: str = SHUT_DOWN) -> events.Ended:
 
 
 def rank_3(error: str = "KeyError: 'x'", confidence: Confidence = Confidence.HIGH, **more) -> dict:
-    """Return what algo-2 reports of the failure of its rank 3."""
+    """Return the fields of algo-2's report about the failure of its rank 3."""
     return {"cause": cause(2, confidence, process="rank 3", error=error, **more)}
 
 
@@ -64,13 +64,13 @@ def ps(play) -> Play:
 
 
 def stopped_at_4_8(error: float) -> list[tuple]:
-    """Return reports of a stop of algo-2, by a clock with this error, and of what the others did."""
+    """Return reports of algo-2's stop, timed by a clock with this error, and of the followers' ends."""
     stop = reported(2, ack=0, stopping=True, stopping_at=4.8, clock_error=error)
     return [(5.1, stop), (6, *(reported(host, stopping=True, done=True) for host in (2, 3)))]
 
 
 def fails_at_5_05(error: float) -> list[tuple]:
-    """Return a stop at second 5 and the failure of algo-2 just after, by a clock with this error."""
+    """Return a stop at second 5, and a failure of algo-2 just after, timed by a clock with this error."""
     raised = {"cause": cause(2), "cause_at": 5.05, "clock_error": error}
     return [
         (5, STOP),
@@ -294,7 +294,7 @@ def two_workers(play) -> Play:
 
 
 def dies(process: str) -> events.Looked:
-    """Return what a look at the output of processes shows when this one has raised an exception."""
+    """Return the event of an inspection of outputs, if this process has raised an exception."""
     return events.Looked(found=((process, "ValueError: x", "Traceback"),))
 
 
@@ -375,7 +375,7 @@ def test_news_of_a_failure_cause_wanted_actions(play, start, history):
 )
 @pytest.mark.parametrize("host", [1, 2])
 def test_text_of_a_lone_symptom_determines_the_wait(play, error, seconds, marked, host):
-    """While others run whose end may show the cause. The report and the summary say that it is a symptom."""
+    """Meanwhile, other processes run, whose end may show the cause. Report and summary mark the error as a symptom."""
     p = running(play)
     if host == 1:
         p.at(5, failed("worker/0", error), reported(2), reported(3))
@@ -452,7 +452,7 @@ def test_failed_host_waits_for_hosts_that_have_not_appeared(play, me, history, e
     ],
 )
 def test_failure_known_before_the_stop_counts(play, heard, at, confidence, fails):
-    """Though algo-3 stands still, so that nothing was decided when the stop came."""
+    """algo-3 does not answer, so the outcome is not yet decided when the stop comes."""
     p = running(play)
     raised = {"cause": cause(2, confidence), "cause_at": at}
     p.through(sorted([(heard, reported(2, ack=0, **raised)), (5, STOP)], key=lambda pair: pair[0]))
@@ -474,7 +474,7 @@ def test_new_clock_measurement_keeps_order_of_one_hosts_events(play):
 
 @pytest.mark.parametrize("open_mpi, expected", [(ORTE, LOW), (PRRTE, Confidence.HIGH)])
 def test_only_mpirun_of_open_mpi_4_may_have_killed_a_rank(play, open_mpi, expected):
-    """PRRTE does not reach it, since it is in its own session."""
+    """PRRTE does not reach the rank, which is in its own session."""
     p = mpi(play, me=2, open_mpi=open_mpi)
     p.at(5, ended("rank 2", output="sum 4\n", signal=9))
     assert p.last_told.cause.confidence is expected
