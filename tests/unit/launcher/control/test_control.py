@@ -169,10 +169,7 @@ def test_news_from_another_follower_are_refused():
 
 
 def test_follower_refuses_reports():
-    """The sender takes the follower for the coordinator.
-
-    Then it has read other groups or settings, or the coordinator's name leads to the follower.
-    """
+    """The sender has read other groups or settings, or the coordinator's name resolves to the follower."""
     served = Served(me="algo-2", life="1f")
     for life, said in (("1f", "algo-1 leads to 127.44.0.2, which is this host"), ("2e", "algo-2 takes algo-1 for")):
         answer = served.call("/report", {**to_json(REPORT), "life": life})

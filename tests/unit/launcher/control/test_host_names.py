@@ -119,8 +119,8 @@ def test_hosts_given_by_address_are_never_looked_up(resolver):
 @pytest.mark.parametrize(
     "address, leads", [("127.0.0.1", True), ("::1", True), ("127.0.1.1", True), ("127.44.0.3", False)]
 )
-def test_name_of_another_host_that_leads_here_ends_job(resolver, address, leads, monkeypatch):
-    """An exception are hosts simulated on this machine: each may have a loopback address of its own."""
+def test_other_hosts_name_that_resolves_to_this_host_ends_job(resolver, address, leads, monkeypatch):
+    """A host that is simulated on this machine may have a loopback address of its own, which ends no job."""
     monkeypatch.setattr("entrypoint.launcher.control.host_names.SURE_SECONDS", 0)  # the second look is enough
     resolver.known = {**ADDRESS, "algo-1": "127.0.0.1", "algo-3": address}  # its own name may lead here
     served = Served(hosts=NAMED)
@@ -135,8 +135,8 @@ def test_name_of_another_host_that_leads_here_ends_job(resolver, address, leads,
         assert (refused.status_code, why in refused.get_json()["error"]) == (409, True)
 
 
-def test_name_that_leads_here_may_be_corrected(resolver):
-    """Only a name that leads here in two lookups, two seconds apart, ends the job. The second needs no caller."""
+def test_wrong_name_record_may_be_corrected_in_time(resolver):
+    """Only a name that resolves to this host twice, two seconds apart, ends the job. The second lookup needs no caller."""
     resolver.known = {**ADDRESS, "algo-2": "127.0.0.1", "algo-3": "127.0.0.1"}
     now, told = [100.0], []
     found = names(clock=lambda: now[0])

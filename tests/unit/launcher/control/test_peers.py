@@ -113,7 +113,7 @@ def linked():
 
 
 def test_host_killed_during_its_check_is_unreachable(monkeypatch):
-    """Its kernel closes one socket after another. Connections that are accepted before the listener closes are reset."""
+    """Its kernel closes one socket after another. Connections accepted before the listener closes are reset."""
     monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK_SECONDS", 60.0)
     net, coordinator, follower, link = linked()
     taken, connected = threading.Event(), client.connected

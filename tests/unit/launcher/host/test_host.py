@@ -148,7 +148,7 @@ def test_awaited_process_is_checked_until_it_listens(start: Callable, monkeypatc
     assert event(host, events.Listening, awaited=(server,)).name == "ps/0" and list(looks) == []
 
 
-def test_vanished_signs_of_an_end_are_reported_once(start: Callable, monkeypatch) -> None:
+def test_recovery_from_an_exception_is_reported_once(start: Callable, monkeypatch) -> None:
     host = start(script := spec("script", "exit 0"))
     outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
     monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))

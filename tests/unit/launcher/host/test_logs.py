@@ -225,7 +225,7 @@ def test_processes_run_on_without_reader_and_unwritten_bytes_are_counted(unread)
     assert log.finish(patience=0.2) == 20_000 * len("[h p] " + LINE.decode()) + len("[h] ours\n") - unread.in_pipe()
 
 
-def test_processes_wait_at_the_buffers_limit_without_loss_of_output(unread):
+def test_full_buffer_pauses_processes_without_loss_of_output(unread):
     log = Log("h", fd=unread.fd, prefix=False)
     writer = Writer(log, "p", LINE * 300_000)
     eventually(lambda: writer.written and writer.has_stopped(), within=240)

@@ -290,7 +290,7 @@ def test_script_library_computes_same_shards_as_launcher(described, hosts, local
         assert library.parts(environment) == library.shares(theirs, place)
 
 
-def test_shards_variable_has_the_documented_name_and_form():
+def test_shards_variable_has_name_and_form_for_script_library():
     assert SHARDS == "ENTRYPOINT_SHARDS"
     read = channels("train", TrainingInputMode="Pipe").shards(readers(["a", "b"])[1])
     assert read == {"train": {"channel": "train", "mode": "Pipe", "count": 2, "index": 1}}

@@ -48,10 +48,7 @@ def test_parsers_accept_the_defaults():
 
 
 def test_graces_end_before_sagemaker_sends_sigkill():
-    """The 120 s from SIGTERM to SIGKILL (API, StopTrainingJob) are enough for all graces and for the last reports.
-
-    The graces are those of scripts and of parameter servers.
-    """
+    """The 120 s from SIGTERM to SIGKILL (API, StopTrainingJob) are enough for both graces and the last reports."""
     assert Settings().stop_grace + Settings().failure_grace + 10 < 120
 
 

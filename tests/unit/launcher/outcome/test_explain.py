@@ -56,7 +56,7 @@ def test_recorded_ending_is_explained(name):
 @pytest.mark.parametrize(
     "name", ["rich deep path", "rich handler", "rich ascii", "ipython", "papermill", "json logger"]
 )
-def test_details_have_no_boxes_and_escapes(name):
+def test_details_contain_no_boxes_or_escapes(name):
     details = RECORDED[name].explained().details
     assert 'File "' in details and "─" not in details and "\\n" not in details
 

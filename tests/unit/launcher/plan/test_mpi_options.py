@@ -114,7 +114,7 @@ def test_mpirun_options_have_the_names_of_the_runtime(tmp_path):
 
 
 def test_only_prrte_starts_ranks_in_their_own_session(tmp_path):
-    """PRRTE would kill ranks too soon."""
+    """PRRTE would kill ranks in its own session too soon."""
     assert launched(tmp_path, open_mpi=PRRTE)[1].argv[-1] == "apart"
     assert launched(tmp_path, open_mpi=ORTE)[1].argv[-1] != "apart"
 

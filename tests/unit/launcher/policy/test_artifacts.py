@@ -46,7 +46,7 @@ def said(tmp_path, *hosts: dict[str, str | bytes]) -> list[str]:
 
 
 def named(warnings: list[str]) -> list[str]:
-    """Return the part of each warning before its colon: the file or folder that it is about."""
+    """Return the part of each warning before its colon, which names the subject."""
     return [line.partition(":")[0] for line in warnings]
 
 

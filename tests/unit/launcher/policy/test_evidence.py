@@ -103,7 +103,7 @@ def test_unwritable_evidence_file_is_reported(tmp_path):
     assert "cannot be written" in report.write_evidence(tmp_path / "data" / "entrypoint-algo-1.txt", "text")
 
 
-def test_secrets_are_masked(tmp_path):
+def test_secrets_in_the_evidence_file_are_masked(tmp_path):
     secret = Secrets({"MY_API_KEY": "s3cr3t-v4lue-42"}, {})
     report.write_evidence(tmp_path / "data" / "e.txt", "key s3cr3t-v4lue-42", secret)
     assert "s3cr3t" not in (tmp_path / "data" / "e.txt").read_text()

@@ -1,4 +1,4 @@
-"""Test policy.py by tables: a history of (time, event), and the actions that must follow. Other files test its parts."""
+"""Test policy.py by tables: a history of (time, event), and the actions that must follow. Other files test parts."""
 
 import pytest
 from plays import (

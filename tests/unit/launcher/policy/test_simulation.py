@@ -576,7 +576,7 @@ def test_stopped_job_that_saves_ends_with_0(base, mode, stop):
 @by_mode
 @pytest.mark.parametrize("stop", ["all", "one"])
 def test_stop_does_not_hide_a_known_failure(base, mode, stop):
-    """`check` compares the outcomes of the hosts with the failure."""
+    """`check` asserts that such a job fails on every host."""
     found = worlds(base, range(16), mode=mode, stop=stop, crosses=True, fails=1, slow=lambda seed: seed % 2 * 0.4)
     assert [world for world in found if world.known_at is not None]
 
