@@ -35,7 +35,7 @@ HEARD = reported(2), reported(3)
 VERDICTS = {
     # the job, what happens, and the verdict; "": there is none
     "a follower is silent": (running, [(20, Beats(3))], f"7.0 failed {LOST}: algo-2 {SILENT}"),
-    "nobody is heard": (
+    "all followers are silent": (
         running, [(3, reported(3)), (3.9, reported(2)), (20,)],
         f"8.0 failed {LOST}: algo-3 {SILENT}: no other host reports either; algo-1 itself may be cut off"),
     "a failing job does not wait long for a host that takes no connection": (
@@ -54,7 +54,7 @@ VERDICTS = {
     "a host that is killed is lost soon": (
         running, [(2.7, link_ended(2)), (2.8, unreached(2)), (3.1, reported(3)), (4,)],
         f"3.2 failed {LOST}: algo-2 {CLOSED}"),
-    "a process that failed before the others could be missed is the cause where all others are": (
+    "a process that failed before all other hosts fell silent is the cause": (
         running,
         [(3, reported(2, ack=0)), (3.3, reported(3, ack=0)), (3.5, ended("worker/0", signal=9)),
          (4.6, unreached(2), unreached(3)), (5.05,), (5.35,), (6,)],
@@ -103,7 +103,7 @@ STORIES = {
         running,
         [(2.5, reported(3)), (7.1, ended("worker/0", signal=15)), (30,),
          Shows(f"7.0 failed {LOST}: algo-2 {SILENT}*", last="7.5 finish failed 69")]),
-    "a host that is heard again is not lost": (
+    "a host that reports again is not lost": (
         mpi, [(3.5, *MPIRUN_FAILS, unreached(2)), (3.6, reported(2, ready=UP)), (6,), Shows("")]),
     "a host that fails and is cut off for a moment must learn the outcome": (
         running,

@@ -44,7 +44,7 @@ ALONE = {
                             ["5.0 ask script", "105.0 force script", "105.5 finish stopped 143"]),
     "stopped after the end": ([(5, ended("script")), (6, STOP)], ["5.0 finish succeeded 0"]),
     "failed, then stopped": ([(5, ended("script", 3)), (5, STOP)], ["5.0 finish failed 3"]),
-    "a symptom has nobody else to blame": ([(5, ended("script", 1, SYMPTOM)), (7,)], ["5.3 finish failed 1"]),
+    "a symptom without another cause is the cause": ([(5, ended("script", 1, SYMPTOM)), (7,)], ["5.3 finish failed 1"]),
     "an end that is reported twice": ([(1, ended("prepare", 1)), (5, ended("script"))], ["5.0 finish succeeded 0"]),
     "the launcher itself breaks": ([(2, events.Broken(why="disk full", code=70)), (2.1, ended("script", signal=15))],
                                    ["2.0 ask script", "2.1 finish failed 70"]),
@@ -158,7 +158,7 @@ STORIES = {
         with_evaluator,
         [(5, ended("worker/0"), reported(2, **EVALUATES)), (30, Beats(2, **EVALUATES)), (31, reported(2, done=True)),
          Shows("31.0 succeeded 0")]),
-    "an evaluator does not hold the job for ever": (
+    "an evaluator delays the end by bounded time": (
         with_evaluator,
         [(5, ended("worker/0"), reported(2, **EVALUATES)), (70, Beats(2, **EVALUATES)), Shows("65.0 succeeded 0")]),
     "an evaluator whose host is lost during a stop is no success": (

@@ -85,7 +85,7 @@ VERDICTS = {
         job(2, 2), every_second(8, events.Rejected(host="algo-1", why=REJECTED)),
         f"* failed {CONFIG}: algo-2 (is refused by the coordinator algo-1): {REJECTED}"),
     "a refusal that passed is no reason": (job(2), [(1, events.Rejected(host="algo-2", why="404")), (20,)], ""),
-    "a refused stranger with the address of a host that is heard is no reason": (
+    "a refused caller with the address of a host that reports ends nothing": (
         running, [(3, events.Rejected(host="algo-2", why=REJECTED)), (20, Beats(2, 3))], ""),
     # It has sent us something already, by the address that it found before.
     "a coordinator that does not find our name yet is waited for": (
@@ -141,7 +141,7 @@ STORIES = {
          (2, reported(2, ready=UP, public_keys=(("known_hosts", "L"),))),
          Shows(did=["2.0 write known_hosts: algo-1, algo-2", "2.0 start mpirun"])]),
     # A follower's key would open the coordinator's own ssh; a name with a / would be a file somewhere else.
-    "public keys that the plan asks nobody for are not taken": (
+    "public keys that the plan does not name are ignored": (
         lambda play: play(2, mode="mpi"),
         [(1, reported(2, public_keys=(("authorized_keys", "E"), ("../../x", "E"), ("known_hosts", "L")))),
          Shows(did=["1.0 write known_hosts: algo-2"])]),

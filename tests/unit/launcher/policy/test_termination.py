@@ -137,7 +137,7 @@ STORIES = {
         lambda play: play(3, me=2),
         [(0.5, STOP), (0.6, ended("prepare", signal=15)), (1.5,), Shows("", stopping=True),
          (1.8, informed(stopping=True)), (5,), Shows(""), (6, STOPPED), Shows(last="6.0 finish stopped 143")]),
-    "a follower that is stopped before the coordinator appears does not wait for ever": (
+    "a follower that is stopped before the coordinator appears ends in bounded time": (
         lambda play: play(3, 2), [(1, ended("prepare")), (2, STOP), (60,), Shows(last="*finish stopped 143")]),
     "a host is not done while a rank still saves": (
         mpi_following,

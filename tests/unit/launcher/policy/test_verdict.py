@@ -96,7 +96,7 @@ VERDICTS = {
     "a symptom waits for its cause": (
         running, [(5, ended("worker/0", 1, SYMPTOM)), (5.1, reported(2, cause=cause(2)), reported(3))],
         "5.1 failed 3: algo-2 worker/1 (exit code 3)"),
-    "a symptom waits for nobody if all have ended": (
+    "a symptom is used at once if all processes have ended": (
         running,
         [(5, failed("worker/0")),
          (5.1, *(reported(host, done=True, cause=cause(host, LOW, error=BROKE_OFF)) for host in (2, 3))), (6,)],
@@ -108,12 +108,12 @@ VERDICTS = {
          (14.5, reported(2, done=True, **rank_3("ValueError: oops")))],
         "14.5 failed 3: algo-2 rank 3 (exit code 3): ValueError: oops"),
     # It may have been handled: a checkpoint that was not there, for example.
-    "what a victim printed before is not named if others know better": (
+    "an earlier exception of a victim is not named if another host reports a cause": (
         mpi,
         [(5, failed("rank 0", f"ValueError: x\ngoes on\n{TRACEBACK}{SHUT_DOWN}"), reported(2)),
          (5.2, reported(2, done=True, **rank_3())), (6,)],
         "5.2 failed 3: algo-2 rank 3 (exit code 3): KeyError: 'x'"),
-    "what a victim printed before is named if nobody knows better": (
+    "an earlier exception of a victim is named if no host reports a cause": (
         mpi,
         [(5, reported(2, done=True, **ALSO)),
          (5.1, failed("rank 0", f"ValueError: x\ngoes on\n{TRACEBACK}{SHUT_DOWN}"), failed("rank 1")), (6,)],
@@ -125,12 +125,12 @@ VERDICTS = {
          (5.1, ended("rank 1", signal=15, output=RAISED.replace("line 1", "line 1, in <module>")), reported(2))],
         "5.1 failed 1: algo-1 rank 1 (raised an exception and was terminated): ValueError: x"),
     # Its host's report may be late on a busy machine.
-    "what mpirun ended waits for the rank that it ended for": (
+    "ranks that mpirun terminated wait for the rank that failed": (
         mpi,
         [(5, ended("rank 0", signal=15), ended("rank 1", signal=15), ended("mpirun", 1, "MPI_ABORT was invoked\n")),
          (5.2, reported(2)), (7.4, Beats(2)), (7.5, reported(2, done=True, **rank_3()))],
         "7.5 failed 3: algo-2 rank 3 *"),
-    "a symptom waits for hosts that were not heard since": (
+    "a symptom waits for hosts that have not reported since": (
         running, [(2.1, *NOT_ASKED), (5, ended("worker/0", 1, SYMPTOM)), (5.9, reported(3)), (12,)],
         f"7.1 failed {LOST}: algo-2 (lost*"),
     "a cause that the host of a symptom reports later counts": (
@@ -138,12 +138,12 @@ VERDICTS = {
         [(5, reported(2, cause=cause(2, LOW, error="Socket closed"))),
          (5.1, reported(2, cause=cause(2, process="worker/2", error="ValueError: x")), reported(3)), (7,)],
         "5.1 failed 3: algo-2 worker/2 (exit code 3): ValueError: x"),
-    "a symptom waits for a process that has said why it ends": (
+    "a symptom waits for a process that has printed an exception": (
         running,
         [(5, ended("worker/0", 1, SYMPTOM)), (5.1, reported(2, dying=True), reported(3)),
          (6, reported(2, dying=True), reported(3)), (6.5, reported(2, cause=cause(2)))],
         "6.5 failed 3: algo-2 worker/1 (exit code 3)"),
-    "a symptom does not wait for ever for a process that has said why it ends": (
+    "a symptom waits a bounded time for a process that has printed an exception": (
         running,
         [(5, ended("worker/0", 1, SYMPTOM)), (5.1, reported(2, dying=True), reported(3)),
          (8, Beats(2, 3, dying=True)), (9,)],
@@ -165,10 +165,10 @@ VERDICTS = {
     "ranks that mpirun kills are not to blame": (
         mpi, [(5, ended("rank 0", signal=9)), (5.05, ended("rank 1", 1, RAISED))],
         "5.0 failed 1: algo-1 rank 1 (exit code 1): ValueError: x"),
-    "a rank that the kernel kills is to blame if nobody else is": (
+    "a rank that the kernel kills is the cause if there is no other": (
         mpi, [(5, ended("rank 1", signal=9)), (5.1, ended("mpirun", 137)), (5.5, reported(2))],
         "5.3 failed 137: algo-1 rank 1 (killed by SIGKILL)"),
-    "a rank that the kernel kills is to blame whoever is heard first": (
+    "a rank that the kernel kills is the cause in any order of reports": (
         mpi,
         [(5, ended("rank 0", signal=15), ended("mpirun", 137)),
          (5.1, reported(2, **rank_3("", LOW, what="killed by SIGKILL", code=137))), (7,)],
@@ -199,7 +199,7 @@ VERDICTS = {
          (6, failed("chief/0", "UnavailableError: Collective ops is aborted by: x")),
          (6.1, reported(2, done=True, exits=(("worker/0", "exit code 0", 4.0),))), (6.5,)],
         "6.3 failed 1: algo-1 chief/0 (exit code 1)*"),
-    "a lack of memory of a child stands before what its parent says": (
+    "a child's lack of memory comes before its parent's error": (
         running,
         [(5, events.Ended(name="worker/0", exit=Exit(code=1), output="lost the loader: exit code -9\n", memory=SHORT)),
          (6, reported(2), reported(3))],
@@ -215,19 +215,19 @@ VERDICTS = {
         [(2.1, *NOT_ASKED), (5, ended("worker/0", 3, RAISED)), (5.1, reported(2, ack=1)), (5.2, reported(3, ack=1))],
         "5.2 failed 3: algo-1 worker/0 *"),
     # Clocks differ: followers report times by the coordinator's clock.
-    "the earlier failure counts though it is heard later": (
+    "the earlier failure counts though it is reported later": (
         running,
         [(2.1, *NOT_ASKED), (5, ended("worker/0", 3, RAISED)), (5.01, reported(2, ack=0, cause=cause(2), cause_at=4.9)),
          (5.02, reported(2, ack=2, cause=cause(2), cause_at=4.9), reported(3, ack=2))],
         "5.0 failed 3: algo-2 worker/1 *"),
-    "a host that does not answer may be what the others failed of": (
+    "a host that does not answer may be the cause of other failures": (
         running, [(2.1, *NOT_ASKED), (4, *NOT_ASKED), (5.5, ended("worker/0", 3, RAISED)), (12, Beats(3))],
         f"* failed {LOST}: algo-2 (lost: no report for 5 s)"),
     # Programs do not notice so soon that the network is cut: no connection ends by that.
-    "what fails before a cut-off host was to be heard again fails of something else": (
+    "a failure before the next report of a cut-off host has another cause": (
         running, [(4, *NOT_ASKED), (4.2, ended("worker/0", 3, RAISED)), (12, Beats(3))],
         "* failed 3: algo-1 worker/0 (exit code 3): ValueError: x"),
-    "a host whose connections end may be what others fail of at once": (
+    "a host whose connections end may be the cause of failures at once": (
         running, [(4, *NOT_ASKED), (4.1, link_ended(2)), (4.2, ended("worker/0", 3, RAISED)), (12, Beats(3))],
         f"* failed {LOST}: algo-2 (lost*"),
     "a lost host is not lost for the strategy in the code": (
@@ -351,7 +351,7 @@ STORIES = {
         [(5, failed("rank 2")), Shows(cause="algo-2 rank 2 *"), (5.1, ASKED, dies("rank 3")), Shows(dying=True),
          (6, ASKED, dies("rank 3")), (7, ASKED, dies("rank 3")), Shows(dying=True), (7.2, ASKED, dies("rank 3")),
          Shows(dying=False, cause="algo-2 rank 3 (raised an exception and did not end): ValueError: x")]),
-    "a process that got over what it printed is not blamed": (
+    "a process that handled its exception is not blamed": (
         following,
         [(5, informed(poll=1), DYING), (6, NOBODY_DIES), Shows(dying=False), (8, NOBODY_DIES), Shows(cause="")]),
 }  # fmt: skip
@@ -429,7 +429,7 @@ BAD_NEWS = {
     # which host it is, what happens, and when it ends; others would look for the coordinator until the start timeout
     "until a late host has left": (1, [(20, reported(2)), (21, reported(2, gone=True))], 21),
     "a late host has some time to leave": (1, [(20, reported(2)), (40,)], 20 + GRACE + LEAVE_SECONDS),
-    "not for ever": (1, [(LINGER_SECONDS + 10,)], 1 + LINGER_SECONDS),
+    "a job without a late host ends in bounded time": (1, [(LINGER_SECONDS + 10,)], 1 + LINGER_SECONDS),
     "a follower has no coordinator": (2, [(LINGER_SECONDS + 10,)], 1 + LINGER_SECONDS),
 }
 
