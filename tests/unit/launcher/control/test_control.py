@@ -117,11 +117,11 @@ BAD_REPORTS = {
     "a number beyond all numbers": (json.dumps(GOOD).replace(NO_EXITS, '"exits": [["a", "b", 1e999]]'), WRONG),
     "an integer of 5,000 digits": (
         json.dumps(GOOD).replace('"attempt": 0', '"attempt": ' + "9" * 5000), NO_OBJECT),
-    "files that are none": ({**GOOD, "artifacts": {"model": True, "files": 3}}, WRONG),
+    "a number in place of files": ({**GOOD, "artifacts": {"model": True, "files": 3}}, WRONG),
     "a file without a digest": ({**GOOD, "artifacts": {"model": True, "files": [["a", 1]]}}, WRONG),
     "a file whose size is a text": ({**GOOD, "artifacts": {"model": True, "files": [["a", "x", ""]]}}, WRONG),
     "an attempt that is a text": ({**GOOD, "attempt": "x"}, WRONG),
-    "a truth that is none": ({**GOOD, "done": "false"}, WRONG),
+    "a text in place of a boolean": ({**GOOD, "done": "false"}, WRONG),
     "the same key twice": (json.dumps(GOOD)[:-1] + ', "host": "algo-2"}', "the same key twice"),
     "too long": ({**GOOD, "host": "x" * (MESSAGE_BYTES + 1)}, NO_OBJECT),
     "too deep": ("[" * 200_000, NO_OBJECT),

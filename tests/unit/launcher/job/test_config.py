@@ -47,7 +47,7 @@ BAD_RESOURCES = {
     "hosts empty": ({**ONE, "hosts": []}, ["hosts = []", "at least one"]),
     "hosts of numbers": ({**ONE, "hosts": ["algo-1", 2]}, ['["algo-1", 2]', "host name"]),
     "a host without a name": ({**ONE, "hosts": ["algo-1", ""]}, ['["algo-1", ""]', "host name"]),
-    "not one of them": ({**ONE, "current_host": "algo-7"}, ['"algo-7"', 'one of its hosts ["algo-1"]']),
+    "an unlisted host": ({**ONE, "current_host": "algo-7"}, ['"algo-7"', 'one of its hosts ["algo-1"]']),
     "no current host": ({"hosts": ["algo-1"]}, ["current_host = null", 'one of its hosts ["algo-1"]']),
     "current host a list": ({**ONE, "current_host": ["algo-1"]}, ['["algo-1"]', "one of its hosts"]),
     "a name that is an option": ({**ONE, "hosts": ["-oProxyCommand=id"]}, ["-oProxyCommand", "letters, digits"]),
@@ -90,7 +90,7 @@ BAD_REQUESTS = {
     "three switches": ({PS: "1", MPI: "1", MWMS: "True"}, {}, ["two modes at once", PS, MPI, MWMS]),
     "environment against switch": ({PS: "true"}, {"MODE": "mpi"}, ["two modes at once", "ENTRYPOINT_MODE=mpi", PS]),
     "single against switch": ({MPI: "true"}, {"MODE": "single"}, ["ENTRYPOINT_MODE=single", MPI]),
-    "a switch that is neither": ({MPI: "maybe"}, {}, [f'{MPI} is "maybe"', "true or false"]),
+    "a switch that is no boolean": ({MPI: "maybe"}, {}, [f'{MPI} is "maybe"', "true or false"]),
     "a switch that is an object": ({PS: '{"enabled": true}'}, {}, [PS, "true or false"]),
     "an evaluator with jax": (
         {}, {"MODE": "jax", "EVALUATOR": "first"},
@@ -143,7 +143,7 @@ BAD_REQUESTS = {
     "data-parallel beside a switch": ({SMDDP: "true", PS: "true"}, {}, ["two modes at once", SMDDP, PS]),
     "data-parallel beside a mode": (
         {SMDDP: "true"}, {"MODE": "mwms"}, ["two modes at once", SMDDP, "ENTRYPOINT_MODE=mwms"]),
-    "a data-parallel switch that is neither": ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
+    "a data-parallel switch that is no boolean": ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
     "data-parallel options with an unbalanced quote": (
         {SMDDP: "true", SMDDP_OPTIONS: "-x 'A"}, {}, [f"{SMDDP_OPTIONS} does not fall into words"]),
     "model-parallel": (

@@ -43,7 +43,7 @@ VERDICTS = {
         f"5.0 failed {LOST}: algo-2 {GONE}"),
     "a host that takes connections may only be paused": (
         mpi, [(3, reported(2, ready=UP, ack=0)), (3.5, *MPIRUN_FAILS), (9,)], f"8.0 failed {LOST}: algo-2 {SILENT}"),
-    "where nothing is wrong a network may be away for longer": (
+    "a network may fail for longer if nothing else is wrong": (
         running, [(4.5, unreached(2), reported(3)), (6.9, reported(3))], ""),
     # It is paused, has no thread left for a link, or other processes on its host take too much.
     "a host that closes its connection and takes new ones is not lost soon": (
@@ -67,10 +67,10 @@ VERDICTS = {
         following, [(2.7, link_ended(1)), (8,)], f"7.0 failed {LOST}: algo-1 {SILENT}"),
     "a coordinator that is killed is lost soon": (
         following, [(2.7, link_ended(1)), (2.8, unreached(1)), (4,)], f"3.2 failed {LOST}: algo-1 {CLOSED}"),
-    "what failed here before the coordinator was lost is the cause": (
+    "an own failure before the coordinator was lost is the cause": (
         following, [(3, informed()), (3.5, ended("worker/1", 3, RAISED)), (4, informed()), (20,)],
         "* failed 3: algo-2 worker/1*"),
-    "what failed here after the coordinator fell silent is a symptom": (
+    "an own failure after the coordinator fell silent is a symptom": (
         following, [(4, ended("worker/1", 1, RAISED)), (20,)], f"* failed {LOST}: algo-1 *"),
 }  # fmt: skip
 

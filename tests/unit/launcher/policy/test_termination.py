@@ -34,7 +34,7 @@ def ps(play, **settings):
 
 ENDS = {
     # the job, what happens on the coordinator, and what it does about its processes
-    "what ignores sigterm is killed after the grace": (
+    "a process that ignores sigterm is killed after the grace": (
         lambda play: running(play, failure_grace=4),
         [(5, reported(2, done=True, clean=False, cause=cause(2))), (18, ended("worker/0", signal=9))],
         ["5.0 ask worker/0", "9.0 force worker/0", "18.0 finish failed 3"]),
@@ -52,7 +52,7 @@ ENDS = {
         [(5, reported(2, ready=UP | {"rank 2", "rank 3"})), (6, ended("rank 0"), ended("rank 1")), (30, Beats(2)),
          (45, Beats(2, done=True)), (46, ended("mpirun", signal=9))],
         ["41.0 force mpirun", "46.0 ask sshd"]),
-    "what ignores the stop is killed after stop_grace": (
+    "a process that ignores the stop is killed after stop_grace": (
         lambda play: running(play, stop_grace=10), [(5, STOP), (16, Beats(2, 3, **SAVES))],
         ["5.0 ask worker/0", "15.0 force worker/0"]),
     "servers stay while scripts save": (

@@ -235,12 +235,12 @@ VERDICTS = {
         f"* failed {LOST}: algo-2 (lost: no report for 5 s)"),
     "ranks do not decide success": (
         mpi, [(5, ended("rank 0"), ended("rank 1"), reported(2, done=True)), (6, ended("mpirun"))], "6.0 succeeded 0"),
-    "what failed before the stop is no success": (
+    "a failure before the stop is no success": (
         stopped_job,
         [(5.1, reported(2, cause=cause(2, process="sidecar")), reported(3)), (6, ended("worker/0")),
          (6.5, *(reported(host, stopping=True, done=True) for host in (2, 3)))],
         "6.5 stopped 143"),
-    "a stop that reached another host first comes before what follows of it": (
+    "a stop that reached another host first comes before later failures": (
         running,
         [(5, reported(3, ack=0, cause=cause(3), cause_at=4.9)), (5.1, reported(2, stopping=True, stopping_at=4.8)),
          (6, ended("worker/0"), reported(2, stopping=True, stopping_at=4.8, done=True)),
