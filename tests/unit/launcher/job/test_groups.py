@@ -128,7 +128,11 @@ BAD = {
     ),
     "a host in two groups": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-1", "algo-10", "algo-3"]}], ['"algo-1" in more']),
     "a host in no group": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-3"]}], ['"algo-10" in no group']),
-    "an unknown host": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-3", "algo-10", "x"]}], ['"x" in a group and not among']),
+    "a foreign host": (
+        ASKED,
+        [DATA, {**TRAIN, "hosts": ["algo-3", "algo-10", "x"]}],
+        ['"x" in a group and not among'],
+    ),
     "a group twice": (ASKED, [DATA, TRAIN, TRAIN], ['"train" more than once', "each group once"]),
     "a group named twice": ({MWMS: "true", DISTRIBUTION: "train,train"}, [DATA, TRAIN], [DISTRIBUTION, "each once"]),
     "a number": ({MWMS: "true", DISTRIBUTION: "[1]"}, [DATA, TRAIN], [DISTRIBUTION, "names of instance groups"]),
