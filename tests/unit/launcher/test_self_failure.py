@@ -1,4 +1,4 @@
-"""Test launcher/self_failure.py: a fault that leaves not even a log."""
+"""Test launcher/self_failure.py: how the launcher ends after a fault that prevents even its log."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ PROGRAM = (
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-def test_fault_without_a_log_is_printed_and_ends_though_nobody_reads_stdout(tmp_path, is_read):
+def test_fault_without_a_log_reaches_stdout_and_failure_file(tmp_path, is_read):
     (tmp_path / "output").mkdir()
     reader, writer = os.pipe()
     full = b"-" * fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)

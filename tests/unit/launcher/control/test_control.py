@@ -1,6 +1,6 @@
 """Test wire.py, handlers.py, access.py and server.py.
 
-The application through a test client; the server on sockets of loopback; messages as JSON there and back.
+A test client calls the application. The server listens on loopback. Messages are converted to JSON and back.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ NEWS = News(
 
 
 class Served:
-    """The application of one host, and what it puts into the queue."""
+    """The HTTP application of one host, with the events that it puts into the queue."""
 
     def __init__(self, token: str = "", news: News = NEWS, me: str = "algo-1", hosts=HOSTS, life: str = "") -> None:
         self.events: list = []
@@ -80,7 +80,7 @@ class Served:
         return self.client.open(path, method=method, environ_base={"REMOTE_ADDR": address}, **options)
 
 
-def test_a_report_is_answered_with_the_news():
+def test_coordinator_answers_report_with_news():
     served = Served()
     answer = served.call("/report", to_json(REPORT))
     assert answer.status_code == 200
@@ -88,7 +88,7 @@ def test_a_report_is_answered_with_the_news():
     assert served.events == [Reported(report=REPORT)]
 
 
-def test_news_are_taken_from_the_coordinator():
+def test_follower_accepts_news_from_coordinator():
     served = Served(me="algo-2")
     assert served.call("/news", to_json(NEWS), caller="algo-1").status_code == 200
     assert served.events == [Informed(news=NEWS)]
@@ -117,11 +117,11 @@ BAD_REPORTS = {
     "a number beyond all numbers": (json.dumps(GOOD).replace(NO_EXITS, '"exits": [["a", "b", 1e999]]'), WRONG),
     "an integer of 5,000 digits": (
         json.dumps(GOOD).replace('"attempt": 0', '"attempt": ' + "9" * 5000), NO_OBJECT),
-    "files that are none": ({**GOOD, "artifacts": {"model": True, "files": 3}}, WRONG),
+    "a number in place of files": ({**GOOD, "artifacts": {"model": True, "files": 3}}, WRONG),
     "a file without a digest": ({**GOOD, "artifacts": {"model": True, "files": [["a", 1]]}}, WRONG),
     "a file whose size is a text": ({**GOOD, "artifacts": {"model": True, "files": [["a", "x", ""]]}}, WRONG),
     "an attempt that is a text": ({**GOOD, "attempt": "x"}, WRONG),
-    "a truth that is none": ({**GOOD, "done": "false"}, WRONG),
+    "a text in place of a boolean": ({**GOOD, "done": "false"}, WRONG),
     "the same key twice": (json.dumps(GOOD)[:-1] + ', "host": "algo-2"}', "the same key twice"),
     "too long": ({**GOOD, "host": "x" * (MESSAGE_BYTES + 1)}, NO_OBJECT),
     "too deep": ("[" * 200_000, NO_OBJECT),
@@ -155,21 +155,21 @@ BAD = [
 
 
 @pytest.mark.parametrize("path, body, said", BAD)
-def test_bad_messages_are_refused_and_change_nothing(path, body, said):
+def test_malformed_messages_are_refused_and_cause_no_event(path, body, said):
     served = Served(me="algo-1" if path == "/report" else "algo-2")
     answer = served.call(path, body, caller="algo-2" if path == "/report" else "algo-1")
     assert (answer.status_code, served.events) == (400, [])
     assert said in answer.get_json()["error"]
 
 
-def test_news_from_a_follower_are_refused():
+def test_news_from_another_follower_are_refused():
     served = Served(me="algo-2")
     assert served.call("/news", to_json(NEWS), caller="algo-3").status_code == 400
     assert served.events == []
 
 
-def test_a_follower_takes_no_report():
-    """The sender takes it for the coordinator: it read other groups or settings, or its name leads here."""
+def test_follower_refuses_reports():
+    """The sender has read other groups or settings, or the coordinator's name resolves to the follower."""
     served = Served(me="algo-2", life="1f")
     for life, said in (("1f", "algo-1 leads to 127.44.0.2, which is this host"), ("2e", "algo-2 takes algo-1 for")):
         answer = served.call("/report", {**to_json(REPORT), "life": life})
@@ -180,8 +180,8 @@ def test_a_follower_takes_no_report():
 
 @pytest.mark.parametrize("path, method", [("/report", "POST"), ("/news", "POST"), ("/status", "GET"), ("/x", "GET")])
 @pytest.mark.parametrize("caller", ["10.1.2.3", "127.44.0.9", "::1", "127.0.0.1", ""])
-def test_strangers_are_refused(path, method, caller):
-    """Headers that a proxy would set, or the name of one of our hosts, do not make the sender a host."""
+def test_requests_from_unknown_addresses_are_refused(path, method, caller):
+    """Headers that a proxy would set, or the name of a host of the job, do not make the sender a host."""
     served = Served()
     headers = {"X-Forwarded-For": ADDRESS["algo-2"], "Forwarded": f"for={ADDRESS['algo-2']}", "Host": "algo-1"}
     for more in ({}, {"headers": headers}):
@@ -197,7 +197,7 @@ def test_strangers_are_refused(path, method, caller):
 
 
 @pytest.mark.parametrize("shown, code", [("right", 200), ("wrong", 401), ("", 401), ("r\u00efght", 401), (None, 401)])
-def test_only_a_caller_with_the_token_is_answered(shown, code):
+def test_only_caller_with_right_token_is_answered(shown, code):
     served = Served(token="right")
     headers = {} if shown is None else {TOKEN_HEADER: shown}
     assert served.call("/report", GOOD, headers=headers).status_code == code
@@ -221,14 +221,14 @@ def test_only_a_caller_with_the_token_is_answered(shown, code):
         ("algo-2", "/news", "algo-1", "POST", 401),
     ],
 )
-def test_a_wrong_token_is_no_event_unless_it_comes_with_a_report_to_us(me, path, caller, method, code):
+def test_wrong_token_outside_followers_reports_is_no_event(me, path, caller, method, code):
     served = Served(me=me, token="right")
     body = (GOOD if path == "/report" else to_json(NEWS)) if method == "POST" else None
     answer = served.call(path, body, caller=caller, method=method, headers={TOKEN_HEADER: "wrong"})
     assert (answer.status_code, served.events) == (code, [])
 
 
-def test_a_host_that_sends_another_protocol_is_an_event():
+def test_report_with_other_protocol_version_is_an_event():
     served = Served()
     answer = served.call("/report", {**GOOD, "protocol": PROTOCOL + 1})
     assert answer.status_code == 400
@@ -237,15 +237,15 @@ def test_a_host_that_sends_another_protocol_is_an_event():
 
 
 class Slow(str):
-    """A name that takes a while to look up, so that other threads run in between."""
+    """A name whose hash takes 2 ms to compute, so that other threads run in between."""
 
     def __hash__(self) -> int:
         time.sleep(0.002)
         return super().__hash__()
 
 
-def test_a_host_that_several_threads_refuse_at_once_is_one_event():
-    """The server's threads and the reader of links do."""
+def test_simultaneous_refusals_of_a_host_are_one_event():
+    """Threads of the server and the reader of links may refuse a host at the same time."""
     served = Served(token="right", hosts=[replace(host, name=Slow(host.name)) for host in HOSTS])
     refuse = partial(served.control.answer, "POST", "/report", ADDRESS["algo-2"], "wrong", b"")
     with ThreadPoolExecutor(8) as pool:
@@ -254,7 +254,7 @@ def test_a_host_that_several_threads_refuse_at_once_is_one_event():
     assert len(served.events) == 1
 
 
-def test_a_refused_host_is_an_event_once_a_second_at_most():
+def test_refused_host_causes_at_most_one_event_per_second():
     served, began = Served(), time.monotonic()
     for caller in ("algo-2", "algo-3") * 20:
         assert served.call("/report", {**GOOD, "protocol": "1"}, caller=caller).status_code == 400
@@ -266,7 +266,7 @@ def test_a_refused_host_is_an_event_once_a_second_at_most():
 # --- rates ---
 
 
-def test_a_bucket_allows_a_rate_and_a_burst_and_has_no_more_debt_than_one_burst():
+def test_bucket_limits_rate_burst_and_debt():
     now = 0.0
     bucket = Bucket(rate=10, burst=5, clock=lambda: now)
     assert [bucket.take() for _ in range(7)] == [True] * 5 + [False] * 2
@@ -281,7 +281,7 @@ def test_a_bucket_allows_a_rate_and_a_burst_and_has_no_more_debt_than_one_burst(
     assert [bucket.take() for _ in range(7)] == [True] * 5 + [False] * 2
 
 
-def test_each_host_has_a_bucket_and_all_strangers_one():
+def test_each_host_has_a_bucket_and_strangers_share_one():
     limits = Limits(HostNames(CLUSTER).hosts_at)
     parties = [limits.party(address) for address in (*ADDRESS.values(), "127.0.0.1", "10.0.0.1", "10.0.0.2")]
     assert parties == [*ADDRESS.values(), "127.0.0.1", "", ""]
@@ -296,7 +296,7 @@ def test_each_host_has_a_bucket_and_all_strangers_one():
 
 
 class Listening:
-    """The server of algo-1 on a net of loopback addresses of its own; its event queue."""
+    """The server of algo-1, with its events, on a net of loopback addresses of its own."""
 
     def __init__(self) -> None:
         net = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
@@ -353,15 +353,15 @@ ODD = {
 
 
 @pytest.mark.parametrize("data, answers", ODD.values(), ids=ODD)
-def test_malformed_requests_are_answered_and_the_next_report_is_taken(listening, data, answers, capfd):
+def test_server_accepts_reports_after_malformed_requests(listening, data, answers, capfd):
     assert listening.send("algo-2", data) in answers
     assert listening.report("algo-3") == 200
     assert [event.report.host for event in listening.events] == ["algo-3"]
     assert capfd.readouterr().err == "", "hostile requests must not fill the log"
 
 
-def test_a_connection_has_one_request(listening):
-    """Otherwise the limit on connections would not limit requests."""
+def test_server_answers_one_request_per_connection(listening):
+    """With more requests per connection, the limit on connections would not limit requests."""
     with listening.connect("algo-2") as connection:
         connection.sendall(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
         got = b""
@@ -371,7 +371,7 @@ def test_a_connection_has_one_request(listening):
     assert got.count(b"HTTP/1.1 200") == 1
 
 
-def test_half_requests_are_given_up_however_slowly_they_go_on(listening, monkeypatch):
+def test_server_closes_connections_with_unfinished_requests(listening, monkeypatch):
     monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS", 2.0)
     with listening.connect("algo-2") as connection:
         began = time.monotonic()
@@ -388,8 +388,8 @@ def test_half_requests_are_given_up_however_slowly_they_go_on(listening, monkeyp
 
 
 @pytest.mark.parametrize("jump", [-7200, 7200])
-def test_a_clock_that_is_set_harms_no_request(listening, monkeypatch, jump):
-    """Forwards, it would close every connection; backwards, keep half a request for hours."""
+def test_change_of_system_clock_harms_no_request(listening, monkeypatch, jump):
+    """Set forwards, the clock would close every connection. Set backwards, it would keep half a request for hours."""
     real = time.time
     monkeypatch.setattr("entrypoint.launcher.control.server._LONGEST_SECONDS", 600.0)
 
@@ -413,8 +413,8 @@ def test_a_clock_that_is_set_harms_no_request(listening, monkeypatch, jump):
         assert half.recv(1 << 16) == b""  # it is given up all the same
 
 
-def test_the_server_takes_more_files_than_select_can_hold(listening):
-    """Many hosts may call at once; select() ends at 1024."""
+def test_server_works_with_more_files_than_select_can_hold(listening):
+    """Many hosts may call at once, and select() takes no file descriptor above 1023."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2048:
         pytest.skip("needs a limit of 2048 open files")
@@ -429,7 +429,7 @@ def test_the_server_takes_more_files_than_select_can_hold(listening):
 
 
 @pytest.mark.parametrize("whose", ["stranger", "algo-2"])
-def test_open_connections_of_one_caller_are_few_and_others_come_in(listening, whose):
+def test_one_caller_cannot_use_up_the_connections(listening, whose):
     with contextlib.ExitStack() as held:
         for _ in range(200):
             held.enter_context(listening.connect(listening.stranger if whose == "stranger" else whose))
@@ -441,7 +441,7 @@ def test_open_connections_of_one_caller_are_few_and_others_come_in(listening, wh
 
 
 @pytest.mark.parametrize("whose", ["stranger", "algo-2"])
-def test_a_flood_does_not_block_reports_of_other_hosts(listening, whose):
+def test_flood_of_requests_does_not_block_other_hosts(listening, whose):
     caller = listening.stranger if whose == "stranger" else whose
     over, sent = threading.Event(), itertools.count()
 
@@ -468,7 +468,7 @@ def test_a_flood_does_not_block_reports_of_other_hosts(listening, whose):
 # --- people ---
 
 
-def test_the_status_is_shown_to_get_alone_and_refused_while_the_supervisor_is_busy():
+def test_status_needs_a_get_request_and_a_free_supervisor():
     served = Served()
     answer = served.call("/status", method="GET")
     assert (answer.status_code, answer.get_data()) == (200, b'{"phase":"running"}\n')
@@ -481,8 +481,8 @@ def test_the_status_is_shown_to_get_alone_and_refused_while_the_supervisor_is_bu
     assert served.call("/status").status_code == 405
 
 
-def test_requests_for_the_status_leave_threads_for_others():
-    """A supervisor that does not answer holds two threads at most."""
+def test_status_requests_leave_threads_for_reports():
+    """Requests to a supervisor that does not answer hold two threads at most."""
     held, served = threading.Event(), Served()
     served.status = lambda: {"done": held.wait(60)}
     lookers = [threading.Thread(target=served.call, args=("/status",), kwargs={"method": "GET"}) for _ in range(2)]
@@ -503,7 +503,7 @@ times = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def some(kind: type, **given: st.SearchStrategy) -> st.SearchStrategy:
-    """Return a strategy for a Value, whose fields are drawn by their types unless one is given."""
+    """Return a strategy for a Value. Its fields are drawn by their types, unless a strategy is given."""
     of_fields = {name: st.from_type(hint) for name, hint in get_type_hints(kind).items() if name in kind.fields}
     return st.builds(kind, **{**of_fields, **given})
 
@@ -523,7 +523,7 @@ news = some(News, public_keys=public_keys, outcome=outcomes)
 
 
 @given(reports, news)
-def test_messages_come_through_json_unchanged(report, tidings):
+def test_conversion_to_json_and_back_keeps_messages(report, tidings):
     assert report_from_json(parse(json.dumps(to_json(report)).encode()), {"algo-2", "algo-3"}) == report
     assert news_from_json(parse(json.dumps(to_json(tidings)).encode())) == tidings
 

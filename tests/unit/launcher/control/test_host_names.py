@@ -1,4 +1,4 @@
-"""Test host_names.py: whose address a caller has, and where a host is, as names come, go and change."""
+"""Test host_names.py: which host a caller is, and which addresses a host has, while names appear, vanish and change."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ NAMED = tuple(Host(name=name, rank=rank, address=name) for rank, name in enumera
 
 
 class Resolver:
-    """A stand-in for getaddrinfo: known names, what was looked up, and names whose lookup never ends."""
+    """A stand-in for getaddrinfo, with known names, names whose lookup never ends, and a list of all lookups."""
 
     def __init__(self, monkeypatch) -> None:
         self.known: dict[str, str] = {}
@@ -53,14 +53,14 @@ def names(me: int = 0, hosts=NAMED, **options) -> HostNames:
 # --- callers ---
 
 
-def test_a_name_that_resolves_late_is_a_host_from_then_on(resolver):
+def test_host_is_accepted_once_its_name_resolves(resolver):
     served = Served(hosts=NAMED)
     assert served.call("/report", GOOD).status_code == 403
     resolver.known["algo-2"] = ADDRESS["algo-2"]
     eventually(lambda: served.call("/report", GOOD).status_code == 200, within=60)
 
 
-def test_a_name_that_takes_for_ever_keeps_no_other_waiting(resolver):
+def test_endless_lookup_does_not_delay_other_names(resolver):
     resolver.known, resolver.slow = dict(ADDRESS), {"algo-3"}
     found = names()
     eventually(lambda: found.hosts_at(ADDRESS["algo-2"]), within=60)
@@ -72,7 +72,7 @@ def test_a_name_that_takes_for_ever_keeps_no_other_waiting(resolver):
     eventually(lambda: found.hosts_at("127.44.0.77") == {"algo-2"}, within=60)
 
 
-def test_the_coordinator_is_found_though_strangers_cause_slow_lookups(resolver):
+def test_coordinator_is_found_during_slow_lookups(resolver):
     # Names that only this test has: what tests before it left behind goes on to look for theirs.
     hosts = tuple(Host(name=f"many-{n}", rank=n, address=f"many-{n}") for n in range(40))
     resolver.slow = {host.name for host in hosts[1:]}
@@ -85,7 +85,7 @@ def test_the_coordinator_is_found_though_strangers_cause_slow_lookups(resolver):
     assert made.addresses_of(hosts[0], within=60) == [ADDRESS["algo-1"]]
 
 
-def test_a_flood_of_strangers_is_no_flood_of_lookups(resolver):
+def test_lookups_for_unknown_callers_are_limited(resolver):
     began = time.monotonic()
     found = names(hosts=tuple(Host(name=f"n{i}", rank=i, address=f"n{i}") for i in range(1000)))
     asked = 0
@@ -97,7 +97,7 @@ def test_a_flood_of_strangers_is_no_flood_of_lookups(resolver):
     assert looked <= LOOKS_BURST + LOOKS_RATE * (time.monotonic() - began) + 1
 
 
-def test_a_follower_looks_for_the_coordinator_first_and_for_others_when_they_call(resolver):
+def test_follower_looks_up_coordinator_first_and_callers_later(resolver):
     resolver.known = dict(ADDRESS)
     found = names(me=1)
     eventually(lambda: "algo-1" in [name for _, name in resolver.asked], within=60)
@@ -119,8 +119,8 @@ def test_hosts_given_by_address_are_never_looked_up(resolver):
 @pytest.mark.parametrize(
     "address, leads", [("127.0.0.1", True), ("::1", True), ("127.0.1.1", True), ("127.44.0.3", False)]
 )
-def test_a_name_of_another_host_that_leads_here_ends_the_job(resolver, address, leads, monkeypatch):
-    """But each host that is simulated on this machine may have a loopback address of its own."""
+def test_other_hosts_name_that_resolves_to_this_host_ends_job(resolver, address, leads, monkeypatch):
+    """A host that is simulated on this machine may have a loopback address of its own, which ends no job."""
     monkeypatch.setattr("entrypoint.launcher.control.host_names.SURE_SECONDS", 0)  # the second look is enough
     resolver.known = {**ADDRESS, "algo-1": "127.0.0.1", "algo-3": address}  # its own name may lead here
     served = Served(hosts=NAMED)
@@ -135,8 +135,8 @@ def test_a_name_of_another_host_that_leads_here_ends_the_job(resolver, address, 
         assert (refused.status_code, why in refused.get_json()["error"]) == (409, True)
 
 
-def test_a_record_that_leads_here_may_be_corrected(resolver):
-    """Only a name that leads here at two looks, two seconds apart, ends the job. Nobody needs to ask in between."""
+def test_wrong_name_record_may_be_corrected_in_time(resolver):
+    """Only a name that resolves to this host twice, two seconds apart, ends the job. The second needs no caller."""
     resolver.known = {**ADDRESS, "algo-2": "127.0.0.1", "algo-3": "127.0.0.1"}
     now, told = [100.0], []
     found = names(clock=lambda: now[0])
@@ -151,7 +151,7 @@ def test_a_record_that_leads_here_may_be_corrected(resolver):
     eventually(lambda: told == [("algo-3", "127.0.0.1")], within=60)
 
 
-def test_hosts_that_share_a_machine_and_differ_in_their_ports_do_not_lead_to_one_another(resolver):
+def test_hosts_with_different_ports_may_share_an_address(resolver):
     resolver.known = dict.fromkeys(ADDRESS, "127.0.0.1")
     told: list = []
     found = names(hosts=tuple(replace(host, ports_from=host.rank) for host in NAMED))
@@ -160,7 +160,7 @@ def test_hosts_that_share_a_machine_and_differ_in_their_ports_do_not_lead_to_one
     assert told == []
 
 
-def test_an_address_of_a_network_card_of_this_host_is_here():
+def test_network_cards_address_belongs_to_this_host():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -169,8 +169,8 @@ def test_an_address_of_a_network_card_of_this_host_is_here():
         assert is_here(probe.getsockname()[0]) and not is_here("192.0.2.1")
 
 
-def test_an_address_of_a_family_that_the_kernel_lacks_is_not_here(monkeypatch):
-    """Or if no more files can be opened: the names of other hosts are looked up all the same."""
+def test_address_of_unsupported_family_belongs_to_another_host(monkeypatch):
+    """The same holds if no more files can be opened: the names of other hosts are still looked up."""
 
     def lacking(*_):
         raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
@@ -189,8 +189,8 @@ def addresses(found: HostNames) -> list[str]:
 
 
 @pytest.mark.parametrize("gone", ["does not resolve", "takes for ever to resolve"])
-def test_a_host_stays_where_it_was_when_its_name_goes(resolver, gone):
-    """It may be unreachable for a while: a network that was cut takes the name servers with it."""
+def test_host_keeps_its_address_when_its_name_vanishes(resolver, gone):
+    """The host may be unreachable for a while: in a network that is cut off, the name servers are unreachable, too."""
     resolver.known = {"algo-2": "127.0.0.1"}
     found = HostNames(Cluster(hosts=NAMED, me=NAMED[0]))
     assert addresses(found) == ["127.0.0.1"]
@@ -202,7 +202,7 @@ def test_a_host_stays_where_it_was_when_its_name_goes(resolver, gone):
     assert addresses(found) == ["127.0.0.1"]
 
 
-def test_a_host_that_has_moved_is_found_and_the_address_that_worked_comes_first(resolver):
+def test_working_address_comes_first_and_moved_host_is_found(resolver):
     resolver.known = {"algo-2": "127.0.0.1"}
     found = HostNames(Cluster(hosts=NAMED, me=NAMED[0]))
     assert addresses(found) == ["127.0.0.1"]
@@ -214,13 +214,13 @@ def test_a_host_that_has_moved_is_found_and_the_address_that_worked_comes_first(
 
 
 @pytest.mark.parametrize("slow", [True, False])
-def test_an_unknown_name_is_waited_for_only_briefly(resolver, slow):
+def test_lookup_of_unknown_name_fails_within_its_timeout(resolver, slow):
     resolver.slow = {"algo-2"} if slow else set()
     with pytest.raises(OSError, match="no address of algo-2 within" if slow else "algo-2: no such name"):
         HostNames(Cluster(hosts=NAMED, me=NAMED[0])).addresses_of(NAMED[1], within=0.5 if slow else 60)
 
 
-def test_without_a_thread_the_caller_looks_itself(resolver, monkeypatch):
+def test_caller_looks_up_names_itself_without_a_thread(resolver, monkeypatch):
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -33,7 +33,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 
 
 class Answering:
-    """A server that takes one connection after another and sends these blocks, with pauses between them."""
+    """A server that accepts one connection after another and sends these blocks over each, with pauses between them."""
 
     def __init__(self, *blocks: bytes, pause: float = 0.0, host: str = "127.0.0.1", port: int = 0) -> None:
         self.asked: list[bytes] = []
@@ -61,7 +61,7 @@ def ask(address: tuple[str, int], *words, **named):
     return post([address[0]], address[1], *words, **named)
 
 
-def test_a_post_returns_the_answer_and_its_times():
+def test_post_returns_answer_with_its_times():
     server = Answering(ANSWER[:20], ANSWER[20:], pause=0.01)
     answer = ask(server.address, "/news", b'{"a": 1}', 20, headers="X-Token: t\r\n")
     assert (answer.status, answer.body) == (200, b"{}")
@@ -73,12 +73,12 @@ def test_a_post_returns_the_answer_and_its_times():
 @pytest.mark.parametrize(
     "blocks", [(), (b"",), (b"hello\r\n\r\n",), (b"HTTP/1.1 200 OK\r\n",), (b"HTTP/1.1 x\r\n\r\n",)]
 )
-def test_what_is_no_http_answer_is_an_error(blocks):
+def test_malformed_answer_raises_connection_error(blocks):
     with pytest.raises(ConnectionError):
         ask(Answering(*blocks).address, "/news", b"{}", 20)
 
 
-def test_an_answer_that_never_ends_is_given_up():
+def test_endless_answer_raises_timeout_error():
     server = Answering(*[b"x"] * 10_000, pause=0.01)
     with pytest.raises(TimeoutError):
         ask(server.address, "/news", b"{}", 0.3)
@@ -104,7 +104,7 @@ def pair(server_address: str = "127.0.0.1", source: str = "") -> tuple[socket.so
 
 
 def linked():
-    """Return a coordinator that has a link of a follower, without the rest of that follower."""
+    """Return a net, its coordinator, a follower's host and the follower's end of a link. No follower runs."""
     net = Net(2)
     coordinator, follower = net.peers(0), net.hosts[1]
     link, taken = pair(net.hosts[0].address, follower.address)
@@ -112,8 +112,8 @@ def linked():
     return net, coordinator, follower, link
 
 
-def test_a_host_that_is_killed_while_it_is_checked_takes_no_connection(monkeypatch):
-    """Its kernel closes one socket after another: connections that it accepts before the listener closes are reset."""
+def test_host_killed_during_its_check_is_unreachable(monkeypatch):
+    """Its kernel closes one socket after another. Connections accepted before the listener closes are reset."""
     monkeypatch.setattr("entrypoint.launcher.control.peers.KNOCK_SECONDS", 60.0)
     net, coordinator, follower, link = linked()
     taken, connected = threading.Event(), client.connected
@@ -132,8 +132,8 @@ def test_a_host_that_is_killed_while_it_is_checked_takes_no_connection(monkeypat
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_host_that_closed_its_link_is_checked_by_a_new_connection(is_there):
-    """A launcher may be busy, or have no thread left for a link: its kernel still accepts connections."""
+def test_host_without_link_is_checked_by_new_connection(is_there):
+    """A launcher may be busy, or have no thread left for a link. Its kernel still accepts connections."""
     net, coordinator, follower, link = linked()
     with link, socket.create_server((follower.address, follower.port(net.settings.control_port))) as server:
         if not is_there:
@@ -144,7 +144,7 @@ def test_a_host_that_closed_its_link_is_checked_by_a_new_connection(is_there):
 
 
 class Net:
-    """Hosts of one job on loopback addresses; those whose `peers` are made listen."""
+    """Hosts of one job on loopback addresses. `peers` makes one of them listen."""
 
     def __init__(self, count: int) -> None:
         net, port = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}", random.randint(20_000, 30_000)
@@ -161,8 +161,8 @@ def heard_of(net: "Net", host: str) -> list[News]:
     return [event.news for event in net.heard[host] if isinstance(event, Informed)]
 
 
-def test_the_last_news_reach_all_hosts_that_have_come():
-    """Most hosts have not come. Older news may arrive after the last, or not at all: that changes nothing."""
+def test_last_news_reach_all_present_hosts():
+    """Most hosts are absent. Older news may arrive after the last news, or not at all."""
     net = Net(250)
     coordinator, there = net.peers(0), range(1, 12)
     followers = [net.peers(number) for number in there]
@@ -175,8 +175,8 @@ def test_the_last_news_reach_all_hosts_that_have_come():
 
 
 @pytest.mark.parametrize("delay", [step / 10_000 for step in range(12)])
-def test_news_that_cross_the_answer_to_a_first_report_arrive_at_once(delay):
-    """The next heartbeat is a minute away: news from before the link exists must be sent over it."""
+def test_news_sent_during_a_first_report_arrive_at_once(delay):
+    """The next heartbeat is a minute away, so news from before the link exists must be sent over the link."""
     net = Net(2)
 
     def put(event) -> None:
@@ -212,8 +212,8 @@ def silent_port():
 
 
 @pytest.mark.parametrize("others", [["127.0.0.9"], ["127.0.0.8", "127.0.0.9"], ["2001:db8::1", "127.0.0.9"]])
-def test_of_several_addresses_the_one_that_works_is_used(others):
-    """One address is silent, one refuses, one is unreachable: none holds the connection up for its whole timeout."""
+def test_post_uses_the_address_that_works(others):
+    """No address that is silent, refuses or is unreachable delays the connection by its whole timeout."""
     with silent_port() as port, socket.create_server(("127.0.0.1", port)) as server:
 
         def serve() -> None:
@@ -225,12 +225,12 @@ def test_of_several_addresses_the_one_that_works_is_used(others):
         assert (answer.status, answer.address) == (200, "127.0.0.1")
 
 
-def test_a_host_none_of_whose_addresses_works_is_unreachable():
+def test_host_without_working_address_is_unreachable():
     with silent_port() as port, pytest.raises(Unreachable):
         post(["127.0.0.8", "127.0.0.9"], port, "/news", b"{}", 20)
 
 
-def test_a_host_that_has_moved_is_called_at_its_new_address(monkeypatch):
+def test_moved_host_is_called_at_its_new_address(monkeypatch):
     where, real = {"n2": "127.0.0.1"}, socket.getaddrinfo
     monkeypatch.setattr(
         "entrypoint.launcher.control.host_names.socket.getaddrinfo",
@@ -263,7 +263,7 @@ def follower_of(port: int, put: Callable[[Event], object], count: int = 2, **set
 
 
 def kept(body: bytes) -> bytes:
-    """Return an answer that keeps the connection."""
+    """Return an answer that keeps the connection open."""
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n%b" % (len(body), body)
 
 
@@ -275,7 +275,7 @@ def news_in_json(**facts) -> bytes:
     return json.dumps(to_json(News(**facts))).encode()
 
 
-def test_a_report_reaches_the_coordinator_and_the_follower_gets_an_answer():
+def test_coordinator_gets_report_and_follower_gets_answer():
     net = Net(2)
     net.peers(0)
     follower, report = net.peers(1), Report(host="algo-2", done=True)
@@ -290,7 +290,7 @@ def test_a_report_reaches_the_coordinator_and_the_follower_gets_an_answer():
 
 
 class Link:
-    """A link: the coordinator's `links`, what they put, and the follower's end."""
+    """A link: the coordinator's `links`, their events (`heard`), and the follower's end."""
 
     def __init__(self) -> None:
         self.heard: list = []
@@ -314,7 +314,7 @@ def link():
 
 
 @pytest.mark.parametrize("end", [socket.socket.close, reset])
-def test_news_come_over_a_link_and_its_end_is_an_event(link, end):
+def test_link_carries_news_and_its_end_is_an_event(link, end):
     assert link.links.send("algo-2", b"news")
     assert next(messages(link.end, b"")) == b"news"
     assert not link.heard and not link.links.send("algo-3", b"news")
@@ -323,7 +323,7 @@ def test_news_come_over_a_link_and_its_end_is_an_event(link, end):
     assert not link.links.send("algo-2", b"news")
 
 
-def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_an_event():
+def test_connection_reset_before_becoming_a_link_is_an_event():
     heard = []
     end, taken = pair()
     reset(end)
@@ -334,8 +334,8 @@ def test_the_end_of_a_connection_that_is_reset_before_it_is_kept_is_an_event():
     eventually(lambda: heard == [LinkEnded(host="algo-2")], within=60)
 
 
-def test_an_answer_that_finds_its_link_closed_puts_an_event():
-    """As of a launcher that is killed after its report, while the report is answered."""
+def test_failed_answer_over_closed_link_is_an_event():
+    """A launcher may be killed after its report, while the report is answered."""
     heard = []
     end, taken = pair()
 
@@ -348,7 +348,7 @@ def test_an_answer_that_finds_its_link_closed_puts_an_event():
     eventually(lambda: heard == [LinkEnded(host="algo-2")], within=60)
 
 
-def test_a_new_link_takes_the_place_of_an_old_one(link):
+def test_new_link_of_a_host_replaces_the_old_link(link):
     new = link.another()
     assert not list(messages(link.end, b""))  # it is closed
     assert link.links.send("algo-2", b"news")
@@ -357,7 +357,7 @@ def test_a_new_link_takes_the_place_of_an_old_one(link):
     eventually(lambda: link.heard == [LinkEnded(host="algo-2")], within=60)
 
 
-def test_reports_over_a_link_are_answered_in_order_and_one_that_is_refused_ends_it(link):
+def test_link_answers_reports_in_order_until_one_is_refused(link):
     for part in (b"a\nb\nc", b"d", b"\n", b"e\nbad\nf\n"):
         link.end.sendall(part)
     assert list(messages(link.end, b"")) == [b"A", b"B", b"CD", b"E"]
@@ -365,7 +365,7 @@ def test_reports_over_a_link_are_answered_in_order_and_one_that_is_refused_ends_
     assert not link.heard  # it has not hung up on us
 
 
-def test_a_report_that_never_ends_is_not_read_for_ever(link):
+def test_endless_report_closes_its_link(link):
     with contextlib.suppress(OSError):
         while True:
             link.end.sendall(b"x" * (1 << 16))
@@ -373,8 +373,8 @@ def test_a_report_that_never_ends_is_not_read_for_ever(link):
     assert not link.heard
 
 
-def test_a_host_that_does_not_read_keeps_nobody_waiting(link):
-    """It gets whole messages, and then its end."""
+def test_host_that_does_not_read_blocks_no_sender(link):
+    """The host gets whole messages, and then the end of its link."""
     assert not link.links.send("algo-2", b"x" * (LONGEST_BYTES + 1))
     told = [b"%d" % number * (LONGEST_BYTES // 8) for number in range(100)]
     taken = sum(link.links.send("algo-2", message) for message in told)
@@ -385,7 +385,7 @@ def test_a_host_that_does_not_read_keeps_nobody_waiting(link):
 
 @contextlib.contextmanager
 def by_hand(net: "Net", report: bytes):
-    """Return the answer to a first report whose connection is kept."""
+    """Send a first report, and yield its answer, whose connection stays open."""
 
     def asked():
         with contextlib.suppress(OSError):  # it is not open yet
@@ -398,7 +398,7 @@ def by_hand(net: "Net", report: bytes):
         yield answer
 
 
-def test_only_the_host_of_a_link_may_report_over_it():
+def test_link_accepts_reports_of_its_own_host_only():
     net = Net(3)
     coordinator = net.peers(0)
     own, others = (report_in_json(host.name) for host in net.hosts[1:])
@@ -414,7 +414,7 @@ def test_only_the_host_of_a_link_may_report_over_it():
     del coordinator
 
 
-def test_reports_over_a_link_are_limited():
+def test_rate_of_reports_over_a_link_is_limited():
     net = Net(2)
     coordinator = net.peers(0)
     own = report_in_json("algo-2")
@@ -428,8 +428,8 @@ def test_reports_over_a_link_are_limited():
     del coordinator
 
 
-def test_a_follower_reports_over_its_link_alone():
-    """No other connection is accepted."""
+def test_follower_sends_later_reports_over_its_link():
+    """Here, the coordinator accepts no second connection."""
     first, answer = threading.Event(), news_in_json()[:-1] + b', "clock": 5.0}'
     reports, heard = list[bytes](), list[Event]()
 
@@ -457,8 +457,8 @@ def test_a_follower_reports_over_its_link_alone():
     assert len(answers) == 4 and answers[-1].offset is not None
 
 
-def test_a_coordinator_that_refuses_an_unknown_address_has_answered():
-    """Its name does not resolve there, perhaps only for a moment."""
+def test_refusal_of_unknown_address_counts_as_answer():
+    """The follower's name does not resolve on the coordinator, perhaps only for a moment."""
     net = Net(2)
     elsewhere = (net.hosts[0], Host(name="algo-2", rank=1, address=net.hosts[1].address[:-1] + "9"))
     there = Cluster(hosts=elsewhere, me=elsewhere[0])
@@ -471,7 +471,7 @@ def test_a_coordinator_that_refuses_an_unknown_address_has_answered():
 
 @pytest.mark.parametrize(("count", "least", "most"), [(2, 0.05, 0.3), (1000, 0.5, 1.0)])
 def test_followers_of_a_large_job_retry_more_slowly(count, least, most):
-    """The best gap counts: a busy machine makes gaps longer, and none shorter."""
+    """The shortest gap counts: a busy machine makes gaps longer, and none shorter."""
     times = []
 
     def put(event: Event) -> None:
@@ -487,8 +487,8 @@ def test_followers_of_a_large_job_retry_more_slowly(count, least, most):
     assert least_gap() >= least
 
 
-def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordinator_for_lost():
-    """As when the network is down for a second: a coordinator that cannot deliver its answer closes the connection."""
+def test_follower_repeats_report_if_its_answer_is_lost():
+    """The network may be down for a second. A coordinator that cannot deliver its answer closes the connection."""
     patience, times = 12.0, []
     with contextlib.ExitStack() as held:
         server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -501,8 +501,8 @@ def test_a_follower_whose_answer_is_lost_asks_again_before_it_takes_the_coordina
     assert times[1] - times[0] < patience
 
 
-def test_a_follower_whose_link_ends_reports_again_at_once():
-    """The next heartbeat is a minute away."""
+def test_end_of_link_makes_follower_report_at_once():
+    """The follower does not wait for its next heartbeat, which is a minute away."""
     server, heard = Answering(kept(news_in_json()), news_in_json(poll=3) + b"\n"), list[Event]()
     follower_of(server.address[1], heard.append)
     eventually(lambda: LinkEnded(host="algo-1") in heard and len(server.asked) >= 2, within=60)
@@ -510,8 +510,8 @@ def test_a_follower_whose_link_ends_reports_again_at_once():
     assert b"keep-alive" in server.asked[0] and b"keep-alive" not in server.asked[1]  # not as fast as it can
 
 
-def test_a_report_that_finds_its_link_closed_puts_an_event(monkeypatch):
-    """On a busy machine the reading thread runs later. Without the event, only missing heartbeats would show it."""
+def test_failed_report_over_closed_link_is_an_event(monkeypatch):
+    """On a busy machine the reading thread runs late. Without the event, only missing heartbeats would show the end."""
     reads, asked = threading.Event(), threading.Event()
 
     def late(connection: socket.socket, said: bytes):

@@ -1,6 +1,6 @@
-"""Test where files go if their usual place cannot be used.
+"""Test which folders the launcher uses if the usual ones are not writable.
 
-Root may write everywhere, so closed folders are files here.
+Root may write to every folder, so the tests put a plain file in place of an unwritable folder.
 """
 
 import os
@@ -36,7 +36,7 @@ def test_writable_folders_are_used_without_a_warning(job: Job) -> None:
     assert folders.settled(job, {}) == (job, [])
 
 
-def test_a_closed_data_folder_is_one_warning_and_the_record_lies_elsewhere(job: Job) -> None:
+def test_unwritable_data_folder_moves_record_with_one_warning(job: Job) -> None:
     close(job.paths.data)
     found, (line,) = folders.settled(job, {})
     assert f"cannot write to {job.paths.data}, so the report cannot be kept; wanted" in line
@@ -45,7 +45,7 @@ def test_a_closed_data_folder_is_one_warning_and_the_record_lies_elsewhere(job: 
     assert found.paths.failure == job.paths.failure
 
 
-def test_checkpoints_are_warned_of_only_where_the_job_has_them(job: Job) -> None:
+def test_warning_names_checkpoints_only_if_job_has_them(job: Job) -> None:
     close(job.paths.model)
     _, (line,) = folders.settled(job, {})
     assert "so the model cannot be kept" in line
@@ -55,7 +55,7 @@ def test_checkpoints_are_warned_of_only_where_the_job_has_them(job: Job) -> None
 
 
 @pytest.mark.parametrize("source", ["", "s3://bucket/sourcedir.tar.gz"])
-def test_code_lies_in_the_run_folder_where_its_own_is_closed(job: Job, tmp_path: Path, source: str) -> None:
+def test_code_is_in_run_folder_if_code_folder_is_unwritable(job: Job, tmp_path: Path, source: str) -> None:
     close(job.paths.code)
     named = {"sagemaker_submit_directory": source} if source else {}
     found, (line,) = folders.settled(read(tmp_path, hyperparameters=named), {})
@@ -64,7 +64,7 @@ def test_code_lies_in_the_run_folder_where_its_own_is_closed(job: Job, tmp_path:
     assert line.endswith(f"the code lies in {code}")
 
 
-def test_a_program_on_a_noexec_disk_is_warned_of(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_program_on_noexec_disk_causes_warning(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     close(job.paths.code)
     flags = SimpleNamespace(f_flag=os.ST_NOEXEC)
     monkeypatch.setattr(folders.os, "statvfs", lambda path: flags)
@@ -73,12 +73,12 @@ def test_a_program_on_a_noexec_disk_is_warned_of(job: Job, monkeypatch: pytest.M
     assert line.startswith("warning: train.sh cannot be run there")
 
 
-def test_keys_and_sockets_lie_in_a_private_folder(job: Job, tmp_path: Path) -> None:
+def test_keys_and_sockets_are_in_a_private_folder(job: Job, tmp_path: Path) -> None:
     made = folders.private_folder(job.paths, {"TMPDIR": str(tmp_path / "code")})
     assert made.parent == tmp_path / "code" and stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
-def test_without_any_place_the_error_names_those_that_were_tried(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_tried_folders_if_none_is_writable(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("TEMPORARY", ("/proc/no/tmp",)), ("MEMORY", "/proc/no/memory")):
         monkeypatch.setattr(folders, name, value)
     made = folders.private_folder(job.paths, {})
@@ -98,12 +98,12 @@ def test_without_any_place_the_error_names_those_that_were_tried(job: Job, monke
         ({"TMPDIR": f"{__file__}/closed", "TEMP": HERE}, HERE),
     ],
 )
-def test_programs_get_a_tmpdir_only_where_theirs_is_closed(tmp_path: Path, given: dict[str, str], place: str) -> None:
+def test_programs_get_tmpdir_only_if_theirs_is_unwritable(tmp_path: Path, given: dict[str, str], place: str) -> None:
     assert folders.place_for_others(tmp_path, given) == place
     assert not list(tmp_path.iterdir())
 
 
-def test_without_tmp_programs_have_a_tmpdir_in_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tmpdir_is_in_run_folder_if_tmp_is_unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "TEMPORARY", ("/proc/no/tmp",))
     place = folders.place_for_others(tmp_path, {})
     assert place == str(tmp_path / "tmp") and os.path.isdir(place)  # noqa: PTH112

@@ -1,4 +1,4 @@
-"""Test that a program in a fork of the launcher finds what it would find in its own Python."""
+"""Test that a program in a fork of the launcher runs as it would run in a Python process of its own."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     "named", ["", "{0}/lib", "{0}/lib:there/../lib:{0}", ":{0}/lib"], ids=["nothing", "one", "some", "here"]
 )
-def test_a_forked_program_finds_what_it_would_find_in_its_own_python(run, tmp_path, named):
+def test_forked_program_has_same_surroundings_as_spawned_program(run, tmp_path, named):
     (tmp_path / "lib").mkdir()
     (tmp_path / "there").mkdir()
     environment = {"PYTHONPATH": named.format(tmp_path)} if named else {}
@@ -91,12 +91,12 @@ def test_a_forked_program_finds_what_it_would_find_in_its_own_python(run, tmp_pa
 @pytest.mark.parametrize(
     "source, code", [("import sys; sys.exit(65)", 65), ("raise SystemExit('why')", 1), ("1 / 0", 1), ("", 0)]
 )
-def test_a_forked_program_ends_as_a_program_does(run, source, code):
+def test_forked_program_ends_with_the_usual_exit_code(run, source, code):
     done = run("fork", source)
     assert done.returncode == code
     assert ("ZeroDivisionError" in done.stdout) == (source == "1 / 0")
 
 
-def test_a_forked_program_can_be_terminated(run):
+def test_forked_program_can_be_terminated(run):
     done = run("fork", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     assert done.returncode == 256 - signal.SIGTERM

@@ -1,4 +1,4 @@
-"""Test the façade of this machine: actions in, events out, without a policy."""
+"""Test ThisHost, which carries out actions and returns events. No policy runs."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 @pytest.fixture
 def start(tmp_path: Path, log: Log, monkeypatch):
-    """Return a function that makes the host of a plan, which reaps no child of others. It leaves no process behind."""
+    """Return a function that makes the host of a plan. The host reaps only its own children, and leaves no process."""
 
     def reap() -> list[tuple[int, int]]:
         ended = []
@@ -69,7 +69,7 @@ told: list[Line] = []
 
 
 def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[ProcessSpec, ...] = ()):
-    """Return the next event of a kind; others are dropped."""
+    """Return the next event of this kind, and drop others."""
 
     def come():
         host.inbox.put(ChildrenChanged())
@@ -79,7 +79,7 @@ def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[P
     return eventually(come, within=60)
 
 
-def test_a_process_starts_and_its_end_comes_with_its_output(start: Callable) -> None:
+def test_end_of_a_process_comes_with_its_output(start: Callable) -> None:
     script = spec("script", "echo restarted $ENTRYPOINT_RESTART_COUNT; exit 3")
     host = start(script)
     host.start(script, 2)
@@ -90,15 +90,15 @@ def test_a_process_starts_and_its_end_comes_with_its_output(start: Callable) -> 
     ]
 
 
-def test_what_cannot_be_started_is_an_event(start: Callable) -> None:
+def test_program_that_cannot_start_is_an_event(start: Callable) -> None:
     script = spec("script").but(argv=("/no/such/program",))
     host = start(script)
     host.start(script, 0)
     assert event(host, events.NotStarted).why.startswith("/no/such/program: No such file")
 
 
-def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypatch) -> None:
-    """Only for one that others killed, the kernel's counter is asked; and for the next process of that name."""
+def test_process_killed_by_launcher_is_not_out_of_memory(start: Callable, monkeypatch) -> None:
+    """The kernel's counter is read only for a process that others killed, even if an earlier one had the same name."""
     script = spec("script", "kill -9 $$")
     held = script.but(argv=("sleep", "600"))
     host = start(script)
@@ -112,7 +112,7 @@ def test_a_process_that_we_killed_did_not_lack_memory(start: Callable, monkeypat
     assert (ended.exit, ended.memory) == (KILLED, "the kernel did it")
 
 
-def test_a_rank_that_has_ended_is_held_from_mpirun_only_while_it_must_be(start: Callable) -> None:
+def test_ended_rank_is_released_when_ranks_need_not_be_held(start: Callable) -> None:
     host = start(spec("rank 0", duty=Duty.RANK))
     gone = threading.Event()
     host.inbox.put(RankEnded(name="rank 0", exit=WELL, let_go=gone.set))
@@ -121,7 +121,7 @@ def test_a_rank_that_has_ended_is_held_from_mpirun_only_while_it_must_be(start: 
     assert gone.is_set()
 
 
-def test_a_rank_that_the_plan_has_on_another_host_ends_here_too(start: Callable) -> None:
+def test_rank_planned_on_another_host_may_end_here(start: Callable) -> None:
     host = start(spec("rank 0", duty=Duty.RANK, host=OTHER))
     host.inbox.put(events.RankStarted(name="rank 7", pid=NOBODY))
     assert event(host, events.RankStarted).name == "rank 7"
@@ -130,7 +130,7 @@ def test_a_rank_that_the_plan_has_on_another_host_ends_here_too(start: Callable)
 
 
 @pytest.mark.parametrize("attempt", [0, 2, None])
-def test_a_rank_of_another_attempt_is_refused(start: Callable, attempt: int | None) -> None:
+def test_rank_of_another_attempt_is_refused(start: Callable, attempt: int | None) -> None:
     host = start(spec("rank 0", duty=Duty.RANK))
     host.next_events(0.0, (), attempt, hold_ranks=False)
     assert host._spawner.order(0, 1, None, ()) == {"refused": "attempt 1 is over"}
@@ -138,7 +138,7 @@ def test_a_rank_of_another_attempt_is_refused(start: Callable, attempt: int | No
     assert host._spawner.order(0, 1, None, ()) == {"refused": f"{HOST} has not prepared the user's code"}
 
 
-def test_an_awaited_process_is_checked_until_it_listens(start: Callable, monkeypatch) -> None:
+def test_awaited_process_is_checked_until_it_listens(start: Callable, monkeypatch) -> None:
     server = spec("ps/0", "sleep 600", ready=Ready.LISTENING, ports=(7000,))
     host = start(server)
     host.start(server, 0)
@@ -148,7 +148,7 @@ def test_an_awaited_process_is_checked_until_it_listens(start: Callable, monkeyp
     assert event(host, events.Listening, awaited=(server,)).name == "ps/0" and list(looks) == []
 
 
-def test_the_end_of_all_signs_of_dying_is_one_event(start: Callable, monkeypatch) -> None:
+def test_recovery_from_an_exception_is_reported_once(start: Callable, monkeypatch) -> None:
     host = start(script := spec("script", "exit 0"))
     outputs = ["", 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n', "", ""]
     monkeypatch.setattr(host.log, "tail", lambda name: outputs.pop(0))

@@ -1,4 +1,4 @@
-"""Test when the watch over scripts that may only serve has news."""
+"""Test when IdleWorkers, which watches scripts that may only serve, reports an event."""
 
 from math import inf
 
@@ -6,7 +6,7 @@ from entrypoint.launcher.host.idle_workers import LOOK_SECONDS, IdleWorkers, Res
 from entrypoint.launcher.policy.events import Resting
 
 
-def test_idle_workers_reports_only_changes_and_the_end_of_a_resting_script(monkeypatch):
+def test_idle_workers_reports_changes_and_end_of_resting_script(monkeypatch):
     rests: dict[int, float | None] = {7: None}
     monkeypatch.setattr(Rest, "look", lambda self, now, patience: rests[self.pid])
     idle = IdleWorkers(patience=10.0)

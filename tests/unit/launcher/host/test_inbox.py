@@ -1,4 +1,4 @@
-"""Test the loop's inbox: threads' events and questions, one after another."""
+"""Test the loop's inbox, from which the loop takes events and questions of threads one after another."""
 
 import queue
 import subprocess
@@ -15,7 +15,7 @@ CLOSED = LinkEnded(host="algo-3")
 STOP = Signalled(number=15)
 
 
-def test_reports_and_ends_of_links_that_wait_are_taken_together():
+def test_waiting_reports_and_ends_of_links_are_taken_together():
     inbox = Inbox()
     for event in (STOP, REPORTED, CLOSED, REPORTED, STOP, REPORTED):
         inbox.put(event)
@@ -23,7 +23,7 @@ def test_reports_and_ends_of_links_that_wait_are_taken_together():
     assert taken == [(STOP,), (REPORTED, CLOSED, REPORTED), (STOP,), (REPORTED,), (Due(),)]
 
 
-def test_a_question_is_answered_by_the_thread_that_takes_it():
+def test_thread_that_reads_the_inbox_answers_questions():
     inbox, heard = Inbox(), queue.SimpleQueue()
 
     def ask() -> None:
@@ -36,7 +36,7 @@ def test_a_question_is_answered_by_the_thread_that_takes_it():
     assert heard.get(timeout=60) == {"thread": threading.main_thread().name}
 
 
-def test_a_question_that_nobody_answers_raises_after_its_patience():
+def test_unanswered_question_raises_after_its_patience():
     with pytest.raises(queue.Empty):
         Inbox().ask(dict, patience=0.01)
 
@@ -59,5 +59,5 @@ os._exit(0)
 """
 
 
-def test_a_signal_to_another_thread_ends_a_wait():
+def test_signal_to_another_thread_ends_the_wait():
     subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=240)

@@ -1,4 +1,4 @@
-"""Test logs.py: lines of many writers, whole, in order, labelled. Real pipes, no process."""
+"""Test logs.py: lines of many writers stay whole and in order, and have labels. Pipes are real; no process runs."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ SECRET = Secrets({"AWS_SECRET_ACCESS_KEY": KEY.decode(), "API_TOKEN": "disabled"
 
 
 class Output:
-    """An output for a Log, a pipe or what only a thread can write to, that is not read until `read` is called."""
+    """An output for a Log: a pipe, or a socket, to which only a thread can write. `read` starts to read it."""
 
     def __init__(self, kind: str = "pipe") -> None:
         self.reader, self.fd = os.pipe() if kind == "pipe" else [end.detach() for end in socket.socketpair()]
@@ -43,7 +43,7 @@ class Output:
         return int.from_bytes(fcntl.ioctl(self.reader, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def close(self, *logs: Log) -> bytes:
-        """Return everything that was written."""
+        """Close the output, and return everything that was written."""
         for log in logs:
             assert log.finish() == 0
         os.close(self.fd)
@@ -58,14 +58,14 @@ def write_and_close(fd: int, data: bytes) -> None:
 
 
 def open_stdout(log: Log, name: str = "p") -> int:
-    """Return the stdout of a process, whose stderr is closed."""
+    """Open the pipes of a process. Close its stderr, and return its stdout."""
     out, err = log.open_pipes(name)
     os.close(err)
     return out
 
 
 class Logged:
-    """A log that is read all the time, and the output of a process `p` in it."""
+    """A log whose output is always read, with the stdout of a process `p`."""
 
     def __init__(self, **options) -> None:
         self.sink = Output().read()
@@ -86,7 +86,7 @@ class Logged:
 
 
 def logged(outputs: dict[str, bytes], **options) -> bytes:
-    """Return what a Log makes of the stdout of some processes that write at the same time."""
+    """Return what a Log writes if processes print these outputs to stdout at the same time."""
     job = Logged(**options)
     writers = [
         threading.Thread(target=write_and_close, args=(open_stdout(job.log, name), data))
@@ -99,7 +99,7 @@ def logged(outputs: dict[str, bytes], **options) -> bytes:
     return job.ends()
 
 
-def test_many_lines_of_five_writers_stay_whole_and_in_order_without_their_secrets():
+def test_lines_of_five_writers_stay_whole_ordered_and_masked():
     lines = [b"line %d AWS_SECRET_ACCESS_KEY=%b %b\n" % (number, KEY, b"x" * (number % 50)) for number in range(40_000)]
     outputs = {
         name: b"".join(name.encode() + b" " + line for line in lines) for name in map("rank {}".format, range(5))
@@ -127,25 +127,25 @@ CASES = {
 
 
 @pytest.mark.parametrize("written, shown", CASES.values(), ids=CASES)
-def test_lines_are_whole_and_labelled_if_wanted(written, shown):
+def test_lines_are_whole_and_have_labels_on_request(written, shown):
     assert logged({"p": written}) == shown
     assert logged({"p": written}, prefix=False) == shown.replace(b"[h p] ", b"")
 
 
-def test_a_character_that_arrives_in_parts_is_one():
+def test_character_that_arrives_in_parts_is_written_whole():
     job = Logged()
     for byte in "é😀\n".encode():
         job.prints(bytes([byte]))
     assert job.ends() == "[h p] é😀\n".encode()
 
 
-def test_a_line_without_end_is_not_kept_in_memory_for_ever():
+def test_endless_line_is_written_in_parts():
     text = logged({"p": b"x" * 30_000_000})
     assert text.replace(b"[h p] ", b"").replace(b"\n", b"") == b"x" * 30_000_000
     assert text.count(b"\n") > 1
 
 
-def test_streams_have_labels_of_their_own_if_wanted():
+def test_stdout_and_stderr_have_own_labels_on_request():
     job = Logged(streams=True)
     out, err = job.log.open_pipes("worker/0")
     write_and_close(out, b"to stdout\n")
@@ -163,7 +163,7 @@ def test_stdout_and_stderr_of_a_process_keep_their_order():
     assert job.ends() == b"".join(b"[h q] %d\n" % number for number in range(1000))
 
 
-def test_the_tail_is_the_last_output_of_that_process():
+def test_tail_is_last_output_of_its_process():
     job = Logged()
     write_and_close(open_stdout(job.log, "b"), b"other\n")
     write_and_close(open_stdout(job.log, "a"), b"x\n" * 100_000 + b"the end\n")
@@ -172,7 +172,7 @@ def test_the_tail_is_the_last_output_of_that_process():
     assert (job.log.tail("b"), job.log.tail("never seen")) == ("other\n", "")
 
 
-def test_an_orphan_that_holds_the_pipe_does_not_hold_up_the_end():
+def test_orphan_with_open_pipe_does_not_delay_the_end():
     job = Logged()
     job.prints(b"last words, no end of line")
     began = time.monotonic()
@@ -215,7 +215,7 @@ def unread(request):
 LINE = b"." * 99 + b"\n"
 
 
-def test_processes_do_not_wait_for_a_reader_of_our_output_and_what_was_not_written_is_counted(unread):
+def test_processes_run_on_without_reader_and_unwritten_bytes_are_counted(unread):
     log = Log("h", fd=unread.fd)
     writer = Writer(log, "p", LINE * 20_000)
     eventually(lambda: writer.done, within=240)
@@ -225,7 +225,7 @@ def test_processes_do_not_wait_for_a_reader_of_our_output_and_what_was_not_writt
     assert log.finish(patience=0.2) == 20_000 * len("[h p] " + LINE.decode()) + len("[h] ours\n") - unread.in_pipe()
 
 
-def test_beyond_a_bound_processes_wait_and_a_late_reader_gets_everything(unread):
+def test_full_buffer_pauses_processes_without_loss_of_output(unread):
     log = Log("h", fd=unread.fd, prefix=False)
     writer = Writer(log, "p", LINE * 300_000)
     eventually(lambda: writer.written and writer.has_stopped(), within=240)
@@ -239,7 +239,7 @@ def test_beyond_a_bound_processes_wait_and_a_late_reader_gets_everything(unread)
     assert bytes(unread.got).replace(b"not held up\n", b"", 1) == LINE * 300_000
 
 
-def test_the_last_output_is_known_though_nobody_reads_ours(unread):
+def test_tail_is_complete_if_nothing_reads_the_log(unread):
     log = Log("h", fd=unread.fd)
     flood = Writer(log, "p", LINE * 300_000)
     out = open_stdout(log, "q")
@@ -251,7 +251,7 @@ def test_the_last_output_is_known_though_nobody_reads_ours(unread):
     assert log.tail("q").endswith("ValueError: the loss is not a number\n")
 
 
-def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing(unread, monkeypatch):
+def test_ending_process_is_not_delayed_and_missing_bytes_are_logged(unread, monkeypatch):
     monkeypatch.setattr(logs, "_SHOW_SECONDS", 3600.0)  # a busy machine takes a second to read the rest of a line
     log = Log("h", fd=unread.fd, prefix=False)
     writer, other = Writer(log, "p", LINE * 200_000), Writer(log, "other", LINE * 200_000)
@@ -275,7 +275,7 @@ def test_a_process_that_is_to_end_is_not_held_up_and_a_line_says_what_is_missing
     }
 
 
-def test_a_full_disk_under_our_output_stops_nothing_and_is_counted():
+def test_full_disk_stops_no_process_and_lost_bytes_are_counted():
     with open("/dev/full", "wb") as full:
         log = Log("h", fd=full.fileno())
         logged_in_full = Writer(log, "p", LINE * 50_000)
@@ -285,7 +285,7 @@ def test_a_full_disk_under_our_output_stops_nothing_and_is_counted():
     assert log.tail("p").endswith(LINE.decode())
 
 
-def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path):
+def test_lines_stay_whole_after_the_disk_was_full(tmp_path):
     code = f"""if True:
         import os, resource, signal, time
         from entrypoint.launcher.host.logs import Log
@@ -357,7 +357,7 @@ GROWING = {
 
 
 @pytest.mark.parametrize("steps", GROWING.values(), ids=GROWING)
-def test_a_line_is_shown_while_it_grows_and_nothing_of_it_is_lost(steps):
+def test_growing_line_is_shown_without_loss(steps):
     job, shown = Logged(secret=SECRET), b""
     for printed, shows in steps:
         job.prints(printed)
@@ -368,7 +368,7 @@ def test_a_line_is_shown_while_it_grows_and_nothing_of_it_is_lost(steps):
     assert job.log.tail("p").encode() == printed
 
 
-def test_the_tail_of_an_endless_line_is_short():
+def test_tail_of_an_endless_line_is_short():
     bar = Logged(secret=SECRET)
     writer = Writer(bar.log, "q", b"y" * (7 << 20) + KEY + b"x" * 16_370)
     eventually(lambda: writer.done, within=240)
@@ -381,7 +381,7 @@ def test_the_tail_of_an_endless_line_is_short():
 
 
 @pytest.mark.parametrize("cut", range(3, 18, 3))
-def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cut):
+def test_tail_cut_near_a_secret_does_not_show_the_secret(cut):
     bar = Logged(secret=Secrets({"API_TOKEN": "disabled"}))
     bar.prints(b"y" * 1000 + TOKEN + b" " + b"x" * ((1 << 14) - 1 - len(TOKEN) + cut))
     bar.log.drain("p")
@@ -391,8 +391,8 @@ def test_the_tail_of_an_endless_line_is_not_cut_between_a_name_and_its_secret(cu
 
 @pytest.mark.parametrize("line", [b"git+https://me:Zq7-Lw0Xk@x/a", b"https://x/?a=1&X-Amz-Signature=Zq7-Lw0Xk&b"])
 @pytest.mark.parametrize("before", [0, 5000], ids=["short", "long"])
-def test_a_url_that_a_shown_line_cuts_anywhere_shows_no_secret(before, line):
-    """In each part by itself, and in all together: nobody has told of this password."""
+def test_url_cut_anywhere_shows_no_password(before, line):
+    """No part of the line, nor the whole line, shows the password, though it is in no list of secrets."""
     for cut in range(1, len(line)):
         sink = Output().read()
         log = Log("h", fd=sink.fd, prefix=False)
@@ -406,7 +406,7 @@ def test_a_url_that_a_shown_line_cuts_anywhere_shows_no_secret(before, line):
         assert "Xk" not in log._tails["p"].whole().decode()
 
 
-def test_our_own_lines_are_labelled_one_by_one():
+def test_each_line_of_the_launcher_has_a_label():
     sink = Output().read()
     labelled, plain = Log("h", fd=sink.fd), Log("h", fd=sink.fd, prefix=False)
     labelled.print("one\ntwo")
@@ -414,7 +414,7 @@ def test_our_own_lines_are_labelled_one_by_one():
     assert sink.close(labelled, plain) == b"[h] one\n[h] two\nthree\n"
 
 
-def test_our_own_lines_do_not_cut_into_lines_of_processes():
+def test_launchers_lines_do_not_split_lines_of_processes():
     job = Logged()
     writer = threading.Thread(target=write_and_close, args=(open_stdout(job.log, "q"), (b"y" * 70_000 + b"\n") * 200))
     writer.start()
@@ -426,7 +426,7 @@ def test_our_own_lines_do_not_cut_into_lines_of_processes():
     assert len(lines) == 700
 
 
-def test_a_stdout_that_nobody_reads_any_more_does_not_stop_the_job():
+def test_stdout_closed_by_its_reader_does_not_stop_job():
     reader, writer = os.pipe()
     os.close(reader)
     log = Log("h", fd=writer)
@@ -436,7 +436,7 @@ def test_a_stdout_that_nobody_reads_any_more_does_not_stop_the_job():
     os.close(writer)
 
 
-def test_a_stdout_that_does_not_block_loses_nothing():
+def test_nonblocking_stdout_loses_no_output():
     output = Output()
     os.set_blocking(output.fd, False)
     log = Log("h", fd=output.fd)
@@ -448,7 +448,7 @@ def test_a_stdout_that_does_not_block_loses_nothing():
     assert output.close(log) == (b"[h p] " + LINE) * 10_000
 
 
-def test_processes_that_come_and_go_leak_no_pipes():
+def test_ended_processes_leave_no_open_pipes():
     job = Logged()
     before = len(list(Path("/proc/self/fd").iterdir()))
     for number in range(500):
@@ -461,7 +461,7 @@ def test_processes_that_come_and_go_leak_no_pipes():
 # --- secrets ---
 
 
-def test_secrets_of_processes_and_of_ours_are_masked():
+def test_secrets_in_lines_of_processes_and_launcher_are_masked():
     job = Logged(secret=SECRET)
     job.prints(b"AWS_SECRET_ACCESS_KEY=" + KEY + b"\nAPI_TOKEN=disabled\ndropout disabled\n")
     job.log.print(f"running with {KEY.decode()}")
@@ -475,7 +475,7 @@ def test_secrets_of_processes_and_of_ours_are_masked():
 
 
 @pytest.mark.parametrize("cut", range(0, len(KEY) + 1, 5))
-def test_a_secret_that_arrives_in_two_parts_is_masked(cut):
+def test_secret_that_arrives_in_two_parts_is_masked(cut):
     job = Logged(secret=SECRET)
     job.prints(b"key " + KEY[:cut])
     job.log.drain()
@@ -484,7 +484,7 @@ def test_a_secret_that_arrives_in_two_parts_is_masked(cut):
     assert job.ends() == b"[h p] key *** end\n"
 
 
-def test_a_secret_without_end_of_line_is_masked_at_the_end():
+def test_secret_in_unfinished_last_line_is_masked():
     job = Logged(secret=SECRET)
     job.prints(KEY)
     job.log.drain()
@@ -493,8 +493,8 @@ def test_a_secret_without_end_of_line_is_masked_at_the_end():
 
 
 @pytest.mark.parametrize("before", [0, 1, 5, 39, 40, 41, 100])
-def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch):
-    """Such a line is written in parts, cut wherever a read ends: the secret may lie across a cut."""
+def test_secret_across_cut_of_endless_line_is_masked(before, monkeypatch):
+    """The log writes such a line in parts, which end where a read ends. The secret may lie across a cut."""
     monkeypatch.setattr("entrypoint.launcher.host.logs._LONGEST_LINE_BYTES", 100_000)
     data = b"x" * (100_001 - before) + KEY + b"y" * 250_000 + KEY + b"z" * 150_000
     job = Logged(secret=SECRET)
@@ -506,7 +506,7 @@ def test_a_secret_where_a_line_without_end_is_cut_is_masked(before, monkeypatch)
     assert text.count(b"\n") > 2
 
 
-def test_backspaces_without_end_are_written_in_no_time():
-    """The thread that reads all pipes does this. Its time is not measurable here, so the pattern is tested."""
+def test_time_for_backspaces_grows_no_faster_than_their_number():
+    """The thread that reads all pipes removes backspaces. Its time is not measurable here, so the pattern is tested."""
     grows_no_faster_than_its_input(lambda size: logs._BACK.sub(b"\r", b"\b" * size + b"x\b\r"), 20_000)
     assert logs._BACK.sub(b"\r", b"1/2\b\b\b\r2/2\b\b\r\n\b\n") == b"1/2\r2/2\r\n\b\n"

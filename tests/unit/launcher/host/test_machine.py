@@ -1,4 +1,4 @@
-"""Test machine.py: what control groups of both versions say, and a process's part of this host's CPUs and GPUs."""
+"""Test machine.py: limits and counters of control groups v1 and v2, and a process's share of CPUs and GPUs."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ OTHERS = "36 25 0:31 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n22 1 8:1 
 
 
 def kernel(tmp_path: Path, mount: str, root: str, groups: str, files: dict[str, str]) -> Path:
-    """Make a /proc/self and control groups with these files below tmp_path; return the path of the former."""
+    """Make a /proc/self, and control groups with these files, below tmp_path. Return the path of that /proc/self."""
     process, point = tmp_path / "proc", tmp_path / "cgroup"
     process.mkdir()
     (process / "cgroup").write_text(groups)
@@ -47,7 +47,7 @@ COUNTERS = {
 
 
 @pytest.mark.parametrize("mount, root, groups, name, text", COUNTERS.values(), ids=COUNTERS)
-def test_new_kill_is_reported_once(tmp_path, mount, root, groups, name, text):
+def test_new_out_of_memory_kill_is_reported_once(tmp_path, mount, root, groups, name, text):
     found = Meter(kernel(tmp_path, mount, root, groups, {name: text.format(3)}))
     assert found.killed_since() == "", "what was killed before we came is not ours"
     (tmp_path / "cgroup" / name).write_text(text.format(4))
@@ -72,7 +72,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("mount, groups, files, said", LIMITS.values(), ids=LIMITS)
-def test_kills_are_reported_with_the_limit_and_peak_that_are_known(tmp_path, mount, groups, files, said):
+def test_report_of_kills_has_known_limit_and_peak(tmp_path, mount, groups, files, said):
     found = Meter(kernel(tmp_path, mount, "/", groups, files))
     for name, text in (("memory.events", EVENTS), ("memory.oom_control", CONTROL)):
         (tmp_path / "cgroup" / name).write_text(text.format(2))
@@ -111,7 +111,7 @@ def test_host_without_control_groups_has_no_quota_and_reports_no_kill(tmp_path):
           "jobs/cpu.cfs_quota_us": "300000", "jobs/cpu.cfs_period_us": "100000"}, 3),
     ],
 )  # fmt: skip
-def test_quota_is_the_least_of_the_control_groups(tmp_path, mount, groups, root, files, quota):
+def test_cpu_quota_is_the_least_of_all_control_groups(tmp_path, mount, groups, root, files, quota):
     assert cpu_quota(kernel(tmp_path, mount, root, groups, files)) == quota
 
 
@@ -157,25 +157,25 @@ def threads(machine: Machine, share: int, allowed: int | None = None) -> tuple[s
         (Machine(allowed=2, quota=0.5), 1, ("1", "2", "1")),
     ],
 )
-def test_threads_are_the_processes_part_of_the_cpus(machine, share, expected):
+def test_numbers_of_threads_match_the_share_of_cpus(machine, share, expected):
     assert threads(machine, share) == expected
 
 
-def test_a_rank_that_mpirun_has_bound_starts_no_more_threads_than_it_has_cpus():
+def test_bound_rank_has_at_most_one_thread_per_cpu():
     assert threads(Machine(allowed=96), 2, allowed=12) == (None,) * 3  # TensorFlow sees its 12 by itself
     assert threads(Machine(allowed=96), 8, allowed=48) == ("12",) * 3
     assert threads(Machine(allowed=96, quota=8.0), 2, allowed=12) == ("4",) * 3
 
 
 @given(st.integers(1, 256), st.floats(0.1, 256) | st.none(), st.integers(1, 64))
-def test_threads_fill_the_host_and_hardly_more(allowed, quota, share):
+def test_number_of_threads_is_rounded_share_of_cpus(allowed, quota, share):
     machine = Machine(allowed=allowed, quota=quota)
     told = int(threads(machine, share)[0] or allowed)
     assert 1 <= told <= allowed
     assert abs(told - machine.cpus / share) <= 0.5 or told == 1
 
 
-def test_variables_of_the_user_stay():
+def test_variables_set_by_user_are_not_overwritten():
     machine = Machine(allowed=8, gpus=4)
     assert set(machine.part_of(spec(2, (0, 2)), {"OMP_NUM_THREADS": "7"})) == {
         "TF_NUM_INTRAOP_THREADS",
@@ -199,7 +199,7 @@ def test_variables_of_the_user_stay():
         (Duty.SCRIPT, 1, 0, {}),  # gRPC's threads sleep while they wait
     ],
 )
-def test_only_ranks_without_gpus_yield_their_cpu_while_they_wait(duty, share, gpus, expected):
+def test_only_waiting_ranks_without_gpus_yield_their_cpu(duty, share, gpus, expected):
     assert Machine(allowed=2, gpus=gpus).part_of(replace(spec(share), duty=duty), {}) == expected
 
 
@@ -219,5 +219,5 @@ def test_only_ranks_without_gpus_yield_their_cpu_while_they_wait(duty, share, gp
         (2, (2, 4), {"CUDA_VISIBLE_DEVICES": "1", **SPARING}),
     ],
 )
-def test_process_sees_its_part_of_the_gpus(gpus, share, expected):
+def test_process_sees_its_share_of_gpus(gpus, share, expected):
     assert Machine(allowed=4, gpus=gpus).part_of(spec(0, share), {}) == expected

@@ -1,4 +1,4 @@
-"""Test process.py where a seccomp profile forbids a system call."""
+"""Test process.py under a seccomp profile that forbids a system call."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 from entrypoint.launcher.host.process import scratch
 
 
-def test_a_nameless_file_lies_on_disk_where_none_can_lie_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_file_is_on_disk_if_memory_file_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> int:
         raise PermissionError(1, os.strerror(1))
 

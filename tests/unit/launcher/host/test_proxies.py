@@ -1,4 +1,4 @@
-"""Test the addresses without proxy, in the variables that programs read."""
+"""Test proxies.py: which addresses need no proxy, and the variables that list them for programs."""
 
 import pytest
 
@@ -36,14 +36,16 @@ def test_hosts_loopback_and_aws_services_need_no_proxy() -> None:
         ({"no_grpc_proxy": "tpu"}, "algo-1,algo-2", "tpu,algo-1,algo-2"),
     ],
 )
-def test_no_proxy_is_set_in_both_spellings_and_for_grpc(given: dict[str, str], both: str, of_grpc: str | None) -> None:
+def test_variable_no_proxy_has_both_spellings_and_one_for_grpc(
+    given: dict[str, str], both: str, of_grpc: str | None
+) -> None:
     found = proxies.spared(given, ["algo-1", "algo-2"])
     assert (found["no_proxy"], found["NO_PROXY"]) == (both, both)
     assert found.get("no_grpc_proxy") == of_grpc
     assert proxies.spared(given | found, ["algo-1", "algo-2"]) == found
 
 
-def test_proxies_are_found_by_all_their_names_unless_they_are_empty() -> None:
+def test_all_nonempty_proxy_variables_are_found() -> None:
     assert proxies.proxies_in({"HTTPS_PROXY": "http://me:secret@p", "http_proxy": "", "GRPC_PROXY": "x"}) == [
         "HTTPS_PROXY",
         "GRPC_PROXY",
@@ -51,7 +53,7 @@ def test_proxies_are_found_by_all_their_names_unless_they_are_empty() -> None:
     assert "secret" not in proxies.describe(["HTTPS_PROXY"], 2)
 
 
-def test_the_addresses_of_other_hosts_come_with_our_own() -> None:
+def test_list_of_other_hosts_addresses_includes_loopback() -> None:
     assert proxies.addresses_with(["127.0.0.7", "", "fe80::1%eth0", "127.0.0.7"]) == [
         "127.0.0.1",
         "127.0.0.7",
@@ -60,6 +62,6 @@ def test_the_addresses_of_other_hosts_come_with_our_own() -> None:
     assert proxies.addresses_with([]) == []
 
 
-def test_the_addresses_of_thousands_of_hosts_are_cut_to_what_linux_passes_on() -> None:
+def test_addresses_of_thousands_of_hosts_fit_into_a_variable() -> None:
     addresses = [f"2001:db8:{number:x}:ffff:ffff:ffff:ffff:ffff" for number in range(4000)]
     assert len(",".join(proxies.addresses_with(addresses))) <= 1 << 16

@@ -1,4 +1,4 @@
-"""Test launcher/host/required_programs.py: what a plan needs beside the user's code, and what a PATH lacks of it."""
+"""Test launcher/host/required_programs.py: which programs and modules a plan needs, and which programs are missing."""
 
 import os
 import pwd
@@ -30,14 +30,14 @@ def put(monkeypatch, tmp_path):
     return make
 
 
-def test_a_wrapper_of_mpirun_is_not_used(put):
+def test_real_mpirun_is_preferred_to_its_wrapper(put):
     put("mpirun")
     assert mpirun() == "mpirun"
     put("mpirun.real")
     assert mpirun() == "mpirun.real"
 
 
-def test_a_missing_program_is_named_with_its_package(put):
+def test_missing_program_is_named_with_its_package(put):
     needed = programs([spec(Role.SSHD), spec(Role.KEY), spec(Role.LAUNCHER)])
     assert any(re.match(r"mpirun \(.*openmpi-bin\)", text) for text in lacking(needed))
     assert "orted" not in str(lacking(needed))
@@ -50,7 +50,7 @@ def test_a_missing_program_is_named_with_its_package(put):
 
 
 @pytest.mark.parametrize("daemon", ["orted", "prted"])  # of Open MPI 4 and 5
-def test_an_mpirun_without_its_daemon_is_named(put, daemon):
+def test_missing_daemon_of_mpirun_is_named(put, daemon):
     put("mpirun")
     needed = programs([spec(Role.LAUNCHER), spec(Role.RANK)], daemon)
     (found,) = lacking(needed)
@@ -60,7 +60,7 @@ def test_an_mpirun_without_its_daemon_is_named(put, daemon):
 
 
 @pytest.mark.parametrize("entry, locked", [("*", False), ("!", True), ("!!", True), ("!locked", True), ("", False)])
-def test_a_locked_account_is_named(monkeypatch, tmp_path, entry, locked):
+def test_locked_account_is_named(monkeypatch, tmp_path, entry, locked):
     monkeypatch.setattr(required_programs, "SHADOW", tmp_path / "shadow")
     monkeypatch.setattr(required_programs, "SSHD", sys.executable)
     me = pwd.getpwuid(os.geteuid()).pw_name
@@ -88,7 +88,7 @@ ACCOUNTS = {
 
 
 @pytest.mark.parametrize("user, shell, rights, said", ACCOUNTS.values(), ids=ACCOUNTS)
-def test_an_account_that_sshd_does_not_let_in_is_named_with_a_remedy(monkeypatch, tmp_path, user, shell, rights, said):
+def test_account_refused_by_sshd_is_named_with_a_remedy(monkeypatch, tmp_path, user, shell, rights, said):
     def account(number: int) -> pwd.struct_passwd:
         if shell is None:
             raise KeyError(number)
@@ -109,7 +109,7 @@ def test_one_host_needs_no_ssh():
     assert programs([spec(Role.CHIEF), spec(Role.PS)]) == ()
 
 
-def test_the_modules_of_a_plan_are_those_of_its_programs():
+def test_plan_needs_the_modules_of_its_programs():
     script = Command(file="train.py", arguments=(), python=("python",))
     assert modules([spec(Role.PS), spec(Role.RANK, program=script), spec(Role.CHIEF, program=script)]) == [
         "mpi4py",

@@ -1,4 +1,4 @@
-"""Test the stdout writer: all comes out once, in order, and no wait for a reader is unbounded. Real pipes."""
+"""Test the stdout writer: output is written once, in order, and each wait for a reader is bounded. Pipes are real."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ FIRST = b"first\n" * 5_000
 
 
 class Full:
-    """A pipe that is full, and read on request."""
+    """A full pipe, which is read only on request."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -37,7 +37,7 @@ def no_more_threads(monkeypatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", start)
 
 
-def test_without_a_thread_the_wait_for_a_reader_is_bounded(monkeypatch):
+def test_wait_for_a_reader_is_bounded_without_a_thread(monkeypatch):
     pipe = Full()
     sink = Sink(pipe.writer)
     sink.put(FIRST)
@@ -56,7 +56,7 @@ def test_without_a_thread_the_wait_for_a_reader_is_bounded(monkeypatch):
     pipe.close()
 
 
-def test_without_a_thread_waiting_output_is_written_once_it_is_read(monkeypatch):
+def test_waiting_output_reaches_its_reader_without_a_thread(monkeypatch):
     pipe, read = Full(), bytearray()
     sink = Sink(pipe.writer)
     sink.put(FIRST)

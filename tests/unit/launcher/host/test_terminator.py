@@ -12,8 +12,8 @@ from entrypoint.launcher.host.terminator import Terminator
 from entrypoint.launcher.policy.events import Survived
 
 
-def test_what_a_process_leaves_is_reported_before_its_own_end():
-    """Something else may happen in between, which the loop handles first."""
+def test_surviving_child_is_reported_before_its_parents_end():
+    """Between the two, the loop may handle other events."""
     script = subprocess.Popen(
         ["sh", "-c", "trap '' TERM; sleep 600 & echo up; wait"],
         start_new_session=True,

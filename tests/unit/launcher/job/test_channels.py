@@ -1,7 +1,7 @@
 """Test channels.py: groups of channels, and which part of each a process reads.
 
-The heart is a property: whatever the hosts, ranks and channels, all training processes together read each record
-exactly once. Records and S3's way of dealing them out are simulated; the numbers are those that processes get.
+The main property: for any hosts, ranks and channels, all training processes together read each record exactly once.
+The records, and how S3 distributes them, are simulated. The shards are those that processes get.
 """
 
 import json
@@ -43,13 +43,13 @@ def channels(*names: str, groups: tuple[tuple[str, str], ...] = (), **described:
 # --- what inputdataconfig.json says ---
 
 
-def test_missing_facts_of_a_channel_have_the_defaults_of_local_mode():
+def test_missing_fields_of_channel_have_defaults_of_local_mode():
     found = read_channels({"a": {"TrainingInputMode": "File"}, "b": None, "c": {"S3DistributionType": None}}, "x")
     assert found.all == tuple(Channel(name=name) for name in "abc")
     assert (found.all[0].mode, found.all[0].distribution, found.all[0].wrapper) == ("File", "FullyReplicated", "None")
 
 
-def test_facts_of_a_channel_are_read():
+def test_fields_of_a_channel_are_read():
     (found,) = read_channels({"a": {**PIPE, **SHARDED, "RecordWrapperType": "RecordIO", "new": 1}}, "x").all
     assert (found.mode, found.distribution, found.wrapper) == ("Pipe", "ShardedByS3Key", "RecordIO")
 
@@ -116,11 +116,11 @@ def test_channels_of_a_group_are_read_in_the_order_of_their_numbers(listed):
     ],
     ids=str,
 )
-def test_other_channels_are_no_group(listed, most):
+def test_channels_with_unfit_names_or_number_form_no_group(listed, most):
     assert [source.name for source in sources(channels(*listed), most)] == sorted(listed)
 
 
-def test_channels_that_differ_in_kind_are_no_group():
+def test_channels_of_different_kinds_form_no_group():
     found = read_channels({"train": PIPE, "train-1": {}, "b-1": SHARDED, "b-2": {}}, "x")
     assert [source.name for source in sources(found, 2)] == ["b-1", "b-2", "train", "train-1"]
 
@@ -132,7 +132,7 @@ odd_channels = st.dictionaries(
 
 
 @given(described=odd_channels, most=st.integers(1, 4))
-def test_no_channel_is_lost_and_none_is_there_twice(described, most):
+def test_each_channel_is_in_exactly_one_source(described, most):
     found = sources(read_channels(described, "x"), most)
     assert sorted(channel.name for source in found for channel in source.channels) == sorted(described)
     assert len({source.name for source in found}) == len(found)
@@ -151,7 +151,7 @@ def test_no_channel_is_lost_and_none_is_there_twice(described, most):
         ("train=off,test=same", {"test": False}),
     ],
 )
-def test_setting_says_which_channels_are_groups(tmp_path, text, own):
+def test_setting_chooses_groups_of_channels(tmp_path, text, own):
     write_config(
         tmp_path, resources(["algo-1"]), PROGRAM, {name: {} for name in ("train", "train-1", "test", "test-1")}
     )
@@ -166,20 +166,20 @@ def test_setting_says_which_channels_are_groups(tmp_path, text, own):
 
 
 def dealt(records: range, channel: Channel, host: str, hosts: list[str]) -> list[int]:
-    """Return what S3 sends to a host, in the order of reading."""
+    """Return the records that S3 sends to a host, in the order of reading."""
     if channel.distribution is Distribution.REPLICATED:
         return list(records)
     return list(records[hosts.index(host) :: len(hosts)])
 
 
 def data_in(found: Channels, same: bool) -> dict[str, range]:
-    """Make records of each channel: numbers of their own, or the same ones in all channels."""
+    """Return the records of each channel: different numbers for each, or the same numbers in all channels."""
     size = len(RECORDS)
     return {c.name: range(0, size) if same else range(n * size, (n + 1) * size) for n, c in enumerate(found.all)}
 
 
 def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> Counter[int]:
-    """Return how often each record is read in an epoch, by the processes on the hosts `places`, of one source."""
+    """Return how often the processes on the hosts `places` read each record of one source in an epoch."""
     hosts, times = sorted(set(places)), Counter()
     kind = {channel.name: channel for channel in found.all}
     for host, reader in zip(places, readers(places), strict=True):
@@ -196,7 +196,7 @@ def read_by_all(found: Channels, places: list[str], data: dict[str, range]) -> C
     kind=st.sampled_from(["shared", ChannelGroup.OWN, ChannelGroup.SAME]),
 )
 def test_processes_read_every_record_once(sizes, distribution, mode, kind):
-    """They share a channel, or each has one of a group, with data of its own or the same in all.
+    """The processes share a channel, or each has a channel of a group, with different or the same data in all channels.
 
     Hosts may have different numbers of processes (`sizes`) if each host gets all data.
     """
@@ -211,8 +211,8 @@ def test_processes_read_every_record_once(sizes, distribution, mode, kind):
 
 
 @given(st.data())
-def test_ranks_that_mpirun_has_moved_read_every_record_once(data):
-    """Ranks dealt out one host after the other (--map-by node) are not where the plan has them; all is read once."""
+def test_ranks_moved_by_mpirun_read_every_record_once(data):
+    """With --map-by node, mpirun places ranks on other hosts than the plan. Each record is still read once."""
     hosts, local = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 4))
     found = channels(*(f"train-{n}" for n in range(1, local + 1)), "x", "y", "z")
     planned = readers([name for name in names(hosts) for _ in range(local)])
@@ -225,7 +225,7 @@ def test_ranks_that_mpirun_has_moved_read_every_record_once(data):
     assert times == Counter(record for each in records.values() for record in each)
 
 
-def test_rank_in_its_place_reads_as_planned():
+def test_rank_on_its_planned_host_reads_as_planned():
     for reader, host in zip(readers(["a", "a", "b"]), [0, 0, 1], strict=True):  # mpirun's numbers alone do not say it
         assert reader.at(host, reader.size, reader.rank, reader.local_size, reader.local_rank) is reader
 
@@ -266,14 +266,14 @@ TWO_SERVERS = {**WORKER_SERVERS, "PROCESSES_PER_HOST": "2"}
         ({"MODE": "single"}, {"train": {**PIPE, **SHARDED}}, None),
     ],
 )
-def test_unexpected_reading_of_channels_is_noted(tmp_path, environment, inputs, said):
+def test_plan_notes_unexpected_reading_of_channels(tmp_path, environment, inputs, said):
     found = notes(tmp_path, environment, inputs)
     assert said in found[0] if said else not found
 
 
 @given(described=odd_channels, hosts=st.integers(1, 3), local=st.integers(1, 4))
-def test_library_of_scripts_computes_the_same_shards(described, hosts, local):
-    """It reads ENTRYPOINT_SHARDS, or computes it by the same rules where a script runs without the launcher."""
+def test_script_library_computes_same_shards_as_launcher(described, hosts, local):
+    """The library reads ENTRYPOINT_SHARDS. Without the launcher, it computes the shards by the same rules."""
     mine = read_channels(described, "x")
     theirs = [
         library.Channel(
@@ -290,13 +290,13 @@ def test_library_of_scripts_computes_the_same_shards(described, hosts, local):
         assert library.parts(environment) == library.shares(theirs, place)
 
 
-def test_the_variable_is_what_the_library_of_scripts_reads():
+def test_shards_variable_has_name_and_form_for_script_library():
     assert SHARDS == "ENTRYPOINT_SHARDS"
     read = channels("train", TrainingInputMode="Pipe").shards(readers(["a", "b"])[1])
     assert read == {"train": {"channel": "train", "mode": "Pipe", "count": 2, "index": 1}}
 
 
-def test_the_page_of_the_docs_shows_what_the_command_prints(tmp_path, capsys):
+def test_data_page_shows_output_of_plan_command(tmp_path, capsys):
     page = (Path(__file__).resolve().parents[4] / "docs" / "data.md").read_text()
     typed, shown = re.search(r"    \$ entrypoint (plan .*?)\n(    channels\n.*?)\n\n", page, re.DOTALL).groups()
     for folder in "abc":

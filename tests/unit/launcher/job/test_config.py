@@ -1,6 +1,6 @@
-"""Test config.py: config files and environment give a Job or one clear line.
+"""Test config.py, which makes a Job of config files and environment, or raises an error of one clear line.
 
-That the script gets the values that sagemaker-training would give it is shown by test_parity.py.
+test_parity.py shows that the script gets the values that sagemaker-training would give it.
 """
 
 import pytest
@@ -22,7 +22,7 @@ DEEP = "[" * 200 + "]" * 200
 
 
 def complaint(action) -> str:
-    """Return the text of the ConfigError that `action` raises: one line that names what was wanted."""
+    """Return the text of the ConfigError that `action` raises, and check that it is one line."""
     with pytest.raises(ConfigError) as raised:
         action()
     text = str(raised.value)
@@ -47,7 +47,7 @@ BAD_RESOURCES = {
     "hosts empty": ({**ONE, "hosts": []}, ["hosts = []", "at least one"]),
     "hosts of numbers": ({**ONE, "hosts": ["algo-1", 2]}, ['["algo-1", 2]', "host name"]),
     "a host without a name": ({**ONE, "hosts": ["algo-1", ""]}, ['["algo-1", ""]', "host name"]),
-    "not one of them": ({**ONE, "current_host": "algo-7"}, ['"algo-7"', 'one of its hosts ["algo-1"]']),
+    "an unlisted host": ({**ONE, "current_host": "algo-7"}, ['"algo-7"', 'one of its hosts ["algo-1"]']),
     "no current host": ({"hosts": ["algo-1"]}, ["current_host = null", 'one of its hosts ["algo-1"]']),
     "current host a list": ({**ONE, "current_host": ["algo-1"]}, ['["algo-1"]', "one of its hosts"]),
     "a name that is an option": ({**ONE, "hosts": ["-oProxyCommand=id"]}, ["-oProxyCommand", "letters, digits"]),
@@ -74,7 +74,7 @@ def test_resource_config_that_is_not_utf8_is_refused(tmp_path):
     assert "resourceconfig.json cannot be read" in text
 
 
-def test_error_of_five_hundred_hosts_is_short(tmp_path):
+def test_error_about_five_hundred_hosts_is_short(tmp_path):
     write_config(tmp_path, resources(names(500), "who?"), PROGRAM)
     assert len(complaint(lambda: read_job(tmp_path, {}, tmp_path / "run"))) < 600
 
@@ -90,7 +90,7 @@ BAD_REQUESTS = {
     "three switches": ({PS: "1", MPI: "1", MWMS: "True"}, {}, ["two modes at once", PS, MPI, MWMS]),
     "environment against switch": ({PS: "true"}, {"MODE": "mpi"}, ["two modes at once", "ENTRYPOINT_MODE=mpi", PS]),
     "single against switch": ({MPI: "true"}, {"MODE": "single"}, ["ENTRYPOINT_MODE=single", MPI]),
-    "a switch that is neither": ({MPI: "maybe"}, {}, [f'{MPI} is "maybe"', "true or false"]),
+    "a switch that is no boolean": ({MPI: "maybe"}, {}, [f'{MPI} is "maybe"', "true or false"]),
     "a switch that is an object": ({PS: '{"enabled": true}'}, {}, [PS, "true or false"]),
     "an evaluator with jax": (
         {}, {"MODE": "jax", "EVALUATOR": "first"},
@@ -143,7 +143,7 @@ BAD_REQUESTS = {
     "data-parallel beside a switch": ({SMDDP: "true", PS: "true"}, {}, ["two modes at once", SMDDP, PS]),
     "data-parallel beside a mode": (
         {SMDDP: "true"}, {"MODE": "mwms"}, ["two modes at once", SMDDP, "ENTRYPOINT_MODE=mwms"]),
-    "a data-parallel switch that is neither": ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
+    "a data-parallel switch that is no boolean": ({SMDDP: "maybe"}, {}, [f'{SMDDP} is "maybe"', "true or false"]),
     "data-parallel options with an unbalanced quote": (
         {SMDDP: "true", SMDDP_OPTIONS: "-x 'A"}, {}, [f"{SMDDP_OPTIONS} does not fall into words"]),
     "model-parallel": (
@@ -176,7 +176,7 @@ OFF = ["false", "False", '"false"', '"False"', "0", '"0"', "null", "None", '""',
 
 @pytest.mark.parametrize("switch, mode", [(PS, Mode.PS), (MWMS, Mode.MWMS), (MPI, Mode.MPI)])
 @pytest.mark.parametrize("value", ON + OFF, ids=repr)
-def test_switch_chooses_the_mode_in_every_encoding(tmp_path, switch, mode, value):
+def test_switch_in_every_encoding_chooses_the_mode(tmp_path, switch, mode, value):
     assert read(tmp_path, 2, {switch: value}).mode is (mode if value in ON and value is not False else Mode.SINGLE)
 
 
@@ -213,12 +213,12 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("hyperparameters, environment, gpus, expected", REQUESTS)
-def test_job_is_as_hyperparameters_settings_and_gpus_ask_for(tmp_path, hyperparameters, environment, gpus, expected):
+def test_hyperparameters_settings_and_gpus_determine_the_job(tmp_path, hyperparameters, environment, gpus, expected):
     job = read(tmp_path, 2, hyperparameters, environment, gpus=gpus)
     assert {name: getattr(job, name) for name in expected} == expected
 
 
-def test_setting_that_is_null_is_not_given(tmp_path):
+def test_null_setting_has_its_default(tmp_path):
     job = read(tmp_path, 1, {"sagemaker_entrypoint_log_prefix": "null", "sagemaker_entrypoint_mode": "null"})
     assert (job.settings.log_prefix, job.settings.mode) == ("true", "auto")
 
@@ -226,7 +226,7 @@ def test_setting_that_is_null_is_not_given(tmp_path):
 @pytest.mark.parametrize(
     "named, used", [("lo", {"lo"}), ("nosuch0", {None}), (None, {None, "eth0"}), ("", {None, "eth0"})]
 )
-def test_interface_is_used_if_it_is_there_and_eth0_is_the_default(tmp_path, named, used):
+def test_existing_interface_is_used_and_eth0_is_default(tmp_path, named, used):
     write_config(tmp_path, {**resources(names(2)), "network_interface_name": named}, PROGRAM)
     job = read_job(tmp_path, {}, tmp_path / "run")
     assert job.cluster.interface in used
@@ -234,20 +234,20 @@ def test_interface_is_used_if_it_is_there_and_eth0_is_the_default(tmp_path, name
     assert bool(told) is (job.cluster.interface is None)
 
 
-def test_several_hosts_without_a_mode_are_warned_of(tmp_path):
+def test_several_hosts_without_a_mode_cause_a_warning(tmp_path):
     assert [w for w in read(tmp_path, 3).warnings if "3 hosts" in w and "ENTRYPOINT_MODE" in w]
     assert not read(tmp_path, 3, {}, {"ENTRYPOINT_MODE": "single"}).warnings
     assert not read(tmp_path, 1).warnings
 
 
-def test_parameter_servers_on_one_host_run_the_script_alone(tmp_path):
+def test_ps_mode_on_one_host_runs_only_the_script(tmp_path):
     job = read(tmp_path, 1, {PS: "true"})
     assert job.mode is Mode.SINGLE
     assert [w for w in job.warnings if "one host" in w]
     assert read(tmp_path, 1, {PS: "true"}, {"ENTRYPOINT_PS_WORKERS": "server"}).mode is Mode.PS
 
 
-def test_every_setting_may_come_as_a_hyperparameter(tmp_path):
+def test_every_setting_may_be_a_hyperparameter(tmp_path):
     job = read(tmp_path, 1, {"sagemaker_entrypoint_stop_grace": "7.5", "sagemaker_entrypoint_token": '"abc"'})
     assert (job.settings.stop_grace, job.settings.token) == (7.5, "abc")
     assert job.program.arguments == ()  # and is no argument of the script

@@ -1,4 +1,4 @@
-"""Test config files from nearly right to garbage: each soon gives a plan, or an error of one line.
+"""Test config files from nearly right to garbage: each case soon gives a plan, or an error of one line.
 
 The files lie in a real folder. Each mode and each mistake has its own cases, so that chance leaves none out. Hypothesis
 shrinks a failing case to the smallest job that still fails.
@@ -232,7 +232,7 @@ MISTAKES |= {
 
 @st.composite
 def wrong_ones(draw, mistake: str) -> dict:
-    """Return a description with this mistake, and sometimes with another one."""
+    """Return the description of a job with this mistake, and sometimes with another one."""
     case = draw(right_ones(sorted(MODES)))
     for name in [mistake, *draw(st.lists(st.sampled_from(sorted(MISTAKES)), max_size=1))]:
         with contextlib.suppress(LookupError, AttributeError, TypeError):  # what it would spoil is spoilt already
@@ -244,7 +244,7 @@ def wrong_ones(draw, mistake: str) -> dict:
 
 
 def planned(base: Path, case: dict, host: str = "") -> tuple[Job, Plan]:
-    """Return what this host of the case, or `host`, makes of it."""
+    """Return the job and the plan that this host of the case, or `host`, makes of the config files."""
     if host:
         case = {**case, "resourceconfig": {**case["resourceconfig"], "current_host": host}}
     for file in (base / "input/config").glob("*.json"):

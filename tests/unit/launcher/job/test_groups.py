@@ -1,4 +1,4 @@
-"""Test instance groups: config files give order, parts and plans, or one clear line."""
+"""Test instance groups: config files determine order, parts and plans, or cause an error of one clear line."""
 
 import pytest
 from builders import PROGRAM, resources, write_config
@@ -41,7 +41,7 @@ def parts(job: Job) -> dict[Part, list[str]]:
 @pytest.mark.parametrize(
     "given", ['["train"]', "['train']", "train", '"train"', ["train"], '"[\\"train\\"]"', " train "], ids=repr
 )
-def test_the_distribution_is_for_the_groups_that_it_names_in_every_encoding(tmp_path, switch, given):
+def test_distribution_covers_its_named_groups_in_every_encoding(tmp_path, switch, given):
     job = read(tmp_path, {switch: "true", DISTRIBUTION: given, PER_HOST: "1"})
     assert parts(job) == {
         Part.TRAINS: ["algo-10", "algo-3"],
@@ -51,14 +51,14 @@ def test_the_distribution_is_for_the_groups_that_it_names_in_every_encoding(tmp_
     assert job.cluster.coordinator.name == "algo-10"
 
 
-def test_without_a_distribution_every_hosts_script_decides(tmp_path):
+def test_every_hosts_script_decides_without_a_distribution(tmp_path):
     plan = plan_for(read(tmp_path, {DISTRIBUTION: '["train"]'}))
     assert plan.hosts == tuple(HOSTS)
     assert {spec.duty for spec in plan.processes if spec.role is Role.SCRIPT} == {Duty.SCRIPT}
 
 
 def test_groups_of_parameter_servers_belong_to_the_distribution(tmp_path):
-    """What serves belongs to it, named or not; what is in neither stays outside."""
+    """Groups that serve belong to it, named or not. Groups that neither train nor serve stay outside."""
     three = {**GROUPS, "data": ("ml.c5.xlarge", ["algo-11", "algo-1"]), "memory": ("ml.r5.large", ["algo-2"])}
     for distribution in ("train", "train,memory"):
         job = read(tmp_path, {PS: "true", PS_GROUPS: "memory", DISTRIBUTION: distribution}, three)
@@ -69,7 +69,7 @@ def test_groups_of_parameter_servers_belong_to_the_distribution(tmp_path):
         }
 
 
-def test_servers_for_a_chief_alone_are_no_reason_to_run_without_tf_config(tmp_path):
+def test_single_chief_with_own_servers_keeps_ps_mode(tmp_path):
     alone = {"train": ("ml.p3.16xlarge", ["algo-3"]), "memory": ("ml.r5.large", [h for h in HOSTS if h != "algo-3"])}
     job = read(tmp_path, {PS: "true", PS_GROUPS: "memory"}, alone)
     assert job.mode is Mode.PS and not job.warnings
@@ -88,7 +88,7 @@ def test_servers_for_a_chief_alone_are_no_reason_to_run_without_tf_config(tmp_pa
         (("ml.c5.large", "ml.r5.large"), "", 0, 1),
     ],
 )
-def test_ranks_are_as_many_as_gpus_where_all_hosts_know_them(tmp_path, types, distribution, gpus, count):
+def test_number_of_ranks_equals_gpus_known_to_all_hosts(tmp_path, types, distribution, gpus, count):
     groups = {name: (type_, GROUPS[name][1]) for name, type_ in zip(GROUPS, types, strict=True)}
     job = read(tmp_path, {MPI: "true", DISTRIBUTION: distribution}, groups, gpus=gpus)
     assert job.processes_per_host == count
@@ -104,7 +104,7 @@ def test_ranks_are_as_many_as_gpus_where_all_hosts_know_them(tmp_path, types, di
         ({"sagemaker_entrypoint_mode": "jax"}, "wanted ENTRYPOINT_PROCESSES_PER_HOST$"),
     ],
 )
-def test_number_of_processes_must_be_given_if_only_some_hosts_see_the_gpus(tmp_path, trains, asked, wanted):
+def test_number_of_processes_is_required_if_some_hosts_lack_gpus(tmp_path, trains, asked, wanted):
     groups = {**GROUPS, "train": (trains, GROUPS["train"][1])}
     asked = {**asked, DISTRIBUTION: "train"}
     with pytest.raises(ConfigError, match=f"no host can see how many GPUs another one has; {wanted}"):
@@ -128,7 +128,11 @@ BAD = {
     ),
     "a host in two groups": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-1", "algo-10", "algo-3"]}], ['"algo-1" in more']),
     "a host in no group": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-3"]}], ['"algo-10" in no group']),
-    "a stranger": (ASKED, [DATA, {**TRAIN, "hosts": ["algo-3", "algo-10", "x"]}], ['"x" in a group and not among']),
+    "a foreign host": (
+        ASKED,
+        [DATA, {**TRAIN, "hosts": ["algo-3", "algo-10", "x"]}],
+        ['"x" in a group and not among'],
+    ),
     "a group twice": (ASKED, [DATA, TRAIN, TRAIN], ['"train" more than once', "each group once"]),
     "a group named twice": ({MWMS: "true", DISTRIBUTION: "train,train"}, [DATA, TRAIN], [DISTRIBUTION, "each once"]),
     "a number": ({MWMS: "true", DISTRIBUTION: "[1]"}, [DATA, TRAIN], [DISTRIBUTION, "names of instance groups"]),
@@ -136,8 +140,8 @@ BAD = {
     "half a list": ({MWMS: "true", DISTRIBUTION: '["train"'}, [DATA, TRAIN], [DISTRIBUTION, "names of instance"]),
     "servers everywhere": ({PS: "true", PS_GROUPS: "data,train"}, [DATA, TRAIN], ["every group", "for the chief"]),
     "servers of no parameters": ({MPI: "true", PS_GROUPS: "data"}, [DATA, TRAIN], ["the mode is mpi", "wanted ps"]),
-    "groups that are none": ({}, "train", ["instance_groups", "wanted a list"]),
-    "a group that is none": ({}, ["train"], ['"train" in instance_groups', "instance_group_name"]),
+    "a text in place of groups": ({}, "train", ["instance_groups", "wanted a list"]),
+    "a text in place of a group": ({}, ["train"], ['"train" in instance_groups', "instance_group_name"]),
     "a group without a name": ({}, [{"hosts": HOSTS}], ["instance_group_name"]),
     "a group of a number": ({}, [{"instance_group_name": "a", "hosts": [1]}], ["list of hosts"]),
 }
@@ -152,8 +156,8 @@ def test_bad_groups_are_refused_in_one_line(tmp_path, hyperparameters, groups, s
     assert [part for part in said if part not in text] == []
 
 
-def test_host_with_an_error_of_its_own_has_the_same_coordinator(tmp_path):
-    """So the other hosts learn its error."""
+def test_host_with_a_config_error_finds_same_coordinator(tmp_path):
+    """Through the coordinator, the other hosts learn of the error."""
     with pytest.raises(ConfigError):
         read(tmp_path, {**ASKED, "sagemaker_program": "null"})
     saved, errors = read_what_can_be(tmp_path, {}, tmp_path / "run")
@@ -165,6 +169,6 @@ def test_host_with_an_error_of_its_own_has_the_same_coordinator(tmp_path):
     "given, groups",
     [*((given, GROUPS) for given in (None, "null", "", "[]", "None")), (None, None), (None, [])],
 )
-def test_all_hosts_train_if_no_groups_are_named_or_there(tmp_path, given, groups):
+def test_all_hosts_train_without_named_or_existing_groups(tmp_path, given, groups):
     job = read(tmp_path, {MWMS: "true", DISTRIBUTION: given}, groups)
     assert parts(job)[Part.TRAINS] == HOSTS

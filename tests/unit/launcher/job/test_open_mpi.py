@@ -1,4 +1,4 @@
-"""Test job/open_mpi.py: which Open MPI a host has, by what lies on its PATH."""
+"""Test job/open_mpi.py: which version of Open MPI a host has, by the programs on its PATH."""
 
 from pathlib import Path
 
@@ -29,24 +29,24 @@ def test_daemon_on_the_path_shows_the_version_of_open_mpi(tmp_path, daemon, expe
 
 @pytest.mark.parametrize("daemons", [(), ("orted", "prted")], ids=len)
 @pytest.mark.parametrize("version, expected", [("4.1.8", ORTE), ("3.1.3", ORTE), ("5.0.7", PRRTE), ("6.0.0a1", PRRTE)])
-def test_mpirun_is_asked_for_its_version_if_the_daemons_do_not_show_it(tmp_path, daemons, version, expected):
+def test_mpirun_shows_its_version_if_daemons_do_not(tmp_path, daemons, version, expected):
     path = folder(tmp_path / "bin", *daemons, mpirun=SAYS.format(version))
     assert major_version({"PATH": path}) == expected
 
 
-def test_a_file_that_cannot_be_run_is_no_daemon(tmp_path):
+def test_file_without_execute_permission_is_no_daemon(tmp_path):
     path = folder(tmp_path / "bin", "orted")
     (tmp_path / "bin/prted").touch(mode=0o644)
     assert major_version({"PATH": path}) == ORTE
 
 
-def test_another_mpi_is_refused_by_what_it_says(tmp_path):
+def test_mpirun_of_another_mpi_is_refused(tmp_path):
     path = folder(tmp_path / "bin", mpirun="HYDRA build details: Version: 4.2.1")
     with pytest.raises(ConfigError, match=r"/bin/mpirun --version prints .HYDRA .*; wanted mpirun of Open MPI"):
         read(tmp_path / "job", 2, MPI, {"PATH": path})
 
 
-def test_job_without_mpi_looks_for_no_mpirun(tmp_path):
+def test_job_of_another_mode_ignores_mpirun(tmp_path):
     path = folder(tmp_path / "bin", mpirun="HYDRA build details")
     assert read(tmp_path / "job", 2, {}, {"PATH": path}).open_mpi == ORTE
     assert read(tmp_path / "another", 2, MPI, {}).open_mpi == ORTE  # nothing is there, and nobody is asked

@@ -1,4 +1,4 @@
-"""Test settings.py: the table of settings, and that it is true."""
+"""Test settings.py, and that the table of settings agrees with it."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def test_users_have_few_settings():
     assert len(FOR_USERS) <= 34
 
 
-def test_table_has_every_setting_of_users_with_its_default_and_meaning():
+def test_table_lists_each_user_setting_with_default_and_meaning():
     rows = [re.fullmatch(r"\| `ENTRYPOINT_(\w+)` \| (.*?) ?\| (.+) \|", row) for row in TABLE.splitlines()[2:]]
     shown = {row[1].lower(): row[2] for row in rows}
     assert list(shown) == FOR_USERS and len(rows) == len(FOR_USERS)
@@ -35,8 +35,8 @@ def test_table_has_every_setting_of_users_with_its_default_and_meaning():
         assert text == ("" if depends else json.dumps(words).strip('"')), name
 
 
-def test_defaults_pass_their_own_parsers():
-    """What the table shows as a default may be written down and means the same."""
+def test_parsers_accept_the_defaults():
+    """If a user sets a default as the table shows it, it has the same meaning."""
     for name, setting in SETTINGS.items():
         default = setting.default
         if default in (0, "", ()):
@@ -47,12 +47,12 @@ def test_defaults_pass_their_own_parsers():
         assert not warnings and not errors
 
 
-def test_grace_leaves_time_before_sagemaker_kills():
-    """120 s from SIGTERM to SIGKILL (API, StopTrainingJob) hold the scripts' grace, the servers' and the good-byes."""
+def test_graces_end_before_sagemaker_sends_sigkill():
+    """The 120 s from SIGTERM to SIGKILL (API, StopTrainingJob) are enough for both graces and the last reports."""
     assert Settings().stop_grace + Settings().failure_grace + 10 < 120
 
 
-def test_page_and_command_have_each_setting(capsys):
+def test_page_and_command_show_each_user_setting(capsys):
     assert (ROOT / "docs/settings.md").read_text().endswith("\n" + TABLE)
     assert run(["settings"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -61,7 +61,7 @@ def test_page_and_command_have_each_setting(capsys):
     assert not re.search(r"`|\]\(|\|", "".join(lines)), "plain text"
 
 
-def test_settings_are_as_wide_as_the_terminal(capsys, monkeypatch):
+def test_settings_command_wraps_lines_at_terminal_width(capsys, monkeypatch):
     monkeypatch.setattr("entrypoint.cli.help.width_of", lambda file: 60)
     assert run(["settings"]) == 0
     printed = capsys.readouterr().out
@@ -70,7 +70,7 @@ def test_settings_are_as_wide_as_the_terminal(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("setting", ["run_dir", "heartbeat"])
-def test_internal_setting_is_no_hyperparameter_and_on_no_page(setting):
+def test_internal_setting_is_undocumented_and_no_hyperparameter(setting):
     name = f"sagemaker_entrypoint_{setting}"
     assert setting.upper() not in TABLE
     [error] = read_settings({}, {name: "/tmp/x"})[2]
@@ -87,22 +87,22 @@ def test_internal_setting_is_no_hyperparameter_and_on_no_page(setting):
         ("ENTRYPOINT_QQQQ", None),
     ],
 )
-def test_unknown_variable_is_warned_of_with_the_nearest_setting(variable, near):
+def test_warning_about_unknown_variable_names_nearest_setting(variable, near):
     settings, warnings, errors = read_settings({variable: "ps", "OTHER": "x"}, {})
     assert settings == Settings() and not errors
     question = f"; did you mean {near}? `entrypoint settings` lists all" if near else ""
     assert warnings == [f"environment variable {variable} is not a setting of the launcher; ignored{question}"]
 
 
-def test_variables_that_the_launcher_sets_are_no_settings():
-    """As when a script of a job calls `entrypoint plan`, or `entrypoint local`, whose hosts are of another job."""
+def test_variables_set_by_the_launcher_are_no_settings():
+    """A script of a job may call `entrypoint plan`, or `entrypoint local`, whose hosts belong to another job."""
     assert {SHARDS, ADDRESS, ATTEMPT, MARK, MARKS, RANKS_SOCKET, OPTIONS} == SET_BY_US
     environment = dict.fromkeys(SET_BY_US, "x")
     assert read_settings(environment, {}) == (Settings(), [], [])
     assert settings_in({**environment, "ENTRYPOINT_MODE": "ps"}) == {"ENTRYPOINT_MODE": "ps"}
 
 
-def test_wrong_setting_keeps_no_other_from_being_read():
+def test_other_settings_are_read_despite_a_wrong_one():
     environment = {
         "ENTRYPOINT_MODE": "none such",
         "ENTRYPOINT_CONTROL_PORT": "8000",

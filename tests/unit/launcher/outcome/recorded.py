@@ -1,8 +1,9 @@
-"""Read the recorded endings: what programs printed, and what the failure text is to say of it.
+"""Read the recorded endings: outputs of programs, each with the failure text that is wanted for it.
 
-Each begins with a line with its name, how the process ended (an exit code, `signal N`, or `mpirun` for mpirun's own
-end), and how sure it is that it came first; then the wanted first line (" ..." stands for more) after `> `; then, after
-`>> `, what the details have to contain. The output follows, in which `~50 TEXT` stands for fifty lines of this text.
+The first line of each has three fields: its name; how the process ended (an exit code, `signal N`, or `mpirun` for
+mpirun's own end); and the confidence that this failure came first. The line after `> ` is the wanted first line of the
+failure text, in which " ..." stands for more. Lines after `>> ` are texts that the details must contain. The output
+follows, in which `~50 TEXT` stands for fifty lines of this text.
 """
 
 import re
@@ -24,7 +25,7 @@ class Recorded(NamedTuple):
     output: str
 
     def explained(self) -> Explanation:
-        """Return what the launcher makes of the part of the output that it keeps."""
+        """Return the launcher's explanation of the part of the output that it keeps."""
         return explain(self.exit, kept(self.output)) if self.exit else explain_mpirun(kept(self.output))
 
 
@@ -33,7 +34,7 @@ def killed(number: int) -> Exit:
 
 
 def kept(*texts: str, unfinished: str = "") -> str:
-    """Return what the launcher keeps of an output that comes in these parts."""
+    """Return the text that the launcher keeps of an output that comes in these parts."""
     tail = Tail()
     for text in texts:
         tail.add(text.encode())

@@ -1,6 +1,6 @@
-"""Test explain.py and what it uses: why a process failed, from its last output.
+"""Test explain.py and its helpers, which find in the last output of a process why the process failed.
 
-endings/ holds recorded outputs with what is to be said of them, in the form that recorded.py describes:
+endings/ holds recorded outputs with the failure texts wanted for them, in the form that recorded.py describes:
 
 - frameworks.txt: real programs that failed, or that noticed another one fail, under TensorFlow 2.14, Horovod 0.28,
   Open MPI 4.1 and CPython 3.11; "gpu" under TensorFlow 2.21 on an H100.
@@ -8,7 +8,7 @@ endings/ holds recorded outputs with what is to be said of them, in the form tha
   experiment trackers, loggers, crashes, MPI, other processes and threads.
 - first_lines.txt: endings as people see them. TensorFlow 2.14, JAX 0.10 and CPython 3.11 printed most of it, without
   the frames of libraries and log lines below errors.
-- texts.txt: what is not at hand here, in the form that its sources print.
+- texts.txt: messages of programs that are not at hand here, written after their source code.
 
 Paths and addresses are those of a job.
 """
@@ -56,7 +56,7 @@ def test_recorded_ending_is_explained(name):
 @pytest.mark.parametrize(
     "name", ["rich deep path", "rich handler", "rich ascii", "ipython", "papermill", "json logger"]
 )
-def test_details_have_no_boxes_and_escapes(name):
+def test_details_contain_no_boxes_or_escapes(name):
     details = RECORDED[name].explained().details
     assert 'File "' in details and "─" not in details and "\\n" not in details
 
@@ -77,12 +77,12 @@ ValueError: bad batch 7
     [RAISED.replace("\n", "\r\n"), RAISED.replace("ValueError", "\x1b[1;35mValueError\x1b[0m")],
     ids=["carriage returns", "colours"],
 )
-def test_line_ends_and_colours_are_left_out(text):
+def test_explanation_ignores_carriage_returns_and_colours(text):
     found = explain(BAD, text)
     assert found.error == BATCH and "line 7" in found.details and found.confidence is STRONG
 
 
-def test_runner_of_mpi_programs_is_left_out_of_the_details():
+def test_details_omit_frames_of_the_mpi4py_runner():
     runner = (
         '  File "<frozen runpy>", line 198, in _run_module_as_main\n'
         '  File "/opt/venv/lib/python3.11/site-packages/mpi4py/run.py", line 53, in run_command_line\n'
@@ -92,14 +92,14 @@ def test_runner_of_mpi_programs_is_left_out_of_the_details():
     assert explain(BAD, text) == explain(BAD, RAISED)
 
 
-def test_details_of_a_long_message_are_its_traceback_beginning_and_end():
+def test_details_of_long_message_have_traceback_beginning_and_end():
     text = RECORDED["a message of 300 lines"].output
     details = explain(BAD, text).details
     assert details.splitlines()[:3] == text.splitlines()[1:4]
     assert details.endswith("}) with an unsupported type (X)") and len(details.splitlines()) < 15
 
 
-def test_stacks_of_many_threads_do_not_hide_the_line_before_them():
+def test_line_before_stacks_of_many_threads_is_the_error():
     stacks = 'Thread 0x1 (most recent call first):\n  File "a.py", line 3 in f\n\n' * 60
     assert explain(BAD, kept(f"Timeout (0:10:00)!\n{stacks}")).error == "Timeout (0:10:00)!"
 
@@ -139,7 +139,7 @@ def test_lines_printed_at_exit_are_not_the_reason(exit, after):
 
 
 @pytest.mark.parametrize("after", ["wandb", "MLflow"])
-def test_last_words_of_trackers_are_no_reason(after):
+def test_closing_lines_of_trackers_are_not_the_reason(after):
     bye = AFTERWARDS[after]
     assert explain(BAD, CAUGHT + bye).error == BATCH
     assert explain(BAD, f"no channel: train\n{bye}").error == "no channel: train"
@@ -151,7 +151,7 @@ def test_last_words_of_trackers_are_no_reason(after):
     assert found and found.error == BATCH
 
 
-def test_a_long_goodbye_does_not_hide_which_memory_is_exhausted():
+def test_exhausted_memory_is_named_despite_later_tracker_lines():
     ending = RECORDED["TensorFlow, memory of a GPU"]
     assert explain(BAD, kept(ending.output + 9 * WANDB)).error == ending.wanted
 
@@ -182,8 +182,8 @@ CHILDREN = {
 
 
 @pytest.mark.parametrize("text", CHILDREN)
-def test_loss_of_a_child_is_recognised(text):
-    """Then the kernel is asked whether memory ran out: its counter is of the whole host."""
+def test_loss_of_a_child_process_is_recognised(text):
+    """After such a loss, the launcher reads the kernel's counter of out-of-memory kills, which is of the whole host."""
     assert lost_child(text) == CHILDREN[text]
 
 
@@ -235,7 +235,7 @@ def test_symptom_is_recognised(name):
         ("", "no such channel: train"), ("", "epoch 3: connections 4, peers 7"),
     ],
 )  # fmt: skip
-def test_first_failure_is_no_symptom(name, message):
+def test_original_failure_is_not_taken_for_a_symptom(name, message):
     assert not reads_like_symptom(name, message)
 
 
@@ -243,7 +243,7 @@ def test_first_failure_is_no_symptom(name, message):
 
 
 @given(st.text(), st.integers(0, 255), st.sampled_from([None, 1, 2, 6, 9, 11, 13, 15, 64]))
-def test_any_output_is_explained(text, code, number):
+def test_explanation_of_any_output_is_bounded(text, code, number):
     error, details, _ = explain(Exit(code=code, signal=number), text)
     assert len(error) <= 400 and len(error.splitlines()) <= 1
     assert len(details) <= 2000
@@ -275,7 +275,7 @@ def test_pieces_of_tracebacks_in_any_order_are_explained(pieces, between, code):
 
 @pytest.mark.parametrize("name", [name for name, ending in RECORDED.items() if ending.file == "frameworks"])
 def test_output_cut_anywhere_is_explained(name):
-    """Only the last output is kept: what is left of a traceback is read, and an exception's own line is enough."""
+    """Only the last output is kept. The rest of a traceback is read, and the exception's own line is enough."""
     ending, exit = RECORDED[name], RECORDED[name].exit or BAD
     text = ending.output
     for at in random.Random(name).sample(range(len(text)), min(25, len(text))):
@@ -319,8 +319,8 @@ LONG = [
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("text", LONG)
-def test_time_to_read_long_output_does_not_grow_faster(text):
-    """Running processes are checked ten times a second; patterns that look back or on from everywhere take seconds."""
+def test_time_to_read_output_grows_no_faster_than_output(text):
+    """Running processes are checked ten times a second. Patterns that search from every position would take seconds."""
 
     def read(size: int) -> None:
         filled = (text * (size // len(text) + 1))[:size]
@@ -332,8 +332,8 @@ def test_time_to_read_long_output_does_not_grow_faster(text):
     grows_no_faster_than_its_input(read, 8_000)
 
 
-def test_words_of_the_failure_file_come_first():
-    """SageMaker shows the user's words for that host, so the other hosts report the same."""
+def test_text_of_the_failure_file_is_the_error():
+    """SageMaker shows this text of the user for that host, so the other hosts report the same text."""
     told = explain(Exit(code=255), LAST_WORDS, "training failed: row 7 is bad\nlook at the data\n")
     assert told == ("training failed: row 7 is bad", "look at the data", Confidence.HIGH)
     short = explain(Exit(code=255), LAST_WORDS, "\ntraining failed")
@@ -349,12 +349,12 @@ def test_words_of_the_failure_file_come_first():
         ("it failed", "", Confidence.HIGH),
     ],
 )
-def test_symptom_stays_one_when_the_program_wrote_the_failure_file(wrote, output, confidence):
+def test_symptom_stays_a_symptom_despite_failure_file(wrote, output, confidence):
     assert explain(Exit(code=1), output, wrote).confidence is confidence
 
 
-def test_arguments_of_a_refused_command_line_are_shown_whole_or_not_at_all():
-    """Half of a secret would not be masked."""
+def test_refused_arguments_are_shown_whole_or_not_at_all():
+    """A part of a secret would not be masked."""
     refusal = "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --rate 0.1\n"
     given = ["--rate", "0.1", "--config", '{"password": "' + "hunter2" * 20 + '"}', "--epochs", "3"]
     found = explain(Exit(code=2), refusal, arguments=given)

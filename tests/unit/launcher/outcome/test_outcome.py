@@ -1,4 +1,4 @@
-"""Test outcome.py, errors.py, report.py: how an end is coded and written."""
+"""Test outcome.py, errors.py and report.py: exit codes, failure texts, and the files with the outcome."""
 
 import os
 import re
@@ -18,14 +18,14 @@ from entrypoint.launcher.outcome.outcome import Cause, Exit, Kind, Outcome, fail
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
-def test_exit_codes_are_unique_and_no_common_ones():
+def test_exit_codes_are_unique_and_uncommon():
     codes = [int(code) for code in ExitCode]
     assert len(codes) == len(set(codes)) == len(ExitCode.__members__)  # members: aliases too
     assert not {1, 2, 126, 127, 137, *Settings().restart_codes} & set(codes)  # one code, one meaning
     assert all(0 <= code <= 255 for code in codes)
 
 
-def test_every_code_of_ours_is_in_the_table_for_users_which_is_sorted():
+def test_page_lists_every_exit_code_in_order():
     shown = [int(code) for code in re.findall(r"^\| (\d+) \|", (DOCS / "exit-codes.md").read_text(), re.MULTILINE)]
     assert {int(code) for code in ExitCode} <= {*shown}
     assert shown == sorted(shown)
@@ -35,7 +35,7 @@ def wait_status(code: int = 0, signal: int = 0) -> int:
     return signal or code << 8
 
 
-def test_every_exit_code_is_kept():
+def test_outcome_keeps_every_nonzero_exit_code():
     for code in range(256):
         exit = Exit.from_wait_status(wait_status(code))
         assert (exit.code, exit.signal, exit.clean, str(exit)) == (code, None, code == 0, f"exit code {code}")
@@ -44,13 +44,13 @@ def test_every_exit_code_is_kept():
 
 
 @pytest.mark.parametrize("number", [1, 2, 6, 9, 11, 15, 64])
-def test_every_signal_is_128_more(number):
+def test_exit_code_of_a_signal_is_128_plus_its_number(number):
     exit = Exit.from_wait_status(wait_status(signal=number))
     assert (exit.code, exit.signal, exit.clean) == (128 + number, number, False)
     assert str(exit).startswith("killed by ")
 
 
-def test_exit_is_read_from_a_wait_status_of_the_kernel():
+def test_kernels_wait_status_gives_the_exit():
     # Not forked: a copy of pytest whose exit goes wrong would go on with the tests.
     for command, exit in (("exit 3", Exit(code=3)), ("kill -KILL $$", Exit(code=137, signal=signal.SIGKILL))):
         pid = os.posix_spawn("/bin/sh", ["sh", "-c", command], {})
@@ -58,13 +58,13 @@ def test_exit_is_read_from_a_wait_status_of_the_kernel():
 
 
 @pytest.mark.parametrize("kind, code", [(Kind.FAILED, 0), (Kind.STOPPED, 0), (Kind.SUCCEEDED, 1)])
-def test_no_failure_with_exit_code_0_and_no_success_with_another(kind, code):
+def test_outcome_rejects_exit_code_that_contradicts_its_kind(kind, code):
     with pytest.raises(ValueError, match=str(kind)):
         Outcome(kind=kind, exit_code=code)
 
 
 @pytest.mark.parametrize("code", [0, -1, 256, 10**9])
-def test_a_cause_without_a_usable_code_still_fails(code):
+def test_cause_with_unusable_code_gives_nonzero_exit_code(code):
     assert 0 < failed(Cause(host="h", process="p", what="w", code=code)).exit_code < 256
 
 
@@ -82,7 +82,7 @@ def test_failure_text_names_the_cause_first_and_ends_with_the_traceback():
 
 @settings(max_examples=30)  # long texts take long to draw
 @given(st.text(max_size=3000), st.text(max_size=5000), st.integers(min_value=0, max_value=1024))
-def test_failure_text_keeps_the_limit_and_the_cause(error, details, limit):
+def test_failure_text_obeys_the_limit_and_keeps_the_cause(error, details, limit):
     outcome = failed(replace(CAUSE, error=error, details=details))
     assert len(outcome.failure_text()) <= 1024
     assert outcome.failure_text().startswith("algo-2 worker/1 (exit code 3)")
@@ -96,7 +96,7 @@ def test_failure_text_keeps_the_end_of_a_long_traceback():
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3, 4, 10])
-def test_clipped_text_keeps_the_limit(limit):
+def test_clipped_text_obeys_the_limit(limit):
     assert len(clip("abcdefghijkl", limit)) <= max(limit, 3)
     assert clip("abc", 3) == "abc"
 
@@ -124,7 +124,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("before, outcome, said, after", WRITTEN.values(), ids=WRITTEN)
-def test_failure_file_has_the_cause_of_a_failure_unless_the_script_wrote_one(tmp_path, before, outcome, said, after):
+def test_failure_file_has_the_cause_unless_script_wrote_it(tmp_path, before, outcome, said, after):
     path = tmp_path / "failure"
     if before is not None:
         path.write_text(before)
@@ -134,7 +134,7 @@ def test_failure_file_has_the_cause_of_a_failure_unless_the_script_wrote_one(tmp
     assert after is None or path.read_text().startswith(after)
 
 
-def test_a_folder_in_place_of_the_failure_file_hides_no_failure(tmp_path):
+def test_folder_in_place_of_failure_file_is_moved_aside(tmp_path):
     (tmp_path / "failure").mkdir()
     (tmp_path / "failure" / "trace.txt").write_text("mine")
     said = report.write_failure(tmp_path / "failure", failed(CAUSE))
@@ -143,14 +143,14 @@ def test_a_folder_in_place_of_the_failure_file_hides_no_failure(tmp_path):
     assert (tmp_path / "failure-folder" / "trace.txt").read_text() == "mine"
 
 
-def test_a_failure_file_that_cannot_be_written_is_reported_and_not_raised(tmp_path):
+def test_unwritable_failure_file_is_reported_without_exception(tmp_path):
     (tmp_path / "output").write_text("a file where the folder should be")
     complaint = report.write_failure(tmp_path / "output" / "failure", failed(CAUSE))
     assert "cannot be written" in complaint and "ValueError: x" in complaint
     assert len(complaint.splitlines()) == 1  # the log has the rest
 
 
-def test_only_a_success_leaves_the_marker_of_success(tmp_path):
+def test_only_a_success_writes_the_success_marker(tmp_path):
     for outcome in (failed(CAUSE), stopped()):
         assert report.write_success(tmp_path / "success", outcome) == ""
     assert not (tmp_path / "success").exists()
@@ -158,5 +158,5 @@ def test_only_a_success_leaves_the_marker_of_success(tmp_path):
     assert (tmp_path / "success").read_bytes() == b""
 
 
-def test_a_marker_that_cannot_be_written_is_reported_and_not_raised(tmp_path):
+def test_unwritable_success_marker_is_reported_without_exception(tmp_path):
     assert "cannot be written" in report.write_success(tmp_path / "no folder" / "success", succeeded())

@@ -1,4 +1,4 @@
-"""Test Tail: what is kept of a process's output, so that its end can be explained."""
+"""Test Tail, which keeps the part of a process's output that can explain its end."""
 
 import pytest
 from recorded import RECORDED, kept
@@ -14,7 +14,7 @@ NUMBERS = "        [1.4317296, 1.7578462, 1.9654009, 1.2135609, 1.8406544, 1.284
 
 @pytest.mark.parametrize("lines", [0, 10, 100, 300, 500, 5000])
 @pytest.mark.parametrize("piece", [1, 7, 1 << 10])
-def test_exception_with_a_long_message_is_told_by_its_beginning(lines, piece):
+def test_long_exception_message_is_shown_by_beginning_and_end(lines, piece):
     text = "epoch 1\n" * 2000 + BEGIN + SAID + NUMBERS * lines + END
     parts = text.splitlines(keepends=True)
     found = explain(Exit(code=1), kept(*("".join(parts[at : at + piece]) for at in range(0, len(parts), piece))))
@@ -22,7 +22,7 @@ def test_exception_with_a_long_message_is_told_by_its_beginning(lines, piece):
     assert found.details.splitlines()[:3] == BEGIN.splitlines()
 
 
-def test_kept_output_is_bounded_and_has_nothing_twice():
+def test_kept_output_is_bounded_and_repeats_no_line():
     text = BEGIN + SAID + "".join(f"{number}\n" for number in range(100_000)) + END
     assert len(kept(text)) < 2 * LAST_BYTES + 100
     for lines in (1000, 2000, 3000, 4000, 5000, 6000):
@@ -32,7 +32,7 @@ def test_kept_output_is_bounded_and_has_nothing_twice():
         assert len(text) > 2 * LAST_BYTES or kept(text) == text
 
 
-def test_a_traceback_that_the_program_got_over_is_not_its_end():
+def test_handled_exception_is_not_the_reason_for_the_end():
     later = "epoch " + "x" * 2000 + "\n"
     found = explain(Exit(code=1), kept(BEGIN, "KeyError: 'retried'\n", *[later] * 50, "no such channel\n"))
     assert found.error == "no such channel"
@@ -40,14 +40,14 @@ def test_a_traceback_that_the_program_got_over_is_not_its_end():
     assert found.error == "no such channel"
 
 
-def test_output_before_a_long_exception_is_kept_with_it():
-    """Of a chain, the exception that it came from; of a lack of memory, the allocator's report."""
+def test_output_before_a_long_exception_is_kept():
+    """In a chain, this is the exception that was its cause; if memory runs out, it is the allocator's report."""
     cause = BEGIN + "KeyError: 'rows'\n\nThe above exception was the direct cause of the following exception:\n\n"
     found = explain(Exit(code=1), kept("epoch 1\n" * 5000, cause, BEGIN, SAID, NUMBERS * 500, END))
     assert found.error.endswith("(because of KeyError: 'rows')")
 
 
-def test_a_traceback_in_a_box_is_kept_as_well():
+def test_traceback_in_a_box_is_kept():
     box = RECORDED["typer raises goodbye"].output
     found = explain(Exit(code=1), kept(box, *["tracker: val/metric_1 0.1\n"] * 700))
     assert found.error == "ValueError: bad batch 7"

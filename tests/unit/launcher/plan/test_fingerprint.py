@@ -1,4 +1,4 @@
-"""Test what hosts compare: fingerprint.py, the prepare step's digests, the clocks' difference (peers.Clock)."""
+"""Test the facts that hosts compare: fingerprints, the prepare step's digests, and the clocks (peers.Clock)."""
 
 import runpy
 from pathlib import Path
@@ -32,8 +32,8 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("other, named", DIFFERENT.values(), ids=DIFFERENT)
-def test_difference_between_hosts_is_named(tmp_path, other, named):
-    """Each host has folders of its own, where hosts share a machine."""
+def test_fingerprints_show_the_difference_between_hosts(tmp_path, other, named):
+    """Different folders are no difference: hosts that share a machine have folders of their own."""
     environment = {name: value for name, value in other.items() if name.isupper()}
     hyperparameters = {name: value for name, value in other.items() if name.islower()}
     ours = fingerprints(tmp_path / "a")
@@ -52,7 +52,7 @@ def test_different_daemons_of_open_mpi_are_named_first(tmp_path):
 
 
 @pytest.mark.parametrize("mode, matters", [("mpi", True), ("ps", True), ("single", False)])
-def test_hosts_that_train_together_have_the_same_channels(tmp_path, mode, matters):
+def test_channels_are_compared_if_hosts_train_together(tmp_path, mode, matters):
     def channels(listed: dict, me: str = "algo-2") -> str:
         job = read(tmp_path, 3, {}, {"ENTRYPOINT_MODE": mode}, me=me, channels=listed)
         return fingerprint(job, plan_for(job))["the set of channels"]
@@ -74,7 +74,7 @@ def prepare():
     return runpy.run_path(str(PREPARE))
 
 
-def test_the_digest_of_code_is_of_names_and_contents(prepare, tmp_path):
+def test_digest_of_code_depends_on_names_and_contents(prepare, tmp_path):
     def digest(**files: str) -> str:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         for name, text in files.items():
@@ -90,7 +90,7 @@ def test_the_digest_of_code_is_of_names_and_contents(prepare, tmp_path):
     assert plain not in [digest(**files) for files in others]
 
 
-def test_the_software_is_named_by_its_versions(prepare):
+def test_installed_software_is_listed_with_its_versions(prepare):
     import numpy
 
     here = prepare["installed"]()
@@ -100,8 +100,8 @@ def test_the_software_is_named_by_its_versions(prepare):
     assert found["horovod"] == "" or found["horovod"][0].isdigit()
 
 
-def test_packages_that_requirements_installed_are_named(prepare):
-    """Where hosts get different versions, the log then names the package."""
+def test_packages_installed_by_requirements_are_listed(prepare):
+    """If hosts get different versions, the log can name the package."""
     here = prepare["installed"]()
     before = dict(here)
     numpy = before.pop("numpy").version
@@ -127,11 +127,11 @@ TABLE = {
 
 
 @pytest.mark.parametrize("values, named", TABLE.values(), ids=TABLE)
-def test_hosts_that_differ_from_most_are_named(values, named):
+def test_hosts_that_differ_from_the_majority_are_named(values, named):
     assert different("a", "x", values) == named
 
 
-def test_the_clocks_difference_is_that_of_the_quickest_exchange():
+def test_quickest_exchange_gives_the_difference_of_clocks():
     clock = Clock()
     assert clock.offset is None
     clock.compare(10.0, 1010.9, 11.0)  # slow: the other's time may have been read anywhere between
@@ -142,7 +142,7 @@ def test_the_clocks_difference_is_that_of_the_quickest_exchange():
 
 
 @pytest.mark.parametrize("nonsense", [None, "12", float("nan"), float("inf"), []])
-def test_senseless_time_of_another_host_is_ignored(nonsense):
+def test_invalid_time_of_another_host_is_ignored(nonsense):
     clock = Clock()
     clock.compare(1.0, nonsense, 2.0)
     assert clock.offset is None

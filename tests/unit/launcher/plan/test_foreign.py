@@ -1,4 +1,4 @@
-"""Test scripts written for other launchers: what a look at the code finds, and switches of SageMaker's libraries."""
+"""Test scripts written for other launchers: flags found in their code, and switches of SageMaker's libraries."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def test_flags_of_scripts_for_other_launchers_are_found(flags, tmp_path, program
     assert flags(tmp_path) == found
 
 
-def test_a_script_that_submits_the_job_may_lie_beside_it(flags, tmp_path):
+def test_script_that_submits_the_job_causes_no_flag(flags, tmp_path):
     (tmp_path / "train.py").write_bytes((FOREIGN / "ps_tutorial_fit.py").read_bytes())
     (tmp_path / "submit.py").write_text("import sagemaker\nsagemaker.estimator.Estimator(image_uri='x').fit()\n")
     assert flags(tmp_path) == []
@@ -73,14 +73,14 @@ def test_a_script_that_submits_the_job_may_lie_beside_it(flags, tmp_path):
         (MASTER, ["est = sagemaker.estimator.Estimator(image)", "sagemaker.tensorflow.estimator.Estimator(x)"], False),
     ],
 )
-def test_flag_is_found_in_the_files_of_a_script(flags, tmp_path, flag, lines, expected):
+def test_code_of_a_script_determines_its_flags(flags, tmp_path, flag, lines, expected):
     for number, line in enumerate(lines):
         (tmp_path / f"file{number}.py").write_text(line)
     assert (flag in flags(tmp_path)) is expected
 
 
 def tf_configs(job, *flags: Flag) -> dict[str, dict]:
-    """Return TF_CONFIG per process of the plan, with these flags found."""
+    """Return the TF_CONFIG of each process of the plan, for code with these flags."""
     found = {}
     for spec in plan_for(job).processes:
         env = spec.environment(flags)
@@ -92,7 +92,7 @@ def tf_configs(job, *flags: Flag) -> dict[str, dict]:
 PS = {"sagemaker_parameter_server_enabled": "true"}
 
 
-def test_rank_0_is_master_for_such_a_script_only(tmp_path):
+def test_rank_0_is_master_only_with_the_tf1_master_flag(tmp_path):
     job = read(tmp_path, 2, PS)
     for flags, name in (((), "chief"), ((Flag.TF1_MASTER,), "master")):
         configs = tf_configs(job, *flags)
@@ -113,7 +113,7 @@ def test_rank_0_is_master_for_such_a_script_only(tmp_path):
         ({"ENTRYPOINT_EVALUATOR": "last"}, "chief"),
     ],
 )
-def test_the_name_that_is_asked_for_or_needed_does_not_depend_on_the_script(tmp_path, environment, name):
+def test_requested_or_required_chief_name_ignores_the_flags(tmp_path, environment, name):
     job = read(tmp_path, 2, PS, environment)
     assert tf_configs(job) == tf_configs(job, Flag.TF1_MASTER)
     assert tf_configs(job)["algo-1 chief/0"]["task"]["type"] == name
@@ -127,7 +127,7 @@ def more_path(job) -> list[str]:
     return json.loads(task)["more_path"]
 
 
-def test_the_data_parallel_switch_starts_ranks_and_brings_the_module_of_that_name(tmp_path):
+def test_data_parallel_switch_starts_ranks_and_provides_smdistributed(tmp_path):
     job = read(tmp_path, 2, by_sdk("train.py", {**DATA_PARALLEL, OPTIONS: "-x A=1"}))
     assert (job.mode, job.processes_per_host, job.mpi_options) == (Mode.MPI, 1, ("-x", "A=1"))
     assert read(tmp_path, 2, by_sdk("train.py", DATA_PARALLEL), gpus=8).processes_per_host == 8
@@ -136,14 +136,14 @@ def test_the_data_parallel_switch_starts_ranks_and_brings_the_module_of_that_nam
 
 
 @pytest.mark.parametrize("distribution", [mpi(2), {**mpi(2), SMDDP: False}, PARAMETER_SERVER])
-def test_other_jobs_do_not_have_the_module_of_smdistributed(tmp_path, distribution):
+def test_other_jobs_have_no_smdistributed_module(tmp_path, distribution):
     job = read(tmp_path, 2, by_sdk("train.py", distribution))
     assert more_path(job) == []
     assert "smdistributed" not in render(plan_for(job))
 
 
 @pytest.mark.parametrize("nothing", ["null", "{}", '""', "None"])
-def test_empty_mp_parameters_ask_for_nothing(tmp_path, nothing):
+def test_empty_mp_parameters_change_nothing(tmp_path, nothing):
     assert read(tmp_path, 2, {"mp_parameters": nothing}).mode is Mode.SINGLE
 
 
@@ -159,14 +159,14 @@ def python(program: str, *path: Path) -> subprocess.CompletedProcess[str]:
         ("smdistributed.modelparallel.tensorflow", "horovod.tensorflow"),
     ],
 )
-def test_import_of_a_library_that_is_not_covered_names_another(name, instead):
+def test_import_error_of_unsupported_library_names_an_alternative(name, instead):
     result = python(f"import {name}", common.STAND_INS)
     last = result.stderr.splitlines()[-1]
     assert last.startswith("ImportError: " + ".".join(name.split(".")[:-1]) + " is not covered: ")
     assert instead in last
 
 
-def test_a_library_that_is_installed_comes_first(tmp_path):
+def test_installed_library_takes_precedence_over_the_stand_in(tmp_path):
     package = tmp_path / "smdistributed/dataparallel"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("real = True")

@@ -1,4 +1,4 @@
-"""Test distributions/mpi.py: the user's options of mpirun override ours, and come last."""
+"""Test distributions/mpi.py: the user's options for mpirun come last, and override the launcher's."""
 
 import pytest
 from builders import read
@@ -12,7 +12,7 @@ from entrypoint.launcher.plan.planner import plan_for
 
 
 def mpirun(tmp_path, options: str = "", hosts: int = 2, per_host: int = 2) -> tuple[str, ...]:
-    """Return mpirun's own words, without the program that it starts."""
+    """Return mpirun's command line, without the program that it starts."""
     return launched(tmp_path, options, hosts, per_host)[1].argv[: -len(common.child("rank", options=STANDARD_LIBRARY))]
 
 
@@ -41,7 +41,7 @@ def mca(words: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def test_one_rank_per_host_has_its_slot_written_down(tmp_path):
+def test_host_option_gives_the_slot_of_a_single_rank(tmp_path):
     """`--host a,b` without :1 makes Open MPI count differently."""
     assert values(mpirun(tmp_path, per_host=1), "--host") == ["algo-1:1,algo-2:1"]
 
@@ -58,22 +58,22 @@ NUMBERS, HOSTS = {"-np", "--np", "-n", "--n", "-c"}, {"--host", "-host", "-H", "
         ("--verbose -x A --mca b c", {"--verbose"}),
     ],
 )
-def test_users_option_comes_last_and_replaces_ours(tmp_path, option, alike):
+def test_users_option_comes_last_and_replaces_the_launchers(tmp_path, option, alike):
     words = mpirun(tmp_path, option)
     assert words[-len(option.split()) :] == tuple(option.split())
     assert [word for word in words if word in alike] == [option.split()[0]]
 
 
 @pytest.mark.parametrize("flag", ["--mca", "-mca"])
-def test_users_mca_parameter_replaces_ours_of_that_name(tmp_path, flag):
+def test_users_mca_parameter_replaces_the_launchers(tmp_path, flag):
     words = mpirun(tmp_path, f"{flag} btl ^openib,vader {flag} my_own 1 {flag} odd -like-an-option")
     ours = mca(mpirun(tmp_path))
     assert mca(words) == {**ours, "btl": ["^openib,vader"], "my_own": ["1"], "odd": ["-like-an-option"]}
 
 
 @pytest.mark.parametrize("asked, ranks", [(3, ["algo-1", "algo-1", "algo-2"]), (9, ["algo-1"] * 2 + ["algo-2"] * 2)])
-def test_plan_has_the_ranks_that_the_user_asks_for_as_far_as_there_are_places(tmp_path, asked, ranks):
-    """More ranks than places are mpirun's to refuse."""
+def test_plan_has_requested_ranks_up_to_number_of_slots(tmp_path, asked, ranks):
+    """If the user requests more ranks than slots, mpirun itself refuses them."""
     plan, launcher = launched(tmp_path, f"-np {asked}")
     assert values(launcher.argv, "-np") == [str(asked)]
     found = [(spec.host, spec.name) for spec in plan.processes if spec.duty is Duty.RANK]
@@ -81,7 +81,7 @@ def test_plan_has_the_ranks_that_the_user_asks_for_as_far_as_there_are_places(tm
     assert f"{len(ranks)} ranks" in plan.title or asked == 9
 
 
-def test_exported_variables_come_once_and_as_the_user_says(tmp_path):
+def test_each_exported_variable_comes_once_with_users_value(tmp_path):
     words = mpirun(tmp_path, "-x NCCL_DEBUG=TRACE -x PATH -x 'A=b c'")
     exported = values(words, "-x")
     assert exported[-3:] == ["NCCL_DEBUG=TRACE", "PATH", "A=b c"]
@@ -90,8 +90,8 @@ def test_exported_variables_come_once_and_as_the_user_says(tmp_path):
 
 
 @pytest.mark.parametrize("option", ["--NCCL_DEBUG WARN", "--NCCL_DEBUG=WARN"])
-def test_nccl_debug_becomes_a_variable(tmp_path, option):
-    """AWS's toolkit takes it with argparse, so both ways of writing it are in use; mpirun knows neither."""
+def test_nccl_debug_option_becomes_a_variable(tmp_path, option):
+    """AWS's toolkit parses the option with argparse, so both spellings are in use. mpirun knows neither."""
     words = mpirun(tmp_path, f"{option} --verbose")
     assert "NCCL_DEBUG=WARN" in values(words, "-x")
     assert not [word for word in words if word.startswith("--NCCL_DEBUG")]
@@ -101,7 +101,7 @@ def test_nccl_debug_becomes_a_variable(tmp_path, option):
 # --- from Open MPI 5 on, whose runtime is PRRTE ---
 
 
-def test_options_have_the_names_of_the_runtime(tmp_path):
+def test_mpirun_options_have_the_names_of_the_runtime(tmp_path):
     (orte_plan, orte), (prrte_plan, prrte) = (
         launched(tmp_path, open_mpi=each, ENTRYPOINT_HOST_ADDRESSES="") for each in (ORTE, PRRTE)
     )
@@ -113,12 +113,13 @@ def test_options_have_the_names_of_the_runtime(tmp_path):
         assert values(orte.argv, option) == values(prrte.argv, option) != []
 
 
-def test_prrte_starts_ranks_apart_since_it_kills_them_too_soon(tmp_path):
+def test_only_prrte_starts_ranks_in_their_own_session(tmp_path):
+    """PRRTE would kill ranks in its own session too soon."""
     assert launched(tmp_path, open_mpi=PRRTE)[1].argv[-1] == "apart"
     assert launched(tmp_path, open_mpi=ORTE)[1].argv[-1] != "apart"
 
 
 @pytest.mark.parametrize("flag", ["--mca", "--prtemca", "-prtemca"])
-def test_users_prrte_parameter_replaces_ours_of_that_name(tmp_path, flag):
+def test_users_prrte_parameter_replaces_the_launchers(tmp_path, flag):
     words = launched(tmp_path, f"{flag} plm_ssh_agent /bin/mine", open_mpi=PRRTE)[1].argv
     assert [words[at + 1] for at, word in enumerate(words) if word == "plm_ssh_agent"] == ["/bin/mine"]

@@ -1,7 +1,7 @@
 """Test that SM_* and the script's arguments equal sagemaker-training's, except what docs/differences.md lists.
 
-The library, of the two lines that AWS's images have, runs in processes of its own and reads the config files by
-itself; ours is what the prepare step leaves.
+The library, in the two versions that AWS's images have, runs in processes of its own and reads the config files by
+itself. Our values are those that the prepare step writes.
 """
 
 import importlib.metadata
@@ -37,7 +37,7 @@ LIBRARIES = {"4.9.0": "", "5.1.4": str(Path(sys.prefix) / "sagemaker-training-5.
 
 
 class Seen:
-    """What the library and we make of each job, in the same folder."""
+    """The values that the library and the launcher compute for each job, in the same folder."""
 
     def __init__(self, bases: Mapping[str, Path], ours: Callable[[str], dict[str, Any]], version: str) -> None:
         self.version, self.path = version, {"PYTHONPATH": LIBRARIES[version]}
@@ -91,7 +91,7 @@ def write(base: Path, described: Described) -> None:
 
 
 def container(described: Described | None = None) -> dict[str, str]:
-    """Return the environment of the container; of the machine it has only the PATH of programs."""
+    """Return the environment of the container. From this machine, it has only PATH."""
     return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **(described.environment if described else {})}
 
 
@@ -111,7 +111,7 @@ def bases(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def ours(bases) -> Callable[[str], dict[str, Any]]:
-    """Return what we make of a job; it is made once, for both versions of the library."""
+    """Return a function that gives the launcher's values for a job, computed once for both versions of the library."""
 
     @cache
     def make(name: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def seen(request, bases, ours):
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_environment_and_arguments_equal_the_librarys(name, seen):
+def test_environment_and_arguments_equal_those_of_sagemaker_training(name, seen):
     theirs, mine = seen.theirs(name), seen.mine(name)
     assert of_sagemaker(mine["env"]) == theirs["env"]
     assert mine["args"] == theirs["args"]
@@ -299,11 +299,11 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-def test_difference_is_as_the_page_says(name, seen):
+def test_documented_difference_exists(name, seen):
     DIFFERENCES[name](seen)
 
 
-def test_page_lists_these_differences_and_no_other():
+def test_page_lists_exactly_the_tested_differences():
     of_jobs = PAGE.read_text().partition("\n## What AWS's images have")[0]
     rows = re.findall(r"^\| ([^|]+?) \|", of_jobs, re.MULTILINE)[1:]
     assert [row for row in rows if not row.startswith("--")] == list(DIFFERENCES)

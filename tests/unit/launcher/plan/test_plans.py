@@ -1,4 +1,4 @@
-"""Test plans: folders of config in, plans as text out. What holds for every plan is in tests/plan_checks.py.
+"""Test plans: each folder of config files must give the recorded plan. tests/plan_checks.py has rules for every plan.
 
 The expected text is tests/configs/<scenario>/plan.txt. After a change that is meant to change plans:
 `pytest tests/unit/launcher/plan/test_plans.py --refresh`, then read the diff as you would read code.
@@ -36,7 +36,7 @@ def plan_in(scenario: Path, base: Path) -> Plan:
 
 
 def normalised(text: str, base: Path) -> str:
-    """Return the text without what differs between machines."""
+    """Return the text with paths replaced that differ between machines."""
     for found, shown in (
         (str(common.PROGRAMS), "PROGRAMS"),
         (sys.executable, "python"),
@@ -47,7 +47,7 @@ def normalised(text: str, base: Path) -> str:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_plan_of_a_scenario_is_as_recorded(scenario, tmp_path, request):
+def test_plan_of_a_scenario_equals_the_recorded_plan(scenario, tmp_path, request):
     text = normalised(render(plan_in(CONFIGS / scenario, tmp_path)), tmp_path)
     expected = CONFIGS / scenario / "plan.txt"
     if request.config.getoption("--refresh"):
@@ -69,7 +69,7 @@ def test_ipv6_address_of_jaxs_coordinator_stands_in_brackets(tmp_path):
     assert (env["ENTRYPOINT_ADDRESS"], other["ENTRYPOINT_ADDRESS"]) == ("fd00::1", "fd00::2")
 
 
-def test_plan_of_a_thousand_hosts_does_not_take_long(tmp_path):
+def test_plan_of_1000_hosts_takes_under_30_seconds(tmp_path):
     began = time.process_time()
     plan = plan_of(tmp_path, [f"algo-{number}" for number in range(1000)], mode="ps")
     assert len(plan.on("algo-7")) == 3

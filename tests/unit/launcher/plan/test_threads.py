@@ -1,4 +1,4 @@
-"""Test the rule by which processes of a host divide its CPUs and GPUs; host/test_machine.py has the numbers."""
+"""Test the rule by which processes of a host divide its CPUs and GPUs. host/test_machine.py tests the numbers."""
 
 import json
 from pathlib import Path
@@ -74,13 +74,13 @@ def test_processes_that_train_divide_the_gpus(tmp_path, settings, expected):
         (2, {"mode": "mwms", "processes_per_host": 3}, 0, 0),
     ],
 )
-def test_prepare_step_gets_the_numbers_of_servers_and_ranks(tmp_path, hosts, settings, servers, ranks):
+def test_prepare_step_gets_numbers_of_servers_and_ranks(tmp_path, hosts, settings, servers, ranks):
     (prepare,) = [spec for spec in plan(tmp_path, hosts, **settings).on("algo-1") if spec.role is Role.PREPARE]
     task = json.loads(prepare.stdin)
     assert (task["servers"], task["ranks"]) == (servers, ranks)
 
 
-def test_the_plan_shows_the_rule_and_the_numbers_of_this_machine(capsys):
+def test_plan_command_shows_shares_and_numbers_of_this_machine(capsys):
     words = ["plan", "--hosts", "2", "--mode", "mpi", "--processes-per-host", "99"]
     assert main.run(words, {"OMP_NUM_THREADS": "5"}) == 0
     numbers = ["TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=2"] * (this_machine().allowed > 1)

@@ -1,9 +1,9 @@
 """Run one host's policy on a history of events, for the tests of this folder.
 
-A `Play` is one host's policy on a plan that the real planner made. Between two events it is woken whenever it
-asked to be, as the supervisor does it. Actions read "12.5 ask worker/0"; what is only said or told is apart.
+A `Play` is one host's policy on a plan that the real planner made. Between two events, the policy is woken at the
+times that it asks for, as the supervisor does it. Actions read "12.5 ask worker/0"; log lines and messages are apart.
 Most tests are rows of tables: a history of (second, event, ...), and the verdict or the actions that must follow.
-In a history, `Shows` says what must be seen at that point.
+In a history, `Shows` states what must hold at that point.
 """
 
 import re
@@ -51,7 +51,7 @@ class Play:
         self._on(events.Due())
 
     def at(self, time: float, *happened: events.Event) -> "Play":
-        """Let time pass, then let it happen."""
+        """Advance the clock to this time, then let the events happen."""
         while (due := self.policy.deadline) < time and not self.policy.facts.left:
             assert due > self.now
             self.now, self.woken = due, self.woken + 1
@@ -62,7 +62,7 @@ class Play:
         return self
 
     def through(self, history: "list[tuple | Shows]") -> "Play":
-        """Play a history of (second, what happened, ...); `Beats` happen each second until then."""
+        """Play a history of (second, event, ...). `Beats` in place of an event send heartbeats until that second."""
         seen = len(self.did)
         for step in history:
             if isinstance(step, Shows):
@@ -182,10 +182,10 @@ STOP = events.Signalled(number=15)
 
 
 class Shows:
-    """Say what must be seen of a host at a point of a history: patterns of its verdict and of its last action.
+    """State what must hold for a host at a point of a history: patterns of its verdict and of its last action.
 
-    `did` are all its actions since the history began or the last Shows. `cause` is a pattern of the cause in its last
-    report, "" if there is none; `told` are other fields of its last message.
+    `did` are all its actions since the history began or since the last Shows. `cause` is a pattern of the cause in the
+    host's last report, "" if there is none. `told` are other fields of its last message.
     """
 
     def __init__(self, verdict: str = "*", last: str = "*", did: list[str] | None = None, **told) -> None:
@@ -215,19 +215,19 @@ def running(play, hosts: int = 3, me: int = 1, **settings) -> Play:
 
 
 def following(play, **settings) -> Play:
-    """Return the first follower of such a job."""
+    """Return the first follower of a MultiWorkerMirrored job whose scripts all run."""
     return running(play, me=2, **settings)
 
 
 class Beats:
-    """Stand for a heartbeat each second of some followers; on a follower, of the coordinator."""
+    """Stand for a heartbeat each second: from some followers or, on a follower, from the coordinator."""
 
     def __init__(self, *hosts: int, **facts) -> None:
         self.hosts, self.facts = hosts, facts
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Return whether a text is as a pattern has it, where `*` stands for anything."""
+    """Return whether a text matches a pattern, in which `*` stands for any text."""
     return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL))
 
 
@@ -238,7 +238,7 @@ def heartbeats(p: Play, until: float, *hosts: int, **facts) -> None:
 
 
 def mpi(play, me: int = 1, **settings) -> Play:
-    """Return two hosts with two ranks each, all running; it is 3.0 s old."""
+    """Return a job of two hosts with two running ranks each; it is 3.0 s old."""
     p = play(2, me, mode="mpi", processes_per_host=2, **settings)
     p.at(1, ended("prepare"), ended("host-key"))
     first = (me - 1) * 2
@@ -260,7 +260,7 @@ UP = frozenset({"prepare", "preflight", "sshd"})  # what is ready on a follower 
 
 
 def mpi_started(play, me: int = 1, hosts: int = 2, **settings) -> Play:
-    """Return a job of mode mpi with a rank a host, whose mpirun has just been started; it is 2.0 s old."""
+    """Return a job of mode mpi with one rank per host. The job is 2.0 s old, and its mpirun has just been started."""
     p = play(hosts, me, mode="mpi", **settings)
     p.at(1, ended("prepare"), ended("host-key"), events.Listening(name="sshd"))
     p.at(2, *([ended("client-key"), reported(2, ready=UP)] if me == 1 else [informed()]))

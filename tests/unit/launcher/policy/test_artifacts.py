@@ -1,4 +1,4 @@
-"""Test artifacts.py, inventory.py, and what the policy does with the files that hosts leave; and model_dir."""
+"""Test artifacts.py and inventory.py, the policy's warnings about files that hosts leave, and model_dir."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def leave(base, files: dict[str, str | bytes]) -> Tree:
 
 
 def said(tmp_path, *hosts: dict[str, str | bytes]) -> list[str]:
-    """Return the messages about hosts that left these files."""
+    """Return the warnings about hosts that left these files."""
     left = {
         f"algo-{number}": inventory.take(leave(tmp_path / str(number), files), len(hosts))
         for number, files in enumerate(hosts, 1)
@@ -46,7 +46,7 @@ def said(tmp_path, *hosts: dict[str, str | bytes]) -> list[str]:
 
 
 def named(warnings: list[str]) -> list[str]:
-    """Return what each warning is about, before its colon."""
+    """Return the part of each warning before its colon, which names the subject."""
     return [line.partition(":")[0] for line in warnings]
 
 
@@ -54,7 +54,7 @@ def named(warnings: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 3])
-def test_a_job_without_a_model_is_warned_of_once(tmp_path, hosts):
+def test_job_without_a_model_causes_one_warning(tmp_path, hosts):
     (warning,) = said(tmp_path, *[{}] * hosts)
     assert warning.startswith("/opt/ml/model is empty: no model was saved")
     assert ("on any host" in warning) == (hosts > 1)
@@ -76,7 +76,7 @@ def test_folders_without_files_are_no_model(tmp_path):
         {"model/0/saved_model.pb": "x", "model/best/saved_model.pb": "x"},
     ],
 )
-def test_a_model_for_serving_on_any_host_is_no_warning(tmp_path, files, followers):
+def test_servable_model_on_any_host_causes_no_warning(tmp_path, files, followers):
     assert said(tmp_path, files, *[{}] * followers) == []
     assert said(tmp_path / "turned", *[{}] * followers, files) == []
 
@@ -92,7 +92,7 @@ def test_a_model_for_serving_on_any_host_is_no_warning(tmp_path, files, follower
     ({"model/\u0661/saved_model.pb": "x"}, "the SavedModel in /opt/ml/model/\u0661 is not in a numbered folder"),
     ({"model/a\n/saved_model.pb": "x"}, "the SavedModel in '/opt/ml/model/a\\n' is not in a numbered folder"),
 ])  # fmt: skip
-def test_a_model_that_serving_does_not_find_is_one_warning(tmp_path, files, found):
+def test_model_that_serving_cannot_find_causes_one_warning(tmp_path, files, found):
     (warning,) = said(tmp_path, files, {})
     assert warning.startswith(found)
     assert "TensorFlow Serving" in warning and "\n" not in warning
@@ -135,7 +135,7 @@ COLLISIONS = {
 
 
 @pytest.mark.parametrize("hosts, begins", COLLISIONS.values(), ids=COLLISIONS)
-def test_files_that_differ_between_hosts_are_one_warning(tmp_path, hosts, begins):
+def test_files_that_differ_between_hosts_cause_one_warning(tmp_path, hosts, begins):
     found = said(tmp_path, *hosts)
     assert [line[: len(begin)] for line, begin in zip(found, begins, strict=True)] == begins
 
@@ -148,7 +148,7 @@ def test_links_are_compared_by_their_targets(tmp_path):
     assert named(said(tmp_path, {}, {})) == ["/opt/ml/model/latest"]
 
 
-def test_a_pipe_in_the_model_folder_is_not_opened(tmp_path):
+def test_pipe_in_the_model_folder_is_not_opened(tmp_path):
     leave(tmp_path / "1", SAVED)
     os.mkfifo(tmp_path / "1" / "model" / "pipe")  # to open it would be to wait
     assert said(tmp_path, {}) == []
@@ -157,7 +157,7 @@ def test_a_pipe_in_the_model_folder_is_not_opened(tmp_path):
 # --- bounds ---
 
 
-def test_a_host_that_did_not_report_prevents_no_other_warning(tmp_path):
+def test_missing_report_of_a_host_hides_no_other_warning(tmp_path):
     left = {"algo-1": Artifacts(model=False), "algo-2": None}
     assert list(warnings(left)) == []  # the model may be there
     file = File(path="output/data/x", size=1)
@@ -166,14 +166,14 @@ def test_a_host_that_did_not_report_prevents_no_other_warning(tmp_path):
     assert list(warnings({"algo-1": Artifacts(model=True, whole=False)})) == []
 
 
-def test_a_file_that_was_not_read_differs_by_size_only():
+def test_unread_files_are_compared_by_size_only():
     known = File(path="x", size=1, digest="a")
     assert not known.differs(File(path="x", size=1)) and not File(path="x", size=1).differs(known)
     assert known.differs(File(path="x", size=2)) and known.differs(File(path="x", size=1, digest="b"))
 
 
-def test_no_more_than_some_megabytes_are_read(tmp_path):
-    """Sparse files of 20 GB in all."""
+def test_inventory_reads_only_some_megabytes(tmp_path):
+    """The test uses sparse files of 20 GB in all."""
     tree = leave(tmp_path, SAVED)
     for number in range(100):
         with (tmp_path / "model" / f"checkpoint-{number:03}").open("wb") as file:
@@ -185,7 +185,7 @@ def test_no_more_than_some_megabytes_are_read(tmp_path):
     assert len([digest for digest in digests if digest]) <= inventory.READ_BYTES // (2 * inventory.END_BYTES) + 1
 
 
-def test_the_model_is_found_among_more_files_than_are_listed(tmp_path):
+def test_model_is_found_beyond_the_limit_of_listed_files(tmp_path):
     files = {f"model/cache/{number:0200}": "" for number in range(600)}
     tree = leave(tmp_path, {**files, "model/zoo/7/saved_model.pb": "x", "output/data/x": "x"})
     took = inventory.take(tree, 2)
@@ -193,20 +193,20 @@ def test_the_model_is_found_among_more_files_than_are_listed(tmp_path):
     assert took.servable and took.whole and took.files[-1].path == "output/data/x"
 
 
-def test_a_disk_that_takes_too_long_is_no_warning(tmp_path, monkeypatch):
+def test_slow_disk_causes_no_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(inventory, "SECONDS", -1)
     took = inventory.take(leave(tmp_path, SAVED), 2)
     assert took == Artifacts(model=False, whole=False)
     assert list(warnings({"algo-1": took})) == []
 
 
-def test_a_model_folder_that_is_a_file_holds_nothing(tmp_path):
+def test_file_in_place_of_model_folder_is_no_model(tmp_path):
     (tmp_path / "model").write_text("a file")
     assert inventory.take(Tree(base=tmp_path), 1) == Artifacts(model=False)
 
 
 @pytest.mark.parametrize("hosts", [2, MAX_HOSTS])
-def test_the_files_of_a_host_fit_into_a_message(tmp_path, hosts):
+def test_list_of_a_hosts_files_fits_into_a_message(tmp_path, hosts):
     long = "é" * 120  # six bytes each
     tree = leave(tmp_path, {f"{part}/{long}/{n}{long}": "" for part in ("model", "output/data") for n in range(100)})
     message = len(json.dumps(to_json(Report(host="algo-2", artifacts=inventory.take(tree, hosts)))))
@@ -214,7 +214,7 @@ def test_the_files_of_a_host_fit_into_a_message(tmp_path, hosts):
     assert message * hosts < 8 << 20  # all that the coordinator has to read when the job ends
 
 
-def test_file_names_that_are_no_utf8_come_through_the_wire(tmp_path):
+def test_report_keeps_file_names_that_are_not_utf8(tmp_path):
     folder = leave(tmp_path / "1", {"model/1/x": ""}).model
     os.close(os.open(os.fsencode(folder) + b"/\xff", os.O_CREAT))
     shutil.copytree(tmp_path / "1", tmp_path / "2")
@@ -241,11 +241,11 @@ def warned(p: Play) -> list[str]:
 
 
 def done(host: int, **facts) -> list[events.Reported]:
-    """Return a host's reports: its script ended well, and then it has left, knowing the outcome."""
+    """Return two reports of a host: its script has ended well; later, the host knows the outcome and has left."""
     return [reported(host, done=True), reported(host, done=True, gone=True, **facts)]
 
 
-def test_the_coordinator_waits_for_what_all_hosts_left_before_it_warns(play):
+def test_coordinator_warns_after_all_hosts_reported_their_files(play):
     p = running(play)
     p.leaves = NOTHING
     p.at(5, ended("worker/0"), reported(2, done=True), *done(3, artifacts=NOTHING))
@@ -263,14 +263,14 @@ def test_the_coordinator_waits_for_what_all_hosts_left_before_it_warns(play):
     (NOTHING, Artifacts(model=True), True),
     (file_of(1), file_of(2), True),
 ])  # fmt: skip
-def test_the_files_of_all_hosts_are_compared(play, mine, others, warns):
+def test_coordinator_compares_files_of_all_hosts(play, mine, others, warns):
     p = running(play, 2)
     p.leaves = mine
     p.at(5, ended("worker/0"), *done(2, artifacts=others))
     assert p.what[-1] == "finish succeeded 0" and len(warned(p)) == warns
 
 
-def test_a_follower_reports_what_it_leaves_with_its_last_report(play):
+def test_last_report_of_a_follower_lists_its_files(play):
     p = running(play, 2, me=2).at(5, ended("worker/1"))
     assert p.last_told.done and not p.last_told.gone and p.last_told.artifacts is None
     p.at(6, informed(outcome=outcome.succeeded()))
@@ -279,7 +279,7 @@ def test_a_follower_reports_what_it_leaves_with_its_last_report(play):
 
 
 @pytest.mark.parametrize("me", [1, 2])
-def test_a_disk_that_does_not_answer_does_not_hold_up_the_end(play, me):
+def test_unresponsive_disk_delays_the_end_by_bounded_time(play, me):
     p = running(play, 2, me=me)
     p.sees = False
     p.at(5, ended(f"worker/{me - 1}"))
@@ -317,7 +317,7 @@ NAMED = {"TRAINING_JOB_NAME": "tuned-007-ab12"}
 
 
 def model_dir(tmp_path, hyperparameters, variables=NAMED):
-    """Return (arguments, what SM_HP_MODEL_DIR is made of) of a job with these hyperparameters."""
+    """Return the script's arguments, and the value of SM_HP_MODEL_DIR, for a job with these hyperparameters."""
     job = read(tmp_path, 2, hyperparameters, variables)
     return list(job.program.arguments), job.hyperparameters.get("model_dir")
 
@@ -333,7 +333,7 @@ def model_dir(tmp_path, hyperparameters, variables=NAMED):
         ("/opt/ml/shared/model", "/opt/ml/shared/model"),
     ],
 )
-def test_model_dir_of_a_tuning_job_is_the_trials_own(tmp_path, sent, value, of_tuning):
+def test_each_trial_of_a_tuning_job_has_own_model_dir(tmp_path, sent, value, of_tuning):
     given = {"model_dir": sent.format(value)}
     assert model_dir(tmp_path, given) == (["--model_dir", value], value)
     assert model_dir(tmp_path, given | TUNING) == (["--model_dir", of_tuning], of_tuning)
@@ -341,8 +341,8 @@ def test_model_dir_of_a_tuning_job_is_the_trials_own(tmp_path, sent, value, of_t
 
 
 @pytest.mark.parametrize("tuning", [{}, TUNING])
-def test_no_model_dir_is_no_folder_of_that_name(tmp_path, tuning):
-    """Where SageMaker's toolkit would make `None/JOB/model` of it."""
+def test_null_model_dir_does_not_become_a_folder(tmp_path, tuning):
+    """SageMaker's toolkit would use the folder `None/JOB/model`."""
     none = {"null": "", "None": "None", "false": "False", "False": "False", '""': "", "": ""}
     for sent, argument in none.items():
         assert model_dir(tmp_path, {"model_dir": sent} | tuning)[0] == ["--model_dir", argument], sent

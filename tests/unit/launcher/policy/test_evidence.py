@@ -1,4 +1,4 @@
-"""Test the text beside the failure file: all causes in order, how everything ended, last lines of processes."""
+"""Test the evidence file: causes in order, exits of processes, last reports of hosts, last lines of processes."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SYMPTOM = Cause(host="algo-1", process="worker/0", what="exit code 1", error="So
 
 
 def facts(base: Path, me: str = "algo-1") -> Facts:
-    """Return a job of three hosts that failed: algo-2 first, though algo-1's report came first; algo-3 was lost."""
+    """Return the facts of a failed job of three hosts: algo-2 failed first, algo-1 reported first, algo-3 was lost."""
     job = read(base, 3, {}, {"ENTRYPOINT_MODE": "mwms"}, me=me)
     found = Facts(plan_for(job), me, 100.0)
     found.note_cause(SYMPTOM, 105.5)
@@ -31,7 +31,7 @@ def facts(base: Path, me: str = "algo-1") -> Facts:
     return found
 
 
-def test_the_coordinators_file_has_causes_exits_hosts_and_last_lines(tmp_path):
+def test_coordinators_evidence_file_has_causes_exits_hosts_and_last_lines(tmp_path):
     known = facts(tmp_path)
     text = epilogue.in_full(known, known.outcome, {"worker/0": "step 1\nstep 2\n"}, 107.0)
     assert text.splitlines() == [
@@ -59,7 +59,7 @@ def test_the_coordinators_file_has_causes_exits_hosts_and_last_lines(tmp_path):
     ]
 
 
-def test_the_log_has_only_the_tables(tmp_path):
+def test_log_has_only_the_tables_of_evidence(tmp_path):
     known = facts(tmp_path)
     short = epilogue.in_short(known, known.outcome)
     assert "5.200   algo-2 worker/1 (exit code 3): ValueError: x" in short
@@ -67,14 +67,14 @@ def test_the_log_has_only_the_tables(tmp_path):
     assert not any("last lines" in line for line in short)
 
 
-def test_a_followers_file_has_its_own_processes_and_names_the_coordinators_file(tmp_path):
+def test_followers_evidence_file_refers_to_the_coordinators(tmp_path):
     known = facts(tmp_path, me="algo-3")
     text = epilogue.in_full(known, known.outcome, {}, 107.0)
     assert "algo-3 worker/2" in text
     assert "how the processes of other hosts ended is in the file of algo-1" in text
 
 
-def test_the_file_has_the_causes_of_earlier_attempts(tmp_path):
+def test_evidence_file_has_the_causes_of_earlier_attempts(tmp_path):
     known = facts(tmp_path)
     known.begin_attempt(1)
     known.note_cause(ROOT, 120.0)
@@ -82,7 +82,7 @@ def test_the_file_has_the_causes_of_earlier_attempts(tmp_path):
     assert "0        5.200   algo-2 worker/1" in text and "1        20.000  algo-2 worker/1" in text
 
 
-def test_the_size_of_the_file_is_bounded(tmp_path):
+def test_size_of_the_evidence_file_is_bounded(tmp_path):
     known = facts(tmp_path)
     tails = {f"rank {n}": "x" * 100_000 for n in range(500)}
     text = epilogue.in_full(known, known.outcome, tails, 107.0)
@@ -90,7 +90,7 @@ def test_the_size_of_the_file_is_bounded(tmp_path):
     assert text.count("last lines of rank") > 5
 
 
-def test_one_process_alone_needs_no_table_in_the_log(tmp_path):
+def test_log_of_a_single_process_has_no_table(tmp_path):
     job = read(tmp_path, 1)
     alone = Facts(plan_for(job), "algo-1", 100.0)
     cause = Cause(host="algo-1", process="script", what="exit code 3", code=3)
@@ -98,12 +98,12 @@ def test_one_process_alone_needs_no_table_in_the_log(tmp_path):
     assert epilogue.in_short(alone, outcome.failed(cause)) == []
 
 
-def test_a_file_that_cannot_be_written_is_a_complaint(tmp_path):
+def test_unwritable_evidence_file_is_reported(tmp_path):
     (tmp_path / "data").write_text("not a folder")
     assert "cannot be written" in report.write_evidence(tmp_path / "data" / "entrypoint-algo-1.txt", "text")
 
 
-def test_secrets_are_masked(tmp_path):
+def test_secrets_in_the_evidence_file_are_masked(tmp_path):
     secret = Secrets({"MY_API_KEY": "s3cr3t-v4lue-42"}, {})
     report.write_evidence(tmp_path / "data" / "e.txt", "key s3cr3t-v4lue-42", secret)
     assert "s3cr3t" not in (tmp_path / "data" / "e.txt").read_text()

@@ -1,6 +1,6 @@
-"""Test what a job of many hosts costs, counted and not timed: instructions, messages, connections.
+"""Count what a job of many hosts costs: instructions, messages and connections.
 
-Twice the hosts may cost twice as much and no more. Timed, with sockets: `python -m benchmarks.many_hosts`.
+Twice the hosts may cost at most twice as much. `python -m benchmarks.many_hosts` measures times, with sockets.
 """
 
 import sys
@@ -23,7 +23,7 @@ MODES = ["ps", "mwms", "mpi"]
 
 
 def instructions(act) -> int:
-    """Return how many of the interpreter's instructions it takes: the same number every time."""
+    """Return how many instructions the interpreter executes for `act`. The number is the same every time."""
     count = 0
 
     def trace(frame, event, argument):
@@ -42,7 +42,7 @@ def instructions(act) -> int:
 
 
 class Coordinator:
-    """The coordinator's policy and its followers' reports: one after another, or in swarms."""
+    """The coordinator's policy, which gets its followers' reports one after another, or several (`swarm`) at once."""
 
     def __init__(self, base, hosts: int, mode: str, swarm: int = 1) -> None:
         job = read(base, hosts, {}, {"ENTRYPOINT_MODE": mode})
@@ -92,8 +92,8 @@ class Coordinator:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_cost_of_a_report_does_not_grow_with_the_hosts(tmp_path, mode):
-    """Each report comes alone here, which is the worst case."""
+def test_cost_of_a_report_is_independent_of_number_of_hosts(tmp_path, mode):
+    """Here, each report comes alone, which is the worst case."""
     spent = []
     for hosts in (FEW, MANY):
         job = Coordinator(tmp_path, hosts, mode)
@@ -110,8 +110,8 @@ def test_the_cost_of_a_report_does_not_grow_with_the_hosts(tmp_path, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_cost_of_a_report_during_a_probe_does_not_grow_with_the_hosts(tmp_path, mode):
-    """All hosts have reported, and none was reached yet."""
+def test_cost_of_a_report_during_probe_is_independent_of_hosts(tmp_path, mode):
+    """All hosts have reported, and the coordinator has reached none yet."""
     spent = []
     for hosts in (FEW, 4 * MANY):
         job = Coordinator(tmp_path, hosts, mode)
@@ -123,7 +123,7 @@ def test_the_cost_of_a_report_during_a_probe_does_not_grow_with_the_hosts(tmp_pa
     assert many < 1.6 * few, (few, many)
 
 
-def test_heartbeats_are_noted_without_any_other_work(tmp_path, monkeypatch):
+def test_heartbeats_update_last_contact_without_other_work(tmp_path, monkeypatch):
     job = Coordinator(tmp_path, FEW, "mwms")
     job.meet()
     looked = Counter()
@@ -137,8 +137,8 @@ def test_heartbeats_are_noted_without_any_other_work(tmp_path, monkeypatch):
     assert looked["once"] == FEW - 1
 
 
-def test_reports_that_come_together_are_handled_together(tmp_path):
-    """The job ends as it does when they come one by one."""
+def test_reports_that_arrive_together_are_handled_together(tmp_path):
+    """The job ends as if the reports came one by one."""
     alone, together = Coordinator(tmp_path, FEW, "mpi"), Coordinator(tmp_path, FEW, "mpi", swarm=FEW)
     for job in (alone, together):
         job.meet()
@@ -162,20 +162,20 @@ class Counted(World):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_number_of_news_does_not_grow_with_the_hosts(tmp_path, mode):
-    """News go to every host, so there must not be news of every host."""
+def test_number_of_news_is_independent_of_number_of_hosts(tmp_path, mode):
+    """News go to every host, so each host must not cause news of its own."""
     few, many = (Counted(Story(hosts=hosts, mode=mode), tmp_path).run().count for hosts in (10, 40))
     assert many["TellFollowers"] <= few["TellFollowers"] + 3, (few, many)
     assert many["TellCoordinator"] < 1.5 * 4 * few["TellCoordinator"], (few, many)
 
 
-def test_each_host_of_a_usual_job_meets_all_others():
+def test_each_host_of_a_small_job_probes_all_others():
     hosts = names(ALL_MEET)
     assert all(sorted([*meets(hosts, host), host]) == sorted(hosts) for host in hosts)
 
 
 @pytest.mark.parametrize("count", [ALL_MEET + 1, 100, 1000])
-def test_hosts_of_a_large_job_are_met_from_near_and_far(count):
+def test_two_hosts_probe_each_follower_of_a_large_job(count):
     hosts = names(count)
     met = {host: meets(hosts, host) for host in hosts}
     assert met[hosts[0]] == hosts[1:]

@@ -1,4 +1,4 @@
-"""Test liveness.py: which hosts are lost, and the cause."""
+"""Test liveness.py: which hosts are lost, and which cause is reported."""
 
 import pytest
 from plays import (
@@ -35,7 +35,7 @@ HEARD = reported(2), reported(3)
 VERDICTS = {
     # the job, what happens, and the verdict; "": there is none
     "a follower is silent": (running, [(20, Beats(3))], f"7.0 failed {LOST}: algo-2 {SILENT}"),
-    "nobody is heard": (
+    "all followers are silent": (
         running, [(3, reported(3)), (3.9, reported(2)), (20,)],
         f"8.0 failed {LOST}: algo-3 {SILENT}: no other host reports either; algo-1 itself may be cut off"),
     "a failing job does not wait long for a host that takes no connection": (
@@ -43,7 +43,7 @@ VERDICTS = {
         f"5.0 failed {LOST}: algo-2 {GONE}"),
     "a host that takes connections may only be paused": (
         mpi, [(3, reported(2, ready=UP, ack=0)), (3.5, *MPIRUN_FAILS), (9,)], f"8.0 failed {LOST}: algo-2 {SILENT}"),
-    "where nothing is wrong a network may be away for longer": (
+    "a network may fail for longer if nothing else is wrong": (
         running, [(4.5, unreached(2), reported(3)), (6.9, reported(3))], ""),
     # It is paused, has no thread left for a link, or other processes on its host take too much.
     "a host that closes its connection and takes new ones is not lost soon": (
@@ -54,7 +54,7 @@ VERDICTS = {
     "a host that is killed is lost soon": (
         running, [(2.7, link_ended(2)), (2.8, unreached(2)), (3.1, reported(3)), (4,)],
         f"3.2 failed {LOST}: algo-2 {CLOSED}"),
-    "a process that failed before the others could be missed is the cause where all others are": (
+    "a process that failed before all other hosts fell silent is the cause": (
         running,
         [(3, reported(2, ack=0)), (3.3, reported(3, ack=0)), (3.5, ended("worker/0", signal=9)),
          (4.6, unreached(2), unreached(3)), (5.05,), (5.35,), (6,)],
@@ -67,16 +67,16 @@ VERDICTS = {
         following, [(2.7, link_ended(1)), (8,)], f"7.0 failed {LOST}: algo-1 {SILENT}"),
     "a coordinator that is killed is lost soon": (
         following, [(2.7, link_ended(1)), (2.8, unreached(1)), (4,)], f"3.2 failed {LOST}: algo-1 {CLOSED}"),
-    "what failed here before the coordinator was lost is the cause": (
+    "an own failure before the coordinator was lost is the cause": (
         following, [(3, informed()), (3.5, ended("worker/1", 3, RAISED)), (4, informed()), (20,)],
         "* failed 3: algo-2 worker/1*"),
-    "what failed here after the coordinator fell silent is a symptom": (
+    "an own failure after the coordinator fell silent is a symptom": (
         following, [(4, ended("worker/1", 1, RAISED)), (20,)], f"* failed {LOST}: algo-1 *"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("start, history, verdict", VERDICTS.values(), ids=VERDICTS)
-def test_which_host_is_lost(play, start, history, verdict):
+def test_history_of_contacts_determines_the_lost_host(play, start, history, verdict):
     p = start(play).through(history)
     assert matches(p.verdict, verdict), p.verdict
 
@@ -103,7 +103,7 @@ STORIES = {
         running,
         [(2.5, reported(3)), (7.1, ended("worker/0", signal=15)), (30,),
          Shows(f"7.0 failed {LOST}: algo-2 {SILENT}*", last="7.5 finish failed 69")]),
-    "a host that is heard again is not lost": (
+    "a host that reports again is not lost": (
         mpi, [(3.5, *MPIRUN_FAILS, unreached(2)), (3.6, reported(2, ready=UP)), (6,), Shows("")]),
     "a host that fails and is cut off for a moment must learn the outcome": (
         running,
@@ -159,11 +159,11 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_what_follows_when_a_host_is_lost_or_seems_to_be(play, start, history):
+def test_loss_or_silence_of_a_host_causes_wanted_actions(play, start, history):
     start(play).through(history)
 
 
-def test_a_host_that_takes_a_connection_while_it_is_killed_is_checked_again(play):
+def test_host_that_still_accepts_connections_is_checked_again(play):
     p = running(play).at(2.7, link_ended(2))  # its kernel still takes the connection of the first check
     assert p.knocked == ["algo-2"]
     p.through([(3.5, reported(3)), (5.5, reported(3))])
@@ -175,6 +175,6 @@ def test_a_host_that_takes_a_connection_while_it_is_killed_is_checked_again(play
     assert len(p.knocked) == asked
 
 
-def test_a_host_that_reports_again_is_not_checked_any_more(play):
+def test_new_report_of_a_host_ends_its_check(play):
     p = running(play).through([(2.7, link_ended(2)), (2.8, *HEARD), (4.8, *HEARD)])
     assert p.knocked == ["algo-2"] and p.outcome is None

@@ -24,7 +24,7 @@ PHASES = {
 
 
 @pytest.mark.parametrize("history", PHASES.values(), ids=PHASES)
-def test_events_lead_to_the_phase(play, history):
+def test_events_determine_the_phase(play, history):
     p, phases = play(2, restarts=1, restart_backoff=1.5, processes_per_host=2), []
     for time, (event, _) in enumerate(history, 1):
         phases.append(p.at(time, event).policy.facts.phase)

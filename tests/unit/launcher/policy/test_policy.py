@@ -1,4 +1,4 @@
-"""Test policy.py by tables: a history of (time, event) in, the actions out. Other files here test its parts."""
+"""Test policy.py by tables: a history of (time, event), and the actions that must follow. Other files test parts."""
 
 import pytest
 from plays import (
@@ -44,7 +44,7 @@ ALONE = {
                             ["5.0 ask script", "105.0 force script", "105.5 finish stopped 143"]),
     "stopped after the end": ([(5, ended("script")), (6, STOP)], ["5.0 finish succeeded 0"]),
     "failed, then stopped": ([(5, ended("script", 3)), (5, STOP)], ["5.0 finish failed 3"]),
-    "a symptom has nobody else to blame": ([(5, ended("script", 1, SYMPTOM)), (7,)], ["5.3 finish failed 1"]),
+    "a symptom without another cause is the cause": ([(5, ended("script", 1, SYMPTOM)), (7,)], ["5.3 finish failed 1"]),
     "an end that is reported twice": ([(1, ended("prepare", 1)), (5, ended("script"))], ["5.0 finish succeeded 0"]),
     "the launcher itself breaks": ([(2, events.Broken(why="disk full", code=70)), (2.1, ended("script", signal=15))],
                                    ["2.0 ask script", "2.1 finish failed 70"]),
@@ -60,13 +60,13 @@ UNPREPARED = {
 
 
 @pytest.mark.parametrize("history, actions", ALONE.values(), ids=ALONE)
-def test_one_host_whose_script_runs(play, history, actions):
+def test_end_of_a_single_hosts_script_causes_wanted_actions(play, history, actions):
     p = play(1, mode="single").through([(1, ended("prepare")), *history])
     assert p.since(0) == ["0.0 start prepare", "1.0 start script", *actions]
 
 
 @pytest.mark.parametrize("history, actions", UNPREPARED.values(), ids=UNPREPARED)
-def test_one_host_that_is_not_prepared_starts_no_script(play, history, actions):
+def test_single_unprepared_host_starts_no_script(play, history, actions):
     assert play(1, mode="single").through(history).since(0) == ["0.0 start prepare", *actions]
 
 
@@ -158,7 +158,7 @@ STORIES = {
         with_evaluator,
         [(5, ended("worker/0"), reported(2, **EVALUATES)), (30, Beats(2, **EVALUATES)), (31, reported(2, done=True)),
          Shows("31.0 succeeded 0")]),
-    "an evaluator does not hold the job for ever": (
+    "an evaluator delays the end by bounded time": (
         with_evaluator,
         [(5, ended("worker/0"), reported(2, **EVALUATES)), (70, Beats(2, **EVALUATES)), Shows("65.0 succeeded 0")]),
     "an evaluator whose host is lost during a stop is no success": (
@@ -187,7 +187,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_how_a_job_of_several_hosts_goes_on(play, start, history):
+def test_history_of_several_hosts_causes_wanted_actions(play, start, history):
     start(play).through(history)
 
 
@@ -196,8 +196,8 @@ def test_how_a_job_of_several_hosts_goes_on(play, start, history):
 
 @pytest.mark.parametrize("me", [1, 2])
 @pytest.mark.parametrize("stop", [False, True])
-def test_the_policy_sleeps_between_events(play, me, stop):
-    """What is overdue must not wake the loop a thousand times a second."""
+def test_policy_sleeps_between_events(play, me, stop):
+    """An overdue action must not wake the loop a thousand times a second."""
     p = running(play, me=me, start_timeout=10)
     if stop:
         p.at(3, STOP)
@@ -206,7 +206,7 @@ def test_the_policy_sleeps_between_events(play, me, stop):
     assert (p.woken - before) / (p.now - began) < 50
 
 
-def test_a_held_process_does_not_wake_the_loop(play):
+def test_held_process_does_not_wake_the_loop(play):
     p = play(2, 2, mode="ps", ps_chief_first="always").through([
         (1, ended("prepare"), events.Prepared(flags=frozenset())), (2, informed()), (3, informed(stopping=True)),
         (100, Beats(stopping=True)),
@@ -214,7 +214,7 @@ def test_a_held_process_does_not_wake_the_loop(play):
     assert p.woken / 100 < 50
 
 
-def test_the_status_shows_host_processes_peers_and_outcome(play):
+def test_status_shows_host_processes_peers_and_outcome(play):
     p = running(play)
     told = status(p.policy.facts, 3.0)
     assert (told["host"], told["rank"], told["role"], told["phase"]) == ("algo-1", 0, "coordinator", "running")
@@ -227,8 +227,8 @@ def test_the_status_shows_host_processes_peers_and_outcome(play):
     assert status(p.policy.facts, 7.0)["outcome"]["exit_code"] == 143
 
 
-def test_every_duty_is_in_some_plan(play):
-    """Otherwise the tables above would not cover it."""
+def test_every_duty_occurs_in_a_plan(play):
+    """The tables above would not cover a duty that is in no plan."""
     plans = [play(2, mode="ps", evaluator="last").plan, play(2, mode="mpi").plan]
     assert {spec.duty for plan in plans for spec in plan.processes} == set(Duty)
 
@@ -245,7 +245,7 @@ WAITED_FOR = {
 
 
 @pytest.mark.parametrize("mode, script, said", WAITED_FOR.values(), ids=WAITED_FOR)
-def test_a_script_that_runs_on_after_the_others_is_logged_once(play, mode, script, said):
+def test_wait_for_the_last_script_is_logged_once(play, mode, script, said):
     p = play(2, mode=mode).through([(1, ended("prepare"), reported(2)), (3, ended(script), reported(2))])
     for until, lines in ((30, []), (90, [said])):
         heartbeats(p, until, 2)
@@ -257,7 +257,7 @@ def test_a_script_that_runs_on_after_the_others_is_logged_once(play, mode, scrip
     ({Flag.TF1_SESSIONS, Flag.TF1_TRAIN}, True, False),
     ({Flag.TF1_SESSIONS}, False, False),
 ])  # fmt: skip
-def test_a_chief_whose_session_waits_for_a_server_that_nobody_starts_fails(play, flags, listens, fails):
+def test_chief_that_waits_for_an_unstarted_server_fails(play, flags, listens, fails):
     p = play(2, mode="ps").at(1, events.Prepared(flags=frozenset(flags)), ended("prepare"), reported(2))
     if listens:
         p.at(2, events.Listening(name="chief/0"))
@@ -269,13 +269,13 @@ def test_a_chief_whose_session_waits_for_a_server_that_nobody_starts_fails(play,
 
 
 @pytest.mark.parametrize("open_mpi, daemon", DAEMONS.items())
-def test_a_follower_reports_that_its_daemon_is_gone(play, open_mpi, daemon):
+def test_follower_reports_the_loss_of_its_daemon(play, open_mpi, daemon):
     p = mpi_started(play, me=2, open_mpi=open_mpi)
     p.through([(3, events.RankStarted(name="rank 1", pid=1)), (5, events.RankOrphaned(name="rank 1"))])
     assert p.last_told.cause.headline.startswith(f"algo-2 {daemon} (ended too early): Open MPI's daemon")
 
 
-def test_an_evaluator_that_works_on_after_the_others_is_logged(play):
+def test_wait_for_the_evaluator_is_logged(play):
     p = with_evaluator(play).through([
         (7, reported(2, **EVALUATES)), (9, reported(2, **EVALUATES), ended("worker/0")), (15, Beats(2, **EVALUATES)),
     ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Test rendezvous.py: missing hosts, unreachable hosts, differences between hosts; and what may start then."""
+"""Test rendezvous.py: missing, unreachable and differing hosts, and which processes may start."""
 
 import pytest
 from plays import STOP, UP, Beats, Play, Shows, ended, heartbeats, informed, matches, reported, running
@@ -12,7 +12,7 @@ NO_ROUTE = "port 7979: No route to host"
 REFUSED = "port 7979: Connection refused"
 
 
-def test_a_follower_repeats_its_report_to_the_coordinator(play):
+def test_follower_repeats_its_report_to_the_coordinator(play):
     assert [type(action) for action in play(3, 2).policy.repeat()] == [events.TellCoordinator]
 
 
@@ -28,7 +28,7 @@ CHIEF_FIRST = {
 
 
 @pytest.mark.parametrize("flags, listens, setting, starts", CHIEF_FIRST.values(), ids=CHIEF_FIRST)
-def test_workers_wait_for_the_chief(play, flags, listens, setting, starts):
+def test_worker_waits_for_the_chief_if_required(play, flags, listens, setting, starts):
     p = play(2, 2, mode="ps", ps_chief_first=setting)
     p.through([(1, events.Prepared(flags=frozenset(flags)), ended("prepare")), (2, informed())])
     heartbeats(p, (listens or 1) - 1)
@@ -85,7 +85,7 @@ VERDICTS = {
         job(2, 2), every_second(8, events.Rejected(host="algo-1", why=REJECTED)),
         f"* failed {CONFIG}: algo-2 (is refused by the coordinator algo-1): {REJECTED}"),
     "a refusal that passed is no reason": (job(2), [(1, events.Rejected(host="algo-2", why="404")), (20,)], ""),
-    "a refused stranger with the address of a host that is heard is no reason": (
+    "a refused caller with the address of a host that reports ends nothing": (
         running, [(3, events.Rejected(host="algo-2", why=REJECTED)), (20, Beats(2, 3))], ""),
     # It has sent us something already, by the address that it found before.
     "a coordinator that does not find our name yet is waited for": (
@@ -102,7 +102,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("start, history, verdict", VERDICTS.values(), ids=VERDICTS)
-def test_which_host_is_blamed_when_a_job_cannot_start(play, start, history, verdict):
+def test_failed_start_names_the_host_at_fault(play, start, history, verdict):
     p = start(play).through(history)
     assert matches(p.verdict, verdict), p.verdict
 
@@ -141,7 +141,7 @@ STORIES = {
          (2, reported(2, ready=UP, public_keys=(("known_hosts", "L"),))),
          Shows(did=["2.0 write known_hosts: algo-1, algo-2", "2.0 start mpirun"])]),
     # A follower's key would open the coordinator's own ssh; a name with a / would be a file somewhere else.
-    "public keys that the plan asks nobody for are not taken": (
+    "public keys that the plan does not name are ignored": (
         lambda play: play(2, mode="mpi"),
         [(1, reported(2, public_keys=(("authorized_keys", "E"), ("../../x", "E"), ("known_hosts", "L")))),
          Shows(did=["1.0 write known_hosts: algo-2"])]),
@@ -161,11 +161,11 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_how_hosts_find_one_another_and_start(play, start, history):
+def test_rendezvous_of_hosts_causes_wanted_actions(play, start, history):
     start(play).through(history)
 
 
-def test_every_host_looks_for_every_other_when_all_are_there(play):
+def test_host_probes_others_once_all_have_appeared(play):
     p = play(3, 2)
     p.reachable = {"algo-3": NO_ROUTE}
     p.at(1, ended("prepare"), informed(ready=frozenset(), assembled=False))
@@ -178,7 +178,7 @@ def test_every_host_looks_for_every_other_when_all_are_there(play):
     assert p.probed[-1] == ("algo-3",) and "preflight" in p.last_told.ready
 
 
-def test_a_missing_host_is_shown_in_a_table_and_not_waited_for_at_the_end(play):
+def test_missing_host_is_in_the_table_and_delays_no_end(play):
     p = job(3, reachable={"algo-3": REFUSED}, start_timeout=60)(play).through([(70, Beats(2))])
     assert p.outcome.cause.details.splitlines() == [
         "host    name resolves  port answers                   last report",
@@ -195,7 +195,7 @@ def test_missing_hosts_are_logged_every_ten_seconds(play):
     assert "algo-3  10.0.0.1       port 7979: Connection refused  never" in p.said
 
 
-def test_unprepared_and_unreached_hosts_are_logged(play):
+def test_unprepared_and_unreachable_hosts_are_logged(play):
     unreached = (events.Reach(host="algo-3", why="Name or service not known"),)
     told = reported(2, ready=frozenset({"prepare"}), unreached=unreached), reported(3, ready=frozenset())
     p = job(3)(play).through(every_second(12, *told))
@@ -225,7 +225,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("versions, blamed", DIFFERENCES.values(), ids=DIFFERENCES)
-def test_a_host_that_differs_is_named(play, versions, blamed):
+def test_failure_names_the_host_that_differs(play, versions, blamed):
     mine, *others = versions
     p = play(3).at(1, prepared(x=mine), ended("prepare"))
     for host, version in enumerate(others, 2):
@@ -235,7 +235,7 @@ def test_a_host_that_differs_is_named(play, versions, blamed):
     assert ("start worker/0" in p.what) is not bool(blamed)
 
 
-def test_a_difference_may_be_only_warned_of(play):
+def test_setting_turns_a_difference_into_a_warning(play):
     p = play(2, differences="warn").at(1, prepared(numpy="1"), ended("prepare"))
     p.at(2, reported(2, fingerprints=(("numpy", "2"),)))
     assert "warning: algo-2 differs: numpy is 2; on algo-1 it is 1" in p.said

@@ -1,4 +1,4 @@
-"""Test starting.py between two attempts: what is restarted, and together with what."""
+"""Test starting.py between two attempts: which failures allow a restart, and which processes start again."""
 
 import pytest
 from plays import (
@@ -22,7 +22,7 @@ from entrypoint.launcher.policy import events
 AGAIN = reported(2, attempt=1), reported(3, attempt=1)
 
 
-def test_a_process_that_stays_prevents_another_attempt_and_fails_the_job(play):
+def test_process_that_survives_sigkill_prevents_another_attempt(play):
     p = running(play, me=2, restarts=2, kill_timeout=4)
     p.unkillable = ("pid 7 (python3), state D (uninterruptible sleep)",)
     p.through([(5, informed(attempt=1, go=False)), (12, Beats(attempt=1, go=False))])
@@ -99,7 +99,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_how_a_job_is_tried_again(play, start, history):
+def test_new_attempt_causes_wanted_actions(play, start, history):
     start(play).through(history)
 
 
@@ -115,6 +115,6 @@ ATTEMPTS = {
 
 
 @pytest.mark.parametrize("settings, happened, attempt", ATTEMPTS.values(), ids=ATTEMPTS)
-def test_only_what_may_go_well_another_time_is_tried_again(play, settings, happened, attempt):
+def test_only_restartable_failures_cause_another_attempt(play, settings, happened, attempt):
     p = running(play, restarts=5, **settings).at(5, *happened)
     assert p.policy.facts.attempt.number == attempt and (p.outcome is None) == bool(attempt)

@@ -4,7 +4,7 @@ Processes, messages and time are simulated; every decision is the real policy's,
 from one number, so a failed run can be repeated: `World(Story(seed=...), base).run()`.
 
 What must hold whatever happens: every host that is alive ends, in bounded time; those that end while the
-coordinator lives agree on the exit code and its cause; and nothing that went wrong ends in 0.
+coordinator lives agree on the exit code and its cause; and no failed job ends with exit code 0.
 """
 
 import heapq
@@ -215,7 +215,7 @@ class World:
             self.fail_mpirun()
 
     def vanish(self, name: str) -> None:
-        """Remove a host for good.
+        """Remove a host's name for good.
 
         Hosts that know its address keep calling it; the coordinator calls no host that has a link.
         """
@@ -231,13 +231,13 @@ class World:
                 self.at(0, self.send_report, follower, False)
 
     def is_called(self, sender: str, receiver: str) -> bool:
-        """Return whether a message reaches its host: over a link, or by a name or an address that is known."""
+        """Return whether a message reaches its receiver: over a link, or by a known name or address."""
         follower = sender if receiver == self.first else receiver
         known = receiver == self.first and self.hosts[sender].policy.facts.hosts.last_contact
         return receiver not in self.vanished or follower in self.links or bool(known)
 
     def hang_up(self, name: str) -> None:
-        """Close a host's links, as its kernel would, after what was sent over them."""
+        """Close a host's links as its kernel would: messages that were sent before still arrive."""
         self.links -= set(self.plan.hosts) if name == self.first else {name}
         for other in self.plan.hosts[1:] if name == self.first else [self.first]:
             if (policy := self.hosts[other].policy) and name in policy.facts.hosts.last_contact:
@@ -371,7 +371,7 @@ class World:
             self.end(host, name, code)
 
     def settled(self) -> bool:
-        """Return whether an end that comes now has no cause any more: the job is decided, or stopped."""
+        """Return whether the job is decided or stopped, so that a process that fails now is not its cause."""
         return any(
             h.policy and (h.policy.facts.outcome or h.policy.facts.stopping_since is not None)
             for h in self.hosts.values()
@@ -411,7 +411,7 @@ class World:
             self.at(0.05, self.end, self.first, "mpirun", 0)
 
     def fail_mpirun(self) -> None:
-        """Fail mpirun: it kills what runs and ends with 1."""
+        """Fail mpirun, which kills the running ranks and ends with 1."""
         if not self.mpirun_failed and "mpirun" in self.hosts[self.first].processes:
             self.mpirun_failed = True
             for spec in self.plan.processes:
@@ -422,7 +422,7 @@ class World:
     # --- the wire ---
 
     def message(self, sender: str, receiver: str, arrive, slow: float = 0.0) -> bool:
-        """Send a message, which takes a while; return whether it will arrive. A paused host gets it when it goes on."""
+        """Send a message with a delay. Return whether it will arrive; a paused host gets it when it goes on."""
         if not self.hosts[sender].alive or self.random.random() < self.story.loss:
             return False
         if not self.hosts[receiver].there or not self.is_called(sender, receiver):
@@ -461,7 +461,7 @@ class World:
             self.at(0.001, self.answer, report.host, first.news, sent, self.now)
 
     def answer(self, name: str, news: events.News, sent: float, read: float) -> None:
-        """Bring an answer, by which a follower measures the clock."""
+        """Deliver an answer, by which a follower measures the coordinator's clock."""
         host = self.hosts[name]
         host.clock.compare(sent, read, max(self.now, host.frozen_until))
         self.inform(name, news)
@@ -522,7 +522,7 @@ def base(tmp_path_factory):
 
 
 def worlds(base: Path, seeds: Iterable[int], **facts) -> Iterator[World]:
-    """Run a story with each of these seeds, and check what must always hold. A fact may be a function of the seed."""
+    """Run a story with each of these seeds, and check the world. A fact may be a function of the seed."""
     for seed in seeds:
         of_seed = {name: fact(seed) if callable(fact) else fact for name, fact in facts.items()}
         world = World(Story(seed=seed, **of_seed), base).run()
@@ -539,14 +539,14 @@ by_mode = pytest.mark.parametrize("mode", MODES)
 
 @by_mode
 @pytest.mark.parametrize("hosts", [1, 2, 5])
-def test_undisturbed_jobs_succeed_and_end_together(base, mode, hosts):
+def test_hosts_of_undisturbed_job_succeed_and_end_together(base, mode, hosts):
     for world in worlds(base, range(2), hosts=hosts, mode=mode, per_host=2):
         ends = [host.ended_at for host in world.hosts.values()]
         assert max(ends) - min(ends) < 3
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-def test_jobs_with_hosts_outside_that_serve_for_ever_succeed(base, mode):
+def test_job_succeeds_despite_endless_scripts_outside_the_distribution(base, mode):
     for world in worlds(base, range(2), hosts=4, mode=mode, outside=2):
         assert world.first == "algo-3"
         stopped = [str(host.policy.facts.own.ended.get("script")) for host in world.hosts.values()]
@@ -554,7 +554,7 @@ def test_jobs_with_hosts_outside_that_serve_for_ever_succeed(base, mode):
 
 
 @by_mode
-def test_restarted_jobs_succeed(base, mode):
+def test_restarted_job_succeeds(base, mode):
     """The failure must allow a restart, and no other host may fail. With mpi, seed 36 is the first of these."""
     tried = [world for world in worlds(base, range(36, 60), mode=mode, fails=1, restarts=1) if world.tried_again]
     assert tried
@@ -565,8 +565,8 @@ def test_restarted_jobs_succeed(base, mode):
 
 @by_mode
 @pytest.mark.parametrize("stop", ["all", "one"])
-def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
-    """Unless the stop comes before the scripts run; then there was nothing to save, and it is no success."""
+def test_stopped_job_that_saves_ends_with_0(base, mode, stop):
+    """A stop before the scripts run is no success, as there was nothing to save."""
     for world in worlds(base, range(5), mode=mode, stop=stop):
         workers = [spec for spec in world.plan.processes if spec.decides or spec.duty is Duty.RANK]
         all_ran = all(spec.name in world.hosts[spec.host].policy.facts.own.ended for spec in workers)
@@ -575,28 +575,28 @@ def test_stopped_jobs_that_save_end_with_0(base, mode, stop):
 
 @by_mode
 @pytest.mark.parametrize("stop", ["all", "one"])
-def test_a_stop_after_a_known_failure_does_not_hide_it(base, mode, stop):
-    """As `check` shows."""
+def test_stop_does_not_hide_a_known_failure(base, mode, stop):
+    """`check` asserts that such a job fails on every host."""
     found = worlds(base, range(16), mode=mode, stop=stop, crosses=True, fails=1, slow=lambda seed: seed % 2 * 0.4)
     assert [world for world in found if world.known_at is not None]
 
 
 @by_mode
-def test_processes_that_survive_sigkill_hold_up_no_host(base, mode):
-    """After a failure, at a stop, and between attempts."""
+def test_processes_that_survive_sigkill_delay_no_host(base, mode):
+    """The processes survive after a failure, at a stop, and between attempts."""
     stop, restarts = (lambda seed: ["", "all"][seed % 2]), (lambda seed: [0, 2][seed // 2 % 2])
     assert list(worlds(base, range(8), mode=mode, stop=stop, restarts=restarts, fails=1, stays=2))
 
 
-def test_a_process_that_survives_outside_the_distribution_holds_up_no_stop(base):
+def test_surviving_process_outside_the_distribution_delays_no_stop(base):
     (world,) = worlds(base, [321071], outside=2, loss=0.1, stop="all", stays=2, scripts="ignores")
     assert any(host.policy.facts.own.stuck for host in world.hosts.values() if host.policy), "the seed says so"
 
 
 @by_mode
 @pytest.mark.parametrize("stop", ["", "all"])
-def test_a_host_whose_output_nobody_reads_changes_no_outcome(base, mode, stop):
-    """Its programs wait until somebody reads, or until they are terminated; how the job ends does not depend on it."""
+def test_unread_output_of_a_host_changes_no_outcome(base, mode, stop):
+    """The host's programs wait until their output is read, or until they are terminated."""
     fails, unread = (lambda seed: seed % 2), (lambda seed: 1 + seed % 3)
     for world in worlds(base, range(9), mode=mode, stop=stop, fails=fails, unread=unread):
         assert world.unread_until
@@ -608,8 +608,8 @@ def test_a_host_whose_output_nobody_reads_changes_no_outcome(base, mode, stop):
 
 @by_mode
 @pytest.mark.parametrize("hang_up", [False, True])
-def test_a_host_whose_name_vanishes_is_not_lost(base, mode, hang_up):
-    """It lives and is heard, by its link or its own reports. What needs its name to start is another matter."""
+def test_host_with_a_vanished_name_is_not_lost(base, mode, hang_up):
+    """The host lives, and its link or its reports reach the coordinator. A process may still need the name to start."""
     found = list(worlds(base, range(16), mode=mode, vanish=lambda seed: 1 + seed % 2, hang_up=hang_up))
     undisturbed = [each for each in found if each.vanished and not each.vanished_early and not each.went_wrong]
     assert undisturbed and all(codes(world) == {0} for world in undisturbed)
@@ -645,5 +645,5 @@ stories = st.builds(
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(story=stories)
-def test_every_story_ends_as_it_must(base, story):
+def test_every_random_story_ends_correctly(base, story):
     check(World(story, base).run())

@@ -34,7 +34,7 @@ def ps(play, **settings):
 
 ENDS = {
     # the job, what happens on the coordinator, and what it does about its processes
-    "what ignores sigterm is killed after the grace": (
+    "a process that ignores sigterm is killed after the grace": (
         lambda play: running(play, failure_grace=4),
         [(5, reported(2, done=True, clean=False, cause=cause(2))), (18, ended("worker/0", signal=9))],
         ["5.0 ask worker/0", "9.0 force worker/0", "18.0 finish failed 3"]),
@@ -52,7 +52,7 @@ ENDS = {
         [(5, reported(2, ready=UP | {"rank 2", "rank 3"})), (6, ended("rank 0"), ended("rank 1")), (30, Beats(2)),
          (45, Beats(2, done=True)), (46, ended("mpirun", signal=9))],
         ["41.0 force mpirun", "46.0 ask sshd"]),
-    "what ignores the stop is killed after stop_grace": (
+    "a process that ignores the stop is killed after stop_grace": (
         lambda play: running(play, stop_grace=10), [(5, STOP), (16, Beats(2, 3, **SAVES))],
         ["5.0 ask worker/0", "15.0 force worker/0"]),
     "servers stay while scripts save": (
@@ -82,7 +82,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("start, history, actions", ENDS.values(), ids=ENDS)
-def test_how_the_coordinator_ends_its_processes(play, start, history, actions):
+def test_coordinator_terminates_processes_at_the_wanted_times(play, start, history, actions):
     p = start(play).through(history)
     assert sorted(p.since(3), key=lambda line: (float(line.split()[0]), line)) == actions
 
@@ -137,7 +137,7 @@ STORIES = {
         lambda play: play(3, me=2),
         [(0.5, STOP), (0.6, ended("prepare", signal=15)), (1.5,), Shows("", stopping=True),
          (1.8, informed(stopping=True)), (5,), Shows(""), (6, STOPPED), Shows(last="6.0 finish stopped 143")]),
-    "a follower that is stopped before the coordinator appears does not wait for ever": (
+    "a follower that is stopped before the coordinator appears ends in bounded time": (
         lambda play: play(3, 2), [(1, ended("prepare")), (2, STOP), (60,), Shows(last="*finish stopped 143")]),
     "a host is not done while a rank still saves": (
         mpi_following,
@@ -151,17 +151,17 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_how_a_job_stops(play, start, history):
+def test_stop_of_a_job_causes_wanted_actions(play, start, history):
     start(play).through(history)
 
 
-def test_a_process_that_survives_sigkill_is_logged_with_its_state(play):
+def test_process_that_survives_sigkill_is_logged_with_its_state(play):
     p = stuck(play).through([(5, STOP), (20, Beats(2, 3, **SAVES))])
     assert f"worker/0 survives SIGKILL for 4 s and is left behind: {p.unkillable[0]}" in p.said
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_follower_that_has_stopped_and_left_before_the_coordinator_appears_stops_the_job(play, at_once):
+def test_early_stop_of_a_follower_stops_the_job(play, at_once):
     p = play(3).at(1, reported(3))
     p.at(3.6, *([] if at_once else [reported(2, **SAVES)]), reported(2, **SAVES, gone=True))
     p.at(4, ended("prepare", signal=15))
@@ -171,7 +171,7 @@ def test_a_follower_that_has_stopped_and_left_before_the_coordinator_appears_sto
     assert p.what[-1] == "finish stopped 143"
 
 
-def test_a_script_that_only_serves_has_the_whole_grace_when_it_is_terminated(play):
+def test_terminated_script_that_only_serves_has_full_grace(play):
     p = ps(play, processes_per_host=2, stop_grace=10).at(2, events.Resting(found=(("worker/0", 2.0),)))
     p.through([(3, ended("chief/0"), reported(2, done=True)), (30, Beats(2, done=True))])
     whens = {what: float(when) for when, what in (each.split(maxsplit=1) for each in p.since(3))}

@@ -52,7 +52,7 @@ def failed(name: str, error: str = SHUT_DOWN) -> events.Ended:
 
 
 def rank_3(error: str = "KeyError: 'x'", confidence: Confidence = Confidence.HIGH, **more) -> dict:
-    """Return what algo-2 reports of the failure of its rank 3."""
+    """Return the fields of algo-2's report about the failure of its rank 3."""
     return {"cause": cause(2, confidence, process="rank 3", error=error, **more)}
 
 
@@ -64,13 +64,13 @@ def ps(play) -> Play:
 
 
 def stopped_at_4_8(error: float) -> list[tuple]:
-    """Return reports of a stop of algo-2, by a clock with this error, and of what the others did."""
+    """Return reports of algo-2's stop, timed by a clock with this error, and of the followers' ends."""
     stop = reported(2, ack=0, stopping=True, stopping_at=4.8, clock_error=error)
     return [(5.1, stop), (6, *(reported(host, stopping=True, done=True) for host in (2, 3)))]
 
 
 def fails_at_5_05(error: float) -> list[tuple]:
-    """Return a stop at second 5 and the failure of algo-2 just after, by a clock with this error."""
+    """Return a stop at second 5, and a failure of algo-2 just after, timed by a clock with this error."""
     raised = {"cause": cause(2), "cause_at": 5.05, "clock_error": error}
     return [
         (5, STOP),
@@ -96,7 +96,7 @@ VERDICTS = {
     "a symptom waits for its cause": (
         running, [(5, ended("worker/0", 1, SYMPTOM)), (5.1, reported(2, cause=cause(2)), reported(3))],
         "5.1 failed 3: algo-2 worker/1 (exit code 3)"),
-    "a symptom waits for nobody if all have ended": (
+    "a symptom is used at once if all processes have ended": (
         running,
         [(5, failed("worker/0")),
          (5.1, *(reported(host, done=True, cause=cause(host, LOW, error=BROKE_OFF)) for host in (2, 3))), (6,)],
@@ -108,12 +108,12 @@ VERDICTS = {
          (14.5, reported(2, done=True, **rank_3("ValueError: oops")))],
         "14.5 failed 3: algo-2 rank 3 (exit code 3): ValueError: oops"),
     # It may have been handled: a checkpoint that was not there, for example.
-    "what a victim printed before is not named if others know better": (
+    "an earlier exception of a victim is not named if another host reports a cause": (
         mpi,
         [(5, failed("rank 0", f"ValueError: x\ngoes on\n{TRACEBACK}{SHUT_DOWN}"), reported(2)),
          (5.2, reported(2, done=True, **rank_3())), (6,)],
         "5.2 failed 3: algo-2 rank 3 (exit code 3): KeyError: 'x'"),
-    "what a victim printed before is named if nobody knows better": (
+    "an earlier exception of a victim is named if no host reports a cause": (
         mpi,
         [(5, reported(2, done=True, **ALSO)),
          (5.1, failed("rank 0", f"ValueError: x\ngoes on\n{TRACEBACK}{SHUT_DOWN}"), failed("rank 1")), (6,)],
@@ -125,12 +125,12 @@ VERDICTS = {
          (5.1, ended("rank 1", signal=15, output=RAISED.replace("line 1", "line 1, in <module>")), reported(2))],
         "5.1 failed 1: algo-1 rank 1 (raised an exception and was terminated): ValueError: x"),
     # Its host's report may be late on a busy machine.
-    "what mpirun ended waits for the rank that it ended for": (
+    "ranks that mpirun terminated wait for the rank that failed": (
         mpi,
         [(5, ended("rank 0", signal=15), ended("rank 1", signal=15), ended("mpirun", 1, "MPI_ABORT was invoked\n")),
          (5.2, reported(2)), (7.4, Beats(2)), (7.5, reported(2, done=True, **rank_3()))],
         "7.5 failed 3: algo-2 rank 3 *"),
-    "a symptom waits for hosts that were not heard since": (
+    "a symptom waits for hosts that have not reported since": (
         running, [(2.1, *NOT_ASKED), (5, ended("worker/0", 1, SYMPTOM)), (5.9, reported(3)), (12,)],
         f"7.1 failed {LOST}: algo-2 (lost*"),
     "a cause that the host of a symptom reports later counts": (
@@ -138,12 +138,12 @@ VERDICTS = {
         [(5, reported(2, cause=cause(2, LOW, error="Socket closed"))),
          (5.1, reported(2, cause=cause(2, process="worker/2", error="ValueError: x")), reported(3)), (7,)],
         "5.1 failed 3: algo-2 worker/2 (exit code 3): ValueError: x"),
-    "a symptom waits for a process that has said why it ends": (
+    "a symptom waits for a process that has printed an exception": (
         running,
         [(5, ended("worker/0", 1, SYMPTOM)), (5.1, reported(2, dying=True), reported(3)),
          (6, reported(2, dying=True), reported(3)), (6.5, reported(2, cause=cause(2)))],
         "6.5 failed 3: algo-2 worker/1 (exit code 3)"),
-    "a symptom does not wait for ever for a process that has said why it ends": (
+    "a symptom waits a bounded time for a process that has printed an exception": (
         running,
         [(5, ended("worker/0", 1, SYMPTOM)), (5.1, reported(2, dying=True), reported(3)),
          (8, Beats(2, 3, dying=True)), (9,)],
@@ -165,10 +165,10 @@ VERDICTS = {
     "ranks that mpirun kills are not to blame": (
         mpi, [(5, ended("rank 0", signal=9)), (5.05, ended("rank 1", 1, RAISED))],
         "5.0 failed 1: algo-1 rank 1 (exit code 1): ValueError: x"),
-    "a rank that the kernel kills is to blame if nobody else is": (
+    "a rank that the kernel kills is the cause if there is no other": (
         mpi, [(5, ended("rank 1", signal=9)), (5.1, ended("mpirun", 137)), (5.5, reported(2))],
         "5.3 failed 137: algo-1 rank 1 (killed by SIGKILL)"),
-    "a rank that the kernel kills is to blame whoever is heard first": (
+    "a rank that the kernel kills is the cause in any order of reports": (
         mpi,
         [(5, ended("rank 0", signal=15), ended("mpirun", 137)),
          (5.1, reported(2, **rank_3("", LOW, what="killed by SIGKILL", code=137))), (7,)],
@@ -199,7 +199,7 @@ VERDICTS = {
          (6, failed("chief/0", "UnavailableError: Collective ops is aborted by: x")),
          (6.1, reported(2, done=True, exits=(("worker/0", "exit code 0", 4.0),))), (6.5,)],
         "6.3 failed 1: algo-1 chief/0 (exit code 1)*"),
-    "a lack of memory of a child stands before what its parent says": (
+    "a child's lack of memory comes before its parent's error": (
         running,
         [(5, events.Ended(name="worker/0", exit=Exit(code=1), output="lost the loader: exit code -9\n", memory=SHORT)),
          (6, reported(2), reported(3))],
@@ -215,19 +215,19 @@ VERDICTS = {
         [(2.1, *NOT_ASKED), (5, ended("worker/0", 3, RAISED)), (5.1, reported(2, ack=1)), (5.2, reported(3, ack=1))],
         "5.2 failed 3: algo-1 worker/0 *"),
     # Clocks differ: followers report times by the coordinator's clock.
-    "the earlier failure counts though it is heard later": (
+    "the earlier failure counts though it is reported later": (
         running,
         [(2.1, *NOT_ASKED), (5, ended("worker/0", 3, RAISED)), (5.01, reported(2, ack=0, cause=cause(2), cause_at=4.9)),
          (5.02, reported(2, ack=2, cause=cause(2), cause_at=4.9), reported(3, ack=2))],
         "5.0 failed 3: algo-2 worker/1 *"),
-    "a host that does not answer may be what the others failed of": (
+    "a host that does not answer may be the cause of other failures": (
         running, [(2.1, *NOT_ASKED), (4, *NOT_ASKED), (5.5, ended("worker/0", 3, RAISED)), (12, Beats(3))],
         f"* failed {LOST}: algo-2 (lost: no report for 5 s)"),
     # Programs do not notice so soon that the network is cut: no connection ends by that.
-    "what fails before a cut-off host was to be heard again fails of something else": (
+    "a failure before the next report of a cut-off host has another cause": (
         running, [(4, *NOT_ASKED), (4.2, ended("worker/0", 3, RAISED)), (12, Beats(3))],
         "* failed 3: algo-1 worker/0 (exit code 3): ValueError: x"),
-    "a host whose connections end may be what others fail of at once": (
+    "a host whose connections end may be the cause of failures at once": (
         running, [(4, *NOT_ASKED), (4.1, link_ended(2)), (4.2, ended("worker/0", 3, RAISED)), (12, Beats(3))],
         f"* failed {LOST}: algo-2 (lost*"),
     "a lost host is not lost for the strategy in the code": (
@@ -235,12 +235,12 @@ VERDICTS = {
         f"* failed {LOST}: algo-2 (lost: no report for 5 s)"),
     "ranks do not decide success": (
         mpi, [(5, ended("rank 0"), ended("rank 1"), reported(2, done=True)), (6, ended("mpirun"))], "6.0 succeeded 0"),
-    "what failed before the stop is no success": (
+    "a failure before the stop is no success": (
         stopped_job,
         [(5.1, reported(2, cause=cause(2, process="sidecar")), reported(3)), (6, ended("worker/0")),
          (6.5, *(reported(host, stopping=True, done=True) for host in (2, 3)))],
         "6.5 stopped 143"),
-    "a stop that reached another host first comes before what follows of it": (
+    "a stop that reached another host first comes before later failures": (
         running,
         [(5, reported(3, ack=0, cause=cause(3), cause_at=4.9)), (5.1, reported(2, stopping=True, stopping_at=4.8)),
          (6, ended("worker/0"), reported(2, stopping=True, stopping_at=4.8, done=True)),
@@ -283,7 +283,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("start, history, verdict", VERDICTS.values(), ids=VERDICTS)
-def test_the_verdict(play, start, history, verdict):
+def test_history_of_failures_determines_the_verdict(play, start, history, verdict):
     p = start(play).through(history)
     assert matches(p.verdict, verdict), p.verdict
 
@@ -294,7 +294,7 @@ def two_workers(play) -> Play:
 
 
 def dies(process: str) -> events.Looked:
-    """Return what a look at the output of processes shows when this one has raised an exception."""
+    """Return the event of an inspection of outputs, if this process has raised an exception."""
     return events.Looked(found=((process, "ValueError: x", "Traceback"),))
 
 
@@ -351,14 +351,14 @@ STORIES = {
         [(5, failed("rank 2")), Shows(cause="algo-2 rank 2 *"), (5.1, ASKED, dies("rank 3")), Shows(dying=True),
          (6, ASKED, dies("rank 3")), (7, ASKED, dies("rank 3")), Shows(dying=True), (7.2, ASKED, dies("rank 3")),
          Shows(dying=False, cause="algo-2 rank 3 (raised an exception and did not end): ValueError: x")]),
-    "a process that got over what it printed is not blamed": (
+    "a process that handled its exception is not blamed": (
         following,
         [(5, informed(poll=1), DYING), (6, NOBODY_DIES), Shows(dying=False), (8, NOBODY_DIES), Shows(cause="")]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_how_a_failure_becomes_known(play, start, history):
+def test_news_of_a_failure_cause_wanted_actions(play, start, history):
     start(play).through(history)
 
 
@@ -374,8 +374,8 @@ def test_how_a_failure_becomes_known(play, start, history):
     ],
 )
 @pytest.mark.parametrize("host", [1, 2])
-def test_a_lone_symptom_is_used_after_as_long_as_its_words_ask_for(play, error, seconds, marked, host):
-    """While others run whose end may show the cause. The report and the summary say that it is a symptom."""
+def test_text_of_a_lone_symptom_determines_the_wait(play, error, seconds, marked, host):
+    """Meanwhile, other processes run, whose end may show the cause. Report and summary mark the error as a symptom."""
     p = running(play)
     if host == 1:
         p.at(5, failed("worker/0", error), reported(2), reported(3))
@@ -389,7 +389,7 @@ def test_a_lone_symptom_is_used_after_as_long_as_its_words_ask_for(play, error, 
 
 
 @pytest.mark.parametrize("output", ["", "loss 0.3\n", f"{TRACEBACK}{SHUT_DOWN}\n", RAISED + "goes on\n"])
-def test_a_rank_that_mpirun_terminated_and_that_raised_nothing_of_its_own_is_not_named(play, output):
+def test_terminated_rank_without_exception_is_not_blamed(play, output):
     p = mpi(play)
     p.at(5, ended("rank 1", signal=15, output=output), ended("mpirun", 1, "MPI_ABORT was invoked on rank 3\n"))
     p.at(6.5, reported(2, done=True, **rank_3()))
@@ -406,7 +406,7 @@ def test_a_rank_that_mpirun_terminated_and_that_raised_nothing_of_its_own_is_not
         ("mwms", BROKE_OFF, False),  # may be a connection to something else
     ],
 )
-def test_a_worker_that_ended_well_while_the_chief_trains_or_saves(play, mode, error, uneven):
+def test_early_success_of_a_worker_explains_the_chiefs_symptom(play, mode, error, uneven):
     p = running(play, 2, mode=mode)
     exits = (("worker/1", "exit code 0", 4.0),)
     p.at(5, reported(2, done=True, exits=exits))
@@ -417,7 +417,7 @@ def test_a_worker_that_ended_well_while_the_chief_trains_or_saves(play, mode, er
 
 
 @pytest.mark.parametrize("end", [ended("ps/0", signal=11), ended("ps/0", 0), ended("ps/0", 1, RAISED)], ids=str)
-def test_a_parameter_server_that_ends_fails_the_job(play, end):
+def test_end_of_a_parameter_server_fails_the_job(play, end):
     p = ps(play)
     p.at(5, end, reported(2))
     assert matches(p.verdict, f"5.0 failed {end.exit.code or 1}: algo-1 ps/0 (ended too early*")
@@ -429,13 +429,13 @@ BAD_NEWS = {
     # which host it is, what happens, and when it ends; others would look for the coordinator until the start timeout
     "until a late host has left": (1, [(20, reported(2)), (21, reported(2, gone=True))], 21),
     "a late host has some time to leave": (1, [(20, reported(2)), (40,)], 20 + GRACE + LEAVE_SECONDS),
-    "not for ever": (1, [(LINGER_SECONDS + 10,)], 1 + LINGER_SECONDS),
+    "a job without a late host ends in bounded time": (1, [(LINGER_SECONDS + 10,)], 1 + LINGER_SECONDS),
     "a follower has no coordinator": (2, [(LINGER_SECONDS + 10,)], 1 + LINGER_SECONDS),
 }
 
 
 @pytest.mark.parametrize("me, history, ends", BAD_NEWS.values(), ids=BAD_NEWS)
-def test_bad_news_wait_for_hosts_that_have_not_appeared(play, me, history, ends):
+def test_failed_host_waits_for_hosts_that_have_not_appeared(play, me, history, ends):
     p = play(2, me).through([NO_BUCKET, *history])
     assert p.since(2) == [f"{ends:.1f} finish failed 65"]
 
@@ -451,8 +451,8 @@ def test_bad_news_wait_for_hosts_that_have_not_appeared(play, me, history, ends)
         (4.9, None, LOW, False),  # the stop may have reached a program before it reached us
     ],
 )
-def test_what_was_known_before_the_stop_counts(play, heard, at, confidence, fails):
-    """Though algo-3 stands still, so that nothing was decided when the stop came."""
+def test_failure_known_before_the_stop_counts(play, heard, at, confidence, fails):
+    """algo-3 does not answer, so the outcome is not yet decided when the stop comes."""
     p = running(play)
     raised = {"cause": cause(2, confidence), "cause_at": at}
     p.through(sorted([(heard, reported(2, ack=0, **raised)), (5, STOP)], key=lambda pair: pair[0]))
@@ -461,7 +461,7 @@ def test_what_was_known_before_the_stop_counts(play, heard, at, confidence, fail
     assert p.outcome == (outcome.failed(raised["cause"]) if fails else outcome.stopped())
 
 
-def test_a_better_measurement_of_the_clock_changes_no_order_of_what_happened_on_one_host(play):
+def test_new_clock_measurement_keeps_order_of_one_hosts_events(play):
     p = running(play, me=2)
     p.at(3, events.Informed(news=p.policy.facts.hosts.news, offset=1000.2, error=0.3))
     p.at(5, ended("worker/1", 1, RAISED))
@@ -474,20 +474,20 @@ def test_a_better_measurement_of_the_clock_changes_no_order_of_what_happened_on_
 
 @pytest.mark.parametrize("open_mpi, expected", [(ORTE, LOW), (PRRTE, Confidence.HIGH)])
 def test_only_mpirun_of_open_mpi_4_may_have_killed_a_rank(play, open_mpi, expected):
-    """PRRTE does not reach it, since it is in its own session."""
+    """PRRTE does not reach the rank, which is in its own session."""
     p = mpi(play, me=2, open_mpi=open_mpi)
     p.at(5, ended("rank 2", output="sum 4\n", signal=9))
     assert p.last_told.cause.confidence is expected
 
 
-def test_a_host_that_is_asked_looks_at_what_its_processes_print(play):
+def test_poll_makes_follower_inspect_output_of_its_processes(play):
     p = following(play)
     assert not p.looked
     p.through([(5, informed(poll=1)), (5.5,)])
     assert p.looked[0] == ("worker/1",) and len(p.looked) in (4, 5), "after 0, 0.1, 0.2 and 0.4 s, about"
 
 
-def test_a_lack_of_memory_is_the_cause_and_is_not_tried_again(play):
+def test_out_of_memory_kill_is_the_cause_without_restart(play):
     p = mpi_started(play, me=2, restarts=3)
     p.at(3, events.RankStarted(name="rank 1", pid=1))
     p.at(5, events.Ended(name="rank 1", exit=Exit(code=137, signal=9), memory="the kernel killed 1 process"))
@@ -496,12 +496,12 @@ def test_a_lack_of_memory_is_the_cause_and_is_not_tried_again(play):
     assert (told.confidence, told.restartable) == (Confidence.HIGH, False)
 
 
-def test_nothing_is_looked_at_when_nothing_is_wrong(play):
+def test_output_is_not_inspected_without_a_failure(play):
     assert not running(play).through([(20, Beats(2, 3))]).looked
 
 
 @pytest.mark.parametrize("error", ["", "ValueError: x"])
-def test_the_strategy_of_another_mode_is_part_of_the_reason(play, error):
+def test_cause_mentions_a_strategy_of_another_mode(play, error):
     why = "train.py:3 makes MultiWorkerMirroredStrategy, and the mode is ps"
     p = ps(play)
     p.at(2, events.Prepared(flags=frozenset(), other_mode=why))

@@ -18,7 +18,7 @@ class Described:
 
 
 def resources(hosts: list[str], me: str, type_: str = "ml.c5.xlarge") -> dict[str, Any]:
-    """Return the resources of an ordinary job, as they look since 2022."""
+    """Return the resourceconfig.json of an ordinary job, in the form that it has since 2022."""
     group = {"instance_group_name": "homogeneousCluster", "instance_type": type_, "hosts": hosts}
     return {
         "current_group_name": "homogeneousCluster",

@@ -1,7 +1,7 @@
 """Run sagemaker-training's own code on some jobs: it reads their folders by itself, as on AWS's images.
 
-Takes a JSON list of [base folder, environment] on stdin, and prints one line of JSON for each. It finds the folder when
-it is imported, so each job has a process of its own.
+The program reads a JSON list of [base folder, environment] from stdin, and prints one line of JSON for each. The
+library finds the folder when it is imported, so each job has a process of its own.
 """
 
 import contextlib
