@@ -22,7 +22,7 @@ def shown() -> dict[str, str]:
 WITH_HOROVOD = {where: text for where, text in shown().items() if re.search(r"^\s*hvd\.init\(", text, re.MULTILINE)}
 
 
-def test_the_examples_for_horovod_are_found():
+def test_all_horovod_examples_are_found():
     assert {"examples/deepfm/train.py", "examples/resnet/train.py"} <= WITH_HOROVOD.keys()
     assert any(where.startswith("docs/threads.md") for where in WITH_HOROVOD)
 
@@ -41,7 +41,7 @@ def calls_after_init(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("where", WITH_HOROVOD)
-def test_each_script_pins_its_gpu_before_tensorflow_does_anything(where):
+def test_horovod_script_pins_gpu_before_using_tensorflow(where):
     calls = calls_after_init(WITH_HOROVOD[where])
     assert "pin_gpu" in calls, f"{where}: each rank would take all GPUs of its host"
     before = calls[: calls.index("pin_gpu")]

@@ -56,7 +56,7 @@ def tensorflow(monkeypatch):
         (0, None, []),
     ],
 )
-def test_process_sees_its_own_gpus(tensorflow, visible, local_rank, expected):
+def test_process_sees_only_its_own_gpus(tensorflow, visible, local_rank, expected):
     config = tensorflow(Config(visible))
     environ = {} if local_rank is None else {"OMPI_COMM_WORLD_LOCAL_RANK": str(local_rank)}
     wanted = [f"/physical_device:GPU:{number}" for number in expected]

@@ -34,7 +34,7 @@ def test_right_program_has_neither_errors_nor_warnings(example: dict[str, Any], 
     assert worse(look_at(tmp_path, example)) == []
 
 
-def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) -> None:
+def test_first_failing_tensorflow_1_name_is_listed_first(tmp_path: Path) -> None:
     line = "tf.keras.backend.set_session(tf.Session(config=tf.ConfigProto()))\n"
     first, *more = [each for each in look(tmp_path, SCRIPT + line).findings if each.check == "tf1-name"]
     assert "tf.keras.backend.set_session is of TensorFlow 1" in first.found
@@ -42,7 +42,7 @@ def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) ->
     assert any("tf.Session" in each.found for each in more)
 
 
-def test_training_script_is_no_launch_script(tmp_path: Path) -> None:
+def test_training_script_is_not_taken_for_a_launch_script(tmp_path: Path) -> None:
     """A launch script would be run. This one talks to SageMaker, or has an Estimator of TensorFlow's."""
     path = tmp_path / "train.py"
     path.write_text(
@@ -67,5 +67,5 @@ def test_training_script_is_no_launch_script(tmp_path: Path) -> None:
         ("ours:latest", None),
     ],
 )
-def test_tag_gives_version_of_tensorflow(image: str, version: tuple[int, int] | None) -> None:
+def test_image_tag_gives_tensorflow_version(image: str, version: tuple[int, int] | None) -> None:
     assert tensorflow_of(image) == version

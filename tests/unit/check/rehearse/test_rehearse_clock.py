@@ -26,7 +26,7 @@ def set_if(request, monkeypatch):
     return set_clock
 
 
-def test_seconds_of_training_do_not_follow_the_wall_clock(tmp_path, set_if):
+def test_wall_clock_change_does_not_alter_training_seconds(tmp_path, set_if):
     set_if(tmp_path / "set")
     began = time.monotonic()
     folder = tmp_path / "algo-1/ml/output/data/record"
@@ -38,7 +38,7 @@ def test_seconds_of_training_do_not_follow_the_wall_clock(tmp_path, set_if):
     assert -0.01 <= progress.seconds <= time.monotonic() - began + 0.01
 
 
-def test_times_of_a_run_do_not_follow_the_wall_clock(tmp_path, set_if, monkeypatch):
+def test_wall_clock_change_does_not_alter_run_times(tmp_path, set_if, monkeypatch):
     kept = tmp_path / "kept"
     kept.mkdir()
     set_if(kept / "checkpoint")
