@@ -237,7 +237,7 @@ DISHONEST = {
 
 
 @pytest.mark.parametrize("said, job", [*HONEST.values(), *DISHONEST.values()], ids=[*HONEST, *DISHONEST])
-def test_honest_and_dishonest_jobs_are_told_apart(said, job):
+def test_verdict_separates_distributed_from_separate_training(said, job):
     job = Job(**job)
     assert job.verdicts == said, job.said
     assert (job.ended is not None) is ("NO" in said)
@@ -316,14 +316,14 @@ AT_END = {
 
 
 @pytest.mark.parametrize("said, job", AT_END.values(), ids=AT_END)
-def test_at_its_end_a_job_is_called_apart_only_with_proof(said, job):
+def test_ended_job_is_judged_separate_only_with_proof(said, job):
     job = Job(**job)
     assert "NO" not in job.verdicts and job.at_end is bool(said), job.said
 
 
 @pytest.mark.parametrize("seconds", [6, 14, 30])
 @pytest.mark.parametrize("name", [name for name in HONEST if "averaged every" not in name and "each epoch" not in name])
-def test_an_honest_job_that_is_over_early_is_not_called_otherwise(name, seconds):
+def test_short_distributed_job_is_not_judged_separate(name, seconds):
     job = Job(**{**HONEST[name][1], "seconds": seconds})
     assert not job.at_end, job.said
 
@@ -343,7 +343,7 @@ def test_advice_names_the_line_of_the_script():
     assert "hvd.DistributedGradientTape" in advice_on(Mode.MPI, model_of({"trained_at": "train.py:9"}))
 
 
-def test_the_verdict_alone_is_withdrawn_if_the_hosts_train_together():
+def test_separate_verdict_is_withdrawn_if_hosts_train_together():
     """A job that was reported as training alone, as its first exchange came late, is cleared and does not end."""
     late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
     assert late.verdicts == ["NO", "yes"] and late.ended is None
@@ -367,11 +367,11 @@ SAID = {
 
 
 @pytest.mark.parametrize("words, row", SAID.items())
-def test_a_verdict_has_its_figures(words, row):
+def test_verdict_states_its_figures(words, row):
     assert Job(**row[1]).words == f"distributed: {words}"
 
 
-def test_a_step_is_said_to_exchange_what_it_does_although_steps_are_told_late():
+def test_bytes_per_step_are_right_though_steps_are_reported_late():
     """As programs/on_path/ tells the steps of Keras' `fit`: ever more seldom."""
     told = [0, 2.5, 5.6, 9.5, 14.4, 20.5, 28.1, 37.6, 49.5, 64.4]
 
@@ -391,7 +391,7 @@ def used(host=None):
     return ["sample", 1.0, host or {}, {"worker": {"cpu": 0.9}}, {}]
 
 
-def test_connections_that_are_too_short_to_be_counted_are_exchanges():
+def test_very_short_connections_count_as_exchanges():
     """Weights are averaged every 200 steps, over a new connection each time; only one end sees it."""
 
     def lines(host, now):
@@ -402,21 +402,21 @@ def test_connections_that_are_too_short_to_be_counted_are_exchanges():
 
 
 @pytest.mark.parametrize("ahead, told", [(STEPS + 5, False), (2 * STEPS + 100, True)])
-def test_a_host_that_is_ahead_waits_for_the_others_records(ahead, told):
+def test_verdict_waits_for_records_of_the_slower_host(ahead, told):
     job = Job(seconds=0)
     job.look = lambda _: None
     job.go(61, lambda host, now: [step(now / 60 * (ahead if host == "algo-1" else 1)), used()])
     assert bool(job.together.look()) is told
 
 
-def test_a_host_that_has_not_started_is_waited_for():
+def test_verdict_waits_for_a_host_that_has_not_started():
     job = Job(hosts=1, seconds=0)
     job.together = Together(["algo-1", "algo-2"])
     job.note("algo-1", 0, "process", "worker", {"pid": 1})
     assert job.go(1000, lambda _, now: [step(now), used()]).said == []
 
 
-def test_another_attempt_resets_the_counts_of_steps_and_bytes():
+def test_new_attempt_resets_counts_of_steps_and_bytes():
     job = Job(seconds=48)
     for host in job.names:
         job.note(host, 50, "process", "worker", {"pid": 2})

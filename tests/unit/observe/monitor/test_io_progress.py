@@ -53,10 +53,10 @@ BYTES = {
 
 
 @pytest.mark.parametrize(("used", "passed", "bytes_", "is_progress"), BYTES.values(), ids=BYTES)
-def test_bytes_of_files_and_connections_are_progress_but_between_hosts(monkeypatch, used, passed, bytes_, is_progress):
+def test_file_and_external_network_bytes_are_progress(monkeypatch, used, passed, bytes_, is_progress):
     assert look(monkeypatch, used, passed) == ({"script": bytes_}, not is_progress)
 
 
-def test_without_the_kernels_list_bytes_of_connections_count_as_those_of_files(monkeypatch):
+def test_network_bytes_count_as_file_bytes_without_kernel_list(monkeypatch):
     found = look(monkeypatch, {"read": 90_000}, [(HERE, PEER, 90_000, 0)], listed=False)
     assert found == ({"script": 90_000}, False)

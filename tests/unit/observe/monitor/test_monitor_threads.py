@@ -46,7 +46,7 @@ def running(program: str, least: float, **options: bool) -> Iterator[tuple[int, 
             process.kill()
 
 
-def test_a_thread_that_asks_again_and_again_only_waits_and_its_earlier_use_does_not_count():
+def test_polling_thread_counts_as_waiting_from_its_start():
     """As Horovod's thread, which takes much CPU time while its rank waits for others."""
     with running(CYCLES, 0.05, ranks=True) as (pid, threads):
         assert Threads().look([pid]).waiters == 0.0  # of what are no ranks
@@ -69,7 +69,7 @@ time.sleep(600)
 """
 
 
-def test_nccl_in_a_collective_of_tensorflow_only_waits():
+def test_spinning_nccl_thread_counts_as_waiting():
     """On an H200, 2026-11-27: a thread of NCCL spun in vain, with the name of the thread that had started it."""
     with running(NCCL_SPINS, 0.1):
         pass

@@ -56,14 +56,14 @@ def play(tmp_path, monkeypatch, **environment: str) -> list[tuple[float, dict]]:
     return sent
 
 
-def test_a_hang_is_told_once_and_in_time(tmp_path, monkeypatch):
+def test_recorded_hang_is_reported_once_and_in_time(tmp_path, monkeypatch):
     ((seconds, message),) = play(tmp_path, monkeypatch)
     assert list(message) == ["say"] and AFTER <= seconds <= AFTER + 30
     assert message["say"].startswith("warning: no progress in any process for 20 s: rank 0 on algo-1, rank 1 on algo-1")
 
 
 @pytest.mark.parametrize(("action", "again"), [("fail", False), ("restart", True)])
-def test_the_setting_ends_the_job_with_the_missing_rank(tmp_path, monkeypatch, action, again):
+def test_hang_action_ends_the_job_and_names_the_missing_rank(tmp_path, monkeypatch, action, again):
     (_, warning), (seconds, message) = play(tmp_path, monkeypatch, ENTRYPOINT_HANG_ACTION=action)
     cause = message["blame"]
     assert f"warning: {cause.pop('error')}; all stacks are in" in warning["say"] and seconds <= AFTER + 30

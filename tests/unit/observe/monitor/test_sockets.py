@@ -54,7 +54,7 @@ def test_bytes_exchanged_with_each_host_are_counted(connected):
     assert exchange.look([]) == {}, "of no process of the job"
 
 
-def test_connections_between_two_looks_are_noticed(monkeypatch):
+def test_connections_between_two_samples_are_noticed(monkeypatch):
     monkeypatch.setattr("entrypoint.observe.monitor.traffic.EVERY_SECONDS", 0.0)
     with socket.create_server((HOSTS[1].address, 0)) as server, socket.create_server((HOSTS[1].address, 0)) as control:
         ours = (control.getsockname()[1],)

@@ -289,16 +289,16 @@ HEALTHY = {
         for make, said, *_ in rows
     ],
 )
-def test_a_rule_names_the_problem(rule, make, said):
+def test_rule_names_the_problem(rule, make, said):
     assert re.search(said, verdicts(*make(LONG)).get(rule, ""))
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_no_rule_speaks_of_a_job_without_problems(name):
+def test_job_without_problems_triggers_no_rule(name):
     assert verdicts(*HEALTHY[name]()) == {}
 
 
-def test_a_network_that_is_used_now_and_then_is_not_the_limit():
+def test_sporadic_network_use_is_not_the_bottleneck():
     (record,) = sampled()
     for line in record.of("sample")[::4]:
         line[3] |= FULL_NETWORK
@@ -318,16 +318,16 @@ def test_a_network_that_is_used_now_and_then_is_not_the_limit():
     ],
     ids=["lower", "a short wait", "a longer wait", "off"],
 )
-def test_a_threshold_decides(records, given, rules):
+def test_rule_triggers_at_its_threshold(records, given, rules):
     assert list(verdicts(*records, **given)) == rules
 
 
-def test_a_record_brings_the_thresholds_of_its_job():
+def test_thresholds_are_read_from_the_jobs_record():
     job = job_of(trained(sample={"programs": 15 * GB}, rules="memory=off"))
     assert judge(job, job.rules) == [] and list(told(job)) == ["memory"]
 
 
-def test_each_rule_has_a_threshold_an_illness_and_a_row_on_the_page():
+def test_each_rule_has_threshold_failing_case_and_page_row():
     assert list(CHECKS) == list(RULES)
     assert {rule for rule, rows in ILL.items() if any(len(row) == 3 for row in rows)} == set(RULES)
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
@@ -354,7 +354,7 @@ def test_thresholds_are_read_from_a_setting():
         ("memory=0.5,memory=0.6", "once"),
     ],
 )
-def test_a_wrong_threshold_is_refused(text, wanted):
+def test_wrong_threshold_is_refused(text, wanted):
     _, _, errors = read_settings({"ENTRYPOINT_RULES": text}, {})
     (error,) = errors
     assert isinstance(error, ConfigError) and wanted in str(error) and "ENTRYPOINT_RULES" in str(error)
@@ -363,7 +363,7 @@ def test_a_wrong_threshold_is_refused(text, wanted):
 # --- order and words of several verdicts ---
 
 
-def test_errors_come_first_and_training_apart_before_all():
+def test_separate_training_comes_first_then_other_errors():
     (record,) = losses(1.0, math.nan)
     record.add("host", 1, {"channels": {"train": {"files": 10**6, "bytes": 10**6}}})
     assert list(verdicts(record)) == ["loss", "small_files"]
@@ -371,11 +371,11 @@ def test_errors_come_first_and_training_apart_before_all():
 
 
 @pytest.mark.parametrize("found, by", [((), 0), ((None,), 0), ((True,), 0), ((False, True), 0), ((False,), 1)])
-def test_hosts_are_not_called_apart_without_the_coordinators_last_word(found, by):
+def test_separate_training_needs_coordinators_final_verdict(found, by):
     assert "apart" not in verdicts(*apart(*found, by=by))
 
 
-def test_of_many_hosts_the_worst_is_named_and_the_others_counted():
+def test_worst_of_many_hosts_is_named_and_others_counted():
     records = [trained(f"algo-{n + 1}", 6, sample={"programs": (10 + n) * GB}) for n in range(6)]
     found = verdicts(*records, memory=0.6)["memory"]
     assert "memory: algo-6: " in found and "; the same holds for algo-1, algo-2, algo-3 and 2 more hosts" in found
@@ -413,12 +413,12 @@ def ended(records: Records, way: str) -> JobRecord:
     "rule, make, speaks",
     [(rule, row[0], row[2]) for rule, rows in ILL.items() for row in rows if len(row) == 3],
 )
-def test_a_rule_speaks_where_its_premise_holds(rule, make, speaks, way):
+def test_rule_applies_only_to_fitting_job_outcomes(rule, make, speaks, way):
     found = told(ended(make(SHORT if way == "short" else LONG), way))
     assert (rule in found) == (way in speaks), found
 
 
-def test_of_a_job_that_hung_the_time_without_progress_is_told():
+def test_time_without_progress_of_a_hung_job_is_reported():
     found = told(ended(ranks(0.1, 0.1), "hung"))["idle"]
     assert "without any progress" in found and "stacks" not in found, "there are none"
     first, second = ranks(0.1, 0.1)
@@ -426,7 +426,7 @@ def test_of_a_job_that_hung_the_time_without_progress_is_told():
     assert "the stacks show" in told(ended([first, second], "hung"))["idle"]
 
 
-def test_a_wait_that_was_over_before_the_end_is_no_hang():
+def test_wait_that_ended_before_the_job_is_not_a_hang():
     """All were quiet for a while, went on, and the job was stopped a minute later."""
     (record,) = sampled(gpus=IDLE_GPU)
     for second in range(40, 75, 5):
@@ -436,14 +436,14 @@ def test_a_wait_that_was_over_before_the_end_is_no_hang():
     assert "gpu_starved" in told(ended([record], "stopped"))
 
 
-def test_a_job_that_waits_for_its_last_evaluation_has_not_hung():
+def test_job_waiting_for_its_last_evaluation_is_not_a_hang():
     """Horovod says that rank 0 is missing, to the end of a job that succeeds."""
     records = ranks(0.1, 0.3)
     records[1].add("stalled", LONG + 1, [0])
     assert "straggler" in told(ended(records, "succeeded"))
 
 
-def test_horovods_word_before_the_end_tells_a_hang_though_processes_spin():
+def test_final_horovod_stall_warning_shows_a_hang_of_spinning_processes():
     records = ranks(0.1, 0.3)
     for record in records:
         record.lines = [line for line in record.lines if line[0] != "metric" or line[1] % 1000 < LONG - 20]
@@ -451,7 +451,7 @@ def test_horovods_word_before_the_end_tells_a_hang_though_processes_spin():
     assert "straggler" not in told(ended(records, "stopped"))
 
 
-def test_hosts_that_never_came_are_not_told_to_prepare_less():
+def test_missing_hosts_get_no_advice_on_preparation():
     record = HostRecord("algo-1", 2)
     record.runs("prepare", 0.2, 1.0, "prepare")
     for second in range(1, 100):
@@ -460,14 +460,14 @@ def test_hosts_that_never_came_are_not_told_to_prepare_less():
     assert "idle" not in verdicts(record)
 
 
-def test_a_host_that_saves_while_the_job_is_stopped_keeps_nobody_idle():
+def test_saving_during_stop_is_not_reported_as_idle():
     records = one_ends_early(80)
     for record in records:
         record.add("phase", 24, "stopping")
     assert "idle" not in told(ended(records, "succeeded"))
 
 
-def test_nothing_is_said_of_gpus_whose_libraries_did_not_load():
+def test_gpus_without_loaded_libraries_get_no_advice():
     (record,) = sampled(gpus=UNUSED_GPU)
     why = "1 GPU: tensorflow 2.21.0 cannot load libcusolver.so.11"
     record.add("decided", 2, {"number": 2, "events": [["Prepared", {"flags": [], "unused_gpus": why}]]})
@@ -475,7 +475,7 @@ def test_nothing_is_said_of_gpus_whose_libraries_did_not_load():
 
 
 @pytest.mark.parametrize("name", sorted({path.name.partition("-")[0] for path in H100.glob("*.gz")}))
-def test_the_jobs_of_the_h100_are_told_nothing_but_a_hang(name):
+def test_recorded_h100_jobs_trigger_only_the_hang_rule(name):
     """They lasted seconds, failed, hung, or trained on CPUs; one trained well, for 25 s."""
     paths = H100.glob(f"{name}-*.gz")
     job = gather({path.name.split("-", 1)[1].partition(".")[0]: path.read_bytes() for path in paths})
