@@ -51,11 +51,11 @@ def call(*command: object, cwd: Path) -> str:
     return done.stdout
 
 
-def test_modes_are_the_launchers():
+def test_new_offers_the_modes_of_the_launcher():
     assert set(new.MODES) == {mode.value for mode in Mode} - {Mode.AUTO}
 
 
-def test_project_has_all_files_and_no_open_place(projects):
+def test_project_has_all_files_and_no_unfilled_placeholder(projects):
     for folder in projects.values():
         files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
         assert files.keys() == FILES
@@ -63,7 +63,7 @@ def test_project_has_all_files_and_no_open_place(projects):
         assert [name for name, text in files.items() if len(text.splitlines()) > LONGEST_FILE] == []
 
 
-def test_every_template_is_used(monkeypatch, tmp_path):
+def test_every_project_template_is_used(monkeypatch, tmp_path):
     used, fill = set(), new._filled
     monkeypatch.setattr(new, "_filled", lambda name, words: used.add(f"{name}.template") or fill(name, words))
     for mode, sdk in PROJECTS:
@@ -120,7 +120,7 @@ def test_doctor_finds_nothing_in_projects(projects, mode, monkeypatch, tmp_path)
     assert job.plan.title
 
 
-def test_compose_and_test_of_a_project_run_the_same_job(projects):
+def test_projects_compose_file_and_test_run_the_same_job(projects):
     for (mode, _), folder in projects.items():
         compose = yaml.safe_load((folder / "compose.yaml").read_text())
         options = new._words(mode, "2")["options"]
@@ -149,7 +149,7 @@ def test_new_prints_files_and_next_commands(tmp_path, capsys):
         ("file", "file/project", "cannot be written: Not a directory; wanted a new or an empty folder"),
     ],
 )
-def test_new_overwrites_nothing(tmp_path, capsys, file, folder, says):
+def test_new_overwrites_no_files(tmp_path, capsys, file, folder, says):
     write_files(tmp_path, {file: "mine"})
     before = sorted(tmp_path.rglob("*"))
     assert main.run(["new", str(tmp_path / folder)], {}) == ExitCode.CONFIG
@@ -157,6 +157,6 @@ def test_new_overwrites_nothing(tmp_path, capsys, file, folder, says):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_new_takes_an_empty_folder(tmp_path):
+def test_new_accepts_an_empty_folder(tmp_path):
     assert main.run(["new", str(tmp_path)], {}) == 0
     assert (tmp_path / "src/train.py").exists()

@@ -35,18 +35,18 @@ def metadata(wheel):
     return Parser().parsestr(wheel.read(name).decode())
 
 
-def test_wheel_fits_every_python_from_3_10_on(wheel, metadata):
+def test_wheel_supports_python_3_10_and_later(wheel, metadata):
     assert wheel.filename.endswith("-py3-none-any.whl")
     assert metadata["Requires-Python"] == ">=3.10"
     assert not [name for name in wheel.namelist() if name.endswith(".so")]
 
 
-def test_wheel_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(metadata):
+def test_wheel_requires_no_tensorflow_numpy_protobuf_or_toolkit(metadata):
     always = {re.split(r"[^\w-]", need)[0] for need in metadata.get_all("Requires-Dist") if "extra ==" not in need}
     assert always == {"packaging", "psutil", "tomli", "uv", "waitress"}
 
 
-def test_wheel_has_the_files_that_are_no_python(wheel):
+def test_wheel_contains_non_python_files(wheel):
     files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
     files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
     files |= {f"entrypoint/check/doctor/{name}.toml" for name in ("packages", "rules")}
@@ -54,7 +54,7 @@ def test_wheel_has_the_files_that_are_no_python(wheel):
     assert files <= set(wheel.namelist())
 
 
-def test_plan_needs_nothing_but_the_wheel(wheel, tmp_path):
+def test_plan_command_needs_only_the_wheel(wheel, tmp_path):
     """Without `site` there is no other package."""
     wheel.extractall(tmp_path / "here")
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.cli.main import main; sys.exit(main())"

@@ -121,7 +121,7 @@ def told(tmp_path_factory) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.tensorflow
-def test_each_way_to_import_finds_what_version_1_has(told):
+def test_each_import_form_finds_tensorflow_1_names(told):
     assert len(told) == len(FORMS) * len(NAMES) + len(OTHERS) + 2
     gone = ("contrib.layers", *(OF_KERAS_2 if told["Keras 3"][1] == "True" else ()))
     assert {case: said for case, said in told.items() if said[0] and case.rpartition(": ")[2] not in gone} == {}
@@ -129,7 +129,7 @@ def test_each_way_to_import_finds_what_version_1_has(told):
 
 
 @pytest.mark.tensorflow
-def test_what_has_gone_is_missing_under_a_name_that_says_so(told):
+def test_removed_name_raises_error_with_that_name(told):
     gone = {case: said for case, said in told.items() if ": contrib" in case}
     assert len(gone) == len(FORMS)
     for case, (kind, said) in gone.items():

@@ -41,13 +41,13 @@ def packages(tmp_path):
 
 
 @pytest.mark.parametrize("role, said", [("ps", "serving ps 0 at grpc://localhost:{port}\n"), ("worker", "whole\n")])
-def test_a_worker_server_imports_all_of_tensorflow_and_a_parameter_server_does_not(packages, role, said):
+def test_worker_server_imports_all_of_tensorflow_unlike_ps(packages, role, said):
     with serving(packages, role) as (line, _, port):
         assert line == said.format(port=port)
 
 
 @pytest.mark.parametrize("broken", ["no such part", "no file system", "plugins"])
-def test_tensorflow_is_imported_whole_if_a_part_cannot_be_imported(packages, broken):
+def test_tensorflow_is_imported_whole_if_a_part_is_missing(packages, broken):
     """In the same process, for the processes that watch it."""
     if broken == "no file system":
         write_files(packages, {"tensorflow_io/__init__.py": ""})
@@ -60,7 +60,7 @@ def test_tensorflow_is_imported_whole_if_a_part_cannot_be_imported(packages, bro
         assert line == "whole\n" and command.endswith("--whole\0")
 
 
-def test_file_systems_are_there_without_the_package_that_brings_them(packages):
+def test_file_systems_are_registered_without_importing_tensorflow_io(packages):
     session = "def TF_RegisterFilesystemPlugin(name):\n    print(name, flush=True)\n"
     io = "raise SystemExit('imported')\n"
     write_files(packages, {"tensorflow/python/client/pywrap_tf_session.py": session, "tensorflow_io/__init__.py": io})

@@ -101,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"])
 @pytest.mark.parametrize("key", ["job/source/sourcedir.tar.gz", "odd ?key#+%2F.tar.gz"])
-def test_object_is_downloaded_from_the_endpoint_of_the_usual_variables(monkeypatch, tmp_path, variable, key):
+def test_s3_object_is_downloaded_from_the_configured_endpoint(monkeypatch, tmp_path, variable, key):
     with Server() as server:
         monkeypatch.setenv(variable, server.url)
         s3.download(f"s3://bucket/{key}", tmp_path / "a")
@@ -109,7 +109,7 @@ def test_object_is_downloaded_from_the_endpoint_of_the_usual_variables(monkeypat
     assert server.paths == {f"/bucket/{key}"}
 
 
-def test_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
+def test_interrupted_download_is_resumed(monkeypatch, tmp_path):
     with Server(breaks=2) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         s3.download("s3://bucket/a.tar.gz", tmp_path / "a")
@@ -117,7 +117,7 @@ def test_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_download_that_is_always_interrupted_is_given_up(monkeypatch, tmp_path):
+def test_always_interrupted_download_fails_finally(monkeypatch, tmp_path):
     with Server(breaks=10**9) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         assert "the download was interrupted 4 times" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
@@ -156,7 +156,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer, more, said", ANSWERS.values(), ids=ANSWERS)
-def test_answer_of_s3_is_explained(monkeypatch, tmp_path, answer, more, said):
+def test_s3_error_answer_is_explained(monkeypatch, tmp_path, answer, more, said):
     headers = {name: value for name, value in more.items() if name.startswith("x-")}
     with Server(answer=answer, headers=headers) as server:
         for name, value in {**more, "AWS_ENDPOINT_URL_S3": server.url}.items():
@@ -184,7 +184,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("variables, uri, said", FOUND.values(), ids=FOUND)
-def test_setting_that_leads_to_no_object_is_explained(monkeypatch, tmp_path, variables, uri, said):
+def test_setting_that_prevents_download_is_explained(monkeypatch, tmp_path, variables, uri, said):
     silent = f"127.0.0.1:{unused_port()}"
     with Server(answer=(400, "x", "y")) as server:
         for name, value in variables.items():

@@ -155,7 +155,7 @@ def test_launcher_lines_keep_the_time_of_logging(tmp_path):
     assert times[0] - 0.001 <= one[0] <= times[1] and times[2] - 0.001 <= two[0] <= times[3]
 
 
-def test_failed_monitor_start_is_logged_and_repeated(tmp_path, monkeypatch):
+def test_failed_monitor_start_is_logged_and_retried(tmp_path, monkeypatch):
     def no_process(*_: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 

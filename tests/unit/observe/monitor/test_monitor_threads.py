@@ -46,7 +46,7 @@ def running(program: str, least: float, **options: bool) -> Iterator[tuple[int, 
             process.kill()
 
 
-def test_polling_thread_counts_as_waiting_from_its_start():
+def test_polling_thread_only_waits_and_earlier_use_is_dropped():
     """As Horovod's thread, which takes much CPU time while its rank waits for others."""
     with running(CYCLES, 0.05, ranks=True) as (pid, threads):
         assert Threads().look([pid]).waiters == 0.0  # of what are no ranks

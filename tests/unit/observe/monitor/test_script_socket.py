@@ -133,7 +133,7 @@ def test_mark_names_are_shortened_and_secrets_masked(tmp_path, send):
     "model",
     [{"weights": 10**400}, {"weights": float("inf"), "dense": -1}, {"weights": [1], "strategy": {"a": 1}}, [7], 7],
 )
-def test_impossible_model_size_is_ignored(marks, send, model):
+def test_impossible_model_sizes_are_bounded(marks, send, model):
     send(model=model)
     for known in marks.hear()[2]:
         assert 0 <= known.model["weights"] <= 1e15 and known.model["dense"] == 0

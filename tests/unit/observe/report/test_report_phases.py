@@ -37,7 +37,7 @@ def test_host_with_ended_program_is_idle_while_others_run():
     assert ("idle", 25.0, 26.0) in job_of_two, "its own record ends there"
 
 
-def test_worker_server_host_leaves_starting_with_its_programs():
+def test_worker_server_host_ends_rendezvous_when_its_worker_runs():
     """Of parameter servers with worker servers, the phase of the host stays `starting`."""
     record = HostRecord("algo-2", 2, mode="ps")
     record.add("phase", 0.1, "starting")
