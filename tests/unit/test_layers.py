@@ -139,7 +139,7 @@ def is_pure(path: Path) -> bool:
     return any(module(path) == name or module(path).startswith(f"{name}/") for name in PURE)
 
 
-def test_imports_follow_the_arrows():
+def test_imports_follow_the_map():
     wrong = {}
     for path in FILES:
         if (name := module(path)) not in ("__init__", *WINGS):

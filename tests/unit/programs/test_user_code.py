@@ -241,7 +241,7 @@ FETCHED = {
 
 
 @pytest.mark.parametrize("make, found", FETCHED.values(), ids=FETCHED)
-def test_code_is_fetched(place, tmp_path, make, found):
+def test_code_is_fetched_from_each_kind_of_source(place, tmp_path, make, found):
     (tmp_path / "channel").mkdir()
     assert fetch(place, str(make(tmp_path))) == found
 
@@ -392,7 +392,7 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("program, files, package", PACKAGES.values(), ids=PACKAGES)
-def test_package_is_recognised(tmp_path, program, files, package):
+def test_python_package_is_recognised(tmp_path, program, files, package):
     assert installing.is_package(program, write_files(tmp_path, files)) is package
 
 

@@ -290,7 +290,7 @@ def test_fault_that_fails_is_reported():
     assert "fault failed: cut algo-2: the knife is blunt" in story.said
 
 
-def test_permanently_paused_hosts_are_known():
+def test_permanently_paused_hosts_are_listed():
     story = Story("pause algo-1", "pause algo-2 for 3", "pause algo-3:script", there=(*HOSTS, "script"))
     assert story.injector.frozen_for_good() == set()
     story.at(0.0)

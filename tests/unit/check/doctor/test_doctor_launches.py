@@ -37,7 +37,7 @@ def launch(folder: Path, text: str) -> Path:
     return path
 
 
-def test_launch_becomes_a_job_and_its_program_is_checked(tmp_path: Path) -> None:
+def test_launch_becomes_a_job_with_a_checked_program(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HOROVOD.replace("hvd.init()", ""))
     report = examine([str(launch(tmp_path, SUBMITS)), str(tmp_path / "train.py")])
     assert [each.check for each in report.findings] == ["hvd-no-init"]
@@ -197,7 +197,7 @@ def test_launch_script_may_query_spot_savings(tmp_path: Path) -> None:
 # --- the command ---
 
 
-def test_exit_code_is_1_for_errors_and_2_for_files_that_cannot_be_read(
+def test_doctor_exits_with_1_for_errors_and_2_for_unreadable_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "train.py"

@@ -136,7 +136,7 @@ def test_launch_without_a_training_job_is_refused(tmp_path: Path, text: str, wor
         asked_for(str(tmp_path / "submit.py"), (), sys.executable, {"PATH": "/usr/bin:/bin"})
 
 
-def test_missing_program_is_refused_and_found_in_source(tmp_path: Path) -> None:
+def test_program_is_found_in_source_or_refused_as_missing(tmp_path: Path) -> None:
     found = asked(tmp_path)
     (tmp_path / "train.py").rename(tmp_path / "elsewhere.py")
     with pytest.raises(ConfigError, match=r"the program of the job, train\.py, is not found.*wanted --source FOLDER"):

@@ -81,7 +81,7 @@ def test_connections_between_two_samples_are_noticed(monkeypatch):
         assert not look(), "the launcher's own"
 
 
-def test_traffic_of_mpirun_is_not_training(connected, tmp_path):
+def test_traffic_of_mpirun_does_not_count_as_training(connected, tmp_path):
     """Open MPI sends all output of ranks to the coordinator over the network; the monitor took that for gradients."""
     ours, theirs = connected
     addresses = {host.name: host.address for host in HOSTS[:2]}
