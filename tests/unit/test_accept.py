@@ -1,4 +1,4 @@
-"""Test the acceptance run's values: how it judges a job, what it submits, what its pages hide, and what it advises."""
+"""Test the acceptance run: its requests, its judgement of jobs, its advice, and pages without account numbers."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -24,7 +24,7 @@ BY_NAME = {case.name: case for case in CASES}
 
 
 def ran(name, *lines, **description):
-    """Return a case's job that has printed lines: (host, seconds after its start, text)."""
+    """Return the job of a case that printed these lines: (host, seconds after its start, text)."""
     log = [(host, BEGUN.timestamp() + seconds, text) for host, seconds, text in lines]
     return Ran(BY_NAME[name], WHERE.job(BY_NAME[name]), description=description, log=log)
 
@@ -42,7 +42,7 @@ def test_boto3_accepts_each_request():
 
 
 def numbers(channel, number, records):
-    """Return a line in which a job tells the records that it has read."""
+    """Return a line in which a job prints the numbers of the records that it has read."""
     told = {"channel": channel, "pass": number, "records": records}
     return ("algo-1", 1, f"[algo-1 rank 0] accept-numbers {json.dumps(told)}")
 
@@ -83,7 +83,7 @@ def test_accept_job_passes_only_without_complaints(name, lines, description, wan
 
 
 def facts(**values):
-    """Return lines in which a job tells facts."""
+    """Return lines in which a job prints facts."""
     told = [{"name": name, "value": value} for name, value in values.items()]
     return [("algo-1", 1, f"accept-fact {json.dumps(each)}") for each in told]
 
@@ -197,7 +197,7 @@ def test_cloudformation_role_allows_what_the_run_needs():
     template = ROOT / "examples/cloudformation/accept.yaml"
 
     class Loader(yaml.SafeLoader):
-        """A loader of CloudFormation's short forms."""
+        """A YAML loader that accepts CloudFormation's short forms."""
 
     Loader.add_multi_constructor("!", lambda loader, name, node: {name: node.value})
     stack = yaml.load(template.read_text(), Loader)

@@ -1,4 +1,4 @@
-"""Test tests/budget.py: what a run may cost, the lines of each part, and what is known to have passed."""
+"""Test tests/budget.py: time limits of a run, lines of code in each part, and image lines that have passed."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Test `entrypoint plan` and others: words in, text and exit code out; and the values that `entrypoint local` makes."""
+"""Test text and exit codes of `entrypoint plan` and other commands, and the values of `entrypoint local`."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ PS = {"sagemaker_parameter_server_enabled": "true"}
 
 @pytest.fixture
 def command(capsys):
-    """Run the command line, which must end with 0; return what it prints."""
+    """Return a function that runs the command line, checks that it ends with 0, and returns its output."""
 
     def run(*words: object, **environment: str) -> str:
         assert main.run([str(word) for word in words], environment) == 0
@@ -189,7 +189,7 @@ def test_plan_uses_settings_of_the_environment(command):
 
 
 def test_help_loads_only_shared_modules_and_plan_no_matcher():
-    """Help loads none of the wings. Only a wrong word loads what finds the nearest one."""
+    """Help loads only shared modules. Only a wrong word loads the search for the nearest word."""
     code = (
         "import sys; from entrypoint.cli import main\n"
         "for name in main.COMMANDS:\n"
@@ -242,7 +242,7 @@ def test_command_ends_quietly_when_its_pipe_closes(words, tmp_path):
 
 @pytest.mark.parametrize("words", [["settings"], ["plan", "--hosts", "300", "--json"], ["local", "t.py"]], ids=" ".join)
 def test_full_disk_at_stdout_is_reported_in_one_line(words, tmp_path):
-    """And no traceback; what a job has done stays in its folders."""
+    """There is no traceback, and the results of a job stay in its folders."""
     (tmp_path / "t.py").write_text("print('trained to its end')")
     with open("/dev/full", "wb") as full:
         said = "error: stdout cannot be written: No space left on device\n"
@@ -254,7 +254,7 @@ def test_full_disk_at_stdout_is_reported_in_one_line(words, tmp_path):
 
 @pytest.mark.parametrize("home", ["/nowhere", ""], ids=["wrong", "none"])
 def test_image_reports_wrong_pythonhome_without_python(home, tmp_path):
-    """By the shell that starts the image."""
+    """The shell that starts the image reports the error."""
     (tmp_path / "train").write_text(f"#!{sys.executable}\nprint('it trains')\n")
     (tmp_path / "train").chmod(0o755)
     script = (ROOT / "container/usr/local/bin/docker-entrypoint").read_text().replace("/opt/venv/bin", str(tmp_path))
@@ -353,7 +353,7 @@ def test_ports_stay_reserved_until_the_end():
 
 
 def test_simulated_hosts_have_distinct_addresses():
-    """Those of their control ports, which no two hosts of any runs on this machine have at a time."""
+    """An address follows from the control port, which no two hosts on this machine share at a time."""
     found = [*addresses(names(1000), 10_001, 2).values(), *addresses(names(1000), 10_002, 2).values()]
     assert len(set(found)) == 2000
     assert all(re.fullmatch(r"127(\.\d{1,3}){3}", address) for address in found)
@@ -425,7 +425,7 @@ def test_script_with_opt_ml_path_gives_warning_if_hosts_share_it(tmp_path):
 
 
 def test_circularly_linked_code_is_copied_once_and_deep_code_refused(tmp_path):
-    """A copy follows links: two that lead back would be copied without end."""
+    """A copy follows links, so two links to a parent folder would be copied endlessly."""
     source = tmp_path / "code"
     (source / "deep").mkdir(parents=True)
     (source / "train.py").touch()

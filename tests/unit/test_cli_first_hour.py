@@ -1,4 +1,4 @@
-"""Test what helps a newcomer at a terminal: questions after wrong words, short help, completion, colours, width."""
+"""Test help for newcomers at a terminal: suggestions after wrong words, short help, completion, colours, width."""
 
 import os
 import pty
@@ -108,7 +108,7 @@ def help_of(capsys, *words: str) -> str:
 
 
 def examples(capsys, name: str) -> list[list[str]]:
-    """Return the words after `entrypoint` of each example in a command's help, without comments."""
+    """Return, for each example in a command's help, the words after `entrypoint`, without comments."""
     text = help_of(capsys, *filter(None, [name]), "--help").partition("\nexample")[2].partition("\n\n")[0]
     found = [shlex.split(line, comments=True) for line in text.splitlines() if "entrypoint " in line]
     return [words[words.index("entrypoint") + 1 :] for words in found]
@@ -126,7 +126,7 @@ def test_help_of_each_command_has_an_example_that_parses(name, capsys):
 
 @pytest.mark.parametrize("name", ["", "plan", "local", "settings"])
 def test_examples_in_help_run_successfully(name, capsys, tmp_path, monkeypatch):
-    """Of those that start hosts, the plan. tests/local/test_cli_local.py runs one."""
+    """Examples that start hosts only print their plan here; tests/local/test_cli_local.py runs one."""
     write_config(tmp_path, resources(names(2)), PROGRAM)
     write_files(tmp_path, {"train.py": "", "data/rows.csv": ""})
     monkeypatch.chdir(tmp_path)
@@ -233,7 +233,7 @@ def test_shell_gets_no_completions_without_argcomplete(tmp_path):
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 def test_tab_key_completes_words_in_bash(tmp_path):
-    """With the line of `entrypoint help completion`."""
+    """The shell runs the line from `entrypoint help completion`."""
     pytest.importorskip("argcomplete")
     modules = {
         "entrypoint": "entrypoint.cli.main",

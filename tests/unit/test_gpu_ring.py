@@ -1,4 +1,4 @@
-"""Test the parts of the GPU ring (tests/gpu) that need no GPU: what is packed, how a case is judged, how it runs."""
+"""Test the parts of the GPU ring (tests/gpu) that need no GPU: packing, running and judging cases."""
 
 import hashlib
 import shutil

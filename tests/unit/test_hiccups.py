@@ -1,4 +1,4 @@
-"""Test tests/hiccups.py: Docker's commands are repeated if neither we nor the caller caused the fault."""
+"""Test tests/hiccups.py: a command of Docker is repeated if neither we nor its caller caused the error."""
 
 import hiccups
 import pytest

@@ -21,7 +21,7 @@ WINGS = ("launcher", "observe", "check")  # folders of rooms; all else is a room
 
 
 def map_of_the_package() -> dict[str, set[str]]:
-    """Return, for each room or module outside of the rooms, what it may import, as the map in README.md says."""
+    """Return, for each package or module outside of packages, its allowed imports by the map in README.md."""
     page = (PACKAGE / "README.md").read_text()
     rows = re.findall(r"^\| \[?`([\w/.]+)`[^|]* \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
     return {name.removesuffix(".py").rstrip("/"): set(re.findall(r"[\w/]+", may)) - {"nothing"} for name, may in rows}
@@ -109,7 +109,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 
 def imports(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
-    """Return dotted names that a file imports, anywhere in it; `from a import b` counts as a and a.b."""
+    """Return the dotted names that a file imports anywhere; `from a import b` counts as a and a.b."""
     found = set()
     for node in nodes_of(path) if nodes is None else nodes:
         if isinstance(node, ast.Import):
@@ -131,7 +131,7 @@ def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
 
 
 def needs_framework(path: Path) -> bool:
-    """Return whether a file is for processes that import TensorFlow anyway."""
+    """Return whether a file runs only in processes that import TensorFlow anyway."""
     return room(module(path)) in ("serving", "stand_ins") or module(path) == "programs/tf_server"
 
 
@@ -171,7 +171,7 @@ def test_names_of_files_and_classes_are_unique():
 
 
 def test_map_and_modules_have_no_import_cycle():
-    """This holds within a package, too, and though an import may stand in a function."""
+    """Cycles within a package and imports inside functions count as well."""
     for arrows in (MAY_IMPORT, {name: ours(path) - {name} for name, path in MODULES.items()}):
         list(graphlib.TopologicalSorter(arrows).static_order())
 
@@ -232,7 +232,7 @@ def test_only_main_exits_and_reads_the_environment():
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """Return what runs when a module is imported."""
+    """Return the code that runs when a module is imported."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef) or ast.unparse(child).startswith("if TYPE_CHECKING"):
             continue
@@ -241,7 +241,7 @@ def at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def loaded_by(names: set[str]) -> set[str]:
-    """Return our modules that are loaded with these."""
+    """Return our modules that importing these modules loads."""
     found: set[str] = set()
     while names:
         found |= names
@@ -250,7 +250,7 @@ def loaded_by(names: set[str]) -> set[str]:
 
 
 def test_start_of_a_job_loads_neither_control_channel_nor_explanations():
-    """These are needed after the first process has started."""
+    """Those modules are needed only after the first process has started."""
     loaded = loaded_by({*STARTS})
     late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
     failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks"}
@@ -280,7 +280,7 @@ def test_importing_the_launcher_loads_no_framework(names, late):
 
 
 def test_launcher_imports_only_installed_dependencies():
-    """It is put onto images with any TensorFlow, NumPy, protobuf and sagemaker-training, or none of them."""
+    """The launcher is installed on images with any TensorFlow, NumPy, protobuf and sagemaker-training, or none."""
     for path in FILES:
         if not needs_framework(path):
             beside = {file.stem for file in path.parent.glob("*.py")}
@@ -288,7 +288,7 @@ def test_launcher_imports_only_installed_dependencies():
 
 
 def test_regex_patterns_compile_on_python_3_10():
-    """Possessive repeats and atomic groups came with 3.11. vermin does not read patterns."""
+    """Possessive quantifiers and atomic groups came with 3.11, and vermin does not check patterns."""
     for path in [*FILES, *LIBRARY.glob("*.py")]:
         texts = [node.value for node in nodes_of(path) if isinstance(node, ast.Constant)]
         assert [text for text in map(str, texts) if re.search(r"[*+?}]\+|\(\?>", text)] == [], path.name
@@ -300,6 +300,6 @@ def test_script_library_does_not_import_the_launcher():
 
 
 def test_test_files_have_unique_names():
-    """pytest imports them by these, so that two with the same could not be run together."""
+    """pytest imports test files by name, so it cannot run two files of the same name together."""
     names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
     assert len(names) == len(set(names))

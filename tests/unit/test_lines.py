@@ -1,4 +1,4 @@
-"""Test container/lines: what is locked is what is pinned."""
+"""Test container/lines: locked versions match the pins."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Test `entrypoint new`: what each project contains, that linters and the doctor find nothing, and what is refused."""
+"""Test `entrypoint new`: contents of projects, findings of linters and the doctor, and refusals."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ REQUEST = {
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
-    """Make a project for each mode and SDK; return their folders."""
+    """Make a project for each mode and SDK; return the folders of the projects."""
     folder = tmp_path_factory.mktemp("projects")
     made = {each: folder / "-".join(each) for each in PROJECTS}
     for (mode, sdk), path in made.items():
@@ -45,7 +45,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], 
 
 
 def call(*command: object, cwd: Path) -> str:
-    """Run a tool; AssertionError with its output unless it ends with 0."""
+    """Run a tool; raise AssertionError with its output unless it ends with 0."""
     done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -72,7 +72,7 @@ def test_every_project_template_is_used(monkeypatch, tmp_path):
 
 
 def test_scripts_of_projects_compile_and_pass_ruff(projects):
-    """By the rules of this repository, but with the project as its own root, as for who makes one."""
+    """Ruff uses the rules of this repository, with the project as root, as for a user's own project."""
     text = (ROOT / "pyproject.toml").read_text()
     for path in projects.values():
         for script in path.rglob("*.py"):
@@ -101,7 +101,7 @@ def test_workflow_of_projects_passes_its_linters(projects):
 
 @pytest.mark.parametrize("mode", new.MODES)
 def test_doctor_finds_nothing_in_projects(projects, mode, monkeypatch, tmp_path):
-    """Not even a note."""
+    """There is not even a note."""
     folder = projects[mode, "2"]
     words = new._words(mode, "2")
     request = {

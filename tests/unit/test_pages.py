@@ -1,4 +1,4 @@
-"""Test the pages: what is made of data is as committed, and what README and the site's home page state.
+"""Test that committed pages match their data, and what README and the site's home page state.
 
 After a change of the data: `pytest tests/unit/test_pages.py --refresh`, then read the diff. Links are checked by the
 strict build of the site, in tests/run.sh.
@@ -70,7 +70,7 @@ def test_first_pages_state_limits_and_show_report_and_commands(begin):
 
 
 def listed() -> str:
-    """Return the groups of mkdocs.yml's `nav` as the home page has them, with links that work on GitHub, too."""
+    """Return the groups of `nav` in mkdocs.yml as Markdown for the home page, with links that also work on GitHub."""
     lines = []
     for name, pages in GROUPS.items():
         lines += ["", f"## {name}", ""]

@@ -1,4 +1,4 @@
-"""Test .github/raise_vulnerable.py on what pip-audit prints."""
+"""Test .github/raise_vulnerable.py on output of pip-audit."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""Test secrets.py and secret_names.py: which names and values are secret, and what masking leaves of a text."""
+"""Test secrets.py and secret_names.py: which names and values are secret, and how texts are masked."""
 
 import json
 import shlex
@@ -79,7 +79,7 @@ def test_long_names_are_judged_quickly(name):
     ],
 )
 def test_long_texts_are_masked_in_linear_time(text):
-    """Of an environment and hyperparameters: looking for secrets, in names, values and what is printed."""
+    """This holds for secrets in names and values of variables and hyperparameters, and in printed text."""
     grows_no_faster_than_its_input(lambda size: Secrets({"x": text * size, "y": {"z": [text * size]}}), 10_000)
     grows_no_faster_than_its_input(lambda size: Secrets({"DB_PASSWORD": text * size}), 5_000)
     secret = Secrets({"API_KEY": "Zq7Lw0Xk" + text * 5, "TOKEN": "disabled", "URL": "https://me:Zq7Lw0Xk9@x"})
@@ -245,6 +245,6 @@ def test_texts_without_secrets_stay_as_they_are(text):
 
 
 def test_long_values_are_judged_quickly():
-    """A pattern that tries every way to read a word would take years for these."""
+    """A regex with unbounded backtracking would take years for these values."""
     for value in ("correcthorsebatterystaple" * 8 + "1", "aB" * 100 + "1", "word " * 100 + "!"):
         Secrets({"DB_PASSWORD": value}, {})

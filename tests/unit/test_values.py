@@ -1,4 +1,4 @@
-"""Test that Values behave as frozen dataclasses whose fields are given by name."""
+"""Test that Values behave like frozen dataclasses with keyword fields."""
 
 from functools import cached_property
 from typing import ClassVar
@@ -59,7 +59,7 @@ def test_value_survives_a_json_round_trip():
 
 
 class Base(Value):
-    """A type that another one extends."""
+    """A base type for the type `Extended`."""
 
     known: ClassVar = "of the type"
     name: str

@@ -1,4 +1,4 @@
-"""Test the wheel: what `pip install` puts onto a laptop, or onto other people's images."""
+"""Test the contents and requirements of the wheel that users install on laptops and other images."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Yield the archive."""
+    """Yield the opened archive of the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "src"  # a copy: setuptools leaves a folder `build` where it builds
     for name in ("entrypoint", "sagemaker_tf_data"):
@@ -55,7 +55,7 @@ def test_wheel_contains_non_python_files(wheel):
 
 
 def test_plan_command_needs_only_the_wheel(wheel, tmp_path):
-    """Without `site` there is no other package."""
+    """Python runs without `site`, so no other package can be imported."""
     wheel.extractall(tmp_path / "here")
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-I", "-S", "-c", code, tmp_path / "here", "plan", "--hosts", "2", "--mode", "ps"]

@@ -1,4 +1,4 @@
-"""Test the pages of docs/benchmarks and README's figures: what the JSON files make, and what is judged of them."""
+"""Test that docs/benchmarks and README match the JSON files, and how promises are judged by them."""
 
 import re
 
@@ -13,7 +13,7 @@ from benchmarks.report import BEGIN, END, FOLDER, PAGES, ROOT, index, joined, ma
 
 
 def test_committed_benchmark_pages_match_their_figures():
-    """After a change: python -m benchmarks.report, then read the diff."""
+    """If this fails after a change, run `python -m benchmarks.report` and read the diff."""
     for path, text in made(read(ROOT / FOLDER)).items():
         assert (ROOT / path).read_text() == whole(ROOT / path, text), path
 

@@ -1,4 +1,4 @@
-"""Test the pure parts of benchmarks/side_by_side: figures from marks and logs, who runs what, complaints of --quick."""
+"""Test the pure parts of benchmarks/side_by_side: figures from marks and logs, cases of each side, --quick."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ def ended(host: str, finished: float | None, code: int | None = 0, started: floa
 
 
 def marks(case: Case, **values: float) -> list[Mark]:
-    """Return marks that are equal for all processes; those of the n-th host come n seconds later."""
+    """Return the same marks for all processes; those of the n-th host come n seconds later."""
     return [Mark(f"algo-{n + 1}", "marks-7", what, at + n) for what, at in values.items() for n in range(case.hosts)]
 
 

@@ -1,4 +1,4 @@
-"""Test benchmarks/chaos: the oracle finds lies that are planted in histories, and nothing where there is none."""
+"""Test benchmarks/chaos: the oracle finds each lie that is planted in a history, and accepts honest histories."""
 
 from dataclasses import replace
 from itertools import chain
@@ -26,18 +26,18 @@ def worker(number: int, *deeds: tuple[float, str, str], attempt: int = 0) -> lis
 
 
 def also(seen: Observed, *journals: list[Deed]) -> Observed:
-    """Return the history with more deeds, in order of time."""
+    """Return the history with these deeds added, sorted by time."""
     return replace(seen, deeds=tuple(sorted(chain(seen.deeds, *journals), key=lambda deed: deed.at)))
 
 
 def printed(host: str, process: str, count: int, attempt: int = 0) -> str:
-    """Return a process's lines in the host's log."""
+    """Return the lines of a process as they stand in the host's log."""
     texts = (f"chaos {host} {process} {attempt} {n} step {n} ".ljust(199, ".") for n in range(count))
     return "".join(f"[{host} {process}] {text}\n" for text in texts)
 
 
 def job(case: Case, *ends: tuple[float, str, str], end: float, exit: str, text: str | None = None, **more) -> Observed:
-    """Return a job whose processes print five lines; the n-th ends as the n-th of `ends`; all hosts end alike."""
+    """Return a job whose processes print five lines. Process n ends as `ends[n]`; all hosts end alike."""
     deeds, logs = [], dict.fromkeys(case.names, "")
     for (host, process), last in zip(case.processes, ends, strict=True):
         deeds += journal(host, process, (0.5, "starts", ""), (1.0, "lines", "5"), last)
@@ -75,7 +75,7 @@ KILLED = job(
 
 
 def with_(seen: Observed, field: str, **hosts: object) -> Observed:
-    """Return histories with one field changed for some hosts: algo_2=..."""
+    """Return the history with one field changed for the named hosts, such as `algo_2=...`."""
     new = {host.replace("_", "-"): value for host, value in hosts.items()}
     return replace(seen, **{field: {**getattr(seen, field), **new}})
 
@@ -85,7 +85,7 @@ def without(seen: Observed, what: str, host: str) -> Observed:
 
 
 def of_all(seen: Observed, **fields: object) -> Observed:
-    """Return fields with the same value for every host."""
+    """Return the history with these fields set to the same value for every host."""
     return replace(seen, **{name: dict.fromkeys(seen.case.names, value) for name, value in fields.items()})
 
 
@@ -114,7 +114,7 @@ BROKEN = """[algo-1] Traceback (most recent call last):
 
 
 def logged(log: str) -> Observed:
-    """Return histories with this log of the first host."""
+    """Return the history with this text as the first host's log."""
     return with_(FAILED, "logs", algo_1=log)
 
 
@@ -283,7 +283,7 @@ def test_time_limits_grow_by_delays_of_a_busy_machine():
 
 
 def test_time_limits_grow_on_a_slow_machine():
-    """Each of its CPUs is free, and takes four times as long for the same work."""
+    """Each CPU of the machine is free, but takes four times as long for the same work."""
     late = with_(FAILED, "gone", algo_1=BEGAN + 13)
     assert rules_of(violations(late)) == {"bound"}
     assert violations(replace(late, slowness=4.0)) == []

@@ -1,4 +1,4 @@
-"""Test examples/cloudformation: what cfn-lint reports of the template, and what a user of its stack would notice."""
+"""Test examples/cloudformation: cfn-lint finds nothing, and the stack has the documented properties."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ EVERYTHING = "-1"
 
 
 class Loader(yaml.SafeLoader):
-    """A loader of CloudFormation's short forms: !Ref NAME is {"Ref": NAME}, others likewise."""
+    """A YAML loader that expands CloudFormation's short forms: !Ref NAME becomes {"Ref": NAME}."""
 
 
 def short_form(loader, name, node):
@@ -49,7 +49,7 @@ def test_cfn_lint_finds_nothing():
 
 
 def test_job_hosts_reach_one_another_on_all_ports(resources):
-    """Both ways: docs/sagemaker.md, "VPC and security groups"."""
+    """Both directions are open, as docs/sagemaker.md asks under "VPC and security groups"."""
     hosts = {"Ref": "Hosts"}
     come = [rule for rule in of_kind(resources, "EC2::SecurityGroupIngress").values() if rule["GroupId"] == hosts]
     go = [rule for rule in of_kind(resources, "EC2::SecurityGroupEgress").values() if rule["GroupId"] == hosts]

@@ -1,6 +1,6 @@
-"""Test examples/deepfm: its data files and channels, hyperparameters, and what one job keeps for another.
+"""Test examples/deepfm: data files, channels, hyperparameters, and the model that one job leaves to the next.
 
-That it learns, resumes, is judged, infers and exports in every way: local/test_deepfm.py.
+tests/local/test_deepfm.py tests training, resuming, evaluation, inference and export.
 """
 
 import gzip
@@ -28,7 +28,7 @@ def line(label=1, first=1, fields=39):
 
 
 def rows_in(load, folder, monkeypatch):
-    """Return (label, ids, values) of all rows of the files, as training reads them."""
+    """Return (label, ids, values) of all rows of the files, read as in training."""
     monkeypatch.setenv("SM_CHANNEL_TRAINING", str(folder))
     data, rows = load("data"), []
     for features, labels in data.batches(data.Rows("training"), batch_size=2):
@@ -38,7 +38,7 @@ def rows_in(load, folder, monkeypatch):
 
 
 def test_converted_rows_are_unchanged_and_shards_are_even(load, tmp_path, monkeypatch):
-    """From gzip and plain files, with comments, and labels -1, 0 and +1."""
+    """The input is gzip and plain files with comments and the labels -1, 0 and +1."""
     with gzip.open(tmp_path / "a.libsvm.gz", "wt") as file:
         file.write("# a comment\n\n" + "".join(f"{line(-1, first=n)} # another\r\n" for n in range(6)))
     rest = "\n".join(line("+1" if n % 2 else "0", first=n).replace(" ", "\t") for n in range(6, 11))
@@ -101,7 +101,7 @@ def test_shards_are_renamed_when_complete_and_never_mixed_with_others(load, tmp_
 
 
 def test_converted_records_equal_those_of_tensorflow(load):
-    """And as many bytes; only the order of the three features is free."""
+    """The lengths are equal as well. Only the order of the three features may differ."""
     import tensorflow as tf
 
     ids, values = [0, 127, 128, 16_383, 16_384, 117_599], [0.0, 1.0, 0.25, -3.5, 1e-30, 145.66]
@@ -167,7 +167,7 @@ def test_impossible_sizes_of_generated_rows_are_refused(load, tmp_path, capsys, 
 
 @pytest.fixture
 def channels(tmp_path, monkeypatch):
-    """Give the job a channel with files of these names, or a pipe: `channels("training", "a.tfrecords")`."""
+    """Give the job a channel with these files, such as `channels("training", "a.tfrecords")`, or a pipe."""
     described = {}
 
     def add(name, *files, **description):
@@ -280,7 +280,7 @@ LAYERS = {"deep_layers": (128, 64), "sizes_given": {"deep_layers": (128, 64)}}
     ],
 )
 def test_hyperparameters_are_read_in_all_spellings(parse, words, wanted):
-    """In both spellings, by the names of the original, too; each that is not given has a default."""
+    """Both spellings and the names of the original program are accepted. Each one has a default."""
     args = parse(*words)
     found = {**vars(args), **vars(args.sizes)}
     assert {name: found[name] for name in wanted} == wanted
@@ -327,7 +327,7 @@ SMALL = ("--field-size", 3, "--feature-size", 20, "--embedding-size", 2, "--deep
 
 @pytest.fixture
 def kept(load, tmp_path, monkeypatch):
-    """Return the module, in a job without channels, with its checkpoints in tmp_path/checkpoints."""
+    """Return the module in a job without channels that keeps its checkpoints in tmp_path/checkpoints."""
     for name in ("SM_CHANNELS", "SM_CHANNEL_MODEL", "TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SM_INPUT_DIR", str(tmp_path / "input"))
@@ -337,7 +337,7 @@ def kept(load, tmp_path, monkeypatch):
 
 @pytest.fixture
 def job(kept, load, parse, tmp_path):
-    """Return a model and its training's place: `job("--optimizer", "adam")`."""
+    """Return a model and its place of training, for arguments such as `job("--optimizer", "adam")`."""
 
     def start(*words):
         args = parse(*SMALL, "--checkpoints", tmp_path / "checkpoints", *words)
@@ -426,8 +426,8 @@ def test_probabilities_follow_the_row_order_of_their_file(kept, load, job, parse
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "ftrl"])
 def test_variables_survive_transfer_to_parameter_servers_and_back(load, parse, optimizer):
-    """The table is cut there, into pieces of different lengths; of each, the optimizer has all that it remembers of it
-    before what it remembers of the next: that is one thing with Adagrad, two with FTRL.
+    """Parameter servers hold the table in pieces of different lengths. The optimizer orders its slots by piece:
+    all slots of a piece (one with Adagrad, two with FTRL) come before those of the next piece.
     """
     import tensorflow as tf
 
@@ -442,7 +442,7 @@ def test_variables_survive_transfer_to_parameter_servers_and_back(load, parse, o
             yield tf.Variable(tf.zeros_like(piece), name=name.format(number))
 
     def cut_all(variables):
-        """Cut as Keras orders them: `variables` are all memories of one weight, and so on."""
+        """Cut variables in the order of Keras: all slots of the first weight, then those of the second."""
         yield from (piece for pieces in zip(*map(cut, variables), strict=True) for piece in pieces)
 
     def variables_of(model):
@@ -477,7 +477,7 @@ def test_layers_of_equal_shape_start_with_different_weights(load):
 
 
 def test_ps_step_runs_where_keras_sees_a_gpu():
-    """Keras 2 has XLA compile an optimizer's steps there, and XLA takes no variable of another parameter server."""
+    """There Keras 2 compiles an optimizer's steps by XLA, which cannot use a variable of another parameter server."""
     program = Path(__file__).with_name("gpu_steps.py")
     command = [sys.executable, program, EXAMPLE, *(str(unused_port()) for _ in range(4))]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)

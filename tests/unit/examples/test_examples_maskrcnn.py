@@ -1,4 +1,4 @@
-"""Test examples/maskrcnn where an exact answer is known. That it learns: cluster/test_cluster_maskrcnn.py."""
+"""Test examples/maskrcnn on exact answers; tests/cluster/test_cluster_maskrcnn.py tests that the model learns."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_boxes_are_recovered_from_their_offsets(tf, load):
 
 
 def test_pooled_bin_of_a_ramp_has_its_center_value(tf, load):
-    """Linear interpolation of what is linear is exact, and so is the mean of a bin."""
+    """On a ramp, linear interpolation and the mean of a bin are exact."""
     ys, xs = np.mgrid[:20, :24] + 0.5
     ramp = floats(3 * ys - 2 * xs + 7)[None, :, :, None]
     box = [2.3, 3.7, 16.1, 19.2]
@@ -73,7 +73,7 @@ def test_candidate_in_a_crowd_is_neither_object_nor_background(tf, load):
 
 
 def test_mask_target_is_the_part_within_the_region(tf, load):
-    """An object whose left half is there: regions on the left half, on the right half, and around twice the object."""
+    """The object's mask is its left half. The regions: left half, right half, twice the object's size."""
     masks = np.zeros([3, 56, 56], np.uint8)
     masks[:, :, :28] = 1
     regions = floats([[10, 10, 30, 20], [10, 20, 30, 30], [0, 0, 40, 40]])
@@ -99,7 +99,7 @@ def test_each_pass_has_every_image_once_for_any_ranks(tf, load):
     images = list(range(100, 110))
 
     def steps(begin, ranks, count):
-        """Yield what all ranks see, step after step."""
+        """Return the images of all ranks, step by step."""
         seen = [[*coco.share(begin, 2, rank, ranks, count)] for rank in range(ranks)]
         in_steps = [rank[2 * step : 2 * step + 2] for step in range(count) for rank in seen]
         return [coco.at(place, images, seed=3) for places in in_steps for place in places]
@@ -152,7 +152,7 @@ def split(drawn, load):
 
 
 def perfect(split):
-    """Return detections of all objects with full confidence."""
+    """Return exact detections of all objects, each with score 1."""
     return [
         {
             "image_id": each["image_id"],
@@ -196,7 +196,7 @@ def test_detection_in_a_crowd_does_not_lower_the_score(split, load):
 
 
 def test_detections_become_coco_results(split, load):
-    """A detection in an image that was twice as large for the network."""
+    """The image was scaled to twice its size for the network."""
     image = split.images[0]
     batch = {"image": np.array([image]), "scale": np.array([[2.0, 2.0]], np.float32)}
     found = {
@@ -214,7 +214,7 @@ def test_detections_become_coco_results(split, load):
 
 
 def test_metric_definitions_of_the_page_match_the_lines_of_the_log():
-    """Each of them one line, or one place of a line, and its number; also behind what the launcher puts before it."""
+    """Each definition matches one place of one line and its number, also behind the launcher's prefix."""
     page = (ROOT / "docs/maskrcnn.md").read_text()
     definitions = dict(re.findall(r'\{"Name": "(.+?)", "Regex": r"(.+?)"\}', page))
     lines = [

@@ -13,7 +13,7 @@ CHAPTER = {2: (378, 1221), 4: (198, 1279), 8: (99, 1277)}
 
 @pytest.fixture
 def on(load):
-    """Return what is expected of so many of the chapter's ml.p3dn.24xlarge: 758 seconds per epoch, and 100 Gbit/s."""
+    """Return the estimate for so many ml.p3dn.24xlarge of the chapter: 758 seconds per epoch, 100 Gbit/s."""
     known = {
         "images_per_second": IMAGES / 758, "batch_size": 2736, "model_bytes": 102.2e6, "network_gbit": 100,
         "price": P3DN, "images": IMAGES, "epochs": 150, "overlap": 0, "fixed_seconds": 0,
@@ -22,7 +22,7 @@ def on(load):
 
 
 def test_epoch_times_are_within_4_percent_of_the_book(on):
-    """Two hosts did better than twice one. On four and eight a step took some 60 ms more, which no ring explains."""
+    """In the book, two hosts did better than twice one. On four and eight, no ring explains some 60 ms per step."""
     off = [on(hosts).epoch_seconds / seconds - 1 for hosts, (seconds, _) in CHAPTER.items()]
     assert off == pytest.approx([0.008, -0.036, -0.034], abs=0.001)
     assert on(1).epoch_seconds == pytest.approx(758)

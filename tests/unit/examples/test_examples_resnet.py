@@ -1,4 +1,4 @@
-"""Test examples/resnet: learning rate, averages of batch normalizations, images into files and into batches."""
+"""Test examples/resnet: learning rate, batch normalization averages, conversion of images, and batches."""
 
 import json
 import os
@@ -25,7 +25,7 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "resnet"
     ],
 )
 def test_learning_rate_warms_up_to_all_ranks_and_falls(load, schedule, ranks, rates):
-    """0.1 for 256 images in a step: eight ranks have as many, one an eighth of it."""
+    """The rate is 0.1 for the 256 images in a step of eight ranks, and an eighth of that for one rank."""
     args = SimpleNamespace(learning_rate=0.1, batch_size=32, epochs=90, warmup_epochs=5.0, schedule=schedule)
     assert [load("schedule").learning_rate(each, args, ranks) for each in rates] == pytest.approx([*rates.values()])
 
@@ -142,7 +142,7 @@ FORMS = {  # of the ground truth: file -> content, and the arguments that go wit
 
 @pytest.fixture
 def flat(tmp_path, monkeypatch):
-    """Make four small images in one folder, and a file that is no image."""
+    """Make a folder with four small images and a file that is not an image."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "val"
     folder.mkdir()
@@ -249,7 +249,7 @@ def test_class_numbers_are_read_from_meta_mat(load, flat):
 
 
 def test_validation_images_are_converted_directly_into_shards(converter, photos, tmp_path, capsys):
-    """Of TFRecord and of RecordIO, numbered as the training images were; a dry run writes nothing."""
+    """Shards are TFRecord or RecordIO, with the class numbers of the training images. A dry run writes nothing."""
     from sagemaker_tf_data import image_records
 
     flat, truth = tmp_path / "val", tmp_path / "truth.txt"
@@ -312,7 +312,7 @@ ARGS = SimpleNamespace(batch_size=2, classes=12, first_label=0, format="auto", i
 
 @pytest.fixture(scope="module")
 def shards(converter, tmp_path_factory):
-    """Return format -> contents of three files of four images each, as the example's converter writes them."""
+    """Return, for each format, the contents of three files of four images each from the example's converter."""
     import tensorflow as tf
 
     folder = tmp_path_factory.mktemp("shards")
@@ -351,7 +351,7 @@ def job(tmp_path, monkeypatch):
 
 
 def labels(batches):
-    """Return the labels that came; each batch's pixels must be those of its labels."""
+    """Return the labels read; check that each batch has the pixels of its labels."""
     found = []
     for pixels, numbers in batches:
         assert pixels.shape[1:] == (8, 8, 3)

@@ -1,4 +1,4 @@
-"""Test sagemaker_tf_data: the channels, and what each process reads of them."""
+"""Test sagemaker_tf_data: channels, and the shard that each process reads."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ def environ(config, **variables):
 
 
 def ranks(size, rank, local_size):
-    """Set what Open MPI sets for a rank on hosts with `local_size` of them."""
+    """Set Open MPI's variables for a rank on hosts with `local_size` ranks."""
     return {
         "OMPI_COMM_WORLD_SIZE": str(size),
         "OMPI_COMM_WORLD_RANK": str(rank),
@@ -26,7 +26,7 @@ def ranks(size, rank, local_size):
 
 
 def processes(size, rank, local_size):
-    """Set what the launcher sets for a process of JAX."""
+    """Set the launcher's variables for a process of JAX."""
     return {
         "JAX_NUM_PROCESSES": str(size),
         "JAX_PROCESS_ID": str(rank),
@@ -187,7 +187,7 @@ LEFT_BEHIND = (
 
 @pytest.fixture
 def channel_with_rests(tmp_path, monkeypatch):
-    """Make a channel of two files, one of them empty, and of what notebooks, Spark, macOS and Windows leave behind."""
+    """Make a channel of two data files, one empty, and leftovers of notebooks, Spark, macOS and Windows."""
     folder = tmp_path / ".job/data/train"
     for name in ("a.tfrecord", "deep/er/empty.tfrecord", *LEFT_BEHIND):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Test sagemaker_tf_data: where checkpoints go, which process writes, and what is resumed from."""
+"""Test sagemaker_tf_data: the folder of checkpoints, the process that writes them, and resuming."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_one_process_of_a_job_writes_checkpoints():
 
 @pytest.fixture
 def saved(tmp_path):
-    """Return (saver of three checkpoints, its variable, the folder); the latest two stay."""
+    """Save three checkpoints, of which two are kept; return (saver, its variable, the folder)."""
     tf = pytest.importorskip("tensorflow")
     value = tf.Variable(tf.zeros(1000))
     saver = checkpoints.manager(tf.train.Checkpoint(value=value), tmp_path)
@@ -130,7 +130,7 @@ def test_trailing_slash_of_checkpoint_folder_changes_nothing(saved):
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", ["lr=[0.1, 0.2]", "a[1]b", "x[", "st*r", "wh?t", r"back\slash"])
 def test_checkpoint_folder_name_may_look_like_a_pattern(tmp_path, name):
-    """TensorFlow's own functions find nothing there, and would delete files of another folder."""
+    """In such a folder, TensorFlow's own functions find nothing and would delete files of another folder."""
     tf = pytest.importorskip("tensorflow")
     folder, value = tmp_path / name, tf.Variable(0.0)
     (tmp_path / "st-and-more-r").mkdir()
@@ -155,7 +155,7 @@ DIFFERENT = [[1, 1, 1, 2], [0, 7, 7, 7], [3, 1 << 21, 1 << 42, 0], [1 << 62, (1 
 
 @pytest.mark.parametrize("numbers", [*([number] * 1000 for number in EQUAL), *DIFFERENT])
 def test_workers_checkpoints_are_compared_exactly(numbers):
-    """Each worker gets the sums alone. The square of 1.6e9, four times, is more than 64 bits hold."""
+    """Each worker gets only the sums. Four times the square of 1.6e9 is more than 64 bits hold."""
     each = [checkpoints.squared(number) for number in numbers]
     pieces, squares = ([sum(values) for values in zip(*column, strict=True)] for column in zip(*each, strict=True))
     assert checkpoints.are_equal(pieces, squares, len(numbers)) is (numbers not in DIFFERENT)

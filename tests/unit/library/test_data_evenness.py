@@ -1,4 +1,4 @@
-"""Test sagemaker_tf_data: counting records, and messages on ranks with different numbers of them."""
+"""Test sagemaker_tf_data: counting records, and messages if ranks have different numbers of records."""
 
 import json
 import struct
@@ -10,13 +10,13 @@ from sagemaker_tf_data.evenness import end_together, uneven
 
 
 def records(*lengths):
-    """Write a TFRecord file; its checksums are not read here."""
+    """Return a TFRecord file without valid checksums, which these tests do not read."""
     return b"".join(struct.pack("<Q", length) + b"\0" * (4 + length + 4) for length in lengths)
 
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """Make files of channel `train`, on one of four ranks."""
+    """Make the files of channel `train` and make this process one of four ranks."""
 
     def make(rank, **files):
         folder = tmp_path / "data/train"
@@ -47,7 +47,7 @@ def test_counting_a_truncated_file_is_refused(tmp_path, cut):
 
 
 def test_recordio_records_are_counted_by_headers(tmp_path):
-    """A record that holds the magic number is in several frames, and is one; the last padding may be missing."""
+    """A record with the magic number inside has several frames but counts once. The last padding may be missing."""
     file, whole = tmp_path / "x.rec", [b"abc", recordio.WORD * 2 + b"a", b"", b"b" * 70_001]
     content = b"".join(map(recordio.frame, whole))
     file.write_bytes(content)
@@ -106,7 +106,7 @@ def test_several_ranks_without_horovod_are_refused(monkeypatch):
     ],
 )
 def test_mirrored_dataset_hides_its_batch_count_from_keras(train, monkeypatch, cluster, task, size):
-    """It would stop before the worker's last row, and workers after different numbers of steps."""
+    """With a count, Keras would end before the last row, and workers after different numbers of steps."""
     tf = pytest.importorskip("tensorflow")
     train(1)
     config = {"cluster": cluster, "task": {"type": task, "index": 0}}

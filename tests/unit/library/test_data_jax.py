@@ -1,4 +1,4 @@
-"""Test how a script joins the processes of a JAX job: stand-ins for jax and Keras note how they are called."""
+"""Test how a script joins the processes of a JAX job; stand-ins for jax and Keras record their calls."""
 
 import sys
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ HERE = places.Place(size=4, rank=3, local_size=2, local_rank=1, hosts=2, host=1)
 
 
 class Jax:
-    """Stand for jax and Keras."""
+    """A stand-in for jax and Keras."""
 
     def __init__(self, monkeypatch, backend="jax", late=False):
         self.calls, self.late = [], late

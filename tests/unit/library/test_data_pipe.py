@@ -1,4 +1,4 @@
-"""Test Pipe mode: RecordIO, the files of a channel's state, and datasets of real named pipes that a thread feeds."""
+"""Test Pipe mode: RecordIO, the state files of a channel, and datasets of real FIFOs that a thread feeds."""
 
 import fcntl
 import itertools
@@ -38,7 +38,7 @@ def record_io(records: list[bytes]) -> bytes:
 
 
 def in_parts(record: bytes, cuts: list[int]) -> bytes:
-    """Return one record in several frames."""
+    """Return one record, split into several RecordIO frames."""
     edges = [0, *sorted(cut % (len(record) + 1) for cut in cuts), len(record)]
     parts = [record[a:b] for a, b in itertools.pairwise(edges)]
     flags = [0] if len(parts) == 1 else [1, *[2] * (len(parts) - 2), 3]
@@ -49,7 +49,7 @@ def in_parts(record: bytes, cuts: list[int]) -> bytes:
 
 
 def tf_record(records: list[bytes], checksum: int = 0) -> bytes:
-    """Return records, all with this checksum of their contents."""
+    """Return TFRecords, all with this checksum of their contents."""
     framed = []
     for one in records:
         length = struct.pack("<Q", len(one))
@@ -58,7 +58,7 @@ def tf_record(records: list[bytes], checksum: int = 0) -> bytes:
 
 
 def pieces(stream: bytes, split: chunks.Split, kind: str, folder: Path, patience: float = 30) -> list[bytes]:
-    """Return the records of a real pipe that holds these bytes."""
+    """Return the records that are read from a real FIFO with these bytes."""
     path = folder / "pipe_0"
     with suppress(FileNotFoundError):
         path.unlink()
@@ -112,7 +112,7 @@ def test_tfrecord_boundaries_are_found(records):
 @example(seed=0, number=0, size=10)
 @given(st.integers(0), st.integers(0, 40), st.sampled_from([10, 3000, 300_000]))
 def test_records_arrive_through_a_pipe(tmp_path_factory, seed, number, size):
-    """None at all, records much shorter than a piece, and longer ones."""
+    """The cases: no record, records much shorter than a piece, and longer records."""
     chance = random.Random(seed)
     records = [chance.randbytes(chance.randrange(size * 2)) for _ in range(number)]
     folder = tmp_path_factory.mktemp("pipe")
@@ -230,7 +230,7 @@ with fifo.Passes(channel, folder / "state", 30).next() as pipe:
 
 
 def test_second_reader_of_a_channel_is_refused(tmp_path):
-    """The second one fails even between two passes of the first, and may read when the first has ended."""
+    """The second reader fails even between two passes of the first. It may read once the first has ended."""
     source = passes(tmp_path)
     for number in range(2):
         os.mkfifo(tmp_path / "data" / f"train_{number}")
@@ -269,14 +269,14 @@ def encoded(records: list[bytes], record_format: str, folder: Path) -> bytes:
 
 
 def of_pipe(record_format: str = "TFRecord", **more: Any) -> Any:
-    """Return the dataset of the channel `train`, read by this process itself."""
+    """Return the dataset of the channel `train`, read by this process."""
     return pipe_dataset("train", record_format, reader="own", patience=30, **more)
 
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("record_format", ["TFRecord", "RecordIO", "TextLine"])
 def test_each_pass_of_a_channel_has_its_own_records(record_format, job, tmp_path, monkeypatch):
-    """Several pieces, records longer than a piece among them; each round of repeat() is a pass of its own."""
+    """Some records are longer than a piece. Each round of repeat() is a separate pass."""
     monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
     chance = random.Random(1)
     orders = []
@@ -297,7 +297,7 @@ def test_each_pass_of_a_channel_has_its_own_records(record_format, job, tmp_path
 
 @pytest.mark.tensorflow
 def test_complete_tfrecords_of_a_slow_pipe_arrive_at_once(job, tmp_path):
-    """A few records at a time, of sizes that their memory grows for: it is cut far short, and filled again."""
+    """Records come a few at a time and grow, so that the buffer is emptied, enlarged and filled again."""
     records = [b"%d " % n * size for n, size in enumerate([1, 1000, 3_000_000, 0, 10, 6_000_000, 1, 1, 1])]
     sent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
@@ -333,7 +333,7 @@ def test_pass_left_early_is_followed_by_the_next_pass(job, tmp_path, monkeypatch
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("policy", ["AUTO", "DATA", "OFF"])
 def test_autosharded_workers_get_disjoint_records(policy, job, tmp_path, monkeypatch):
-    """MultiWorkerMirroredStrategy shards a dataset without `shard` by records, as it does the operator's."""
+    """MultiWorkerMirroredStrategy itself shards a dataset without `shard` by records, as with SageMaker's dataset."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
 
@@ -437,7 +437,7 @@ def test_wrong_pipe_patience_raises_immediately(job, monkeypatch):
 
 @pytest.mark.tensorflow
 def test_multi_record_examples_are_sharded_whole(job, monkeypatch):
-    """Of a manifest with two attributes, one worker would get all images, the other all labels."""
+    """Otherwise, with two attributes in a manifest, one worker would get all images and the other all labels."""
     import tensorflow as tf
 
     from sagemaker_tf_data import shard

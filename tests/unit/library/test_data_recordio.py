@@ -1,4 +1,4 @@
-"""Test RecordIO of MXNet and of SageMaker's algorithms: what is written is read, in File and Pipe mode, or an error."""
+"""Test RecordIO of MXNet and of SageMaker's algorithms, in File and Pipe mode: round trips and errors."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_records_with_the_magic_number_are_read_back(records):
 
 
 def test_recordio_frames_equal_those_of_mxnet():
-    """Flags 1, 2 and 3 where it divides a record, and the magic number itself left out."""
+    """Where the magic number divides a record, the parts have flags 1, 2 and 3, and the number is left out."""
     magic = bytes.fromhex("0a23d7ce")
     assert recordio.frame(b"hello") == magic + struct.pack("<I", 5) + b"hello\0\0\0"
     assert recordio.frame(b"abcd" + magic + b"efgh" + magic + b"ij") == (
@@ -81,7 +81,7 @@ def test_images_are_read_back_with_their_labels(rest, labels, number):
 
 @pytest.fixture(scope="module")
 def record_of() -> Any:
-    """Return the class Record that protobuf itself made of AWS's record.proto, as AWS's toolkit has it."""
+    """Return the class Record that protobuf generates from the record.proto of AWS's toolkit."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it was made by an older protobuf
         return pytest.importorskip("sagemaker_training.record_pb2").Record
@@ -122,7 +122,7 @@ def test_tensors_equal_those_of_protobuf(record_of, name):
 
 
 def test_unpacked_values_are_read():
-    """Protobuf's readers take both forms, whatever the schema says."""
+    """Protobuf's readers accept packed and unpacked values, whatever the schema asks for."""
 
     def block(field: int, content: bytes) -> bytes:
         return bytes([field << 3 | 2, len(content)]) + content
@@ -192,7 +192,7 @@ def job(job_with: Callable[[str], Path]) -> Path:
 
 
 def pictures(number: int) -> list[bytes]:
-    """Return JPEGs of one gray each, and one that holds RecordIO's magic number where a frame could begin."""
+    """Return JPEGs of one gray each, and one with RecordIO's magic number where a frame could begin."""
     import tensorflow as tf
 
     made = [tf.io.encode_jpeg(tf.fill([4, 6, 3], tf.constant(n, tf.uint8))).numpy() for n in range(number - 1)]
@@ -201,7 +201,7 @@ def pictures(number: int) -> list[bytes]:
 
 @pytest.mark.tensorflow
 def test_images_of_im2rec_are_read_in_file_and_pipe_mode(job, tmp_path, monkeypatch):
-    """Shards of records and of files, of labels that are one, several, or any number."""
+    """The cases: sharding by records and by files; one label, several, or a varying number of labels."""
     import tensorflow as tf
 
     from sagemaker_tf_data import file_names, shard
@@ -300,7 +300,7 @@ def test_wrong_arguments_raise_before_reading(job):
 
 @pytest.mark.tensorflow
 def test_workers_of_a_cluster_coordinator_read_their_own_channel(job, monkeypatch):
-    """The chief's graph asks for a function by name, which a worker that called serve_pipes() has."""
+    """The chief's graph calls a function by name. Only a worker that called serve_pipes() has that function."""
     import tensorflow as tf
 
     from sagemaker_tf_data import serve_pipes

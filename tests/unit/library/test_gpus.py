@@ -1,4 +1,4 @@
-"""Test `pin_gpu` of the scripts' library, with a TensorFlow that has GPUs."""
+"""Test `pin_gpu` of sagemaker_tf_data, with a stand-in for TensorFlow with GPUs."""
 
 import sys
 import types
@@ -10,7 +10,7 @@ from sagemaker_tf_data.gpus import pin_gpu
 
 
 class Config:
-    """`tf.config` of a machine with so many GPUs, as TensorFlow 2 behaves."""
+    """A stand-in for TensorFlow 2's `tf.config` on a machine with so many GPUs."""
 
     def __init__(self, gpus: int, started: bool = False) -> None:
         self.gpus = [f"/physical_device:GPU:{number}" for number in range(gpus)]

@@ -1,6 +1,6 @@
-"""Test that no reader of records is spoilt by lines that are well-formed, and say what cannot be.
+"""Test that no reader of records fails on lines that are well-formed but state something impossible.
 
-Malformed lines are refused in one place: tests/unit/record/test_record_lines.py.
+Malformed lines are refused in one place, which tests/unit/record/test_record_lines.py tests.
 """
 
 import contextlib

@@ -120,7 +120,7 @@ def test_module_runs_with_tensorflow_1_names(run, tmp_path):
 
 
 def test_child_python_programs_get_tensorflow_1_names(run):
-    """By file, as a module, as text; each with the `sitecustomize` that it would have without."""
+    """A program is started by file, as a module or as text, and keeps its own `sitecustomize`."""
     assert run("starts.py", EARLY="yes").splitlines() == ["True True True", "True True True", "Session of version 1"]
 
 
@@ -136,7 +136,7 @@ def test_shim_leaves_no_compiled_files(run, tmp_path):
     ids=["a file", "a module, multiprocessing imported at the start"],
 )
 def test_multiprocessing_children_get_tensorflow_1_names(run, words, more):
-    """And the program knows where it lies, as without the shim."""
+    """The program's `__file__` is the same as without the shim."""
     told = run(*words, **more).splitlines()
     assert [line for line in told if not line.startswith("switched off")] == [
         "spawn 1 True True spawns.py", "forkserver 1 True True spawns.py"

@@ -1,6 +1,6 @@
-"""Test refusals.py and installer.py: why the code's package, or a package that it asks for, could not be built.
+"""Test refusals.py and installer.py: the reason why the user's package or a requirement could not be built.
 
-The texts are what pip 26 and uv 0.11 pass on of setuptools 80, a compiler and CMake; frames of libraries are left out.
+The texts are output of setuptools 80, a compiler and CMake under pip 26 and uv 0.11, without library frames.
 """
 
 import textwrap

@@ -1,4 +1,4 @@
-"""Test programs/prepare/efa.py: where NCCL can use Elastic Fabric Adapters, and what is set and logged for it."""
+"""Test programs/prepare/efa.py: the variables and log lines for NCCL over Elastic Fabric Adapters."""
 
 from pathlib import Path
 

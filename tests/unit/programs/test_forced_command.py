@@ -1,6 +1,6 @@
-"""Test programs/forced_command.py: what the job's ssh key may start.
+"""Test programs/forced_command.py, which limits the commands of the job's ssh key.
 
-Commands in, errors out; and the program itself.
+The tests check commands that it allows or refuses, and run the program.
 """
 
 import json
@@ -174,7 +174,7 @@ def test_other_ssh_commands_are_refused(command):
 
 
 def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.CompletedProcess[str]:
-    """Run the forced command as sshd does, with a stand-in for the daemon that writes what it was given."""
+    """Run the forced command as sshd does, with a stand-in for the daemon that prints its arguments and environment."""
     for name in ("orted", "prted"):
         daemon = tmp_path / name
         daemon.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done\nenv | cut -d= -f1 | sort | tr "\\n" " "\n')

@@ -1,4 +1,4 @@
-"""Test entrypoint/programs/on_path/ beside TensorFlow's own Keras, and a short stand-in with Horovod's structure."""
+"""Test entrypoint/programs/on_path/ with TensorFlow's own Keras and a short stand-in for Horovod."""
 
 import contextlib
 import importlib.util
@@ -187,7 +187,7 @@ SEEN = {
 def of_job(
     words: list[str], *path: Path, without: tuple[str, ...] = (), **variables: str
 ) -> subprocess.CompletedProcess:
-    """Run a Python of a job with these folders on its path, without variables whose names begin so."""
+    """Run Python as in a job, with these folders on its path and without variables with these prefixes."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("ENTRYPOINT_", *without))}
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "ENTRYPOINT_MARKS": "/nowhere"}
     environment |= {"ENTRYPOINT_PROCESS": "rank 3", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -197,7 +197,7 @@ def of_job(
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """Return what was seen of each run, and what the monitor received of the last."""
+    """Return the observations of each run, and the messages that the monitor received of the last run."""
     folder = write_files(tmp_path_factory.mktemp("looks_on"), {**HOROVOD, "train.py": PROGRAM})
     marks = Marks(folder / "marks.sock", NONE.mask)
     with contextlib.closing(marks), ThreadPoolExecutor(1) as pool:
@@ -238,7 +238,7 @@ print(before, "entrypoint_looks_on" in sys.modules, any("First" in repr(each) fo
 
 
 def python(*path: Path, **variables: str) -> str:
-    """Return what a Python with these folders on its path prints."""
+    """Return the output of a Python with these folders on its path."""
     # What measures the coverage imports modules before any sitecustomize does.
     done = of_job(["-c", STARTS], *path, without=("COVERAGE_",), **variables)
     assert done.returncode == 0, done.stderr
@@ -325,7 +325,7 @@ def test_strategy_keeps_the_scripts_sigterm_handler(words, code, monitor):
     ],
 )
 def test_keras_3_distribution_over_all_jax_devices_is_a_strategy(monkeypatch, mesh, strategy):
-    """Only with a client of jax's coordinator: without it, each process is alone."""
+    """Only a client of jax's coordinator counts: without it, each process trains alone."""
     spec = importlib.util.spec_from_file_location("looks_on", ON_PATH / "entrypoint_looks_on.py")
     looks_on = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(looks_on)

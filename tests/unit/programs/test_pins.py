@@ -1,4 +1,4 @@
-"""Test what stays at its version, by metadata as images have it."""
+"""Test which packages are pinned to their installed version, with metadata as in images."""
 
 import importlib.metadata
 from pathlib import Path
@@ -8,7 +8,7 @@ from pins import add_aliases, installed, is_alias, pins
 
 
 def site(folder: Path, *distributions: str, **requires: str) -> list[str]:
-    """Make metadata of `name==version`; `requires` has what one asks for, by its name with underscores."""
+    """Make metadata of `name==version`; `requires` gives requirements by package, with underscores in names."""
     for name, _, version in (each.partition("==") for each in distributions):
         place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
         place.mkdir(parents=True)

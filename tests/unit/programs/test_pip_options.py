@@ -1,4 +1,4 @@
-"""Test pip's configuration in uv's words. What comes of each form in an image: tests/requirements_forms.py."""
+"""Test the translation of pip's configuration for uv; tests/requirements_forms.py runs each form in an image."""
 
 from pathlib import Path
 

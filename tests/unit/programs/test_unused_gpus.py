@@ -1,4 +1,4 @@
-"""Test programs/prepare/gpus.py: what a host checks before it reports that its TensorFlow cannot use its GPUs."""
+"""Test programs/prepare/gpus.py, which reports why a host's TensorFlow cannot use its GPUs."""
 
 import subprocess
 from pathlib import Path
@@ -14,13 +14,13 @@ CUDA_12 = "build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('i
 
 
 def bring(path: list[str], names: list[str]) -> None:
-    """Put libraries where pip puts NVIDIA's."""
+    """Put libraries into the folders that pip uses for NVIDIA's packages."""
     write_files(Path(path[0]), {f"nvidia/{name.partition('.')[0]}/lib/lib{name}": "" for name in names})
 
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-    """Return a function that makes a folder with a TensorFlow of this build, and returns it as sys.path."""
+    """Return a function that makes a folder with this build of TensorFlow and returns it as sys.path."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def make(build_info: str, *names: str) -> list[str]:
@@ -53,14 +53,14 @@ def test_missing_libraries_of_a_cuda_build_are_named(packages, monkeypatch):
 
 
 def test_every_library_loaded_by_a_cuda_build_is_checked(packages):
-    """One that lacks is enough: TensorFlow then skips registering GPUs, and trains on."""
+    """If one library is missing, TensorFlow registers no GPUs and trains on CPUs."""
     path = packages(CUDA_12)
     bring(path, ["cudart.so.12", "cublas.so.12", "cublasLt.so.12", "cufft.so.11", "cusolver.so.11", "cudnn.so.9"])
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcusparse.so.12"
 
 
 def test_library_counts_only_where_tensorflow_searches(packages):
-    """TensorFlow 2.21.0 opens cuSOLVER from a library whose RUNPATH lacks its folder, and uses no GPU for it."""
+    """TensorFlow 2.21.0 loads cuSOLVER by a RUNPATH that lacks its folder, and therefore uses no GPU."""
     path = packages(CUDA_12)
     bring(path, [f"{name}.so.{version}" for name, version in {**gpus.WITH_CUDA["12"], "cudnn": "9"}.items()])
     looked_in = [folder for folder in sorted(Path(path[0]).glob("nvidia/*/lib")) if "cusolver" not in folder.parts]

@@ -1,4 +1,4 @@
-"""Test programs/prepare/sources.py and archives.py: where the user's code comes from, and refused archives."""
+"""Test programs/prepare/sources.py and archives.py: sources of the user's code, and refused archives."""
 
 import contextlib
 import gzip
@@ -23,7 +23,7 @@ NOISE = os.urandom(100_000)
 
 
 def file(name: str, content: bytes = TRAIN, **more) -> tuple[tarfile.TarInfo, bytes]:
-    """Return a member of an archive, and its content."""
+    """Return a member of an archive with its content."""
     info = tarfile.TarInfo(name)
     for key, value in {"size": len(content), **more}.items():
         setattr(info, key, value)
@@ -51,7 +51,7 @@ def tarball(path: Path, *members: tuple[tarfile.TarInfo, bytes], mode: str = "w:
 
 @pytest.fixture(params=["with tarfile's filter", "without"])
 def any_python(request, monkeypatch):
-    """Run the test with and without filters in tarfile; Python 3.11.2 has none."""
+    """Run the test with and without extraction filters in tarfile; Python 3.11.2 has none."""
     if request.param == "without":
         monkeypatch.delattr(tarfile, "data_filter", raising=False)
     elif not hasattr(tarfile, "data_filter"):
@@ -60,7 +60,7 @@ def any_python(request, monkeypatch):
 
 @pytest.fixture
 def place(tmp_path):
-    """Return a folder below which a test may write; what is beside `code` must stay."""
+    """Return a folder for the test; the file beside its folder `code` must stay unchanged."""
     (tmp_path / "place" / "code").mkdir(parents=True)
     (tmp_path / "place" / "outside").write_text("untouched")
     return tmp_path / "place"
@@ -132,7 +132,7 @@ def test_archive_that_would_leave_its_folder_is_refused(any_python, place, membe
 
 
 def contents(tmp_path: Path) -> dict[str, tuple[bytes, str]]:
-    """Map a description to bytes and their error."""
+    """Return, for each description, the bytes of an archive and the error for them."""
     whole = tarball(tmp_path / "whole", file("train.py"), file("noise", NOISE)).read_bytes()
     plain = tarball(tmp_path / "plain", file("train.py"), file("more.py"), mode="w").read_bytes()
 
@@ -192,7 +192,7 @@ def test_code_larger_than_free_disk_is_refused(tmp_path):
 
 
 def fetch(place: Path, source: str = "", program: str = "train.py", channel: str = "channel") -> set[str]:
-    """Fill the code folder; return its paths."""
+    """Fetch the user's code into the code folder; return its paths."""
     code = place / "code"
     origin = sources.fetch(source or str(code), program, code, place.parent / channel)
     sources.check(program, code, origin, installing.is_package(program, code))
@@ -200,7 +200,7 @@ def fetch(place: Path, source: str = "", program: str = "train.py", channel: str
 
 
 def test_links_in_a_folder_are_followed(place, tmp_path):
-    """Links are followed, as sagemaker-training does; those that lead nowhere are left out."""
+    """sagemaker-training follows links, too. Dangling links are left out."""
     write_files(tmp_path, {"real/lib.py": "", "source/train.py": ""})
     source = tmp_path / "source"
     (source / "lib").symlink_to(tmp_path / "real")
@@ -328,7 +328,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("make, copied, there", ENDLESS.values(), ids=ENDLESS)
 def test_endless_code_is_refused_at_once(place, tmp_path, make, copied, there):
-    """The folder is the job's source first, then its code folder, in which nothing is copied."""
+    """The folder is first the job's source and then its code folder, from which nothing is copied."""
     folder = write_files(tmp_path / "source", {"train.py": TRAIN})
     make(folder)
     for said, work in ((copied, lambda: fetch(place, str(folder))), (there, lambda: list(code_files.texts(folder)))):
@@ -352,7 +352,7 @@ def test_links_to_dev_null_become_empty_files(place, tmp_path):
 
 @pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
 def test_unreadable_or_vanished_folder_is_skipped(tmp_path, monkeypatch, error):
-    """Root may read all folders, so the error is made."""
+    """Root may read all folders, so the test makes the error itself."""
     scandir = os.scandir
 
     def refusing(path):
@@ -451,7 +451,7 @@ def test_non_module_folder_is_refused_before_installing(tmp_path):
 
 
 def run_script(code: Path, program: str = "train.sh") -> str:
-    """Return what a script prints after the prepare step."""
+    """Run the prepare step and a script; return the script's output."""
     installing.install(program, code)
     return subprocess.check_output(["/bin/sh", "-c", 'exec "$0"', f"./{program}"], cwd=code, text=True)
 

@@ -1,4 +1,4 @@
-"""Test programs/prepare/s3.py against a server that answers, and misbehaves, as S3 can."""
+"""Test programs/prepare/s3.py against a server that answers and fails as S3 can."""
 
 import hashlib
 import os
@@ -32,7 +32,7 @@ def environment(monkeypatch, tmp_path):
 
 
 def refused(uri: str, target: Path) -> str:
-    """Return the error of an object that cannot be had: one line, with its URI and without secrets."""
+    """Return the error of a failed download; check that it is one line with the URI and without secrets."""
     with pytest.raises(Unusable) as error:
         s3.download(uri, target)
     text = str(error.value)
@@ -43,7 +43,7 @@ def refused(uri: str, target: Path) -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """A server of one object, at any path; `paths` are those that were asked for.
+    """A server of one object at any path; `paths` lists the requested paths.
 
     `breaks`: how many downloads are cut off; `answer`: status and error code for every request.
     """

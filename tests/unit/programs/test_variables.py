@@ -1,4 +1,4 @@
-"""Test programs that report what a host has: output of one that fails is ignored, as in sagemaker-training."""
+"""Test programs that report the equipment of a host. Output of a failed one is ignored, as in sagemaker-training."""
 
 import pytest
 import variables

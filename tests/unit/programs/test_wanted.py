@@ -1,4 +1,4 @@
-"""Test how requirements files are read: as pip reads them, by file and line."""
+"""Test that requirements files are read as by pip, with file and line of each requirement."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from wanted import Wanted, read
 
 
 def lines(folder: Path, text: str, **more: str) -> list[tuple[str, str]]:
-    """Return (where, what) of each requirement; `more` are other files, by name without `.txt`."""
+    """Return (place, requirement) for each requirement; `more` has other files by name without `.txt`."""
     for name, content in {"requirements": text, **more}.items():
         (folder / f"{name}.txt").write_bytes(content.encode())
     return [(each.at, each.text) for each in read(folder / "requirements.txt").wanted]

@@ -1,4 +1,4 @@
-"""Test the record's file: its content can be read at any moment."""
+"""Test that the record's file is readable at any moment."""
 
 import contextlib
 import gzip
@@ -19,7 +19,7 @@ from entrypoint.record.write import RECORD_BYTES, Record
 
 @contextlib.contextmanager
 def no_room_beyond(size: int):
-    """Limit a file as on a full disk: the kernel takes the beginning of a longer piece, and then nothing."""
+    """Limit a file's size, as on a full disk: the kernel writes the start of a longer piece, then nothing."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -58,7 +58,7 @@ def test_flushed_lines_are_readable_before_the_end(tmp_path):
 
 @pytest.mark.parametrize("waiting, missing", [(1 << 20, False), (20_000, True)])
 def test_full_disk_loses_only_lines_beyond_the_buffer(tmp_path, monkeypatch, waiting, missing):
-    """As where a checkpoint fills the disk for some time."""
+    """For example, a checkpoint fills the disk for some time."""
     monkeypatch.setattr("entrypoint.record.write.WAITING_BYTES", waiting)
     said = []
     record = Record(tmp_path / "algo-1.jsonl.gz", said.append)
@@ -121,7 +121,7 @@ def test_restarted_monitor_continues_the_record(tmp_path, cut):
 
 
 def have(answer: bytes) -> int:
-    """Return how much of a record the coordinator says that it has."""
+    """Return how many bytes of a record the coordinator reports to have."""
     return json.loads(answer)["have"]
 
 

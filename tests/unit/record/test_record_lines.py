@@ -1,4 +1,4 @@
-"""Test that lines of records become values and the same bytes again, and the table of them in record/README.md.
+"""Test that lines of records survive parsing and writing, and that record/README.md lists all of them.
 
 `python tests/unit/record/test_record_lines.py --refresh` writes that table.
 """
@@ -26,7 +26,7 @@ BETWEEN = re.compile(r"(<!-- lines:begin -->\n).*(<!-- lines:end -->)", re.DOTAL
 
 
 def table() -> str:
-    """Return what lines.py says of each type, in its order: its fields, and the comments of both."""
+    """Return the table of types in lines.py, in their order: fields and comments."""
     source = inspect.getsource(lines)
     rows = ["| line | what it holds | its fields |", "|---|---|---|"]
     for node in ast.parse(source).body:
@@ -48,7 +48,7 @@ def _of_field(field: ast.AnnAssign, source: str) -> str:
 
 
 def _comment(number: int, source: str) -> str:
-    """Return the comment at the end of a line, or else those in the lines above it."""
+    """Return the comment at the end of a line, or else the comments above it."""
     rows = source.splitlines()
     above = []
     while rows[number - 2 - len(above)].strip().startswith("# ") and not rows[number - 2].startswith("#"):
@@ -135,7 +135,7 @@ def test_malformed_record_line_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("by", [60.0, -60.0, 3600.0])
 def test_wall_clock_change_moves_no_line(by: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by NTP: forward, it made a straggler of the host; back, the host lost what followed, such as its outcome."""
+    """NTP does so. Once, a step forward made the host a straggler, and a step back lost lines such as the outcome."""
     real, before = time.time, lines.now()
     monkeypatch.setattr(time, "time", lambda: real() + by)
     assert before <= lines.now() < before + 30 and before <= lines.Said(text="").at < before + 30

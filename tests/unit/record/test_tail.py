@@ -1,4 +1,4 @@
-"""Test a record that grows, as the coordinator reads it."""
+"""Test how the coordinator reads a growing record."""
 
 import random
 
@@ -51,7 +51,7 @@ def test_unreadable_line_is_lost_alone(tmp_path):
 
 
 def test_broken_part_of_a_record_is_lost_alone(tmp_path):
-    """It does not matter what is there instead."""
+    """The bytes that replace the part do not matter."""
     for seed in range(20):
         record = Record(tmp_path / f"{seed}.gz", pytest.fail)
         for number in range(50):

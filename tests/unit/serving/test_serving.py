@@ -1,4 +1,4 @@
-"""Test what `serve` reads and writes: payloads, refusals, the places of models. The model here only adds."""
+"""Test `serve`: payloads, refusals, and where it finds models. The model in these tests only adds."""
 
 import gzip
 import http.client
@@ -46,7 +46,7 @@ IMAGE = Signature("image", (Tensor("pixels", FLOAT, (None, 2, 2, 1)),), (Tensor(
 
 
 class Adds:
-    """A model as `ServedModel` describes it, of numpy."""
+    """A `ServedModel` in numpy that adds its inputs."""
 
     name, version = "adds", "3"
 
@@ -66,7 +66,7 @@ class Adds:
 
 
 class Waits(Adds):
-    """A model that answers when its gate is opened."""
+    """A model that answers once its gate is open."""
 
     def __init__(self, *signatures: Signature) -> None:
         super().__init__(*signatures)
@@ -79,7 +79,7 @@ class Waits(Adds):
 
 
 def app_of(model: Adds, base: str | Path = "/nowhere", **environment: str):
-    """Return the application around a model, with the code of its user from the base folder."""
+    """Return the application around a model, with the user's code from the base folder."""
     service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(base), **environment}))
     service.model, service.code = model, load_user_code(service.serving)
     return make_app(service)
@@ -90,7 +90,7 @@ def client(signature: Signature, base: str | Path = "/nowhere", **environment: s
 
 
 def threads_of(count: int, seconds: float) -> tuple[ModelThreads, list]:
-    """Return threads of a loaded model, with the other ends of their connections."""
+    """Return threads of a loaded model and the other ends of their connections."""
     ours, theirs = connect(count, seconds)
     workers = ModelThreads(ours, seconds)
     workers.is_loaded = True
@@ -98,7 +98,7 @@ def threads_of(count: int, seconds: float) -> tuple[ModelThreads, list]:
 
 
 def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, ModelThreads]:
-    """Return a client of what listens, with the threads of the model behind it, here in one process."""
+    """Return a client of the HTTP front, with the model's threads in the same process."""
     serving, application = read_serving(environment), app_of(model, base, **environment)
     workers, theirs = threads_of(serving.threads, serving.timeout)
     for connection in theirs:
@@ -107,7 +107,7 @@ def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> 
 
 
 def answers(signature: Signature, headers: dict[str, str], body) -> list:
-    """Return the answers of both addresses, or of one: TensorFlow Serving's takes JSON alone."""
+    """Return the answers at both addresses, or at SageMaker's alone if a header names a type."""
     app = client(signature, SAGEMAKER_MAX_PAYLOAD_IN_MB="1")
     data = body if isinstance(body, str | bytes) else json.dumps(body)
     addresses = ["/invocations", *["/v1/models/adds:predict"] * (headers.keys() <= {"Content-Encoding"})]
@@ -473,7 +473,7 @@ def test_idle_connections_make_room_for_others(monkeypatch):
 
 
 def turned(server: Server, is_so) -> None:
-    """Turn the server until something is so."""
+    """Run the server's loop until a condition holds."""
     eventually(lambda: server._turn(0.01) or is_so(), 60)
 
 
@@ -766,7 +766,7 @@ def test_server_survives_any_exception_of_a_handler(tmp_path: Path):
 
 
 def test_server_survives_a_model_that_exits():
-    """A SavedModel may hold Python of its user's; Flask and waitress let exceptions pass that are no Exception."""
+    """A SavedModel may run the user's Python. Flask and waitress pass on errors that are no subclass of Exception."""
 
     class Leaves(Adds):
         def predict(self, signature, inputs):

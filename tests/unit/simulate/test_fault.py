@@ -1,4 +1,4 @@
-"""Test faults as a person writes them, when they are injected, and what is logged of them."""
+"""Test how faults are written, when they are injected, and how they are logged."""
 
 import os
 import signal
@@ -146,7 +146,7 @@ def test_namespaces_without_root_are_refused(tmp_path, monkeypatch, capsys):
 
 
 class Recorder:
-    """An engine that records its calls; `there` holds what a fault finds."""
+    """An engine that records its calls; `there` holds the hosts and processes that exist."""
 
     name, faults, look_again = "recorder", frozenset(Action), 0.05
 
@@ -164,14 +164,14 @@ class Recorder:
 
 
 class Story:
-    """An injector, its engine, and what was logged."""
+    """An injector with its engine and its log lines."""
 
     def __init__(self, *texts: str, there: tuple[str, ...] = HOSTS) -> None:
         self.engine, self.said = Recorder(*there), []
         self.injector = Injector([parse(text) for text in texts], self.engine, self.said.append)
 
     def at(self, now: float, *running: str) -> list:
-        """Return what `act` did at that time."""
+        """Run `act` for that time; return the engine's calls."""
         self.engine.done.clear()
         self.injector.act(now, dict.fromkeys(running or HOSTS, 100))
         return list(self.engine.done)
@@ -188,7 +188,7 @@ def test_fault_is_injected_once_at_its_time():
 
 
 def test_all_hosts_are_frozen_before_the_first_is_killed():
-    """Otherwise one that is killed late on a busy machine ends by itself, as another is lost."""
+    """Otherwise, on a busy machine, a host killed late would end by itself because another host is lost."""
     done = Story("kill all at 1").at(1.0)
     assert sorted(done[:3]) == [("pause", host) for host in HOSTS]
     assert sorted(done[3:]) == [("kill", host) for host in HOSTS]
@@ -351,7 +351,7 @@ processes.main()
 
 @pytest.fixture
 def inject(tmp_path, monkeypatch):
-    """Return a function that injects a fault by a `docker` that is a shell script, and returns whether it happened."""
+    """Return a function that injects a fault, with a shell script as `docker`, and returns whether it happened."""
 
     def inject(docker: str, fault: str, **values: object) -> bool:
         (tmp_path / "docker").write_text(docker.format(noted=tmp_path / "noted", **values))

@@ -1,4 +1,4 @@
-"""Test channels of `entrypoint local`: their options, each host's objects, and the contents of FIFOs."""
+"""Test channels of `entrypoint local`: options, the objects of each host, and the contents of FIFOs."""
 
 import contextlib
 import gzip
@@ -41,7 +41,7 @@ def pipe(folder: Path, **options) -> LocalChannel:
 
 @pytest.fixture
 def rows(tmp_path) -> Path:
-    """Make a folder of five objects; by key, as S3 sorts, B comes before a and a/z before a0."""
+    """Make a folder of five objects; in S3's order of keys, B comes before a, and a/z before a0."""
     return write_files(tmp_path / "rows", {key: f"<{key}>" for key in ("a0", "B", "b", "a/z", "a/y")})
 
 
@@ -283,7 +283,7 @@ def test_key_outside_the_channel_is_refused(rows, tmp_path):
 
 
 class Fed:
-    """The FIFOs of the channel "train", pass after pass."""
+    """The FIFOs of the channel "train", one for each pass."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.problems = folder, list[str]()
@@ -300,7 +300,7 @@ class Fed:
 
 @pytest.fixture
 def fed(tmp_path):
-    """Return a context that feeds a channel of one host. Nothing of it may be left."""
+    """Return a context that feeds a channel of one host; check that nothing is left behind."""
     before = set(threading.enumerate())
     folder = tmp_path / "input"
     folder.mkdir()
@@ -317,7 +317,7 @@ def fed(tmp_path):
 
 
 def records(stream: bytes) -> list[bytes]:
-    """Return the records of RecordIO, read by its definition: MXNet, "recordio.h"."""
+    """Return the records of RecordIO, read as MXNet's "recordio.h" defines it."""
     found = []
     while stream:
         magic, length = struct.unpack_from("<II", stream)

@@ -1,4 +1,4 @@
-"""Test what the summary of a local run begins with."""
+"""Test the first lines of a local run's summary."""
 
 from html import escape
 from pathlib import Path
@@ -17,7 +17,7 @@ IDLE = "warning: idle: hosts are idle for 17 %; share data and steps evenly"
 
 
 def folder(root: Path, *verdicts: str) -> SimpleNamespace:
-    """Return a host's folder whose report has these verdicts."""
+    """Return the folder of a host whose report has these verdicts."""
     paths = {name: root / name for name in ("report", "summary", "failure", "log", "model")}
     paths["report"].write_text("".join(f'<meta name="verdict" content="{escape(each)}">\n' for each in verdicts))
     return SimpleNamespace(host="algo-1", **paths)

@@ -1,4 +1,4 @@
-"""Test what becomes of an output folder, and which folders lie in one that hosts will not see."""
+"""Test that an output folder keeps its logs, and which paths lie in a folder that hosts do not see."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from entrypoint.simulate.spec import LocalJob
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the hosts", "after the hosts"])
 def test_host_logs_stay_if_the_engine_fails_while_ending(tmp_path, monkeypatch, before):
-    """It fails before the hosts start, or behind them, as when their files are copied."""
+    """The engine fails before the hosts start, or after their end, such as while copying their files."""
 
     @contextlib.contextmanager
     def fails() -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Test entrypoint/usercode/reader.py and source.py: what the doctor and the prepare step ask of the user's code."""
+"""Test entrypoint/usercode/reader.py and source.py, by which doctor and prepare step read the user's code."""
 
 import ast
 from pathlib import Path

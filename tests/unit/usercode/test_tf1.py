@@ -55,7 +55,7 @@ tf.summary.scalar("loss", 1.0, step=1)
 
 @pytest.fixture
 def path(tmp_path: Path):
-    """Return a function that makes a path with a TensorFlow of that version, as far as the code looks."""
+    """Return a function that makes a sys.path with the files of that TensorFlow which the code reads."""
 
     def path(version: str = "2.14.1") -> list[str]:
         packages = tmp_path / "packages"
@@ -133,7 +133,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_of_import_is_detected(path, form):
-    """By the launcher at a job's start, and by the doctor, which uses the same code."""
+    """The launcher does this at a job's start, and the doctor with the same code."""
     text = "\n".join(FORMS[form])
     line = next(number for number, line in enumerate(text.split("\n"), 1) if "set_session" in line)
     code = UserProgram.of([("train.py", text)], "train.py")
@@ -187,7 +187,7 @@ BESIDE = [
 
 @pytest.mark.parametrize("program", [*SURE, *UNSURE])
 def test_shim_refuses_removed_names_surely_reached(path, program):
-    """By file and line, before anything is started; and nothing else, which the log has as a warning."""
+    """The refusal names file and line before anything starts. Other removed names are only a warning in the log."""
     files = [("train.py", program.replace("!", "").replace("?", "")), *BESIDE]
     said = refused(UserProgram.of(files, "train.py"), path())
     lines = [number for number, line in enumerate(program.split("\n"), 1) if "!" in line]
@@ -215,7 +215,7 @@ def test_shim_refuses_keras_2_names_under_keras_3(path):
 
 
 def test_shim_uses_keras_2_where_it_is_installed(tmp_path):
-    """The shim takes it where it is installed, unless the job says something else."""
+    """The shim uses Keras 2 unless TF_USE_LEGACY_KERAS of the job asks for something else."""
     (tmp_path / "tf_keras").mkdir()
     (tmp_path / "tf_keras/__init__.py").write_text("")
     there, nowhere = [str(tmp_path)], [str(tmp_path / "nowhere")]
@@ -268,7 +268,7 @@ print(json.dumps([tf.__version__, [old for old in table if has(old)], lacking]))
 @pytest.mark.more  # the image's TensorFlow is pinned
 @pytest.mark.tensorflow
 def test_tensorflow_lacks_all_names_in_the_table():
-    """It has all of them under the new names."""
+    """TensorFlow has all of them under the new names."""
     folder = _tensorflow(sys.path)
     assert folder
     table = _table(folder, _version(folder))

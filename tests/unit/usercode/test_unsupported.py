@@ -1,4 +1,4 @@
-"""Test entrypoint/usercode/unsupported.py: which scripts are warned before they train that they will fail."""
+"""Test entrypoint/usercode/unsupported.py: which scripts get a warning before training that they will fail."""
 
 import pytest
 
@@ -13,7 +13,7 @@ ESTIMATOR = "tf.estimator.train_and_evaluate(estimator, train, test)\n"
 
 
 def doubts_of(text: str, mode: str, tensorflow: str = "2.21.0", workers: str = "script", **job) -> list[Doubt]:
-    """Return the doubts about a program. `job`: numbers of what doubts() takes, variables, and other files by name."""
+    """Return the doubts about a program. `job` has arguments of doubts(), variables, and other files by name."""
     numbers = {key: job.pop(key) for key in ("gpus", "servers", "ranks") if key in job}
     program, files = job.pop("program", "train.py"), job.pop("files", {})
     texts = [(name, without_comments(each)) for name, each in {"train.py": text, **files}.items()]

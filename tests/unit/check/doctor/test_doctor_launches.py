@@ -1,4 +1,4 @@
-"""Test that launch scripts run, that nothing leaves the machine, and that dropped arguments are reported."""
+"""Test that launch scripts run without network access, and that dropped arguments are reported."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def test_failure_of_a_launch_is_reported(text: str, check: str, severity: str, l
 @pytest.mark.parametrize("sealed", [True, False], ids=["in namespaces", "without"])
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that never ends"])
 def test_processes_forked_by_a_launch_script_are_killed(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
-    """Though it has a session of its own, as a daemon has."""
+    """The forked process has its own session, as a daemon has."""
     if not sealed:
         monkeypatch.setattr("entrypoint.check.doctor.launch_script.CAUGHT", without_namespaces(tmp_path))
     forked = tmp_path / "forked"
@@ -96,7 +96,7 @@ while not os.path.exists({str(forked)!r}):
 
 
 def without_namespaces(folder: Path) -> Path:
-    """Run caught.py where the kernel refuses namespaces, as in most containers."""
+    """Return a caught.py for which the kernel refuses namespaces, as in most containers."""
     changed = folder / "caught.py"
     changed.write_text(
         CAUGHT.read_text().replace("def seal() -> str:", 'def seal() -> str:\n    return "not permitted"\n')
@@ -175,7 +175,7 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
 
 @pytest.mark.parametrize("place", ["ResourceConfig", "HyperParameterTuningResourceConfig"])
 def test_tuning_trial_has_hosts_and_tuned_hyperparameters(place: str, tmp_path: Path) -> None:
-    """SDK v2 names hosts in the second place; each trial also has the tuned hyperparameters."""
+    """SDK v2 puts the host's name second. Each trial also has the tuned hyperparameters."""
     required = 'parser.add_argument("--rate", type=float, required=True)\nargs ='
     (tmp_path / "train.py").write_text(SCRIPT.replace("args =", required))
     hosts = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
@@ -187,7 +187,7 @@ def test_tuning_trial_has_hosts_and_tuned_hyperparameters(place: str, tmp_path: 
 
 
 def test_launch_script_may_query_spot_savings(tmp_path: Path) -> None:
-    """`fit` of SDK v2 asks that at the end of each job; the jobs after it must be seen, too."""
+    """`fit` of SDK v2 asks for them at the end of each job. Later jobs of the script must be found as well."""
     asks = "told = client.describe_training_job(TrainingJobName='job')\n"
     text = f"{SUBMITS}{asks}print(1 - told['BillableTimeInSeconds'] / told['TrainingTimeInSeconds'])\n"
     did = launched(launch(tmp_path, f"{text}client.create_training_job(**request)\n"), "submit.py", ())
@@ -234,7 +234,7 @@ def test_json_has_counts_and_findings(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_json_shows_whether_the_program_was_examined(tmp_path: Path) -> None:
-    """Otherwise a run of CI would take missing findings for a healthy script."""
+    """Without this, a CI run would take missing findings for a healthy script."""
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
     (tmp_path / "train.py").write_text(SCRIPT)
     for names, seen in ((["request.json"], False), (["request.json", "train.py"], True)):

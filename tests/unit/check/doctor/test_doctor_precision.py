@@ -1,4 +1,4 @@
-"""Test precision and recall of the rules on scripts in the manner of public ones: those of corpus/."""
+"""Test precision and recall of the rules on the scripts of corpus/, which are like public ones."""
 
 from collections import Counter
 from pathlib import Path
@@ -30,7 +30,7 @@ ENTRIES = {
 
 
 def short(name: str) -> dict[str, dict[str, Any]]:
-    """Return the scripts of a file, each of which begins with `### NAME | JOB | RULES | REQUIREMENTS`."""
+    """Return the scripts of a file. Each begins with the line `### NAME | JOB | RULES | REQUIREMENTS`."""
     made = {}
     for part in (HERE / f"corpus/{name}.txt").read_text().split("### ")[1:]:
         head, _, text = part.partition("\n")
@@ -84,7 +84,7 @@ FALSE_ALARMS = {"evaluator that reads checkpoints", "network isolation with a li
 
 @pytest.mark.usefixtures("resolves_here")
 def test_corpus_findings_match_wrong_jobs_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Examine jobs that were written without a look at the doctor. A finding counts if it or its line names `at`."""
+    """Examine jobs written without knowledge of the doctor. A finding counts if it or its line contains `at`."""
     found, alarms = dict[str, bool](), set[str]()
     for at, (name, job) in enumerate(read_toml("corpus/jobs.toml").items()):
         folder = tmp_path / str(at)

@@ -1,4 +1,4 @@
-"""Test which files the doctor reads with a program, and that it leaves right programs alone."""
+"""Test which files the doctor reads with a program, and that it finds nothing in right programs."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def test_first_failing_tensorflow_1_name_is_listed_first(tmp_path: Path) -> None
 
 
 def test_training_script_is_not_taken_for_a_launch_script(tmp_path: Path) -> None:
-    """A launch script would be run. This one talks to SageMaker, or has an Estimator of TensorFlow's."""
+    """The doctor would run a launch script. These scripts only call SageMaker or use TensorFlow's Estimator."""
     path = tmp_path / "train.py"
     path.write_text(
         "import boto3\nimport sagemaker\nimport tensorflow as tf\nfrom sagemaker.experiments import Run\n"

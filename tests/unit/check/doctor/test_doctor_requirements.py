@@ -1,4 +1,4 @@
-"""Test that the doctor finds requirements that an image cannot meet, in the words of the host that would refuse."""
+"""Test that the doctor reports requirements that an image cannot meet, in the words of the host's refusal."""
 
 import importlib.metadata
 import subprocess

@@ -1,4 +1,4 @@
-"""Test that each rule of the doctor finds its fault, at its line, and nothing where there is none; and the pages."""
+"""Test that each rule of the doctor finds its fault at its line and nothing else, and that the pages list them."""
 
 import re
 from pathlib import Path
@@ -37,9 +37,9 @@ def test_each_doctor_rule_has_an_example():
     ],
 )
 def test_rule_finds_its_fault_and_nothing_else(rule: str, example: dict[str, Any], tmp_path: Path) -> None:
-    """Check the severity `finds`, the line `at` which it is, what it `says`, and its number, if it has several `times`.
+    """Check the finding's severity `finds`, its line `at`, its text `says`, and its number `times`.
 
-    An example without `finds` has none of the rule's findings, `but` notes where it says so.
+    An example without `finds` must give no finding of the rule, except for notes if it has `but`.
     """
     names = OF_SCOPES if rule in OF_SCOPES and "finds" not in example else (rule,)
     findings = [each for each in look_at(tmp_path, example).findings if each.check in names]

@@ -1,4 +1,4 @@
-"""Test each check of a rehearsal on a run with its fault, and on one without."""
+"""Test each check of a rehearsal on a run with its fault and on a run without."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -78,23 +78,23 @@ def findings(case: Rehearsal, check: str = "") -> list[Finding]:
 
 
 def told(case: Rehearsal, check: str) -> list[str]:
-    """Return what is not fine, as "LEVEL: WORDS"."""
+    """Return the findings that are warnings or errors, as "LEVEL: WORDS"."""
     found = [each for each in findings(case, check) if each.severity is not Severity.FINE]
     return [f"{each.severity}: {each.found}" for each in found]
 
 
 def plain(acted: float | None = 30.0, **more: Any) -> Rehearsal:
-    """Return a rehearsal with a plain run alone."""
+    """Return a rehearsal that has only a plain run."""
     return replace(HEALTHY, runs=(run("plain", acted, **more),))
 
 
 def alone(acted: float | None = 30.0, kind: str = "stopped", kept: Any = KEPT, **more: Any) -> Rehearsal:
-    """Return a rehearsal with a plain run on one host, of which this is known."""
+    """Return a rehearsal with only a plain run on one host, with these facts."""
     return plain(acted, kind=kind, kept=kept, hosts=(host("algo-1", (), **more),))
 
 
 def asking(case: Rehearsal = HEALTHY, **more: Any) -> Rehearsal:
-    """Return a rehearsal of another request."""
+    """Return a rehearsal of a request with these changes."""
     return replace(case, request=replace(case.request, **more))
 
 
@@ -103,7 +103,7 @@ def sampled(**more: Any) -> Rehearsal:
 
 
 def reading(*reads: tuple[str, ...] | None, kind: str = "succeeded") -> Rehearsal:
-    """Return a rehearsal whose hosts were dealt files a and b alike, and have read these."""
+    """Return a rehearsal with files a and b on every host, of which host n read the n-th tuple of files."""
     hosts = tuple(
         host(f"algo-{number}", ("a", "b"), read=None if read is None else (("training", read),))
         for number, read in enumerate(reads, 1)
@@ -116,12 +116,12 @@ def process(how: str) -> tuple[SeenProcess, ...]:
 
 
 def metrics(*rows: dict[str, float], every: float = 1.0) -> Any:
-    """Return what a process printed, from second 10 on."""
+    """Return the metrics that a process printed, from second 10 on."""
     return tuple((10.0 + every * number, "script", values) for number, values in enumerate(rows))
 
 
 def trained(*rows: dict[str, float], every: float = 1.0, **request: Any) -> Rehearsal:
-    """Return a rehearsal that printed these metrics and was stopped, of a request that does not know its steps."""
+    """Return a stopped rehearsal on one host that printed these metrics, of a request without a number of steps."""
     return asking(alone(metrics=metrics(*rows, every=every)), **{"hyperparameters": {}, **request})
 
 
@@ -130,7 +130,7 @@ def resumed(kill: SeenRun, resume: SeenRun) -> Rehearsal:
 
 
 def numbered(name: str, *numbers: int) -> SeenRun:
-    """Return a run that printed no steps, and kept checkpoints with these numbers."""
+    """Return a run that printed no steps and saved checkpoints with these numbers."""
     kept = tuple((20.0 + n, f"/c/ckpt-{n}.data-00000-of-00001") for n in numbers)
     return run(name, hosts=SILENT, kept=kept)
 

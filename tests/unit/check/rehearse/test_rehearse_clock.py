@@ -1,4 +1,4 @@
-"""Test that a wall clock which is set during a rehearsal changes none of its durations."""
+"""Test that setting the wall clock during a rehearsal changes none of its durations."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from entrypoint.record.write import Record
 
 @pytest.fixture(params=[60.0, -60.0])
 def set_if(request, monkeypatch):
-    """Return a function: set the wall clock as soon as a file exists."""
+    """Return a function that sets the wall clock once a file exists."""
     real, monotonic = time.time, time.monotonic
 
     def set_clock(path: Path) -> None:
@@ -44,7 +44,7 @@ def test_wall_clock_change_does_not_alter_run_times(tmp_path, set_if, monkeypatc
     set_if(kept / "checkpoint")
 
     def run_local(job: Any, engine: Any) -> int:
-        """Stand in for a job, which is stopped and then saves."""
+        """Stand in for a job that is stopped and then saves."""
         assert engine.inject(None, "algo-1", os.getpid())
         (kept / "checkpoint").write_text("weights")
         return 0

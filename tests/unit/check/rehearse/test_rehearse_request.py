@@ -1,4 +1,4 @@
-"""Test that a launch becomes the same job on simulated hosts."""
+"""Test that a launch request becomes the same job on simulated hosts."""
 
 import json
 import sys
@@ -94,7 +94,7 @@ parser.add_argument("--kept", default="/opt/ml/checkpoints")
 
 
 def test_literal_opt_ml_paths_are_found(tmp_path: Path) -> None:
-    """With hosts as processes it would be the machine's own path: such a script takes another engine, or is refused."""
+    """Where hosts are processes, /opt/ml is the machine's own: the script gets another engine or is refused."""
     there, elsewhere = (
         {**REQUEST["HyperParameters"], "kept": f'"{place}"'} for place in ("/opt/ml/checkpoints", "/data/kept")
     )

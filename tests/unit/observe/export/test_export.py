@@ -1,4 +1,4 @@
-"""Test export/: records as TensorBoard's points, and as SageMaker's metric definitions."""
+"""Test export/: records become TensorBoard's points and SageMaker's metric definitions."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Test that `entrypoint top` reports what is wrong with its address."""
+"""Test `entrypoint top`: errors of its address, and the text of a running or ended job."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Test view.py, what is shown of a job, from its records' lines; and serve.py, who may see it."""
+"""Test view.py, which makes the page's state from records, and serve.py, which limits access to the page."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def view(*lines, host: str = "algo-1") -> View:
 
 
 def note(made: View, host: str, line: list) -> None:
-    """Note a line as the coordinator's monitor does."""
+    """Pass a line of a record to the view, as the coordinator's monitor does."""
     with contextlib.suppress(*WRONG):
         made.note(host, line_of(line))
 

@@ -1,4 +1,4 @@
-"""Test the delivery of a follower's record, when the coordinator answers strangely."""
+"""Test the delivery of a follower's record when the coordinator's answer is malformed."""
 
 import json
 from types import SimpleNamespace

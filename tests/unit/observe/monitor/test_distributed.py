@@ -1,4 +1,4 @@
-"""Test which jobs train together, by what their hosts trained and exchanged. Records are made up."""
+"""Test the verdict on whether hosts train together, from made-up records of steps and exchanged bytes."""
 
 import re
 
@@ -14,11 +14,11 @@ MB = 1_000_000
 
 
 class Job:
-    """Two hosts (or more) that train for some seconds, a step in `step` seconds, and the finding.
+    """Two or more hosts that train for some seconds, with a step each `step` seconds, and the verdict on them.
 
-    `sent`: bytes that each host has sent to each other at a second of the training and from one step to another, as
-    many as come back. `model`: what is seen of the model, from the first step on. `before`: seconds of preparation;
-    `tick`: between two samples; `late`: by which the second host's records come later than the first's.
+    `sent`: bytes that each host has sent to each other host at a second of the training and between steps; as
+    many come back. `model`: the facts observed of the model, from the first step on. `before`: seconds of preparation;
+    `tick`: seconds between two samples; `late`: seconds by which the second host's records lag behind.
     """
 
     def __init__(self, hosts=2, seconds=150, step=0.1, sent=lambda *_: 0, model=None, before=0, tick=2, **options):
@@ -38,7 +38,7 @@ class Job:
         self.together.note(host, line_of([kind, now + 3600 * (now > self.options.get("clock_set", 1e9)), *values]))
 
     def go(self, seconds, lines):
-        """Note the lines of each host in each of these seconds."""
+        """Pass the lines of each host in each of these seconds to the verdict."""
         for now in range(1, seconds):
             for host in self.names:
                 for kind, *values in lines(host, now):
@@ -70,7 +70,7 @@ class Job:
 
     @property
     def at_end(self):
-        """Return the verdict after a success, where there was none before: True for "trained alone"."""
+        """Return the first verdict after a success: True for "trained alone"."""
         found = self.together.at_end()
         if found:
             self.said.append((None, *found))
@@ -92,17 +92,17 @@ class Job:
 
 
 def each(count):
-    """Return so many bytes in each step."""
+    """Return a function that sends so many bytes in each step."""
     return lambda _, before, after: count * (after - before)
 
 
 def every(steps, count, first=0):
-    """Return so many bytes once in so many steps."""
+    """Return a function that sends so many bytes once in so many steps."""
     return lambda _, before, after: count * ((after - first) // steps - (before - first) // steps)
 
 
 def once(count):
-    """Return so many bytes in the first seconds."""
+    """Return a function that sends so many bytes in the first seconds."""
     return lambda second, *_: count if second <= 2 else 0
 
 
@@ -111,7 +111,7 @@ def both(*sent):
 
 
 def row(*said):
-    """Return what makes a row of a table: the verdicts, and the arguments of the `Job` that gets them."""
+    """Return a row of a table: the verdicts, and the arguments of the `Job` that gets them."""
     return lambda **options: ([*said], options)
 
 
@@ -344,7 +344,7 @@ def test_advice_names_the_line_of_the_script():
 
 
 def test_separate_verdict_is_withdrawn_if_hosts_train_together():
-    """A job that was reported as training alone, as its first exchange came late, is cleared and does not end."""
+    """The job's first exchange came late, so its hosts were reported as training alone. The job does not end."""
     late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
     assert late.verdicts == ["NO", "yes"] and late.ended is None
     assert late.words == "distributed: yes after all: 2 hosts exchange 8 MB a step for 1 million weights"
@@ -372,7 +372,7 @@ def test_verdict_states_its_figures(words, row):
 
 
 def test_bytes_per_step_are_right_though_steps_are_reported_late():
-    """As programs/on_path/ tells the steps of Keras' `fit`: ever more seldom."""
+    """programs/on_path/ reports the steps of Keras' `fit` at growing intervals."""
     told = [0, 2.5, 5.6, 9.5, 14.4, 20.5, 28.1, 37.6, 49.5, 64.4]
 
     def model(step):
@@ -392,7 +392,7 @@ def used(host=None):
 
 
 def test_very_short_connections_count_as_exchanges():
-    """Weights are averaged every 200 steps, over a new connection each time; only one end sees it."""
+    """Weights are averaged every 200 steps, each time over a new connection that only one end notices."""
 
     def lines(host, now):
         return step(10 * now), used({"unseen": True} if now % 20 == 0 and host == "algo-1" else {})

@@ -45,7 +45,7 @@ def test_emf_line_has_at_most_the_allowed_metrics():
 
 
 def test_script_cannot_set_reserved_emf_fields():
-    """As a line `TrainingJobName=7 CPUUtilization=1` would do."""
+    """A line such as `TrainingJobName=7 CPUUtilization=1` would otherwise do so."""
     emf = Emf("Training", "job-1", "algo-2", cpus=1.0)
     emf.note(2.0, {"cpu": [1.0, 0.0], "memory": [1, 2, 700]})
     ours = ("_aws", "TrainingJobName", "Host", "CPUUtilization", "MemoryUsed", "GPUUtilization", "GPUMemoryUsed")

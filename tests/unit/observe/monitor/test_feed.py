@@ -1,4 +1,4 @@
-"""Test both ends of the launcher's link to its monitor, and what happens to a monitor that is attacked."""
+"""Test both ends of the launcher's link to its monitor, and restarts of a monitor that is killed or attacked."""
 
 import json
 import os
@@ -22,9 +22,9 @@ from entrypoint.record.read import lines_of
 
 
 def test_early_launcher_failure_leaves_record_timed_from_its_start(tmp_path):
-    """As where a host has no more threads: waiting for a listener that never started was a fault by itself.
+    """For example, no thread is left: once, the launcher failed again by waiting for a listener that never started.
 
-    The monitor starts later than what starts fast: the page had no "start" of such a host.
+    The monitor starts later than fast programs, so that the page had no phase "start" for such a host.
     """
     job = job_of(tmp_path, 1)
     began = time.time() - 100
@@ -36,7 +36,7 @@ def test_early_launcher_failure_leaves_record_timed_from_its_start(tmp_path):
 
 
 class Launcher:
-    """A job's launcher, as its monitor sees it."""
+    """The launcher's end of the link to a monitor."""
 
     def __init__(self, folder: Path, hosts: int = 1, **settings: str) -> None:
         self.job = job_of(folder, hosts, environment={f"ENTRYPOINT_{name}": value for name, value in settings.items()})
@@ -73,7 +73,7 @@ class Launcher:
 
 
 def test_no_output_line_or_mark_crashes_the_monitor(tmp_path):
-    """One example of each input that once ended it on every host, except for the metric's expression."""
+    """These inputs once ended the monitor on every host. Slow metric expressions have their own test."""
     metrics = json.dumps([{"Name": "loss", "Regex": "loss(x)?"}, {"Name": "slow", "Regex": "(([a-z=0-9 .:]+)+)+!"}])
     launcher = Launcher(tmp_path, METRICS=metrics, EMF="Tests")
     eventually(launcher.job.paths.marks.exists, within=60)
@@ -95,7 +95,7 @@ def test_no_output_line_or_mark_crashes_the_monitor(tmp_path):
 
 
 def test_killed_monitor_is_restarted_and_its_record_continues(tmp_path, monkeypatch):
-    """Also with the same clock: the host's was set forward by half an hour after the launcher had started."""
+    """Times stay consistent although the host's clock was set half an hour forward after the launcher's start."""
     monkeypatch.setattr(lines, "ZERO", time.time() - time.monotonic() - 1800, raising=False)
     launcher = Launcher(tmp_path)
     launcher.feed.show("script", b"step=1 loss=1\n")

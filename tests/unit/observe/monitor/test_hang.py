@@ -1,4 +1,4 @@
-"""Test what counts as a hang and what does not, and the words for it. Times are made up."""
+"""Test which jobs count as hanging, and how a hang is described. Times are made up."""
 
 import threading
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ NOT_SEEN = Stand()
 
 
 def job(*used: float | dict[str, float] | None, seconds: float = AFTER) -> dict:
-    """Return ranks without progress for so long, by CPUs or by fields of Silent; None: a rank with progress."""
+    """Return silent ranks, each given by its CPU use or by fields of Silent; None stands for a rank with progress."""
     return {
         ("algo-1", f"rank {number}"): None
         if each is None
@@ -107,7 +107,7 @@ def test_processes_blocking_the_others_are_named(places, lacking, words):
 
 
 class Heard(Hangs):
-    """What the coordinator hears of two hosts, line by line."""
+    """The coordinator's watch, with the lines that it receives of two hosts."""
 
     def __init__(self, after: float = AFTER, hosts: tuple[str, ...] = ("algo-1", "algo-2")) -> None:
         super().__init__(after, may_spin=False)
@@ -291,7 +291,7 @@ def test_rank_missed_by_horovod_is_named_until_the_stall_ends():
 
 
 def test_one_thread_takes_stacks_and_newest_request_counts(monkeypatch, tmp_path):
-    """py-spy stops a process: another look at the same time takes it for one that a signal has stopped."""
+    """py-spy stops a process. A second py-spy at the same time would take it for stopped by a signal."""
     begun, go = [], threading.Event()
 
     def take(families, waiting):

@@ -13,7 +13,7 @@ CHILD = ("10.0.0.1", 50_000)  # another process of the same family
 
 
 def look(monkeypatch, used: dict[str, float], passed: list[tuple], *, listed: bool = True) -> tuple[dict, bool]:
-    """Let a script use so much in each second of half a minute; return its bytes of a second, and if it is silent."""
+    """Let a script use this in each of 30 seconds; return its bytes per second and whether it counts as silent."""
     moves, progress, found = Moves(), LastSigns(), {}
     monkeypatch.setattr(traffic, "inodes_of", lambda pids: dict.fromkeys(range(len(passed)), 7))
     for second in range(1, 31):

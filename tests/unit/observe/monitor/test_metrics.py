@@ -1,4 +1,4 @@
-"""Test which metrics are found in programs' output, and which words are not taken for one."""
+"""Test which metrics are found in programs' output, and which texts are not taken for metrics."""
 
 import json
 import math
@@ -120,7 +120,7 @@ def test_user_regex_with_endless_backtracking_is_named_and_dropped():
 
 
 def test_slow_user_regex_is_kept_within_its_time_share(monkeypatch):
-    """It reads as much as there is time for."""
+    """The regex reads as much output as its share of time allows."""
     monkeypatch.setattr("entrypoint.observe.monitor.printed_metrics.AT_ONCE", 0.01)
     quadratic = WantedMetric("n", "a*a*b([0-9])", pytest.fail)
     lines = ["a" * 150] * 10_000

@@ -1,4 +1,4 @@
-"""Test messages of scripts: what `sagemaker_tf_data.marks` sends, and what the monitor takes of any message."""
+"""Test messages of scripts: `sagemaker_tf_data.marks` sends them, and the monitor checks them."""
 
 import json
 import math
@@ -18,7 +18,7 @@ class Listener(Marks):
     """The monitor's end of the socket."""
 
     def hear(self) -> tuple[dict, dict, list]:
-        """Return {process: {what: [times, seconds]}}, {process: metrics}, and other lines, since the last call."""
+        """Return {process: {mark: [count, seconds]}}, {process: metrics} and other lines since the last call."""
         self.receive()
         metrics, lines = self.take()
         sums, others = {}, []
@@ -39,7 +39,7 @@ def marks(tmp_path):
 
 @pytest.fixture
 def teller(tmp_path, monkeypatch):
-    """Return a script's end of the socket, by which the library's functions tell, too."""
+    """Return a script's end of the socket, which the library's functions use as well."""
     made = []
 
     def make(process: str = "script", where: str = str(tmp_path / "marks.sock")) -> Teller:
@@ -54,7 +54,7 @@ def teller(tmp_path, monkeypatch):
 
 @pytest.fixture
 def send(tmp_path):
-    """Send a message that is no work of the library's: bytes, or fields of one."""
+    """Send a message that the library would not send: bytes, or the fields of a message."""
 
     def send(message: bytes = b"", **told: object) -> None:
         whole = {"process": "x", "marks": {}, "metrics": {}, "weights": [], **told}
@@ -190,7 +190,7 @@ def test_timed_reports_waiting_time_for_batches(marks, teller):
 
 
 def test_non_numeric_metrics_are_dropped_and_others_sent(marks, teller):
-    """Outside of a job this goes unnoticed; inside one, the training failed."""
+    """Such a value once failed the training, but only inside a job."""
     teller = teller()
     log_metrics(a=[1, 2], b="high", c=None, loss=0.5)
     with mark(("not", "a", "name")):
@@ -205,7 +205,7 @@ def test_non_numeric_metrics_are_dropped_and_others_sent(marks, teller):
 
 
 def fit(logs, *, every: int = 1, **of_keras) -> None:
-    """Call our callback as Keras does. `every`: steps between two sums of weights."""
+    """Call the library's callback as Keras does. `every`: steps between two sums of weights."""
     base = {"params": None, "model": SimpleNamespace(trainable_variables=[]), **of_keras}
     callback = keras_callback(weights_every=every, base=type("Callback", (), base))
     callback.on_train_begin()

@@ -1,4 +1,4 @@
-"""Test connections as the kernel lists them."""
+"""Test which connections of a job are found in the kernel's list."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def test_connections_between_two_samples_are_noticed(monkeypatch):
 
 
 def test_traffic_of_mpirun_does_not_count_as_training(connected, tmp_path):
-    """Open MPI sends all output of ranks to the coordinator over the network; the monitor took that for gradients."""
+    """Open MPI sends all output of ranks to the coordinator. The monitor once took these bytes for gradients."""
     ours, theirs = connected
     addresses = {host.name: host.address for host in HOSTS[:2]}
     sampling = Sampling(read(tmp_path, 2, environment={"ENTRYPOINT_HOST_ADDRESSES": json.dumps(addresses)}))

@@ -1,4 +1,4 @@
-"""Test where real processes stand and what they do, by two looks: sleep, wait, spin, compute, ended."""
+"""Test that two samples of a real process show its place and activity: sleep, wait, spin, compute, ended."""
 
 import contextlib
 import os
@@ -126,7 +126,7 @@ def test_launcher_frames_are_not_shown():
 
 
 def test_printed_stacks_name_threads_and_files(stacks):
-    """They name the thread that a script waits for at its end; the text has the files of the frames."""
+    """They name the thread that an ending script waits for. The text has the files of the frames."""
     place = stacks["has ended but for a thread"].place
     assert place.startswith("the end of the script, which waits for its thread uploader in program.py:")
     assert "program.py" in stacks["sleeps"].text

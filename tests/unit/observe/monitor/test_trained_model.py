@@ -1,4 +1,4 @@
-"""Test when the weights of all processes are told to be equal, or to differ."""
+"""Test when the weights of all processes are reported as equal or as different."""
 
 import math
 
@@ -12,7 +12,7 @@ DIFFERS = [(step, 12.5, 12.9) for step in (500, 1000, 1500)]
 
 
 def told(sums: WeightSums, *rows: tuple[int, float | None, float | None]) -> tuple[bool, str] | None:
-    """Note rows of (step, norm of one process, norm of the other; None: not reported), and return the verdict."""
+    """Pass on rows of (step, norms of both processes; None if not reported); return the verdict."""
     for step, *norms in rows:
         for who, norm in zip((ONE, OTHER), norms, strict=True):
             if norm is not None:

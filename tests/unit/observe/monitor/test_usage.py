@@ -1,4 +1,4 @@
-"""Test what a process, its descendants and its pipes use, beside what they do."""
+"""Test the measured usage of a process, its descendants and its pipes against their real work."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ time.sleep(600)
 
 
 def work(worker: subprocess.Popen) -> None:
-    """Let it fork a child, and wait until both have worked."""
+    """Let the worker fork a child; wait until both have worked."""
     worker.stdin.write(b"\n")
     worker.stdin.flush()
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_host_figures_equal_those_of_psutil(tmp_path):
 
 
 def test_each_disk_counts_once(tmp_path, monkeypatch):
-    """Partitions, LVM, RAID and loop devices lie on disks that count already."""
+    """Partitions, LVM, RAID and loop devices are not counted: they lie on disks that are."""
     for name in ("nvme0n1/device", "nvme1n1/device", "dm-0/slaves", "md127/md", "loop3/loop", "zram0/queue"):
         (tmp_path / "block" / name).mkdir(parents=True)
     monkeypatch.setattr(sampling, "BLOCKS", tmp_path / "block")

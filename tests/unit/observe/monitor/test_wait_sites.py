@@ -1,4 +1,4 @@
-"""Test stacks of processes that are busy or wait in a library: frames in py-spy's form, invented counters."""
+"""Test how stacks of busy or waiting processes are described, with frames as of py-spy and made-up counters."""
 
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def test_library_wrappers_are_not_named_in_stacks(path):
 
 
 def test_launcher_wrapper_of_a_rank_is_not_user_code():
-    """A rank's parent is a program of ours, which in a checkout is not in site-packages."""
+    """The parent of a rank is one of our programs, which in a checkout lies outside site-packages."""
     ours = {**python("main", "rank.py"), "filename": str(Path(entrypoint.__file__).with_name("programs") / "rank.py")}
     found = [look(at) for at in (1.0, 4.0)]
     for each in found:

@@ -1,4 +1,4 @@
-"""Test what the coordinator reports of hosts that train alone, and when it ends the job. Records are made up."""
+"""Test how the coordinator reports hosts that train alone, and when it ends the job. Records are made up."""
 
 import json
 import time
@@ -22,7 +22,7 @@ GROUPS = {"workers": ["algo-1", "algo-2"], "data": ["algo-3"]}
 
 
 class Watched:
-    """Two hosts that take 10 steps a second; their records are read every two seconds."""
+    """A job of two hosts that take 10 steps a second; their records are read every two seconds."""
 
     def __init__(self, tmp_path, environment):
         job = read(tmp_path, 3, MWMS, environment, groups=GROUPS)
@@ -54,7 +54,7 @@ class Watched:
                 self.write(mine, others)
 
     def end(self, *more, kind="succeeded"):
-        """Have the job end, with more lines of the coordinator's record."""
+        """End the job, with more lines of the coordinator's record."""
         own = [["outcome", self.now, {"kind": kind, "exit_code": 0, "cause": None}], *more]
         self.own += own
         record = Record(self.records / "algo-1.jsonl.gz", pytest.fail)
@@ -130,7 +130,7 @@ def test_short_failed_or_distributed_job_gets_no_warning(watched, kind, trained)
 
 
 def test_late_records_are_ordered_by_their_times(watched):
-    """A follower's record comes in pieces, the last ones with its end; its processes start when the others' do."""
+    """A follower's record comes in pieces, the last ones at its end. Its processes start with the others."""
     job = watched({})
     for now in range(2, 42, 2):
         job.own += [
@@ -212,7 +212,7 @@ def test_malformed_lines_of_another_host_are_dropped_alone(watched):
 
 
 def test_long_records_are_processed_line_by_line(watched, monkeypatch):
-    """A monitor that starts again reads whole records of all hosts, of which each may expand to a gigabyte."""
+    """A restarted monitor reads whole records of all hosts. Each may expand to a gigabyte."""
     watch, noted = watched().watch, []
     monkeypatch.setattr(watch._view, "note", lambda host, line: noted.append(line.at))
 

@@ -1,4 +1,4 @@
-"""Test the policy's history and replay/: what a host knew and decided, replayed to the same end."""
+"""Test that replay/ leads from a host's recorded events to the same decisions and outcome."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ BEGAN = 1000.0
 
 
 class Life:
-    """One host's policy, and the record that its launcher would have written."""
+    """The policy of one host, with the record that its launcher would have written."""
 
     def __init__(self, folder, hosts=2):
         self.job = job_of(folder, hosts, {"sagemaker_program": "train.py"}, {"ENTRYPOINT_MODE": "single"})
@@ -66,7 +66,7 @@ class Life:
 
 @pytest.fixture
 def life(tmp_path):
-    """Return a coordinator whose follower fails after two minutes in which nothing else happened."""
+    """Return a coordinator whose follower fails after two quiet minutes."""
     life = Life(tmp_path)
     life.on(0.1, events.Prepared(flags=frozenset()), events.Ended(name="prepare", exit=Exit(code=0)))
     met = Report(host="algo-2", ready=frozenset({"prepare", "preflight"}))
@@ -90,7 +90,7 @@ def life(tmp_path):
 
 
 def test_replayed_history_gives_the_same_decisions(life):
-    """The replay makes up for ticks that were not recorded: otherwise the policy would take the host for lost."""
+    """The replay adds ticks that were not recorded; without them the policy would take the host for lost."""
     assert sum(line["dropped"] for line in life.decisions) > 20 and len(life.record) < 6000
     played = timeline.play(timeline.read(life.record))
     assert played.differs is None and played.same_outcome and played.incomplete == []
@@ -113,7 +113,7 @@ def test_report_before_the_deadline_triggers_no_replayed_decision(tmp_path):
 
 
 def test_history_keeps_all_calls_of_the_last_seconds():
-    """A limit of 10 s, as that of an mpirun that does not end, may begin at a call without consequence."""
+    """A limit of 10 s, such as that for the end of mpirun, may start at a call without actions."""
     written = []
     history = History(2, 0.0, written.append)
     for tenth in range(110):  # near its end, a job is looked at each 0.1 s
@@ -268,7 +268,7 @@ def test_rerun_command_has_the_jobs_settings(life):
 
 
 def test_rerun_lists_what_its_command_lacks(life):
-    """A newcomer gets the list, not a KeyError of the script."""
+    """The user gets this list instead of a KeyError of the script."""
     life.lines[1][2]["inputdataconfig"] = {"training": {}}
     life.lines[1][2]["hyperparameters"] |= {"password": "***"}
     told = timeline.lacks({"algo-1": life.record})
@@ -301,7 +301,7 @@ HOSTILE = [
 
 
 def test_unreadable_history_lines_are_dropped_alone(life, capsys):
-    """A record comes from wherever a user got it."""
+    """Records may come from any source."""
     hostile = [["decided", BEGAN + 3, line] for line in HOSTILE]
     more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],
             ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["lines", BEGAN, "script", {"a": "b"}],

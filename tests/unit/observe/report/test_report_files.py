@@ -1,4 +1,4 @@
-"""Test the report's file, its sources of records, and the command that makes it again."""
+"""Test the file of the report, the sources of its records, and `entrypoint report`."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def data_of(page: Path) -> dict:
 
 
 def of_worker(name: str = "algo-1", seconds: int = 60) -> HostRecord:
-    """Return a worker's record without the job's end."""
+    """Return the record of a worker, without the job's outcome."""
     made = trained(name, 2, process="worker/0", role="worker", seconds=seconds)
     made.drop("outcome")
     return made
@@ -70,7 +70,7 @@ def ended(kind: str, code: int, *, sigterm: bool = False, said: str = "", **caus
 
 
 def coordinator_lost() -> list[HostRecord]:
-    """Return a coordinator's record that was cut, and one of a host that knows more."""
+    """Return a truncated record of the coordinator, and one of a host that found the coordinator lost."""
     other = of_worker("algo-2")
     other.ends(70, "failed", 69, {"host": "algo-1", "process": "", "what": "does not answer", "error": ""})
     return [of_worker(seconds=20), other]
@@ -280,7 +280,7 @@ def test_channel_files_are_counted_up_to_a_limit(tmp_path, monkeypatch):
 
 
 def test_exchange_between_two_hosts_is_counted_once(tmp_path):
-    """Each has counted its own end; if one has not, the other's count is taken."""
+    """Each host counts at its own end. If one count is missing, that of the other host is used."""
     one, two = trained("algo-1", 2), trained("algo-2", 2)
     one.sample(50.5, seconds=0.1, peers={"algo-2": [100, 700]})
     two.sample(50.5, seconds=0.1, peers={"algo-1": [690, 0]})

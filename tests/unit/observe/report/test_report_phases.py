@@ -1,4 +1,4 @@
-"""Test the phases of hosts and processes, and what they cost."""
+"""Test the phases of hosts and processes, and the cost of each phase."""
 
 import pytest
 from records import HostRecord, trained
@@ -38,7 +38,7 @@ def test_host_with_ended_program_is_idle_while_others_run():
 
 
 def test_worker_server_host_ends_rendezvous_when_its_worker_runs():
-    """Of parameter servers with worker servers, the phase of the host stays `starting`."""
+    """In such a job the recorded phase of the host stays `starting`."""
     record = HostRecord("algo-2", 2, mode="ps")
     record.add("phase", 0.1, "starting")
     record.runs("prepare", 0.2, 1.0, "prepare")

@@ -1,4 +1,4 @@
-"""Test records as they come: whole, cut, broken, from hosts whose clocks differ, or forged."""
+"""Test the reading of records that are whole, truncated, broken, forged, or of hosts with different clocks."""
 
 import pytest
 from records import GB, HostRecord, packed, trained

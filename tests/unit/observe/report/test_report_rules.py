@@ -1,4 +1,4 @@
-"""Test each rule on jobs with the problem, on jobs without, and on jobs whose end makes its advice pointless."""
+"""Test each rule on jobs with and without its problem, and on jobs whose outcome makes its advice pointless."""
 
 import math
 import re
@@ -31,7 +31,7 @@ def job_of(*records: HostRecord) -> JobRecord:
 
 
 def told(job: JobRecord, **given: float) -> dict[str, str]:
-    """Return {rule: its verdict as a line of the log}; `given`: thresholds."""
+    """Return {rule: its verdict as a line of the log}, with the thresholds of `given`."""
     found = judge(job, thresholds(given))
     return {each.rule: line_of({**asdict(each), "severity": str(each.severity)}) for each in found}
 
@@ -41,7 +41,7 @@ def verdicts(*records: HostRecord, **given: float) -> dict[str, str]:
 
 
 def sampled(seconds: int = LONG, **sample: object) -> Records:
-    """Return a host that uses so much in each second."""
+    """Return the record of a host with this usage in each second."""
     return [trained(seconds=seconds, gpus=len(list(sample.get("gpus", []))), sample=sample)]
 
 
@@ -53,7 +53,7 @@ def marked(what: str, took: Callable[[int], float], seconds: int = LONG) -> Reco
 
 
 def grows(part: str, at_first: float, by: float, seconds: int = LONG) -> Records:
-    """Return a host on which memory or disk gets `by` bytes nearer to its limit each second."""
+    """Return a host whose memory or disk gets `by` bytes closer to its limit each second."""
     (record,) = sampled(seconds)
     for line in record.of("sample"):
         value = at_first + by * (line[1] - record.lines[0][1])
@@ -68,7 +68,7 @@ def killed_for_memory() -> Records:
 
 
 def ranks(*steps: float, seconds: int = LONG) -> Records:
-    """Return hosts with a rank each, which take so many seconds for a step."""
+    """Return hosts with one rank each; rank n takes the n-th number of seconds for a step."""
     return [
         trained(f"algo-{n + 1}", len(steps), seconds=seconds, step=step, process=f"rank {n}", role="rank")
         for n, step in enumerate(steps)
@@ -76,7 +76,7 @@ def ranks(*steps: float, seconds: int = LONG) -> Records:
 
 
 def ranks_by_marks(*steps: float) -> Records:
-    """In synchronous training all take as many steps; marks show how long each worked itself."""
+    """Return hosts in synchronous training: all take equal steps, and marks show each rank's own work."""
     records = ranks(*[0.1] * len(steps))
     for number, seconds in enumerate(steps):
         for second in range(8, 60):
@@ -85,7 +85,7 @@ def ranks_by_marks(*steps: float) -> Records:
 
 
 def servers(*cpu: float, seconds: int = LONG) -> Records:
-    """Return hosts with a worker and a parameter server each, whose servers use so much CPU time a second."""
+    """Return hosts with a worker and a parameter server each; the servers use so much CPU time a second."""
     records = [
         trained(f"algo-{n + 1}", len(cpu), seconds=seconds, process=f"worker/{n}", role="worker", mode="ps")
         for n in range(len(cpu))
@@ -98,7 +98,7 @@ def servers(*cpu: float, seconds: int = LONG) -> Records:
 
 
 def servers_alone(*sent: int) -> Records:
-    """Return hosts that only have a parameter server, which exchanges so many bytes a second."""
+    """Return hosts with only a parameter server each, which exchanges so many bytes a second."""
     records = [HostRecord(f"algo-{n + 1}", len(sent), mode="ps") for n in range(len(sent))]
     for number, each in enumerate(sent):
         records[number].runs(f"ps/{number}", 4, 65, "ps")
@@ -108,7 +108,7 @@ def servers_alone(*sent: int) -> Records:
 
 
 def paced(pace: Callable[[float], float], seconds: int = LONG) -> Records:
-    """Return a host whose step takes `pace(second)`, as it says four times a second."""
+    """Return a host whose step takes `pace(second)` seconds, with a report four times a second."""
     record = trained(seconds=seconds, step=1e9)
     record.drop("metric")
     done = 0.0
@@ -119,7 +119,7 @@ def paced(pace: Callable[[float], float], seconds: int = LONG) -> Records:
 
 
 def losses(*values: float, name: str = "loss") -> Records:
-    """Return a host that says these values, one a second."""
+    """Return a host that reports these values of its loss, one a second."""
     record = HostRecord()
     record.runs("script", 2, 2 + len(values), "script")
     for number, value in enumerate(values):
@@ -130,7 +130,7 @@ def losses(*values: float, name: str = "loss") -> Records:
 
 
 def saves(took: float, seconds: int = LONG) -> Records:
-    """Return a host whose last checkpoint takes so long; if stopped, it has 100 s."""
+    """Return a host whose last checkpoint takes so long; a stopped job has 100 s for it."""
     record = trained(seconds=seconds)
     record.add("mark", seconds + 4, "script", {"what": "checkpoint", "seconds": took})
     return [record]
@@ -165,7 +165,7 @@ ADVICE = "train.py:31 makes the model outside of the scope"
 
 
 def apart(*found: bool | None, by: int = 0, seconds: int = LONG) -> Records:
-    """Return hosts of which one has found that they train apart (False), together, or that it is unclear (None)."""
+    """Return hosts of which one records these verdicts: train together (True), apart (False), or unclear (None)."""
     records = [trained("algo-1", 2, seconds=seconds, loss=math.nan), trained("algo-2", 2, seconds=seconds)]
     for at, together in enumerate(found):
         words = {"words": "every host trains alone (nothing)", "advice": ADVICE, "since": records[0].lines[0][1] + 12.0}
@@ -385,7 +385,7 @@ def test_worst_of_many_hosts_is_named_and_others_counted():
 
 
 def ended(records: Records, way: str) -> JobRecord:
-    """Return the same job with another end. In one that hangs, all are quiet for long before they are killed."""
+    """Return the same job with another outcome. In a hung job, all hosts are silent for long before they are killed."""
     kind, code = {"succeeded": ("succeeded", 0), "short": ("succeeded", 0), "failed": ("failed", 1)}.get(
         way, ("failed", 72) if way == "ended as hung" else ("stopped", 143)
     )
@@ -427,7 +427,7 @@ def test_time_without_progress_of_a_hung_job_is_reported():
 
 
 def test_wait_that_ended_before_the_job_is_not_a_hang():
-    """All were quiet for a while, went on, and the job was stopped a minute later."""
+    """All hosts were silent for a while and then continued; the job was stopped a minute later."""
     (record,) = sampled(gpus=IDLE_GPU)
     for second in range(40, 75, 5):
         record.add("still", second, {"script": [float(second - 30), 0.01, 0.0]})
@@ -437,7 +437,7 @@ def test_wait_that_ended_before_the_job_is_not_a_hang():
 
 
 def test_job_waiting_for_its_last_evaluation_is_not_a_hang():
-    """Horovod says that rank 0 is missing, to the end of a job that succeeds."""
+    """Horovod warns that rank 0 is missing until the end of a job that succeeds."""
     records = ranks(0.1, 0.3)
     records[1].add("stalled", LONG + 1, [0])
     assert "straggler" in told(ended(records, "succeeded"))
@@ -476,7 +476,7 @@ def test_gpus_without_loaded_libraries_get_no_advice():
 
 @pytest.mark.parametrize("name", sorted({path.name.partition("-")[0] for path in H100.glob("*.gz")}))
 def test_recorded_h100_jobs_trigger_only_the_hang_rule(name):
-    """They lasted seconds, failed, hung, or trained on CPUs; one trained well, for 25 s."""
+    """These jobs lasted seconds, failed, hung, or trained on CPUs; one trained well for 25 s."""
     paths = H100.glob(f"{name}-*.gz")
     job = gather({path.name.split("-", 1)[1].partition(".")[0]: path.read_bytes() for path in paths})
     assert job.outcome and job.notes == []
