@@ -87,7 +87,7 @@ def test_stop_is_right_if_all_scripts_have_saved():
     assert ended_well(case, said, endings, None) and not ended_well(case, said[:-1], endings, None)
 
 
-def test_hang_is_timed_to_launchers_line_and_to_last_hosts_end():
+def test_hang_is_timed_to_launchers_line_and_last_hosts_end():
     case, at = BY_NAME["hang-mpi-2"], seconds(TIME)
     said = [*marks(case, first=101.0, trains=103.0), Mark("algo-2", "marks-7", "hangs", at - 20)]
     horovod = "[algo-1 rank 0] W One or more tensors were submitted to be reduced, gathered or broadcasted by subset"

@@ -187,7 +187,7 @@ def channels(tmp_path, monkeypatch):
 
 
 def names(rows):
-    """Return the names of the files that are read."""
+    """Return the names of the files that the job reads."""
     return sorted(Path(path).name for path in rows.files())
 
 

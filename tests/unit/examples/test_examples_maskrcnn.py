@@ -213,7 +213,7 @@ def test_detections_become_coco_results(split, load):
     json.dumps(only)
 
 
-def test_metric_definitions_of_the_page_match_the_lines_of_the_log():
+def test_metric_definitions_of_the_page_match_log_lines():
     """Each definition matches one place of one line and its number, also behind the launcher's prefix."""
     page = (ROOT / "docs/maskrcnn.md").read_text()
     definitions = dict(re.findall(r'\{"Name": "(.+?)", "Regex": r"(.+?)"\}', page))

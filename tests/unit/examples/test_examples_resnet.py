@@ -40,7 +40,7 @@ def converter(load):
 
 @pytest.fixture
 def photos(tmp_path):
-    """Make two classes with three images of one gray each."""
+    """Make two classes of three images; each image has one shade of gray."""
     import tensorflow as tf
 
     for number, name in enumerate(("cat", "dog")):

@@ -1,4 +1,4 @@
-"""Test entrypoint/programs/as_jax.py, with a `jax` of a few lines."""
+"""Test entrypoint/programs/as_jax.py with a short stand-in for `jax`."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Test entrypoint/programs/as_tf1.py, with a `tensorflow` of a few lines."""
+"""Test entrypoint/programs/as_tf1.py with a short stand-in for `tensorflow`."""
 
 import os
 import subprocess

@@ -10,7 +10,7 @@ P4D = {"FI_PROVIDER": "efa", "NCCL_PROTO": "simple", "FI_EFA_USE_DEVICE_RDMA": "
 
 
 class Host:
-    """A host with these devices below /sys and /dev, with or without the plugin."""
+    """A host with these devices below /sys and /dev, with or without NCCL's plugin for EFA."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.monkeypatch = root, monkeypatch

@@ -23,7 +23,7 @@ SECRETS = {
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
-    """Clear the machine's own AWS settings, and set credentials that must not be shown."""
+    """Clear the machine's own AWS settings and set credentials that no error may show."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "S3_", "SAGEMAKER_"))]:
         monkeypatch.delenv(name)
     for name, value in {**SECRETS, "AWS_REGION": "eu-west-1", "HOME": str(tmp_path), "NO_PROXY": "*"}.items():

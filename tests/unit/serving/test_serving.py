@@ -803,7 +803,7 @@ def connected(port: int) -> socket.socket:
 
 
 def answer_of(asks: socket.socket, status: int):
-    """Return the JSON of the answer on a connection."""
+    """Read the answer from a connection; return its JSON."""
     response = http.client.HTTPResponse(asks)
     response.begin()
     body = response.read()
@@ -813,7 +813,7 @@ def answer_of(asks: socket.socket, status: int):
 
 
 def invoke(port: int, text: str):
-    """Return (status, answer)."""
+    """Send a payload to /invocations; return (status, answer)."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("POST", "/invocations", text.encode())
     response = connection.getresponse()

@@ -206,7 +206,7 @@ def test_empty_object_beside_gzip_is_streamed(fed, tmp_path):
 
 
 def listed(tmp_path: Path, text: str, **options) -> LocalChannel:
-    """Return a channel of a manifest with this text."""
+    """Return a channel whose manifest has this text."""
     (tmp_path / "list").write_text(text)
     return LocalChannel(name="train", source=tmp_path / "list", **options)
 

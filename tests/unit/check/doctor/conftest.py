@@ -16,7 +16,7 @@ from entrypoint.check.doctor import requirements
 
 @pytest.fixture
 def resolves_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run resolve.py in this process: starting it would take most of the time of a script with requirements."""
+    """Run resolve.py in this process, since starting a process would take most of a test's time."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(requirements.RESOLVE.parent))
 

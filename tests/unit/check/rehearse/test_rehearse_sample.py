@@ -1,4 +1,4 @@
-"""Test samples of channels: records stay whole, files keep their proportions, and unreadable data are reported."""
+"""Test samples of channels: records stay whole, files keep their shares, and unreadable data are reported."""
 
 import gzip
 import json
@@ -156,7 +156,7 @@ def url():
 class TestOfS3:
     @pytest.fixture
     def answered(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have boto3 ask the stand-in."""
+        """Direct boto3 to the stand-in for S3."""
         names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
         for name, value in zip(names, [*KEYS.values(), url], strict=True):
             monkeypatch.setenv(name, value)

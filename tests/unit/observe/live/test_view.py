@@ -173,7 +173,7 @@ def test_only_names_of_this_machine_are_accepted_as_host(host, ours):
     assert is_this_machine(host) is ours
 
 
-def test_shutdown_waits_for_a_viewer_only_if_a_page_is_open():
+def test_shutdown_waits_for_a_viewer_only_with_an_open_page():
     looks = Looks()
     looks.wait_for_one(within=60)  # nobody has looked: at once
     looks.note()

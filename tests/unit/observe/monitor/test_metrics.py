@@ -72,7 +72,7 @@ def test_last_value_of_each_metric_is_reported_once():
         ["  Epoch 1/3", "9/9 [======] - loss: 1", "  Epoch 2/3", "1/9 [>.....] - loss: 3", "  Epoch 3/3"],
     ],
 )
-def test_lines_in_one_piece_give_the_same_metrics_as_single_lines(lines):
+def test_lines_in_one_piece_give_the_metrics_of_single_lines(lines):
     together, alone, found = MetricReader(), MetricReader(), {}
     for line in lines:
         together.read(f"{line}\n")

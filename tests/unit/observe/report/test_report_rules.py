@@ -149,7 +149,7 @@ def one_ends_early(seconds: int = LONG) -> Records:
 
 
 def serves_others(role: str) -> Records:
-    """Return a host that trains for 20 s, and one that reports no step and runs on for 40 s more."""
+    """Return a host that trains for 20 s, and one that reports no step and runs 40 s longer."""
     trains, serves = (trained(f"algo-{n}", 2, seconds=20) for n in (1, 2))
     serves.drop("metric", "process", "ended")
     serves.add("process", 5, "script", {"pid": 7, "role": "script", "task": role})
